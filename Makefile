@@ -1,0 +1,53 @@
+# Needs python3, 3.11 or later, with venv and pip. All else is installed into .venv on first use, and again
+# when pyproject.toml changes. ARGS goes to pytest: make test ARGS="-k cleanup"
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/installed
+
+.PHONY: help venv demo test campaign bench lint format clean
+
+help:
+	@echo "make demo      the main job on 336,776 real flights, with a kill and a recovery"
+	@echo "make test      the tests"
+	@echo "make campaign  the long campaigns: many seeds, many kills"
+	@echo "make bench     the benchmarks, as tables"
+	@echo "make lint      format, lint, types and layers, checked"
+	@echo "make format    format and fix what can be fixed"
+	@echo "make venv      the virtual environment .venv, with all that the others need"
+	@echo "make clean     remove .venv and everything else that was made"
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed: make PYTHON=...")'
+	@echo "installing into .venv"
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch $@
+
+venv: $(READY)
+
+demo: $(READY)
+	$(BIN)/oms demo
+
+test: $(READY)
+	$(BIN)/python -m pytest $(ARGS)
+
+campaign: $(READY)
+	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=0 $(ARGS)
+
+bench: $(READY)
+	$(BIN)/python -m pytest bench --benchmark-only -o faulthandler_timeout=0 $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

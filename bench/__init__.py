@@ -1,0 +1,1 @@
+"""The benchmarks, and the raw limits they compare with."""

@@ -1,0 +1,1 @@
+"""The command `oms`: words, progress and exit codes for people and scripts."""

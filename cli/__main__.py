@@ -1,0 +1,5 @@
+"""`python -m cli` is `oms`."""
+
+from cli.main import main
+
+main()

@@ -1,0 +1,169 @@
+"""`oms stats`, `oms explain`, `oms verify`: what is there, why it is still there, and is it whole.
+
+All three only read, need no lock, and work on a running database.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import typer
+
+from cli import options, output
+from cli.failures import ExitCode
+from cli.messages import print_queues
+from cli.progress import ProgressBar
+from cli.stores import require, view
+from cli.wording import age_text, counted, size_text
+
+if TYPE_CHECKING:  # the engine is imported when a command needs it
+    from database.stats import FileExplanation, Pin, Stats
+    from recovery.report import FileReport
+
+QUEUES_SHOWN = 10
+
+
+def stats(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJson = False) -> None:
+    """Show files, bytes, queues, and what pins the oldest file."""
+    with view(spool) as looking:
+        found = looking.stats()
+        owner = looking.owner
+    if as_json:
+        output.print_json(found.as_dict())
+        return
+    holder = (
+        f"open in process {owner.pid} on {owner.host}" if owner is not None and owner.is_open else "not open"
+    )
+    _print_stats(found, holder)
+
+
+def _print_stats(found: "Stats", holder: str) -> None:
+    share = f" ({found.live_bytes / found.bytes:.1%})" if found.bytes else ""
+    facts = {
+        "spool": f"{found.directory}  ({holder})",
+        "files": f"{found.files:,}, {size_text(found.bytes)}",
+        "live": f"{size_text(found.live_bytes)}{share}",
+        "undelivered": f"{found.undelivered:,} in {counted(len(found.queues), 'queue')}",
+        "keys": f"{found.keys:,}",
+        "archives": f"{found.archives:,}, {size_text(found.archive_bytes)}" if found.archives else "none",
+        "free": f"{size_text(found.free_bytes)} on the file system",
+        "pinned by": _pin_text(found.pinned_by) if found.pinned_by else "nothing: the oldest file can go",
+    }
+    for name, value in facts.items():
+        output.print_line(f"{name:11}  {value}")
+    if found.queues:
+        output.print_line()
+        queues = found.as_dict()["queues"]
+        fullest = sorted(queues, key=lambda name: -queues[name]["undelivered"])
+        print_queues({name: queues[name] for name in fullest[:QUEUES_SHOWN]})
+    if len(found.queues) > QUEUES_SHOWN:
+        output.print_line(f"… and {len(found.queues) - QUEUES_SHOWN:,} more queues; `oms list` shows all")
+
+
+def _pin_text(pin: "Pin") -> str:
+    what = f"key {pin.key}" if pin.kind == "key" else f"message {pin.number} of queue {pin.queue}"
+    return f"{what}, {age_text(pin.age)} old, in file {pin.sequence}"
+
+
+def explain(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJson = False) -> None:
+    """Say why each data file is still there, and what could go."""
+    with view(spool) as looking:
+        files = looking.explain()
+    if as_json:
+        output.print_json({"files": [file.as_dict() for file in files]})
+        return
+    if not files:
+        output.print_line("There are no data files.")
+        return
+    _print_explanations(files)
+    for sentence in _conclusions(files):
+        output.print_line(sentence)
+
+
+def _print_explanations(files: Iterable["FileExplanation"]) -> None:
+    columns = (
+        output.number_column("file"),
+        output.number_column("size"),
+        output.number_column("live"),
+        output.number_column("messages"),
+        output.number_column("keys"),
+        output.Column("kept by", shrinks=True),
+        output.number_column("pins"),
+        output.number_column("compact frees"),
+    )
+    output.print_table(
+        columns,
+        (
+            (
+                str(file.sequence),
+                size_text(file.bytes),
+                f"{file.live_bytes / file.bytes:.0%}" if file.bytes else "",
+                f"{file.live_messages:,}",
+                f"{file.live_keys:,}",
+                _kept_by(file),
+                f"{file.pins_files:,}" if file.pins_files else "",
+                size_text(file.freed_by_compact) if file.freed_by_compact else "",
+            )
+            for file in files
+        ),
+    )
+
+
+def _kept_by(file: "FileExplanation") -> str:
+    if file.active:
+        return "active"
+    if file.pinned_by is None:
+        return "an older file" if file.needed else "nothing: can go"
+    pin = file.pinned_by
+    what = f"key {pin.key}" if pin.kind == "key" else f"{pin.queue} #{pin.number}"
+    return f"{what}, {age_text(pin.age)}"
+
+
+def _conclusions(files: list["FileExplanation"]) -> Iterable[str]:
+    """Yield what follows from the table, in words."""
+    first = next((file for file in files if file.pinned_by is not None), None)
+    if first is not None and first.pinned_by is not None and first.pins_files:
+        later = counted(first.pins_files, "later file")
+        yield f"File {first.sequence} keeps {later}: {_pin_text(first.pinned_by)}."
+    if freed := sum(file.freed_by_compact for file in files):
+        yield f"`oms cleanup --compact` would free {size_text(freed)}."
+
+
+def verify(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJson = False) -> None:
+    """Say whether each data file is clean, torn or damaged.
+
+    Reads every byte and says where it is bad. Changes nothing, needs no lock.
+    Exits 1 when a file is not clean.
+    """
+    from recovery.validate import validate_directory
+
+    require(spool)
+    with ProgressBar() as progress:
+        files = validate_directory(spool, progress=progress)
+    intact = all(file.verdict == "clean" for file in files)
+    if as_json:
+        output.print_json({"intact": intact, "files": [file.as_dict() for file in files]})
+    else:
+        _print_verdicts(files)
+    if not intact:
+        raise typer.Exit(ExitCode.NO)
+
+
+def _print_verdicts(files: "Iterable[FileReport]") -> None:
+    files = list(files)
+    bad = [file for file in files if file.verdict != "clean"]
+    if bad:
+        columns = (
+            output.Column("file"),
+            output.Column("verdict"),
+            output.number_column("good end"),
+            output.Column("reason"),
+        )
+        output.print_table(
+            columns, ((file.name, file.verdict, f"{file.good_end:,}", file.reason) for file in bad)
+        )
+    total = size_text(sum(file.size for file in files))
+    count = counted(len(files), "file")
+    if bad:
+        output.print_line(f"{len(bad):,} of {count} ({total}) not clean; `oms recover` repairs.")
+    else:
+        output.print_line(f"Intact: {count}, {total}.")

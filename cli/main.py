@@ -1,0 +1,156 @@
+"""The program `oms`: its commands by name, and what happens when one ends early."""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from cli import dumping, inspecting, loading, messages, receiving, removing, repairing
+from cli.failures import ExitCode, Failure, Usage, meaning, tell
+from journal.errors import JournalError
+
+# Commands with a module of their own that is imported when the command is called.
+_LATE = {
+    "io-test": ("cli.iotest", "io_test", "Measure how fast this directory's device makes bytes durable."),
+    "demo": ("cli.demo", "demo", "Run the main job on 336,776 real flights, a kill included."),
+}
+
+
+class Oms(TyperGroup):
+    """The group of all commands. Every way a command can end becomes one line and an exit code."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
+        """Run the command line and exit; `standalone_mode` makes no difference."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        named["standalone_mode"] = False
+        sys.exit(
+            _ended(lambda: super(Oms, self).main(arguments, *rest, **named), as_json="--json" in arguments)
+        )
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; output whose reader has gone ends it without a word."""
+        try:
+            value = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _discard_output()
+            raise typer.Exit(ExitCode.PIPE_CLOSED) from None
+        return value
+
+
+class Late(TyperCommand):
+    """A command that is imported when it is called; until then its name and help are all there is."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Return the context of the imported command."""
+        assert self.name is not None
+        return _imported(self.name).make_context(info_name, args, parent=parent, **extra)
+
+
+def _imported(name: str) -> Any:
+    module_name, function_name, _ = _LATE[name]
+    alone = typer.Typer(rich_markup_mode=None, add_completion=False)
+    alone.command(name)(getattr(import_module(module_name), function_name))
+    return typer.main.get_command(alone)
+
+
+def _ended(run: Callable[[], Any], *, as_json: bool) -> int:
+    """Return the exit code, having said on stderr why, if it is a failure."""
+    try:
+        status = run()
+        if status != ExitCode.INTERRUPTED:
+            return status if isinstance(status, int) else ExitCode.DONE
+        failure = Failure("interrupted", ExitCode.INTERRUPTED)
+    except Failure as its_own:
+        failure = its_own
+    except typer.TyperException as wrong:
+        failure = Usage(_usage_text(wrong))
+    except typer.Abort:
+        failure = Failure("stopped, nothing was changed", ExitCode.NO)
+    except (JournalError, OSError) as refused:
+        failure = meaning(refused)
+    except Exception:  # the top of the program: whatever comes here is a bug of ours
+        traceback.print_exc()
+        failure = Failure("this is a bug in oms; please report it with the lines above", ExitCode.BUG)
+    tell(failure, as_json=as_json)
+    return failure.code
+
+
+def _usage_text(wrong: typer.TyperException) -> str:
+    text = wrong.format_message()
+    context = getattr(wrong, "ctx", None)
+    path = context.command_path if context is not None else "oms"
+    return f"{text.removesuffix('.')}; see `{path} --help`"
+
+
+def _discard_output() -> None:
+    """Make what is still buffered for standard output go nowhere."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:  # a standard output without a descriptor
+        return
+
+
+app = typer.Typer(
+    name="oms",
+    cls=Oms,
+    help="Keep messages in a durable journal: add, take, look, verify, recover, clean up.",
+    epilog="Exit codes: 0 done or intact, 1 the answer is no or damage was found, 2 wrong usage, "
+    "3 locked by another process, 4 the store cannot be used.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib import metadata
+
+        try:
+            version = metadata.version("oms-journal")
+        except metadata.PackageNotFoundError:
+            version = "(not installed)"
+        typer.echo(f"oms {version}")
+        raise typer.Exit
+
+
+@app.callback()
+def oms(
+    ctx: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Keep messages in a durable journal: add, take, look, verify, recover, clean up."""
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help(), err=True)
+        raise typer.Exit(ExitCode.USAGE)
+
+
+app.command()(loading.load)
+app.command()(messages.send)
+app.command()(receiving.receive)
+app.command("list")(messages.list_messages)
+app.command()(messages.show)
+app.command()(dumping.dump)
+app.command()(inspecting.stats)
+app.command()(inspecting.explain)
+app.command()(removing.delete)
+app.command()(removing.drop)
+app.command()(inspecting.verify)
+app.command()(repairing.recover)
+app.command()(repairing.cleanup)
+for _name, (_module, _function, _help) in _LATE.items():
+    app.command(_name, cls=Late, help=_help)(lambda: None)
+
+
+def main() -> None:
+    """Run `oms`; the entry point of the installed command."""
+    app(prog_name="oms")

@@ -1,0 +1,225 @@
+"""`oms send`, `oms list`, `oms show`: one message in, and a look at what waits."""
+
+import os
+import sys
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli import options, output
+from cli.failures import Usage
+from cli.stores import database, engine_options, view
+from cli.wording import age_text, preview, size_text, to_the_second
+
+if TYPE_CHECKING:  # the engine is imported when a command needs it
+    from database import Message
+
+LIST_COUNT = 20  # messages shown to a person who did not say how many
+PREVIEW_CHARACTERS = 64
+SHOWN_BYTES_MAX = 4096  # of a payload, to a person who did not ask for --raw
+
+
+def send(  # noqa: PLR0913
+    queue: options.Queue,
+    text: Annotated[
+        str | None, typer.Argument(help="The payload; without it standard input is.", show_default=False)
+    ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property; may be given again."),
+    ] = None,
+    producer_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Your own identifier: sent twice, the message is added once."),
+    ] = None,
+    spool: options.Spool = options.SPOOL_DEFAULT,
+    max_message_size: options.MaxMessageSize = None,
+    wait: options.Wait = 0.0,
+    as_json: options.AsJson = False,
+) -> None:
+    """Add one message to a queue, durably, and print its number.
+
+    The payload is TEXT, or the bytes of standard input exactly as they come.
+    """
+    pairs = dict(_pair(text) for text in properties or ())
+    limit = engine_options(max_message_size=max_message_size).max_message_size
+    payload = os.fsencode(text) if text is not None else _standard_input(limit)
+    with database(spool, create=True, wait_seconds=wait, max_message_size=max_message_size) as db:
+        number = db.add(queue, payload, properties=pairs or None, producer_id=producer_id)
+    if as_json:
+        output.print_json({"number": number, "queue": queue, "length": len(payload)}, indent=None)
+    else:
+        output.print_line(str(number))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise Usage(f"--property wants KEY=VALUE, not {text!r}")
+    return key, value
+
+
+def _standard_input(bytes_max: int) -> bytes:
+    if sys.stdin.isatty():
+        output.note("type the message, end it with Ctrl-D on a line of its own")
+    payload = sys.stdin.buffer.read(bytes_max + 1)
+    if len(payload) > bytes_max:
+        raise Usage(
+            f"standard input has more than the {bytes_max:,} bytes a message may have; see --max-message-size"
+        )
+    return payload
+
+
+def list_messages(
+    queue: Annotated[
+        str | None,
+        typer.Argument(help="Show this queue's messages instead of all queues.", show_default=False),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="At most N messages, 0 for all.  [default: 20, with --json all]"
+        ),
+    ] = None,
+    spool: options.Spool = options.SPOOL_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show the queues, or the undelivered messages of one.
+
+    Oldest first; works on a running database. With --json: one document for
+    the queues, one line for each message of a queue.
+    """
+    if queue is None:
+        _list_queues(spool, as_json=as_json)
+    elif as_json:
+        with view(spool) as looking:
+            for message in islice(looking.undelivered(queue), limit or None):
+                output.print_json_line(message_document(message))
+    else:
+        _list_queue(spool, queue, LIST_COUNT if limit is None else limit)
+
+
+def _list_queues(spool: Path, *, as_json: bool) -> None:
+    with view(spool) as looking:
+        queues = looking.stats().as_dict()["queues"]
+    if as_json:
+        output.print_json({"queues": queues})
+    elif queues:
+        print_queues(queues)
+    else:
+        output.print_line("No undelivered messages.")
+
+
+def print_queues(queues: dict[str, dict[str, Any]]) -> None:
+    """Print the queues as a table, the fullest first."""
+    columns = (
+        output.Column("queue", shrinks=True),
+        output.number_column("undelivered"),
+        output.number_column("bytes"),
+        output.number_column("oldest"),
+        output.number_column("age"),
+    )
+    fullest = sorted(queues.items(), key=lambda item: (-item[1]["undelivered"], item[0]))
+    output.print_table(
+        columns,
+        (
+            (
+                name,
+                f"{queue['undelivered']:,}",
+                size_text(queue["bytes"]),
+                str(queue["oldest"]),
+                age_text(queue["oldest_age"]),
+            )
+            for name, queue in fullest
+        ),
+    )
+
+
+def _list_queue(spool: Path, queue: str, limit: int) -> None:
+    columns = (
+        output.number_column("number"),
+        output.Column("added", shrinks=True),
+        output.number_column("bytes"),
+        output.Column("payload", shrinks=True),
+    )
+    with view(spool) as looking:
+        count = looking.undelivered_count(queue)
+        if not count:
+            output.print_line(f"No undelivered messages in queue {queue}.")
+            return
+        shown = islice(looking.undelivered(queue), limit or None)
+        output.print_table(columns, (_row(message) for message in shown))
+    if limit and count > limit:
+        output.print_line(f"… and {count - limit:,} more; --limit 0 shows all")
+
+
+def _row(message: "Message") -> tuple[str, str, str, str]:
+    return (
+        str(message.number),
+        to_the_second(message.added_at),
+        size_text(len(message.payload)),
+        preview(message.payload, PREVIEW_CHARACTERS),
+    )
+
+
+def show(
+    number: Annotated[
+        int, typer.Argument(min=1, metavar="NUMBER", help="The message's number.", show_default=False)
+    ],
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print the payload's exact bytes and nothing else.")
+    ] = False,
+    spool: options.Spool = options.SPOOL_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show one undelivered message: place, properties, payload.
+
+    Works on a running database.
+    """
+    with view(spool) as looking:
+        message = looking.read(number)
+    if raw:
+        sys.stdout.buffer.write(message.payload)
+    elif as_json:
+        output.print_json(message_document(message, payload=True))
+    else:
+        _show(message)
+
+
+def _show(message: "Message") -> None:
+    from journal.names import DataFileName
+
+    age = (datetime.now(UTC) - message.added_at).total_seconds()
+    facts = {
+        "message": str(message.number),
+        "queue": message.queue,
+        "added": f"{to_the_second(message.added_at)}  ({age_text(age)} ago)",
+        "producer": message.producer_id or "",
+        "place": f"{DataFileName(message.sequence)} at byte {message.offset:,}",
+        "length": f"{len(message.payload):,} bytes",
+        **{f"property {key}": value for key, value in message.properties.items()},
+    }
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        if value:
+            output.print_line(f"{name:{width}}  {value}")
+    output.print_line()
+    output.print_payload(message.payload, SHOWN_BYTES_MAX)
+
+
+def message_document(message: "Message", *, payload: bool = False) -> dict[str, Any]:
+    """Return the message as JSON has it: the payload, if wanted, as base64."""
+    document: dict[str, Any] = {
+        "number": message.number,
+        "queue": message.queue,
+        "added_at": message.added_at,
+        "producer_id": message.producer_id,
+        "properties": message.properties,
+        "length": len(message.payload),
+        "sequence": message.sequence,
+        "offset": message.offset,
+    }
+    return document | ({"payload": message.payload} if payload else {})

@@ -1,0 +1,110 @@
+"""What goes to standard output: JSON for programs, tables and lines for people.
+
+Text that comes from a message, a queue's name or a file's name passes `printable` on its way to a
+terminal. Sizes and ages are shortened for people only.
+"""
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from cli.wording import as_text, iso, printable
+
+WIDTH_UNBOUNDED = 10_000  # a table that goes into a file or a pipe is never folded
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. One that may shrink loses the end of its text when the window is narrow."""
+
+    title: str
+    justify: Literal["left", "right"] = "left"
+    shrinks: bool = False
+
+
+def number_column(title: str) -> Column:
+    return Column(title, "right")
+
+
+def print_json(document: Any, *, indent: int | None = 2) -> None:
+    """Print one JSON document."""
+    sys.stdout.write(json.dumps(document, indent=indent, default=_plain) + "\n")
+
+
+def print_json_line(document: Mapping[str, Any]) -> None:
+    """Print one line of NDJSON."""
+    sys.stdout.write(json.dumps(document, default=_plain) + "\n")
+
+
+def print_line(text: str = "") -> None:
+    """Print one line of text, made harmless."""
+    sys.stdout.write(printable(text) + "\n")
+
+
+def print_bytes(data: bytes) -> None:
+    """Print bytes as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+
+
+def print_payload(payload: bytes, bytes_max: int | None = None) -> None:
+    """Print a payload for a person: text line by line, anything else as a hexadecimal dump."""
+    shown = payload if bytes_max is None else payload[:bytes_max]
+    text = as_text(shown)
+    lines = _hex_lines(shown) if text is None else text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    for line in lines:
+        print_line(line.replace("\t", "    "))
+    if len(shown) < len(payload):
+        print_line(f"… and {len(payload) - len(shown):,} bytes more; --raw prints all")
+
+
+def _hex_lines(data: bytes) -> Iterator[str]:
+    for at in range(0, len(data), 16):
+        row = data[at : at + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        yield f"{at:08x}  {row.hex(' '):47}  {text}"
+
+
+def note(text: str) -> None:
+    """Print one line on stderr."""
+    print(f"oms: {printable(text)}", file=sys.stderr)
+
+
+def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+    """Print the rows under their titles; nothing of a cell is markup."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    width = None if sys.stdout.isatty() else WIDTH_UNBOUNDED
+    console = Console(file=sys.stdout, width=width, highlight=False, emoji=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for column in columns:
+        overflow: Literal["ellipsis", "fold"] = "ellipsis" if column.shrinks else "fold"
+        table.add_column(
+            column.title,
+            justify=column.justify,
+            overflow=overflow,
+            no_wrap=column.shrinks or column.justify == "right",
+        )
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    console.print(table)
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold: times as ISO 8601 UTC, bytes as base64, paths and enums as text."""
+    if isinstance(value, datetime):
+        return iso(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return list(value)
+    return str(value)

@@ -1,0 +1,70 @@
+"""A progress bar on stderr for whatever takes longer than a moment, when stderr is a terminal."""
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:  # Rich is imported when the bar appears, not before
+    from rich.progress import Progress, TaskID
+
+PATIENCE_SECONDS = 0.6
+
+
+class ProgressBar:
+    """A callable `(stage, done_bytes, total_bytes)`; a new stage starts a new bar. Leaves no trace."""
+
+    def __init__(self) -> None:
+        self._visible = sys.stderr.isatty()
+        self._since = time.monotonic()
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+        self._stage = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Show how far the stage is; a total of 0 is an unknown one."""
+        if not self._visible:
+            return
+        if self._progress is None:
+            if time.monotonic() - self._since < PATIENCE_SECONDS:
+                return
+            self._progress = _bar()
+        if stage != self._stage or self._task is None:
+            if self._task is not None:
+                self._progress.remove_task(self._task)
+            self._task = self._progress.add_task(stage, total=total or None)
+            self._stage = stage
+        self._progress.update(self._task, completed=done, total=total or None)
+
+
+def _bar() -> "Progress":
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        DownloadColumn(binary_units=True),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    bar.start()
+    return bar

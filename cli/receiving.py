@@ -1,0 +1,160 @@
+"""`oms receive`: take messages in order, print, then DELIVER.
+
+A message is delivered when its bytes have left this process. Whatever ends the command before that
+(a closed pipe, Ctrl-C, the power) leaves it undelivered, to be printed again.
+
+Waiting for more holds no lock: the directory's files are watched, and the database is opened, which
+takes the lock for a moment, when one of them has changed.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import interrupts, options, output
+from cli.failures import ExitCode
+from cli.messages import message_document
+from cli.stores import database, require, view
+from journal.errors import DatabaseLocked
+
+if TYPE_CHECKING:  # the engine is imported when a command needs it
+    from database import Message, MessageDatabase
+
+LOOK_SECONDS = 0.1  # between two looks at the directory
+
+Print = Callable[["Message"], None]
+
+
+def receive(  # noqa: PLR0913
+    queue: options.Queue,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--count", "-n", min=1, metavar="N", help="At most N messages.  [default: 1, waiting: no end]"
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for more when the queue is empty.")
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Wait, but stop after so long without a message."),
+    ] = None,
+    peek: Annotated[
+        bool, typer.Option("--peek", help="Print only: nothing is delivered, no lock is needed.")
+    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Exact bytes: no line end behind a payload.")] = False,
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages delivered in one commit.")] = 1,
+    spool: options.Spool = options.SPOOL_DEFAULT,
+    wait: options.Wait = 0.0,
+    as_json: options.AsJson = False,
+) -> None:
+    """Take messages in order: print each, then mark it delivered.
+
+    Prints each payload and a line end (control characters are shown escaped on a terminal), or with
+    --json one object a line with the payload as base64. Exits 1 when there was nothing to receive.
+    """
+    waits = follow or timeout is not None
+    wanted = count if count is not None or waits else 1
+    printing = _printer(as_json=as_json, raw=raw)
+    if peek:
+        received = _peek(spool, queue, wanted, printing)
+    elif waits:
+        receiver = _Receiver(queue, batch, printing)
+        received = _follow(spool, receiver, wanted, timeout)
+    else:
+        with database(spool, wait_seconds=wait) as db:
+            received = _Receiver(queue, batch, printing).drain(db, wanted)
+    if not received:
+        raise typer.Exit(ExitCode.NO)
+
+
+def _printer(*, as_json: bool, raw: bool) -> Print:
+    if as_json:
+        return lambda message: output.print_json_line(message_document(message, payload=True))
+    if raw:
+        return lambda message: output.print_bytes(message.payload)
+    if sys.stdout.isatty():
+        return lambda message: output.print_payload(message.payload)
+    return lambda message: output.print_bytes(message.payload + b"\n")
+
+
+def _peek(spool: Path, queue: str, wanted: int | None, printing: Print) -> int:
+    seen = 0
+    with view(spool) as looking:
+        for message in islice(looking.undelivered(queue), wanted):
+            printing(message)
+            seen += 1
+    return seen
+
+
+class _Receiver:
+    """Takes messages of one queue out of an open database."""
+
+    def __init__(self, queue: str, batch: int, printing: Print) -> None:
+        self._queue = queue
+        self._batch = batch
+        self._print = printing
+
+    def drain(self, db: "MessageDatabase", wanted: int | None) -> int:
+        """Print and deliver until the queue is empty or as many as wanted were; return how many."""
+        received = 0
+        while wanted is None or received < wanted:
+            room = self._batch if wanted is None else min(self._batch, wanted - received)
+            taken = list(islice(self._taken(db), room))
+            if not taken:
+                break
+            for message in taken:
+                self._print(message)
+            sys.stdout.flush()
+            with interrupts.held_back():
+                db.deliver_many([message.number for message in taken])
+            received += len(taken)
+        return received
+
+    def _taken(self, db: "MessageDatabase") -> Iterator["Message"]:
+        while (message := db.take(self._queue)) is not None:
+            yield message
+
+
+def _follow(spool: Path, receiver: _Receiver, wanted: int | None, timeout: float | None) -> int:
+    """Receive until as many as wanted came, or none for the timeout in seconds; return how many."""
+    require(spool)
+    received = 0
+    seen: object = None
+    is_told = False
+    quiet_since = time.monotonic()
+    while wanted is None or received < wanted:
+        files = _files(spool)
+        if files != seen:
+            try:
+                with database(spool) as db:
+                    more = receiver.drain(db, None if wanted is None else wanted - received)
+                    seen = _files(spool)  # nobody else can write between the last look and this
+                received += more
+                quiet_since = time.monotonic() if more else quiet_since
+            except DatabaseLocked as locked:
+                if not is_told:
+                    output.note(f"{locked}; waiting for it")
+                    is_told = True
+        if timeout is not None and time.monotonic() - quiet_since >= timeout:
+            break
+        time.sleep(LOOK_SECONDS)
+    return received
+
+
+def _files(spool: Path) -> list[tuple[str, int, int]]:
+    """Return what changes when a message is added: names, sizes and times of the data files."""
+    found = []
+    for path in spool.glob("*.data"):
+        try:
+            status = path.stat()
+        except FileNotFoundError:  # cleaned away since the listing
+            continue
+        found.append((path.name, status.st_size, status.st_mtime_ns))
+    return sorted(found)

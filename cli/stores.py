@@ -1,0 +1,94 @@
+"""Opening a spool directory from the command line, for writing or for looking."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli.failures import ExitCode, Failure, Usage
+from cli.output import note
+from cli.progress import ProgressBar
+from cli.wording import counted
+from journal.errors import DatabaseLocked, InvalidName
+
+if TYPE_CHECKING:  # the engine is imported when a command needs it, so that --help does not wait for it
+    from database import DatabaseView, MessageDatabase, Options
+    from recovery.report import RecoveryReport
+
+RETRY_SECONDS = 0.05
+
+
+def engine_options(**named: Any) -> "Options":
+    """Return the engine's options: what was named, else the environment, else the defaults."""
+    from database import Options
+
+    given = {name: value for name, value in named.items() if value is not None}
+    try:
+        return Options.from_environment(os.environ, **given)
+    except InvalidName:
+        raise
+    except ValueError as failure:
+        raise Usage(str(failure)) from failure
+
+
+@contextmanager
+def database(
+    spool: Path, *, create: bool = False, wait_seconds: float = 0.0, **named: Any
+) -> Iterator["MessageDatabase"]:
+    """Open the database with the lock, say what its recovery found, and close it at the end."""
+    if not create:
+        require(spool)
+    options = engine_options(**named)
+    db = _opened(spool, options, wait_seconds)
+    with db:
+        tell_recovery(db.recovery)
+        yield db
+
+
+def _opened(spool: Path, options: "Options", wait_seconds: float) -> "MessageDatabase":
+    from database import MessageDatabase
+
+    until = time.monotonic() + wait_seconds
+    while True:
+        try:
+            with ProgressBar() as progress:
+                return MessageDatabase.open(spool, options=options, progress=progress)
+        except DatabaseLocked:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(RETRY_SECONDS)
+
+
+@contextmanager
+def view(spool: Path) -> Iterator["DatabaseView"]:
+    """Open the database for looking: no lock, nothing is changed, it may be running."""
+    require(spool)
+    from database import DatabaseView
+
+    with ProgressBar() as progress:
+        looking = DatabaseView.open(spool, progress=progress)
+    with looking:
+        yield looking
+
+
+def require(spool: Path) -> None:
+    """Fail when there is no such directory."""
+    if not spool.is_dir():
+        what = "is not a directory" if spool.exists() else "does not exist"
+        raise Failure(
+            f"the spool directory {spool} {what}; give the right one with --spool DIR or SPOOL_DIRECTORY",
+            ExitCode.UNUSABLE,
+        )
+
+
+def tell_recovery(report: "RecoveryReport") -> None:
+    """Say on stderr what the opening had to repair: an operator must hear of a loss."""
+    for file in report.files:
+        if file.verdict != "clean":
+            kept = f", kept as {file.archive}" if file.archive else ""
+            note(f"recovery: {file.name} was {file.verdict} at byte {file.good_end:,}: {file.reason}{kept}")
+    for loss in report.lost:
+        size = counted(loss.end - loss.start, "byte")
+        note(f"recovery: LOST {size} of {loss.name} from byte {loss.start:,}: {loss.reason}")

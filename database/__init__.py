@@ -1,0 +1,55 @@
+"""The OMS message database: durable queues of messages and keyed state in one directory."""
+
+from database.asynchronous import AsyncMessageDatabase
+from database.block import CommitBlock
+from database.database import MessageDatabase
+from database.options import Options
+from database.view import DatabaseView
+from journal.errors import (
+    CommitFailed,
+    DatabaseClosed,
+    DatabaseLocked,
+    DiskError,
+    DiskFull,
+    DuplicateConflict,
+    FormatError,
+    InvalidName,
+    JournalError,
+    LimitExceeded,
+    MessageDamaged,
+    NewerFormat,
+    NoSuchMessage,
+    NotAttempted,
+    NotThisDatabase,
+    NotUndelivered,
+    OutcomeUnknown,
+    RecoveryRefused,
+)
+from journal.message import Message
+
+__all__ = [
+    "AsyncMessageDatabase",
+    "CommitBlock",
+    "CommitFailed",
+    "DatabaseClosed",
+    "DatabaseLocked",
+    "DatabaseView",
+    "DiskError",
+    "DiskFull",
+    "DuplicateConflict",
+    "FormatError",
+    "InvalidName",
+    "JournalError",
+    "LimitExceeded",
+    "Message",
+    "MessageDamaged",
+    "MessageDatabase",
+    "NewerFormat",
+    "NoSuchMessage",
+    "NotAttempted",
+    "NotThisDatabase",
+    "NotUndelivered",
+    "Options",
+    "OutcomeUnknown",
+    "RecoveryRefused",
+]

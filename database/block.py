@@ -1,0 +1,166 @@
+"""A commit of several operations, gathered in a `with` block and written when it is left.
+
+Adds keep their order, and their messages get neighbouring numbers. Removals are checked when the
+commit is formed: when one of the messages is gone by then, nothing of the commit is written.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+
+import numpy as np
+
+from database.encode import Encoder, NewMessage
+from database.ledger import Effect, Run
+from index.duplicates import Scope, digest
+from journal.draft import Added, Composer, Draft
+from journal.errors import NotUndelivered
+from journal.format import xxh3
+from journal.operations import Operation
+from journal.records import WHOLE_COMMIT, Numbers
+
+
+@dataclass(slots=True)
+class Operations:
+    """What one commit does."""
+
+    messages: list[NewMessage] = field(default_factory=list)
+    removals: dict[tuple[Operation, bytes], list[int]] = field(default_factory=dict)
+    values: list[tuple[bytes, bytes | None]] = field(default_factory=list)  # None drops the key
+    producer: bytes = b""  # one identifier for the whole commit
+
+    def is_empty(self) -> bool:
+        return not (self.messages or self.removals or self.values)
+
+    def compose(self) -> Draft:
+        """Return the draft; LimitExceeded when it is too much for one commit."""
+        composer = Composer()
+        runs = self._compose_adds(composer)
+        removed: list[int] = []
+        for (kind, queue), numbers in self.removals.items():
+            composer.remove(kind, queue, _ascending(numbers))
+            removed += numbers
+        latest = dict(self.values)
+        for key, value in self.values:
+            if value is None:
+                composer.drop(key)
+            else:
+                composer.put(key, value)
+        draft = composer.draft()
+        draft.effect = Effect(
+            runs=runs,
+            removed=_ascending(removed) if removed else None,
+            is_strict=True,
+            puts=[key for key, value in latest.items() if value is not None],
+            drops=[key for key, value in latest.items() if value is None],
+            identifiers=self._identifiers(),
+        )
+        return draft
+
+    def _compose_adds(self, composer: Composer) -> list[Run]:
+        runs = []
+        for start, end in self._runs():
+            part = self.messages[start:end]
+            head = part[0]
+            has_properties = any(message.properties for message in part)
+            is_whole = bool(self.producer) and not start
+            composer.add(
+                Added(
+                    queue=head.queue,
+                    payloads=[message.payload for message in part],
+                    properties=[message.properties for message in part] if has_properties else None,
+                    producer=self.producer if is_whole else head.producer,
+                    flags=WHOLE_COMMIT if is_whole else 0,
+                )
+            )
+            sizes = [len(message.payload) + len(message.properties) for message in part]
+            runs.append(Run(head.queue_id, sizes))
+        return runs
+
+    def _runs(self) -> list[tuple[int, int]]:
+        """Return where neighbouring messages can share a record."""
+        runs = []
+        start = 0
+        for end in range(1, len(self.messages) + 1):
+            if end < len(self.messages):
+                a, b = self.messages[start], self.messages[end]
+                if a.queue_id == b.queue_id and not a.producer and not b.producer:
+                    continue
+            runs.append((start, end))
+            start = end
+        return runs if self.messages else []
+
+    def _identifiers(self) -> list[tuple[Scope, int, int, int]]:
+        if self.producer and self.messages:
+            hashes = [xxh3(message.payload) for message in self.messages]
+            return [((self.messages[0].queue, self.producer), 0, len(hashes), digest(hashes))]
+        return [
+            ((message.queue, message.producer), distance, 1, xxh3(message.payload))
+            for distance, message in enumerate(self.messages)
+            if message.producer
+        ]
+
+
+def _ascending(numbers: Sequence[int]) -> Numbers:
+    return np.array(sorted(set(numbers)), np.uint64)
+
+
+class CommitBlock:
+    """One commit of several operations, written when the `with` block is left without an exception.
+
+    Afterwards `numbers` are those of the added messages, in order; for a repeat of a known producer
+    identifier, the first answer's. NotUndelivered on leaving when a removed message is gone.
+    """
+
+    def __init__(self, encode: Encoder, write: Callable[[Operations], range], producer: bytes) -> None:
+        self._encode = encode
+        self._write = write
+        self.operations = Operations(producer=producer)
+        self.numbers: range = range(0)
+
+    def add(
+        self,
+        queue: str,
+        payload: bytes,
+        *,
+        properties: Mapping[str, str] | None = None,
+        producer_id: str | None = None,
+    ) -> None:
+        """Add a message to the commit."""
+        self.operations.messages.append(self._encode.message(queue, payload, properties, producer_id))
+
+    def add_many(self, queue: str, payloads: Sequence[bytes]) -> None:
+        """Add messages to the commit."""
+        for payload in payloads:
+            self.add(queue, payload)
+
+    def deliver(self, number: int) -> None:
+        """Deliver a message in the commit; NotUndelivered when it is gone already."""
+        self._remove(Operation.DELIVER, number)
+
+    def delete(self, number: int) -> None:
+        """Delete a message in the commit; NotUndelivered when it is gone already."""
+        self._remove(Operation.DELETE, number)
+
+    def _remove(self, kind: Operation, number: int) -> None:
+        if any(number in numbers for numbers in self.operations.removals.values()):
+            raise NotUndelivered(number)
+        queue = self._encode.queue_of(number)
+        self.operations.removals.setdefault((kind, queue), []).append(number)
+
+    def put(self, key: str, value: bytes) -> None:
+        """Set a key in the commit."""
+        self.operations.values.append((self._encode.key(key), self._encode.value(value)))
+
+    def drop(self, key: str) -> None:
+        """Remove a key in the commit."""
+        self.operations.values.append((self._encode.key(key), None))
+
+    def __enter__(self) -> "CommitBlock":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and not self.operations.is_empty():
+            self.numbers = self._write(self.operations)

@@ -1,0 +1,280 @@
+"""Clean-up: let go of data files that hold nothing needed, and move what pins old ones.
+
+    1  move what little is still needed in the files that should go, verified, in small commits
+    2  carry forward what the duplicate window has in them
+    3  commit the low-water mark: the first sequence that is still needed
+    4  delete, or move into the retention directory, oldest first; sync the directory
+
+A crash between any two steps loses nothing: a start discards what lies below the mark unread, and
+until the mark is durable every file is still there.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from database.ledger import Effect, StaleDraft
+from database.options import Options
+from database.plan import FileFacts, leading_dead, plan_compaction
+from database.questions import Look, file_facts, find
+from database.reading import read_many, read_value
+from database.retention import Retention
+from database.stats import CleanupReport
+from index.duplicates import KEY_PREFIX, carried
+from index.table import Place
+from journal.draft import Added, Composer, Draft
+from journal.errors import DiskError, MessageDamaged
+from journal.log import Journal
+from journal.message import Message
+from journal.names import DataFileName
+from journal.operations import LOW_WATER_KEY
+from journal.records import MOVED, encode_properties
+
+MOVE_BYTES = 256 << 10  # moved in one commit: commits of others wait behind it
+MOVE_MESSAGES = 256
+ASKED_SHARE = 0.5  # `--compact` moves up to half of what it frees
+AT_START_BYTES = 64 << 10  # a start begins a new file only to free more than that, or several files
+AT_START_FILES = 2
+IDLE_BYTES = 16 << 10  # an active file of fewer bytes is not worth a roll
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupContext:
+    """What clean-up needs of a database."""
+
+    look: Callable[[], Look]
+    write: Callable[[Draft], None]
+    journal: Journal
+    options: Options
+    database: bytes
+
+
+class Cleanup:
+    """The clean-up of one database. One runs at a time, beside the commits."""
+
+    def __init__(self, context: CleanupContext) -> None:
+        self._context = context
+        self._running = threading.Lock()
+
+    def at_start(self) -> None:
+        """Clean up where it frees something worth a new data file."""
+        facts = file_facts(self._context.look())
+        dead = facts[: leading_dead(facts)]
+        if len(dead) >= AT_START_FILES or sum(fact.bytes for fact in dead) > AT_START_BYTES:
+            self.run(compact=None, dry_run=False)
+
+    def run(self, *, compact: bool | None, dry_run: bool) -> CleanupReport:
+        """Clean up once; `compact` None means: by the option `compact_share`."""
+        with self._running:
+            return self._run(compact=compact, dry_run=dry_run)
+
+    def _run(self, *, compact: bool | None, dry_run: bool) -> CleanupReport:
+        began = time.perf_counter()
+        options = self._context.options
+        look = self._context.look()
+        facts = self._with_idle_active(file_facts(look))
+        share = options.compact_share if compact is None else max(options.compact_share, ASKED_SHARE) if compact else 0.0
+        count = leading_dead(facts)
+        if share:
+            count = plan_compaction(facts, share=share, data_file_bytes=options.max_data_file_size)
+        doomed = facts[:count]
+        if dry_run or not doomed:
+            return _report(doomed, began, dry_run=True) if dry_run else CleanupReport()
+        if doomed[-1].is_active:
+            self._context.journal.roll_at_next_commit()
+        messages, keys, moved = self._move(doomed, look)
+        self._commit_mark(moved, look)
+        deleted, retained = self._remove(moved, look)
+        return CleanupReport(
+            deleted=tuple(deleted),
+            moved=tuple(retained),
+            moved_messages=messages,
+            moved_keys=keys,
+            freed_bytes=sum(fact.bytes - fact.kept_bytes for fact in moved),
+            seconds=time.perf_counter() - began,
+        )
+
+    def _with_idle_active(self, facts: list[FileFacts]) -> list[FileFacts]:
+        """Let the active file go like the others when all in it is delivered and it is worth it."""
+        if facts and facts[-1].is_active and not facts[-1].is_needed and facts[-1].bytes >= IDLE_BYTES:
+            last = facts[-1]
+            idle = FileFacts(
+                sequence=last.sequence, bytes=last.bytes, live_messages=0, live_bytes=0, live_keys=0, is_active=False
+            )
+            return [*facts[:-1], idle]
+        return facts
+
+    # Moving.
+
+    def _move(self, doomed: Sequence[FileFacts], look: Look) -> tuple[int, int, list[FileFacts]]:
+        """Write again what is needed in the files; stop at the first one that cannot be copied whole."""
+        messages = keys = 0
+        done: list[FileFacts] = []
+        for fact in doomed:
+            if fact.is_needed:
+                try:
+                    messages += self._move_messages(fact.sequence, look)
+                    keys += self._move_keys(fact.sequence, look)
+                except MessageDamaged:
+                    break
+            done.append(fact)
+        return messages, keys, done
+
+    def _move_messages(self, sequence: int, look: Look) -> int:
+        with look.ledger.lock:
+            places = list(look.ledger.index.table.in_file(sequence))
+        moved = 0
+        for batch in _batches(places):
+            began = time.perf_counter()
+            moved += self._move_batch([place.number for place in batch], sequence, look)
+            time.sleep(min(0.05, time.perf_counter() - began))  # half the time is the commits' own
+        return moved
+
+    def _move_batch(self, numbers: Sequence[int], sequence: int, look: Look) -> int:
+        while True:
+            places = [place for number in numbers if (place := find(look.ledger, number)) is not None]
+            wanted = [(p.number, p.sequence, p.offset) for p in places if p.sequence == sequence]
+            found = list(read_many(look.files, [wanted], lambda number: find(look.ledger, number)))
+            for one in found:
+                if isinstance(one, MessageDamaged):
+                    raise one
+            messages = [one for one in found if isinstance(one, Message)]
+            if not messages:
+                return 0
+            try:
+                self._context.write(_moving(messages))
+            except StaleDraft:
+                continue  # one of them was delivered meanwhile
+            return len(messages)
+
+    def _move_keys(self, sequence: int, look: Look) -> int:
+        with look.ledger.lock:
+            keys = [key for key in look.ledger.index.keyed.in_file(sequence) if not key.startswith(b"\0")]
+        moved = 0
+        for start in range(0, len(keys), MOVE_MESSAGES):
+            for key in keys[start : start + MOVE_MESSAGES]:
+                moved += self._move_key(key, sequence, look)
+        return moved
+
+    def _move_key(self, key: bytes, sequence: int, look: Look) -> int:
+        with look.ledger.lock:
+            version = look.ledger.index.keyed.find(key)
+        if version is None or version.sequence != sequence:
+            return 0
+        value = read_value(look.files, key, *version)
+        if not isinstance(value, bytes):
+            path = look.files.source(sequence).path
+            raise MessageDamaged(0, path, version.offset, f"the value of key {key!r}: {value.reason}")
+        composer = Composer()
+        composer.put(key, value, moved=True)
+        draft = composer.draft()
+        draft.effect = Effect(moved_keys=[(key, *version)])
+        try:
+            self._context.write(draft)
+        except StaleDraft:
+            return 0  # there is a newer version already
+        return 1
+
+    # Letting go.
+
+    def _commit_mark(self, moved: Sequence[FileFacts], look: Look) -> None:
+        """Commit the low-water mark, and what of the duplicate window would go with the files."""
+        if not moved:
+            return
+        mark = moved[-1].sequence + 1
+        now = self._context.options.clock()
+        with look.ledger.lock:
+            look.ledger.index.duplicates.expire(now)
+            entries = look.ledger.index.duplicates.before(mark)
+            old = set(look.ledger.index.keyed.keys(KEY_PREFIX))
+        values = {KEY_PREFIX + f"{place:06}".encode(): value for place, value in enumerate(carried(entries))}
+        gone = sorted(old - set(values))
+        composer = Composer()
+        for key, value in values.items():
+            composer.put(key, value)
+        for key in gone:
+            composer.drop(key)
+        composer.put(LOW_WATER_KEY, mark.to_bytes(8, "little"))
+        draft = composer.draft()
+        draft.effect = Effect(puts=[*values, LOW_WATER_KEY], drops=gone)
+        self._context.write(draft)
+        self._context.journal.low_water = mark
+
+    def _remove(self, moved: Sequence[FileFacts], look: Look) -> tuple[list[str], list[str]]:
+        """Delete the files, or move them into the retention directory, oldest first."""
+        options = self._context.options
+        retention = None
+        if options.retention_directory is not None:
+            retention = Retention(look.disk, options.retention_directory / self._context.database.hex(), options)
+        deleted: list[str] = []
+        retained: list[str] = []
+        self._context.journal.seal_all()
+        for fact in moved:
+            name = str(DataFileName(fact.sequence))
+            try:
+                if retention is not None and retention.take(look.directory / name):
+                    retained.append(name)
+                else:
+                    look.disk.unlink(look.directory / name)
+                    deleted.append(name)
+            except FileNotFoundError:
+                deleted.append(name)
+            except OSError as failure:
+                raise DiskError(look.directory / name, failure, "remove") from failure
+            look.files.forget(fact.sequence)
+            with look.ledger.lock:
+                look.ledger.index.table.forget_file(fact.sequence)
+                look.ledger.index.keyed.forget_file(fact.sequence)
+        look.disk.sync_directory(look.directory)
+        if retention is not None:
+            retention.trim()
+        return deleted, retained
+
+
+def _report(doomed: Sequence[FileFacts], began: float, *, dry_run: bool) -> CleanupReport:
+    return CleanupReport(
+        deleted=tuple(str(DataFileName(fact.sequence)) for fact in doomed),
+        moved_messages=sum(fact.live_messages for fact in doomed),
+        moved_keys=sum(fact.live_keys for fact in doomed),
+        freed_bytes=sum(fact.bytes - fact.kept_bytes for fact in doomed),
+        seconds=time.perf_counter() - began,
+        dry_run=dry_run,
+    )
+
+
+def _batches(places: Sequence[Place]) -> Iterator[list[Place]]:
+    """Split places so that what is moved in one commit stays small."""
+    batch: list[Place] = []
+    size = 0
+    for place in places:
+        if batch and (size + place.size > MOVE_BYTES or len(batch) == MOVE_MESSAGES):
+            yield batch
+            batch, size = [], 0
+        batch.append(place)
+        size += place.size
+    if batch:
+        yield batch
+
+
+def _moving(messages: Sequence[Message]) -> Draft:
+    """Return the draft that writes messages again, with their numbers and first times."""
+    composer = Composer()
+    for (queue, producer), group in groupby(messages, key=lambda message: (message.queue, message.producer_id)):
+        part = list(group)
+        has_properties = any(message.properties for message in part)
+        composer.add(
+            Added(
+                queue=queue.encode(),
+                payloads=[message.payload for message in part],
+                properties=[encode_properties(message.properties) for message in part] if has_properties else None,
+                producer=(producer or "").encode(),
+                flags=MOVED,
+                numbers=[message.number for message in part],
+                first_times=[message.added_us for message in part],
+            )
+        )
+    draft = composer.draft()
+    draft.effect = Effect(moved=[message.number for message in messages])
+    return draft

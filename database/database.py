@@ -1,0 +1,418 @@
+"""The message database: one object to open, use, close.
+
+    with MessageDatabase.open("spool") as db:
+        number = db.add("orders", b"...")       # durable on return
+        for message in db.undelivered("orders"):
+            db.deliver(message.number)
+
+Every method may be called from any thread; commits of many threads share syncs. Names are 1 to 255
+bytes of UTF-8, properties at most 64 KiB, values at most 64 KiB, a commit at most 1 GiB + 1 MiB and
+a million operations.
+"""
+
+import logging
+import secrets
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from database import questions
+from database.block import CommitBlock, Operations
+from database.cleanup import Cleanup, CleanupContext
+from database.encode import Encoder
+from database.forks import close_in_children
+from database.ledger import Effect, Ledger, StaleDraft
+from database.options import Options
+from database.reading import Files, read_one
+from database.stats import CleanupReport, FileExplanation, Stats
+from database.taking import Taking
+from database.tender import Chores, Tender
+from journal.commit import GroupCommit
+from journal.disk import Disk, RealDisk
+from journal.draft import Composer, Draft, draft_one_add
+from journal.errors import DatabaseClosed, JournalError, MessageDamaged, NoSuchMessage
+from journal.log import Journal, JournalSettings
+from journal.message import Message
+from journal.operations import Operation
+from recovery.report import RecoveryReport
+from recovery.startup import RecoveryOptions, Started, start
+from recovery.validate import Progress, no_progress
+
+_log = logging.getLogger("oms.database")
+REMOVAL_ATTEMPTS_MAX = 100
+
+
+class MessageDatabase:
+    """A durable store of messages and keyed state in one directory. Made by `open`."""
+
+    def __init__(self, disk: Disk, directory: Path, options: Options, started: Started) -> None:
+        self.directory = directory
+        self.options = options
+        self.recovery: RecoveryReport = started.report
+        self._disk = disk
+        self._ownership = started.ownership
+        self._ledger = Ledger(started.index)
+        self._encode = Encoder(self._ledger, options.max_message_size)
+        self._taking = Taking(started.index.table)
+        self._files = Files(disk, directory)
+        settings = JournalSettings(
+            random_identity=lambda: secrets.randbits(64),
+            clock=options.clock,
+            data_file_bytes_max=options.max_data_file_size,
+            alignment=options.group_alignment,
+        )
+        self._journal = Journal(disk, directory, started.opening, settings)
+        self.group = GroupCommit(self._journal, self._ledger, self._ownership.is_ours)
+        self._cleanup = Cleanup(
+            CleanupContext(
+                look=self._look,
+                write=self.write,
+                journal=self._journal,
+                options=options,
+                database=started.opening.database,
+            )
+        )
+        self._tender = Tender(
+            Chores(
+                tend=self._journal.tend,
+                needs_tending=lambda: self._journal.needs_tending,
+                vouch=self._vouch,
+                needs_vouching=lambda: self._journal.needs_vouching,
+                renew=self._ownership.renew,
+                clean_up=self._clean_up,
+                cleanup_seconds=options.cleanup_interval,
+            )
+        )
+        self._journal.wake = self._tender.wake
+        self._closing = threading.Lock()  # guards the end, and the tender's beginning
+        self._is_closed = False
+        close_in_children(weakref.WeakMethod(self._abandon))
+
+    @classmethod
+    def open(  # noqa: PLR0913
+        cls,
+        directory: str | Path,
+        *,
+        options: Options | None = None,
+        disk: Disk | None = None,
+        progress: Progress = no_progress,
+        **named: object,
+    ) -> "MessageDatabase":
+        """Recover the directory and open it; `named` are fields of Options, sizes also as "25M".
+
+        DatabaseLocked when another opening has it, RecoveryRefused, NotThisDatabase, NewerFormat,
+        DiskError; ValueError for an option outside its limits. The directory is made when missing.
+        """
+        chosen = Options.of(**named) if options is None else options
+        disk = disk or RealDisk()
+        recovery = RecoveryOptions(
+            policy=chosen.policy,
+            validation=chosen.validation,
+            unreadable_as_damaged=chosen.unreadable_as_damaged,
+            data_file_bytes_max=chosen.max_data_file_size,
+            archives_max=chosen.archives_max,
+            window=chosen.window,
+            progress=progress,
+        )
+        path = Path(directory).absolute()
+        database = cls(disk, path, chosen, start(disk, path, recovery))
+        for note in database.recovery.notes:
+            _log.warning("%s", note)
+        try:
+            database._cleanup.at_start()
+        except JournalError as failure:
+            _log.warning("clean-up at start: %s", failure)
+        return database
+
+    def __enter__(self) -> "MessageDatabase":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Seal the last file and let go of the directory. After a failed commit only let go. Idempotent."""
+        with self._closing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._tender.stop()
+        try:
+            if self._journal.needs_vouching and self.group.failure is None:
+                self.group.commit(Composer().draft())
+            self._journal.close(seal=self.group.failure is None)
+        finally:
+            self._files.close()
+            self._ownership.close()
+
+    def _abandon(self) -> None:
+        """Let go in the child of a fork: files and lock stay the parent's."""
+        self._is_closed = True
+        self._ownership.close()
+        self._files = Files(self._disk, self.directory)
+
+    # Writing.
+
+    def write(self, draft: Draft) -> None:
+        """Commit a draft; its failure is raised. For the layers of the engine itself."""
+        self.check_open()
+        self.group.commit(draft)
+        if draft.failure is not None:
+            raise draft.failure
+
+    def check_open(self) -> None:
+        """Raise DatabaseClosed after close, and start the tender before the first commit."""
+        if self._is_closed:
+            raise DatabaseClosed(f"{self.directory} was closed")
+        if not self._tender.is_started:
+            with self._closing:
+                if not self._tender.is_started and not self._is_closed:
+                    self._tender.start()
+
+    def _clean_up(self) -> None:
+        self._cleanup.run(compact=None, dry_run=False)
+
+    def _vouch(self) -> None:
+        self.write(Composer().draft())
+
+    def add(
+        self,
+        queue: str,
+        payload: bytes,
+        *,
+        properties: Mapping[str, str] | None = None,
+        producer_id: str | None = None,
+    ) -> int:
+        """Add a message; return its number, durable. A repeated producer identifier returns the first's."""
+        draft = self.draft_add(queue, payload, properties, producer_id)
+        self.write(draft)
+        return first_number(draft)
+
+    def draft_add(
+        self, queue: str, payload: bytes, properties: Mapping[str, str] | None, producer_id: str | None
+    ) -> Draft:
+        """Return the draft of one added message. For the layers of the engine itself."""
+        if properties or producer_id is not None:
+            operations = Operations(messages=[self._encode.message(queue, payload, properties, producer_id)])
+            return self.compose(operations)
+        name, place = self._encode.queue(queue)
+        draft = draft_one_add(name, self._encode.payload(payload))
+        draft.effect = place
+        return draft
+
+    def compose(self, operations: Operations) -> Draft:
+        """Return the draft of operations. For the layers of the engine itself."""
+        draft = operations.compose()
+        draft.time = self.options.clock()
+        return draft
+
+    def add_many(
+        self,
+        queue: str,
+        payloads: Sequence[bytes],
+        *,
+        properties: Sequence[Mapping[str, str] | None] | None = None,
+        producer_id: str | None = None,
+    ) -> range:
+        """Add messages in one commit; return their numbers. One producer identifier covers them all."""
+        draft = self.draft_add_many(queue, payloads, properties, producer_id)
+        if draft is None:
+            return range(0)
+        self.write(draft)
+        return number_range(draft)
+
+    def draft_add_many(
+        self,
+        queue: str,
+        payloads: Sequence[bytes],
+        properties: Sequence[Mapping[str, str] | None] | None,
+        producer_id: str | None,
+    ) -> Draft | None:
+        """Return the draft of several added messages. For the layers of the engine itself."""
+        if not payloads:
+            return None
+        if properties is None and producer_id is None:
+            return self._encode.draft_many(queue, payloads)
+        block = CommitBlock(self._encode, lambda _: range(0), self._encode.producer(producer_id))
+        for index, payload in enumerate(payloads):
+            block.add(queue, payload, properties=properties[index] if properties else None)
+        return self.compose(block.operations)
+
+    def commit(self, *, producer_id: str | None = None) -> CommitBlock:
+        """Return a block that gathers operations and commits them as a whole when it is left."""
+        return CommitBlock(self._encode, self._write_operations, self._encode.producer(producer_id))
+
+    def _write_operations(self, operations: Operations) -> range:
+        draft = self.compose(operations)
+        self.write(draft)
+        return number_range(draft)
+
+    def deliver(self, number: int) -> bool:
+        """Note that a consumer has acknowledged the message; False when it was not undelivered."""
+        return bool(self._remove(Operation.DELIVER, (number,)))
+
+    def delete(self, number: int) -> bool:
+        """Remove the message undelivered; False when it was not undelivered."""
+        return bool(self._remove(Operation.DELETE, (number,)))
+
+    def deliver_many(self, numbers: Iterable[int]) -> int:
+        """Deliver messages in one commit; return how many of them were undelivered."""
+        return self._remove(Operation.DELIVER, list(numbers))
+
+    def delete_many(self, numbers: Iterable[int]) -> int:
+        """Delete messages in one commit; return how many of them were undelivered."""
+        return self._remove(Operation.DELETE, list(numbers))
+
+    def _remove(self, kind: Operation, numbers: Sequence[int]) -> int:
+        for _ in range(REMOVAL_ATTEMPTS_MAX):
+            draft = self.draft_removal(kind, numbers)
+            if draft is None:
+                return 0
+            try:
+                self.write(draft)
+            except StaleDraft:
+                continue
+            return removed_count(draft)
+        raise JournalError("these messages are being removed by others all the time; try again")
+
+    def draft_removal(self, kind: Operation, numbers: Sequence[int]) -> Draft | None:
+        """Return the draft that removes those of the numbers that are undelivered; None for none."""
+        self.check_open()
+        with self._ledger.lock:
+            live = self._ledger.live(numbers)
+            queues = questions.by_queue(self._ledger.index.table, live)
+            for number in live.tolist():
+                self._taking.forget(number)
+        if not len(live):
+            return None
+        composer = Composer()
+        for queue, mine in queues.items():
+            composer.remove(kind, queue, mine)
+        draft = composer.draft()
+        draft.effect = Effect(removed=live)
+        return draft
+
+    def put(self, key: str, value: bytes) -> None:
+        """Set a key to a value, durable on return."""
+        with self.commit() as block:
+            block.put(key, value)
+
+    def drop(self, key: str) -> bool:
+        """Remove a key; False when it was not there."""
+        if not self.has_key(key):
+            return False
+        with self.commit() as block:
+            block.drop(key)
+        return True
+
+    def has_key(self, key: str) -> bool:
+        """Say whether the key is there."""
+        with self._ledger.lock:
+            return self._ledger.index.keyed.find(self._encode.key(key)) is not None
+
+    # Reading.
+
+    def read(self, number: int) -> Message:
+        """Return an undelivered message; NoSuchMessage, MessageDamaged."""
+        found = read_one(self._files, lambda: questions.find(self._ledger, number))
+        if found is None:
+            raise NoSuchMessage(number)
+        if isinstance(found, MessageDamaged):
+            raise found
+        return found
+
+    def get(self, key: str) -> bytes | None:
+        """Return the latest value of a key, None when it is not there; MessageDamaged when it is lost."""
+        return questions.get(self._ledger, self._files, self._encode.key(key))
+
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """Yield the keys that begin with the prefix, in order, as they were when asked."""
+        return questions.keys(self._ledger, prefix)
+
+    def undelivered(self, queue: str | None = None) -> Iterator[Message]:
+        """Yield the undelivered messages of a queue, or of all, in order, as they were when asked.
+
+        Reserves nothing. A message that cannot be read any more is logged and passed over.
+        """
+        return questions.undelivered(self._ledger, self._files, queue)
+
+    def undelivered_count(self, queue: str | None = None) -> int:
+        """Return how many messages of a queue, or of all, are undelivered."""
+        return questions.undelivered_count(self._ledger, queue)
+
+    def numbers(self, queue: str | None = None) -> Iterator[int]:
+        """Yield the numbers of the undelivered messages of a queue, or of all, in order."""
+        return questions.numbers(self._ledger, queue)
+
+    def queues(self) -> dict[str, int]:
+        """Return how many messages are undelivered in every queue that has any."""
+        with self._ledger.lock:
+            return {name: count for name, (count, _) in self._ledger.index.table.queues().items()}
+
+    def take(self, queue: str) -> Message | None:
+        """Hand the queue's next message to this caller only, until it is released or removed; None for none."""
+        while True:
+            with self._ledger.lock:
+                place = self._taking.take(queue)
+            if place is None:
+                return None
+            found = read_one(self._files, lambda number=place.number: questions.find(self._ledger, number))  # type: ignore[misc]
+            if isinstance(found, Message):
+                return found
+            if found is not None:
+                _log.error("%s", found)
+
+    def release(self, number: int) -> bool:
+        """Give back a message that was taken; False when it was not."""
+        with self._ledger.lock:
+            return self._taking.release(number)
+
+    # Looking after it.
+
+    def cleanup(self, *, compact: bool = False, dry_run: bool = False) -> CleanupReport:
+        """Let go of data files that hold nothing needed; with `compact` move the little that old ones do hold."""
+        self.check_open()
+        return self._cleanup.run(compact=compact, dry_run=dry_run)
+
+    def stats(self) -> Stats:
+        """Return the figures of the database."""
+        return questions.stats(self._look())
+
+    def explain(self) -> list[FileExplanation]:
+        """Say of each data file why it is still there."""
+        return questions.explain(self._look())
+
+    def _look(self) -> questions.Look:
+        return questions.Look(
+            disk=self._disk,
+            directory=self.directory,
+            ledger=self._ledger,
+            files=self._files,
+            active=self._journal.active_sequence,
+            active_bytes=self._journal.unsealed_bytes(),
+            owner=self._ownership.number,
+            now=self.options.clock(),
+            compact_share=self.options.compact_share,
+            data_file_bytes_max=self.options.max_data_file_size,
+        )
+
+
+def first_number(draft: Draft) -> int:
+    """Return the number of a draft's only message, or the first answer's for a repeat."""
+    answer = draft.answer
+    return answer if isinstance(answer, int) else number_range(draft).start
+
+
+def number_range(draft: Draft) -> range:
+    """Return the numbers of a draft's messages, or the first answer's for a repeat."""
+    answer = draft.answer
+    return answer if isinstance(answer, range) else range(draft.first, draft.first + draft.messages)
+
+
+def removed_count(draft: Draft) -> int:
+    assert isinstance(draft.answer, int)
+    return draft.answer

@@ -1,0 +1,171 @@
+"""What commits are checked against, and what they change once they are durable.
+
+The leader of a group calls `admit`, `withdraw` and `apply`; everybody else reads under `lock`. A
+draft is checked against the index *and* against what was admitted before it and is not yet durable,
+so that two callers who deliver the same message, or resend the same identifier, at the same moment
+get one answer each.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from index.duplicates import Scope, Seen
+from index.replay import Index
+from journal.draft import Draft
+from journal.errors import DuplicateConflict, NotUndelivered
+from journal.group import Group
+from journal.records import Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbouring messages of one queue that a commit adds."""
+
+    queue: int
+    sizes: Sequence[int]  # properties and payload, bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a commit of several operations changes in the index."""
+
+    runs: Sequence[Run] = ()
+    removed: Numbers | None = None
+    is_strict: bool = False  # a message that is gone fails the commit; else the caller composes it anew
+    puts: Sequence[bytes] = ()
+    drops: Sequence[bytes] = ()
+    moved: Sequence[int] = ()
+    moved_keys: Sequence[tuple[bytes, int, int]] = ()  # key, and the place it was copied from
+    identifiers: Sequence[tuple[Scope, int, int, int]] = ()  # scope, distance of its first number, count, digest
+
+
+class StaleDraft(Exception):  # noqa: N818 - never leaves the database
+    """Some of the messages that the draft is about are gone: compose it anew."""
+
+
+class Ledger:
+    """The index, and what is on its way into it."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.lock = threading.Lock()  # guards the index: applying a group, and reading
+        self._claimed: set[int] = set()  # numbers removed by drafts that are admitted and not yet durable
+        self._scopes: dict[Scope, tuple[Draft, int, int, int]] = {}  # identifiers on their way, with their draft
+        self._sharing: list[tuple[Draft, Draft, int, int]] = []  # (resend, first, distance, count)
+
+    def admit(self, draft: Draft) -> bool:
+        effect = draft.effect
+        if type(effect) is not Effect:
+            return True
+        try:
+            return self._admit(draft, effect)
+        except (NotUndelivered, DuplicateConflict, StaleDraft) as failure:
+            draft.failure = failure
+            return False
+
+    def _admit(self, draft: Draft, effect: Effect) -> bool:
+        if effect.identifiers and self._is_repeat(draft, effect):
+            return False
+        if effect.removed is not None:
+            self._claim(effect.removed.tolist(), is_strict=effect.is_strict)
+        if effect.moved:
+            self._claim(effect.moved, is_strict=False, is_final=False)
+        for key, sequence, offset in effect.moved_keys:
+            if self.index.keyed.find(key) != (sequence, offset):
+                raise StaleDraft
+        for scope, distance, count, digest in effect.identifiers:
+            self._scopes[scope] = (draft, distance, count, digest)
+        return True
+
+    def _claim(self, numbers: Sequence[int], *, is_strict: bool, is_final: bool = True) -> None:
+        find = self.index.table.find
+        for number in numbers:
+            if number in self._claimed or find(number) is None:
+                raise NotUndelivered(number) if is_strict else StaleDraft
+        if is_final:
+            self._claimed.update(numbers)
+
+    def _is_repeat(self, draft: Draft, effect: Effect) -> bool:
+        """Answer a resend of a known identifier; DuplicateConflict when the payload is another."""
+        for scope, _, _, digest in effect.identifiers:
+            known = self.index.duplicates.find(scope, draft.time)
+            if known is not None:
+                _check_same(scope, known.digest == digest)
+                draft.answer = known.numbers
+                return True
+            if scope in self._scopes:
+                first, distance, count, on_its_way = self._scopes[scope]
+                _check_same(scope, on_its_way == digest)
+                self._sharing.append((draft, first, distance, count))
+                return True
+        return False
+
+    def withdraw(self, draft: Draft) -> None:
+        """Forget a draft that was refused after it had been admitted, and refuse what shares its outcome."""
+        effect = draft.effect
+        if type(effect) is Effect:
+            if effect.removed is not None:
+                self._claimed.difference_update(effect.removed.tolist())
+            for scope, *_ in effect.identifiers:
+                self._scopes.pop(scope, None)
+
+    def apply(self, group: Group) -> None:
+        table = self.index.table
+        with self.lock:
+            for draft in group.drafts:
+                effect = draft.effect
+                if type(effect) is int:
+                    table.add(effect, draft.first, draft.sequence, draft.offset, draft.payload_size)
+                    draft.answer = draft.first
+                else:
+                    if type(effect) is Effect:
+                        self._apply(draft, effect)
+                    if draft.answer is None:
+                        draft.answer = range(draft.first, draft.first + draft.messages)
+
+    def _apply(self, draft: Draft, effect: Effect) -> None:
+        index, place = self.index, (draft.sequence, draft.offset)
+        first = draft.first
+        for run in effect.runs:
+            index.table.add_run(run.queue, first, *place, run.sizes)
+            first += len(run.sizes)
+        if effect.removed is not None:
+            removed = index.table.remove_many(effect.removed)
+            assert removed == len(effect.removed), "checked when it was admitted"
+            self._claimed.difference_update(effect.removed.tolist())
+        for number in effect.moved:
+            index.table.move(number, *place)
+        for key in effect.puts:
+            index.keyed.put(key, *place)
+        for key in effect.drops:
+            index.keyed.drop(key)
+        for key, *_ in effect.moved_keys:
+            index.keyed.put(key, *place)
+        for scope, distance, count, digest in effect.identifiers:
+            self._scopes.pop(scope, None)
+            index.duplicates.remember(scope, Seen(draft.first + distance, count, digest, draft.time, draft.sequence))
+        if effect.removed is not None and not effect.runs:
+            draft.answer = len(effect.removed)
+
+    def settle_shared(self) -> None:
+        """Give resends that came while their first was on its way the first one's outcome."""
+        for resend, first, distance, count in self._sharing:
+            if first.failure is not None:
+                resend.failure = first.failure
+            else:
+                resend.answer = range(first.first + distance, first.first + distance + count)
+        self._sharing.clear()
+
+    def live(self, numbers: Sequence[int]) -> Numbers:
+        """Return those of the numbers that are undelivered, ascending and once. Call with the lock held."""
+        find = self.index.table.find
+        return np.array(sorted({number for number in numbers if find(number) is not None}), np.uint64)
+
+
+def _check_same(scope: Scope, is_same: bool) -> None:  # noqa: FBT001
+    if not is_same:
+        queue, producer = (name.decode() for name in scope)
+        raise DuplicateConflict(f"producer identifier {producer!r} was used in queue {queue!r} for another payload")

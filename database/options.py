@@ -1,0 +1,142 @@
+"""How a database is opened: names, defaults, limits, and how they are written by people.
+
+The upper-case names are those of the seed's server and are read from the environment too.
+"""
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from index.duplicates import WindowBounds
+from journal.format import ALIGNMENT_MAX, ALIGNMENT_MIN
+from journal.log import DATA_FILE_BYTES_MAX, DATA_FILE_BYTES_MIN
+from journal.operations import MESSAGE_BYTES_MAX, MIB
+from recovery.startup import Policy, Validation
+
+_SIZE = re.compile(r"\s*([0-9]+)\s*([BKMG]?)\s*", re.IGNORECASE)
+_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([smhd]?)\s*", re.IGNORECASE)
+_SIZE_UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_DURATION_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_size(text: str | int) -> int:
+    """Return a size in bytes from "25M" or a number; units B (default), K, M, G, 1024-based. ValueError."""
+    if isinstance(text, int):
+        return text
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a size; write a number and B, K, M or G, as in 25M")
+    return int(match[1]) * _SIZE_UNITS[match[2].upper()]
+
+
+def parse_duration(text: str | float) -> float:
+    """Return a duration in seconds from "90", "90s", "30m", "12h" or "7d". ValueError."""
+    if isinstance(text, int | float):
+        return float(text)
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a duration; write a number and s, m, h or d, as in 30m")
+    return float(match[1]) * _DURATION_UNITS[match[2].lower()]
+
+
+def system_clock() -> int:
+    """Return the time: microseconds since 1970-01-01 UTC."""
+    return time.time_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a database is opened. Sizes in bytes, times in seconds."""
+
+    max_data_file_size: int = 25 * MIB  # of a sealed file, footer included; 4096 to 16 GiB
+    max_message_size: int = 6_144_000  # properties included; at most 1 GiB
+    cleanup_interval: float = 30 * 60.0  # 0: only at start and when asked
+    compact_share: float = 0.25  # files with a smaller live share are compacted by clean-up; 0: never
+    duplicate_count: int = 100_000
+    duplicate_age: float = 3600.0
+    policy: Policy = "salvage"
+    validation: Validation = "full"
+    unreadable_as_damaged: bool = False
+    retention_directory: Path | None = None  # clean-up moves files there instead of deleting them
+    retention_age: float | None = None
+    retention_bytes: int | None = None
+    group_alignment: int = ALIGNMENT_MIN  # a power of two, up to 4096; at least the sector size assumes least
+    archives_max: int = 20  # more are reported
+    clock: Callable[[], int] = system_clock
+
+    @classmethod
+    def of(cls, **named: object) -> "Options":
+        """Return options from values as people write them; None means the default. ValueError."""
+        known = {field.name for field in fields(cls)}
+        unknown = sorted(set(named) - known)
+        if unknown:
+            raise ValueError(f"{unknown[0]} is not an option; the options are {', '.join(sorted(known))}")
+        options = cls(**{name: _parsed(name, value) for name, value in named.items() if value is not None})
+        options.check()
+        return options
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str], **named: object) -> "Options":
+        """Return options from the seed's names in the environment; what is named here wins. ValueError."""
+        found: dict[str, object] = {}
+        for variable, name in ENVIRONMENT.items():
+            text = environ.get(variable)
+            if text:
+                try:
+                    found[name] = _parsed(name, f"{text}m" if variable in _IN_MINUTES and text.isdecimal() else text)
+                except ValueError as failure:
+                    raise ValueError(f"{variable}: {failure}") from None
+        return cls.of(**{**found, **_given(named)})
+
+    def check(self) -> None:
+        """Raise ValueError when a value is outside its limits."""
+        _within("max_data_file_size", self.max_data_file_size, DATA_FILE_BYTES_MIN, DATA_FILE_BYTES_MAX)
+        _within("max_message_size", self.max_message_size, 1, MESSAGE_BYTES_MAX)
+        _within("group_alignment", self.group_alignment, ALIGNMENT_MIN, ALIGNMENT_MAX)
+        _within("compact_share", self.compact_share, 0, 1)
+        for name in ("cleanup_interval", "duplicate_age", "duplicate_count", "archives_max"):
+            _within(name, getattr(self, name), 0, float("inf"))
+        if self.group_alignment & (self.group_alignment - 1):
+            raise ValueError(f"group_alignment must be a power of two, not {self.group_alignment}")
+        for name, choice in (("policy", Policy), ("validation", Validation)):
+            if getattr(self, name) not in get_args(choice):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(choice))}, not {getattr(self, name)!r}")
+
+    @property
+    def window(self) -> WindowBounds:
+        return WindowBounds(count=self.duplicate_count, age_seconds=self.duplicate_age)
+
+
+ENVIRONMENT = {
+    "MAX_DATA_FILE_SIZE": "max_data_file_size",
+    "MAX_MESSAGE_SIZE": "max_message_size",
+    "MSG_CLEANUP_INTERVAL": "cleanup_interval",
+    "RETENTION_DIRECTORY": "retention_directory",
+    "RETENTION_AGE": "retention_age",
+    "RETENTION_BYTES": "retention_bytes",
+}
+_IN_MINUTES = ("MSG_CLEANUP_INTERVAL",)  # as the seed gives it: "defaults to 30 minutes"
+_SIZES = ("max_data_file_size", "max_message_size", "retention_bytes")
+_DURATIONS = ("cleanup_interval", "duplicate_age", "retention_age")
+
+
+def _given(named: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _parsed(name: str, value: object) -> Any:
+    if name in _SIZES:
+        return parse_size(cast("str | int", value))
+    if name in _DURATIONS:
+        return parse_duration(cast("str | float", value))
+    if name == "retention_directory":
+        return Path(cast("str | Path", value))
+    return value
+
+
+def _within(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be from {low} to {high}, not {value}")

@@ -1,0 +1,241 @@
+"""What one can ask a database, open for writing or only for reading: the same answers from the same index."""
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from database.ledger import Ledger
+from database.plan import FileFacts, plan_compaction
+from database.reading import Files, Wanted, read_many, read_value
+from database.stats import FileExplanation, Pin, QueueStats, Stats
+from index.table import Place, Table
+from journal import names
+from journal.disk import Disk
+from journal.errors import MessageDamaged
+from journal.format import BadFrame
+from journal.message import Message
+from journal.names import ArchiveName, DataFileName
+from journal.records import Numbers
+
+_log = logging.getLogger("oms.database")
+BATCH_MESSAGES = 1024  # places taken from the index at once
+READ_ATTEMPTS_MAX = 5
+_LAST = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A database to be asked."""
+
+    disk: Disk
+    directory: Path
+    ledger: Ledger
+    files: Files
+    active: int | None  # sequence of the file being written
+    active_bytes: int
+    owner: int
+    now: int
+    compact_share: float = 0.25
+    data_file_bytes_max: int = 25 << 20
+
+
+def find(ledger: Ledger, number: int) -> Place | None:
+    """Return where an undelivered message is."""
+    with ledger.lock:
+        return ledger.index.table.find(number)
+
+
+def by_queue(table: Table, numbers: Numbers) -> dict[bytes, Numbers]:
+    """Return undelivered numbers by their queue's name. Call with the lock held."""
+    if len(numbers) == 1:
+        place = table.find(int(numbers[0]))
+        assert place is not None
+        return {table.queue_name(place.queue).encode(): numbers}
+    places = [table.find(number) for number in numbers.tolist()]
+    queues = np.array([place.queue for place in places if place is not None], np.int64)
+    return {table.queue_name(queue).encode(): numbers[queues == queue] for queue in np.unique(queues).tolist()}
+
+
+def get(ledger: Ledger, files: Files, key: bytes) -> bytes | None:
+    """Return the latest value of a key."""
+    for attempt in range(READ_ATTEMPTS_MAX):
+        with ledger.lock:
+            version = ledger.index.keyed.find(key)
+        if version is None:
+            return None
+        try:
+            value = read_value(files, key, version.sequence, version.offset)
+        except FileNotFoundError:
+            files.forget(version.sequence)
+            if attempt == READ_ATTEMPTS_MAX - 1:
+                raise
+            continue
+        if isinstance(value, BadFrame):
+            path = files.source(version.sequence).path
+            raise MessageDamaged(0, path, value.offset, f"the value of key {key.decode()!r}: {value.reason}")
+        return value
+    raise AssertionError("the last attempt returns or raises")
+
+
+def keys(ledger: Ledger, prefix: str) -> Iterator[str]:
+    """Yield the callers' keys with a prefix."""
+    with ledger.lock:
+        found = [key for key in ledger.index.keyed.keys(prefix.encode()) if not key.startswith(b"\0")]
+    for key in found:
+        yield key.decode()
+
+
+def undelivered_count(ledger: Ledger, queue: str | None) -> int:
+    with ledger.lock:
+        return ledger.index.table.count if queue is None else ledger.index.table.queue_count(queue)
+
+
+def undelivered(ledger: Ledger, files: Files, queue: str | None) -> Iterator[Message]:
+    """Yield undelivered messages in order, as they were when asked."""
+    batches = _places(ledger, queue)
+    for found in read_many(files, batches, lambda number: find(ledger, number)):
+        if isinstance(found, MessageDamaged):
+            _log.error("%s", found)
+        else:
+            yield found
+
+
+def numbers(ledger: Ledger, queue: str | None) -> Iterator[int]:
+    """Yield the numbers of undelivered messages in order, as they were when asked."""
+    for batch in _places(ledger, queue):
+        for number, _, _ in batch:
+            yield number
+
+
+def _places(ledger: Ledger, queue: str | None) -> Iterator[list[Wanted]]:
+    """Yield batches of places, each looked up just before it is needed."""
+    with ledger.lock:
+        last = ledger.index.highest_number()
+    after = 0
+    while True:
+        with ledger.lock:
+            block = next(ledger.index.table.batches(queue, after, last), None)
+        if block is None:
+            return
+        found = list(zip(*(column.tolist() for column in block), strict=True))
+        after = found[-1][0]
+        for start in range(0, len(found), BATCH_MESSAGES):
+            yield found[start : start + BATCH_MESSAGES]
+
+
+def stats(look: Look) -> Stats:
+    """Return the figures of the database."""
+    facts = file_facts(look)
+    archives = [e for e in look.disk.list(look.directory) if isinstance(names.parse(e), ArchiveName)]
+    with look.ledger.lock:
+        table = look.ledger.index.table
+        queues = {name: (count, size, table.oldest(name)) for name, (count, size) in table.queues().items()}
+        undelivered_total, key_count = table.count, len(look.ledger.index.keyed)
+    needed = next((fact for fact in facts if fact.is_needed), None)
+    return Stats(
+        directory=str(look.directory),
+        files=len(facts),
+        bytes=sum(fact.bytes for fact in facts),
+        live_bytes=sum(fact.live_bytes for fact in facts),
+        undelivered=undelivered_total,
+        queues={name: _queue_stats(look, *figures) for name, figures in queues.items()},
+        keys=key_count,
+        pinned_by=_pin(look, needed) if needed is not None else None,
+        archives=len(archives),
+        archive_bytes=sum(look.disk.size(look.directory / entry) for entry in archives),
+        reserve_bytes=_size(look, names.RESERVE),
+        owner=look.owner,
+        free_bytes=look.disk.free_bytes(look.directory),
+    )
+
+
+def _queue_stats(look: Look, count: int, size: int, oldest: Place | None) -> QueueStats:
+    if oldest is None:
+        return QueueStats(undelivered=count, bytes=size)
+    return QueueStats(undelivered=count, bytes=size, oldest=oldest.number, oldest_age=_age(look, oldest))
+
+
+def _age(look: Look, place: Place) -> float | None:
+    """Return how many seconds ago a message was added; None when it cannot be read."""
+    for found in read_many(
+        look.files, [[(place.number, place.sequence, place.offset)]], lambda number: find(look.ledger, number)
+    ):
+        if isinstance(found, Message):
+            return max(0.0, (look.now - found.added_us) / 1e6)
+    return None
+
+
+def _size(look: Look, name: str) -> int:
+    try:
+        return look.disk.size(look.directory / name)
+    except OSError:
+        return 0
+
+
+def file_facts(look: Look) -> list[FileFacts]:
+    """Return what is needed of every data file, oldest first."""
+    sequences = sorted(
+        name.sequence for e in look.disk.list(look.directory) if isinstance(name := names.parse(e), DataFileName)
+    )
+    facts = []
+    for sequence in sequences:
+        is_active = sequence == look.active
+        size = look.active_bytes if is_active else _size(look, str(DataFileName(sequence)))
+        with look.ledger.lock:
+            use = look.ledger.index.table.files.get(sequence)
+            live_keys = look.ledger.index.keyed.files.get(sequence, 0)
+        if look.active is not None and sequence > look.active:
+            continue  # prepared, nothing in it yet
+        facts.append(
+            FileFacts(
+                sequence=sequence,
+                bytes=size,
+                live_messages=use.live_messages if use else 0,
+                live_bytes=use.live_bytes if use else 0,
+                live_keys=live_keys,
+                is_active=is_active,
+            )
+        )
+    return facts
+
+
+def explain(look: Look) -> list[FileExplanation]:
+    """Say of each data file why it is still there."""
+    facts = file_facts(look)
+    doomed = plan_compaction(facts, share=max(look.compact_share, 0.5), data_file_bytes=look.data_file_bytes_max)
+    found = []
+    for at, fact in enumerate(facts):
+        later_dead = sum(not later.is_needed and not later.is_active for later in facts[at + 1 :])
+        found.append(
+            FileExplanation(
+                name=str(DataFileName(fact.sequence)),
+                sequence=fact.sequence,
+                active=fact.is_active,
+                bytes=fact.bytes,
+                live_bytes=fact.live_bytes,
+                live_messages=fact.live_messages,
+                live_keys=fact.live_keys,
+                needed=fact.is_needed,
+                pinned_by=_pin(look, fact) if fact.is_needed else None,
+                pins_files=later_dead if fact.is_needed else 0,
+                freed_by_compact=fact.bytes - fact.kept_bytes if at < doomed else 0,
+            )
+        )
+    return found
+
+
+def _pin(look: Look, fact: FileFacts) -> Pin:
+    with look.ledger.lock:
+        place = next(iter(look.ledger.index.table.in_file(fact.sequence)), None)
+        queue = look.ledger.index.table.queue_name(place.queue) if place is not None else None
+        key = next(_own_keys(look.ledger.index.keyed.in_file(fact.sequence)), None) if place is None else None
+    if place is not None:
+        return Pin(sequence=fact.sequence, kind="message", number=place.number, queue=queue, age=_age(look, place))
+    return Pin(sequence=fact.sequence, kind="key", key=key.decode() if key else None)
+
+
+def _own_keys(found: Iterable[bytes]) -> Iterator[bytes]:
+    return (key for key in found if not key.startswith(b"\0"))

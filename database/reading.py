@@ -1,0 +1,126 @@
+"""Reading messages and values by their place, from as few reads as possible.
+
+Files are opened when they are first read and stay open up to a bound; one that clean-up has removed
+meanwhile is not an error: what was in it and is still live has been moved, so its place is looked up
+again.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from index.table import Place
+from journal.datafile import DataFile, require_header
+from journal.disk import Disk
+from journal.errors import DiskError, MessageDamaged
+from journal.format import BadFrame
+from journal.message import FrameReader, Message, Source
+from journal.names import DataFileName
+
+OPEN_FILES_MAX = 128
+BATCH_MESSAGES = 1024  # read before the caller gets the first of them
+ATTEMPTS_MAX = 5  # how often a place is looked up again while clean-up moves messages
+
+
+class Files:
+    """The data files open for reading. Safe from any thread."""
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._lock = threading.Lock()  # guards the order of use
+        self._sources: OrderedDict[int, Source] = OrderedDict()
+
+    def source(self, sequence: int) -> Source:
+        """Return the open file; FileNotFoundError when it is gone, DiskError when it cannot be read."""
+        with self._lock:
+            source = self._sources.get(sequence)
+            if source is not None:
+                self._sources.move_to_end(sequence)
+                return source
+        source = self._open(sequence)
+        with self._lock:
+            self._sources[sequence] = source
+            if len(self._sources) > OPEN_FILES_MAX:
+                # Readers may still be at work on it: it is closed when the last of them lets go.
+                self._sources.popitem(last=False)
+        return source
+
+    def _open(self, sequence: int) -> Source:
+        path = self._directory / str(DataFileName(sequence))
+        try:
+            file = DataFile(self._disk, path)
+            return Source(file.file, path, require_header(file).identity, sequence)
+        except FileNotFoundError:
+            raise
+        except OSError as failure:
+            raise DiskError(path, failure, "read") from failure
+
+    def forget(self, sequence: int) -> None:
+        with self._lock:
+            self._sources.pop(sequence, None)
+
+    def close(self) -> None:
+        with self._lock:
+            self._sources.clear()
+
+
+def read_one(files: Files, find: Callable[[], Place | None]) -> Message | MessageDamaged | None:
+    """Return the message at the place that `find` gives; None when it has none any more."""
+    for attempt in range(ATTEMPTS_MAX):
+        place = find()
+        if place is None:
+            return None
+        try:
+            reader = FrameReader(files.source(place.sequence))
+            return next(reader.messages([(place.number, place.offset)]))
+        except FileNotFoundError as failure:
+            files.forget(place.sequence)
+            if attempt == ATTEMPTS_MAX - 1:
+                raise DiskError(Path(str(failure.filename)), failure, "read") from failure
+        except OSError as failure:
+            raise DiskError(files.source(place.sequence).path, failure, "read") from failure
+    raise AssertionError("the last attempt returns or raises")
+
+
+def read_value(files: Files, key: bytes, sequence: int, offset: int) -> bytes | BadFrame:
+    """Return the value of a key at its place; FileNotFoundError when the file is gone."""
+    source = files.source(sequence)
+    try:
+        return FrameReader(source).value(key, offset)
+    except OSError as failure:
+        raise DiskError(source.path, failure, "read") from failure
+
+
+Wanted = tuple[int, int, int]  # number, sequence, offset
+
+
+def read_many(
+    files: Files, wanted: Iterable[list[Wanted]], find: Callable[[int], Place | None]
+) -> Iterator[Message | MessageDamaged]:
+    """Yield the messages of batches of places; those that are gone meanwhile are left out."""
+    for batch in wanted:
+        for sequence, pairs in _by_file(batch):
+            try:
+                source = files.source(sequence)
+            except FileNotFoundError:
+                files.forget(sequence)
+                for number, _ in pairs:
+                    found = read_one(files, lambda number=number: find(number))  # type: ignore[misc]
+                    if found is not None:
+                        yield found
+                continue
+            try:
+                yield from FrameReader(source).messages(pairs)
+            except OSError as failure:
+                raise DiskError(source.path, failure, "read") from failure
+
+
+def _by_file(batch: list[Wanted]) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """Split a batch where the file changes, keeping the order."""
+    start = 0
+    for end in range(1, len(batch) + 1):
+        if end == len(batch) or batch[end][1] != batch[start][1]:
+            yield batch[start][1], [(number, offset) for number, _, offset in batch[start:end]]
+            start = end

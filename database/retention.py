@@ -1,0 +1,85 @@
+"""The retention directory: where clean-up moves data files, so that their history can be analysed.
+
+A file is renamed, or, on another file system, copied, synced and renamed there. Nothing is ever
+overwritten. The oldest go when the bounds on age and bytes are reached.
+"""
+
+import contextlib
+import errno
+from pathlib import Path
+
+from database.options import Options
+from journal import names
+from journal.disk import Disk
+from journal.errors import DiskError
+
+COPY_BYTES = 1 << 20
+
+
+class Retention:
+    """The retained files of one database."""
+
+    def __init__(self, disk: Disk, directory: Path, options: Options) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._options = options
+
+    def take(self, path: Path) -> bool:
+        """Move a data file here; False when there is one of this name already. OSError."""
+        self._disk.make_directory(self._directory)
+        target = self._directory / path.name
+        if path.name in self._disk.list(self._directory):
+            return False
+        try:
+            self._disk.rename(path, target)
+        except OSError as failure:
+            if failure.errno != errno.EXDEV:
+                raise
+            self._copy(path, target)
+            self._disk.unlink(path)
+        self._disk.sync_directory(self._directory)
+        return True
+
+    def _copy(self, path: Path, target: Path) -> None:
+        unfinished = target.with_name(names.unfinished(target.name))
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.unlink(unfinished)
+        source, copy = self._disk.open(path), self._disk.create(unfinished)
+        try:
+            at = 0
+            while data := source.read(COPY_BYTES, at):
+                copy.write(data, at)
+                at += len(data)
+            copy.sync()
+        finally:
+            source.close()
+            copy.close()
+        self._disk.rename(unfinished, target)
+
+    def trim(self) -> list[str]:
+        """Remove the oldest files beyond the bounds on age and bytes; return their names."""
+        try:
+            return self._trim()
+        except OSError as failure:
+            raise DiskError(self._directory, failure, "trim") from failure
+
+    def _trim(self) -> list[str]:
+        if not self._directory.exists():
+            return []
+        kept = [e for e in self._disk.list(self._directory) if isinstance(names.parse(e), names.DataFileName)]
+        sizes = {entry: self._disk.size(self._directory / entry) for entry in kept}
+        total = sum(sizes.values())
+        now = self._options.clock() / 1e6
+        removed = []
+        for entry in kept:
+            path = self._directory / entry
+            limit, age = self._options.retention_bytes, self._options.retention_age
+            is_old = age is not None and now - path.stat().st_mtime > age
+            if not is_old and (limit is None or total <= limit):
+                break
+            self._disk.unlink(path)
+            total -= sizes[entry]
+            removed.append(entry)
+        if removed:
+            self._disk.sync_directory(self._directory)
+        return removed

@@ -1,0 +1,66 @@
+"""Handing out messages: each to one caller, until it is given back, delivered or deleted.
+
+What is taken is remembered in memory only. When the process ends, every message that was not
+delivered is undelivered again.
+"""
+
+import heapq
+from collections import deque
+from dataclasses import dataclass, field
+
+from index.table import Place, Table
+
+REFILL_MESSAGES = 4096  # candidates kept ready for one queue
+
+
+@dataclass(slots=True)
+class _Line:
+    """The candidates of one queue, in order."""
+
+    ready: deque[int] = field(default_factory=deque)
+    after: int = 0  # every number up to here was a candidate
+    returned: list[int] = field(default_factory=list)  # a heap
+
+
+class Taking:
+    """Which messages are handed out. Does not lock: its owner does."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._lines: dict[str, _Line] = {}
+        self._taken: dict[int, str] = {}
+
+    def take(self, queue: str) -> Place | None:
+        """Hand out the queue's next message; None when there is none."""
+        line = self._lines.setdefault(queue, _Line())
+        while (number := self._next(queue, line)) is not None:
+            place = self._table.find(number)
+            if place is not None:
+                self._taken[number] = queue
+                return place
+        return None
+
+    def _next(self, queue: str, line: _Line) -> int | None:
+        if not line.ready:
+            self._refill(queue, line)
+        if line.returned and (not line.ready or line.returned[0] < line.ready[0]):
+            return heapq.heappop(line.returned)
+        return line.ready.popleft() if line.ready else None
+
+    def _refill(self, queue: str, line: _Line) -> None:
+        for numbers, _, _ in self._table.batches(queue, line.after, 1 << 62):
+            line.ready.extend(numbers[:REFILL_MESSAGES].tolist())
+            line.after = line.ready[-1]
+            return
+
+    def release(self, number: int) -> bool:
+        """Take a message back; False when it was not handed out."""
+        queue = self._taken.pop(number, None)
+        if queue is None:
+            return False
+        heapq.heappush(self._lines[queue].returned, number)
+        return True
+
+    def forget(self, number: int) -> None:
+        """Note that a message is gone."""
+        self._taken.pop(number, None)

@@ -1,0 +1,131 @@
+"""A database opened only for reading: no lock, nothing changed, also while another process writes.
+
+It shows what is vouched for: of the active file everything but the last group, which a power cut
+could still take back. A view is a picture of one moment; open a new one for a later one.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from database import questions
+from database.ledger import Ledger
+from database.options import system_clock
+from database.reading import Files, read_one
+from database.stats import FileExplanation, Stats
+from index.duplicates import WindowBounds
+from index.replay import Index
+from journal.disk import Disk, RealDisk
+from journal.errors import DiskError, JournalError, MessageDamaged, NoSuchMessage
+from journal.message import Message
+from journal.owner import Holder, read_holder
+from recovery.decide import Action
+from recovery.validate import Progress, examine_directory, no_progress
+
+ATTEMPTS_MAX = 5  # a running database may clean up while it is being read
+
+
+class DatabaseView:
+    """A picture of a database, to be asked the same questions. Made by `open`; close it."""
+
+    def __init__(self, disk: Disk, directory: Path, index: Index) -> None:
+        self.directory = directory
+        self._disk = disk
+        self._ledger = Ledger(index)
+        self._files = Files(disk, directory)
+
+    @classmethod
+    def open(
+        cls, directory: str | Path, *, disk: Disk | None = None, progress: Progress = no_progress
+    ) -> "DatabaseView":
+        """Read the directory; DiskError when it is missing or cannot be read, NewerFormat, NotThisDatabase."""
+        disk = disk or RealDisk()
+        path = Path(directory).absolute()
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                return cls(disk, path, _read(disk, path, progress))
+            except DiskError as failure:
+                is_gone = isinstance(failure.failure, FileNotFoundError) and failure.path != path
+                if attempt == ATTEMPTS_MAX or not is_gone:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def __enter__(self) -> "DatabaseView":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._files.close()
+
+    @property
+    def owner(self) -> Holder | None:
+        """Who owns the directory, and whether that process still has it open; None when nobody ever did."""
+        try:
+            return read_holder(self._disk, self.directory)
+        except JournalError:
+            return None
+
+    def read(self, number: int) -> Message:
+        """Return an undelivered message; NoSuchMessage, MessageDamaged."""
+        found = read_one(self._files, lambda: questions.find(self._ledger, number))
+        if found is None:
+            raise NoSuchMessage(number)
+        if isinstance(found, MessageDamaged):
+            raise found
+        return found
+
+    def get(self, key: str) -> bytes | None:
+        """Return the value of a key, None when it is not there; MessageDamaged when it is lost."""
+        return questions.get(self._ledger, self._files, key.encode())
+
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """Yield the keys that begin with the prefix, in order."""
+        return questions.keys(self._ledger, prefix)
+
+    def undelivered(self, queue: str | None = None) -> Iterator[Message]:
+        """Yield the undelivered messages of a queue, or of all, in order."""
+        return questions.undelivered(self._ledger, self._files, queue)
+
+    def undelivered_count(self, queue: str | None = None) -> int:
+        return questions.undelivered_count(self._ledger, queue)
+
+    def numbers(self, queue: str | None = None) -> Iterator[int]:
+        """Yield the numbers of the undelivered messages of a queue, or of all, in order."""
+        return questions.numbers(self._ledger, queue)
+
+    def queues(self) -> dict[str, int]:
+        """Return how many messages are undelivered in every queue that has any."""
+        return {name: count for name, (count, _) in self._ledger.index.table.queues().items()}
+
+    def stats(self) -> Stats:
+        """Return the figures of the database."""
+        return questions.stats(self._look())
+
+    def explain(self) -> list[FileExplanation]:
+        """Say of each data file why it is still there."""
+        return questions.explain(self._look())
+
+    def _look(self) -> questions.Look:
+        holder = self.owner
+        return questions.Look(
+            disk=self._disk,
+            directory=self.directory,
+            ledger=self._ledger,
+            files=self._files,
+            active=None,
+            active_bytes=0,
+            owner=holder.number if holder is not None else 0,
+            now=system_clock(),
+        )
+
+
+def _read(disk: Disk, directory: Path, progress: Progress) -> Index:
+    index = Index(WindowBounds())
+    for examined in examine_directory(disk, directory, progress, full=False, vouched_only=True):
+        if examined.contents is not None and examined.decision.action not in (Action.REMOVE, Action.DROP):
+            index.replay(examined.contents, examined.sequence)
+    return index

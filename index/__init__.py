@@ -1,0 +1,1 @@
+"""Which messages and which keyed state are live, and where."""

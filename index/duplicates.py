@@ -1,0 +1,158 @@
+"""The duplicate window: which producer identifiers were seen lately, and what they were answered.
+
+    scope      (queue, producer identifier); of a commit with one identifier, the queue of its first ADD
+    remembers  the first number, how many, and a digest of the payloads
+    bounds     how many identifiers, and how old; whichever is reached first
+
+A resend inside the window gets the first answer and adds nothing. The window is rebuilt from the
+journal at every start; what stands in files that clean-up removes is carried forward under keys
+that belong to the engine. It is not part of the index's memory figure: an identifier costs about
+350 bytes.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from journal.contents import Contents
+from journal.format import xxh3
+from journal.operations import ENGINE_PREFIX, VALUE_BYTES_MAX, Operation
+from journal.records import MOVED, WHOLE_COMMIT
+
+KEY_PREFIX = f"{ENGINE_PREFIX}duplicates/".encode()
+_ENTRY = struct.Struct("<QIQqQ")
+MICROSECONDS = 1_000_000
+
+Scope = tuple[bytes, bytes]
+
+
+class Seen(NamedTuple):
+    """What a producer identifier stands for."""
+
+    first: int
+    count: int
+    digest: int
+    time: int  # microseconds since 1970-01-01 UTC
+    sequence: int  # of the data file it lies in; 0 when carried forward
+
+    @property
+    def numbers(self) -> range:
+        return range(self.first, self.first + self.count)
+
+
+def digest(hashes: Sequence[int]) -> int:
+    """Return one number for the payload hashes of all messages under an identifier."""
+    return hashes[0] if len(hashes) == 1 else xxh3(np.array(hashes, np.uint64).tobytes())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowBounds:
+    """How much the window remembers."""
+
+    count: int = 100_000
+    age_seconds: float = 3600.0
+
+
+class DuplicateWindow:
+    """The identifiers of the window, oldest first. Does not lock: its owner does."""
+
+    def __init__(self, bounds: WindowBounds) -> None:
+        self._bounds = bounds
+        self._seen: dict[Scope, Seen] = {}
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def find(self, scope: Scope, now: int) -> Seen | None:
+        """Return what the identifier stands for, when it is in the window at this time."""
+        seen = self._seen.get(scope)
+        return None if seen is None or self._is_over(seen, now) else seen
+
+    def remember(self, scope: Scope, seen: Seen) -> None:
+        """Take in an identifier, and forget what is beyond the bounds."""
+        self._seen.pop(scope, None)
+        self._seen[scope] = seen
+        while len(self._seen) > self._bounds.count:
+            del self._seen[next(iter(self._seen))]
+
+    def expire(self, now: int) -> None:
+        """Forget what is too old."""
+        for scope in [scope for scope, seen in self._seen.items() if self._is_over(seen, now)]:
+            del self._seen[scope]
+
+    def _is_over(self, seen: Seen, now: int) -> bool:
+        return now - seen.time > self._bounds.age_seconds * MICROSECONDS
+
+    def before(self, sequence: int) -> dict[Scope, Seen]:
+        """Return what lies in data files below the sequence, or was carried forward from such."""
+        return {scope: seen for scope, seen in self._seen.items() if seen.sequence < sequence}
+
+    def replay(self, contents: Contents, sequence: int) -> None:
+        """Take in the identifiers of one data file."""
+        for scope, seen in _identifiers(contents, sequence):
+            self.remember(scope, seen)
+
+    def load(self, values: Iterable[bytes]) -> None:
+        """Take in what was carried forward; older than anything in the data files."""
+        carried = {scope: seen for value in values for scope, seen in _decode(value)}
+        newer, self._seen = self._seen, {}
+        for scope, seen in sorted(carried.items(), key=lambda pair: pair[1].time):
+            self.remember(scope, seen)
+        for scope, seen in newer.items():
+            self.remember(scope, seen)
+
+
+def _identifiers(contents: Contents, sequence: int) -> Iterator[tuple[Scope, Seen]]:
+    columns = contents.columns
+    is_named = (columns["producer"] > 0) & (columns["flags"] & MOVED == 0)
+    rows = np.flatnonzero(is_named)
+    if not len(rows):
+        return
+    add_rows = np.flatnonzero((columns["kind"] == Operation.ADD) & (columns["flags"] & MOVED == 0))
+    commits = columns["commit"][add_rows]
+    done = -1
+    for row in rows.tolist():
+        if row <= done:
+            continue
+        commit, producer, name = (int(columns[key][row]) for key in ("commit", "producer", "name"))
+        low, high = np.searchsorted(commits, [commit, commit + 1])
+        mine = add_rows[low:high]
+        mine = mine[mine >= row]
+        if not columns["flags"][row] & WHOLE_COMMIT:
+            same = (columns["producer"][mine] == producer) & (columns["name"][mine] == name)
+            mine = mine[: int(np.argmin(same))] if not same.all() else mine
+        done = int(mine[-1])
+        hashes = columns["hash"][mine].tolist()
+        scope = (bytes(contents.names[name]), bytes(contents.producers[producer - 1]))
+        first, time = int(columns["number"][row]), int(columns["time"][row])
+        yield scope, Seen(first, len(hashes), digest(hashes), time, sequence)
+
+
+def carried(entries: dict[Scope, Seen]) -> list[bytes]:
+    """Return the entries as values that fit under keys."""
+    values: list[bytes] = []
+    current = bytearray()
+    for (queue, producer), seen in entries.items():
+        entry = bytes((len(queue),)) + queue + bytes((len(producer),)) + producer
+        entry += _ENTRY.pack(seen.first, seen.count, seen.digest, seen.time, seen.sequence)
+        if len(current) + len(entry) > VALUE_BYTES_MAX:
+            values.append(bytes(current))
+            current.clear()
+        current += entry
+    return [*values, bytes(current)] if current else values
+
+
+def _decode(value: bytes) -> Iterator[tuple[Scope, Seen]]:
+    at = 0
+    while at < len(value):
+        names = []
+        for _ in range(2):
+            size = value[at]
+            names.append(value[at + 1 : at + 1 + size])
+            at += 1 + size
+        first, count, hashed, time, _ = _ENTRY.unpack_from(value, at)
+        at += _ENTRY.size
+        yield (names[0], names[1]), Seen(first, count, hashed, time, 0)

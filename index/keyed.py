@@ -1,0 +1,88 @@
+"""The latest version of each key, and where: in the order of the keys, so that prefixes can be walked.
+
+Values are not kept in memory. A key costs about 130 bytes besides its own. Keys that begin with
+`operations.ENGINE_PREFIX` belong to the engine and are counted apart: they never keep a data file,
+since clean-up writes them again.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from sortedcontainers import SortedDict
+
+from journal.operations import ENGINE_PREFIX
+
+_OFFSET_BITS = 40  # of an offset divided by 8
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+_ENGINE = ENGINE_PREFIX.encode()
+
+
+class Version(NamedTuple):
+    """Where the latest version of a key lies."""
+
+    sequence: int
+    offset: int
+
+
+class Keyed:
+    """The live keys of a database. Does not lock: its owner does."""
+
+    def __init__(self) -> None:
+        self._versions: SortedDict = SortedDict()  # key -> sequence and offset in one number
+        self.files: dict[int, int] = {}  # data file -> live keys in it, the engine's left out
+
+    def __len__(self) -> int:
+        return len(self._versions) - sum(1 for _ in self.keys(_ENGINE))
+
+    def put(self, key: bytes, sequence: int, offset: int) -> None:
+        """Note the latest version of a key."""
+        self._uncount(key, self._versions.get(key))
+        self._versions[key] = sequence << _OFFSET_BITS | offset >> 3
+        self._count(key, sequence)
+
+    def put_many(self, latest: Mapping[bytes, int | None], sequence: int) -> None:
+        """Note the last offsets of keys in one data file; None for a key that was dropped."""
+        dropped = [key for key, offset in latest.items() if offset is None]
+        for key in dropped:
+            self.drop(key)
+        new = {key: sequence << _OFFSET_BITS | offset >> 3 for key, offset in latest.items() if offset is not None}
+        for key in new:
+            self._uncount(key, self._versions.get(key))
+            self._count(key, sequence)
+        self._versions.update(new)
+
+    def drop(self, key: bytes) -> bool:
+        """Forget a key; False when there was none."""
+        found = self._versions.pop(key, None)
+        self._uncount(key, found)
+        return found is not None
+
+    def _count(self, key: bytes, sequence: int) -> None:
+        if not key.startswith(_ENGINE):
+            self.files[sequence] = self.files.get(sequence, 0) + 1
+
+    def _uncount(self, key: bytes, packed: int | None) -> None:
+        if packed is not None and not key.startswith(_ENGINE):
+            self.files[packed >> _OFFSET_BITS] -= 1
+
+    def find(self, key: bytes) -> Version | None:
+        """Return where the key's latest version lies."""
+        packed = self._versions.get(key)
+        return None if packed is None else Version(packed >> _OFFSET_BITS, (packed & _OFFSET_MASK) << 3)
+
+    def keys(self, prefix: bytes) -> Iterator[bytes]:
+        """Yield the keys that begin with the prefix, in order. Do not change the keys meanwhile."""
+        for key in self._versions.irange(prefix):
+            if not key.startswith(prefix):
+                return
+            yield key
+
+    def in_file(self, sequence: int) -> Iterator[bytes]:
+        """Yield the keys, the engine's too, whose latest version lies in one data file."""
+        for key, packed in self._versions.items():
+            if packed >> _OFFSET_BITS == sequence:
+                yield key
+
+    def forget_file(self, sequence: int) -> None:
+        count = self.files.pop(sequence, 0)
+        assert not count, "only files without live keys go"

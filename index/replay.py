@@ -1,0 +1,95 @@
+"""Build the index by reading the journal: every data file's contents, in order.
+
+The index is made anew at each start and knows nothing that the journal does not say.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from index.duplicates import DuplicateWindow, WindowBounds
+from index.keyed import Keyed
+from index.table import Table
+from journal.contents import Contents
+from journal.operations import Operation
+from journal.records import MOVED
+
+
+class Index:
+    """What is live in a database: messages, keys, producer identifiers. Does not lock: its owner does."""
+
+    def __init__(self, bounds: WindowBounds) -> None:
+        self.table = Table()
+        self.keyed = Keyed()
+        self.duplicates = DuplicateWindow(bounds)
+        self.highest = 0  # the highest message number in the files replayed
+
+    def replay(self, contents: Contents, sequence: int) -> None:
+        """Take in one data file; files come in the order of their sequences."""
+        kinds = contents.columns["kind"]
+        is_moved = (contents.columns["flags"] & MOVED) != 0
+        is_add = kinds == Operation.ADD
+        self._add(contents, sequence, np.flatnonzero(is_add & ~is_moved))
+        self._move(contents, sequence, np.flatnonzero(is_add & is_moved))
+        removed = _removed(contents)
+        if len(removed):
+            self.table.remove_many(removed)
+            self.highest = max(self.highest, int(removed[-1]))
+        self._replay_keys(contents, sequence, np.flatnonzero(kinds >= Operation.PUT))
+        self.duplicates.replay(contents, sequence)
+
+    def highest_number(self) -> int:
+        """Return a number that no undelivered message exceeds now."""
+        return max(self.highest, self.table.last_number())
+
+    def _queue_ids(self, contents: Contents) -> npt.NDArray[np.int64]:
+        names = np.unique(contents.columns["name"][contents.columns["kind"] == Operation.ADD])
+        ids = np.zeros(len(contents.names), np.int64)
+        for name in names.tolist():
+            ids[name] = self.table.queue_id(bytes(contents.names[name]).decode())
+        return ids
+
+    def _add(self, contents: Contents, sequence: int, rows: npt.NDArray[np.int64]) -> None:
+        if not len(rows):
+            return
+        every = len(rows) == len(contents)
+        number, offset, size, properties, name = (
+            contents.columns[key] if every else contents.columns[key][rows]
+            for key in ("number", "offset", "size", "properties", "name")
+        )
+        queues = self._queue_ids(contents)[name]
+        self.table.add_columns(sequence, number.astype(np.uint64), (offset, size + properties, queues))
+        self.highest = max(self.highest, int(number[-1]))
+
+    def _move(self, contents: Contents, sequence: int, rows: npt.NDArray[np.int64]) -> None:
+        """Take in messages written again: elsewhere now, or for the first time where their file is gone."""
+        if not len(rows):
+            return
+        columns = {key: contents.columns[key][rows] for key in ("number", "offset", "size", "properties", "name")}
+        pairs = zip(columns["number"].tolist(), columns["offset"].tolist(), strict=True)
+        is_new = np.array([not self.table.move(number, sequence, offset) for number, offset in pairs])
+        order = np.flatnonzero(is_new)[np.argsort(columns["number"][is_new], kind="stable")]
+        if len(order):
+            number, offset, size, properties, name = (column[order] for column in columns.values())
+            queues = self._queue_ids(contents)[name]
+            self.table.insert_columns(sequence, number.astype(np.uint64), (offset, size + properties, queues))
+        self.highest = max(self.highest, int(columns["number"].max()))
+
+    def _replay_keys(self, contents: Contents, sequence: int, rows: npt.NDArray[np.int64]) -> None:
+        if not len(rows):
+            return
+        latest: dict[bytes, int | None] = {}
+        kinds, names, offsets = (contents.columns[key][rows].tolist() for key in ("kind", "name", "offset"))
+        for kind, name, offset in zip(kinds, names, offsets, strict=True):
+            latest[bytes(contents.names[name])] = offset if kind == Operation.PUT else None
+        self.keyed.put_many(latest, sequence)
+
+
+def _removed(contents: Contents) -> npt.NDArray[np.uint64]:
+    """Return every number that the file delivers or deletes, ascending and once."""
+    columns = contents.columns
+    is_removal = (columns["kind"] == Operation.DELIVER) | (columns["kind"] == Operation.DELETE)
+    singles = columns["number"][is_removal & (columns["count"] == 1)].astype(np.uint64)
+    sets = [numbers for numbers in contents.removal_sets() if numbers is not None]
+    if not sets and (len(singles) < 2 or bool((np.diff(singles.view(np.int64)) > 0).all())):
+        return singles
+    return np.unique(np.concatenate((singles, *sets)))

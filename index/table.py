@@ -1,0 +1,478 @@
+"""Which messages are undelivered, and where: columns, not objects.
+
+Messages are kept in blocks of neighbouring numbers, one block per data file as it was written:
+
+    column     bytes  meaning
+    offset     4      of the frame, divided by 8
+    size       4      bytes of properties and payload, for the accounts
+    queue      4      place of the queue's name
+    is_live    1      still undelivered
+    number     8      only in a sparse block; in a dense one the first number says all
+    sequence   8      only where a message was moved to another file than its block's
+
+A message costs 13 bytes in a dense block and 21 in a sparse one; a block becomes sparse when fewer
+than a quarter of its messages are live, and goes when none is. Numbers ascend through the blocks, so
+a message is found by bisection, and the undelivered of a queue come out in order by one pass over
+the columns. The table does not lock: its owner does.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+SPARSE_SHARE = 4  # a block is packed when fewer than one in this many of its messages is live
+OFFSET_UNIT = 8  # frames start at multiples of 8
+
+Ints = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.uint64]
+
+
+class Place(NamedTuple):
+    """Where an undelivered message is."""
+
+    number: int
+    queue: int
+    sequence: int
+    offset: int
+    size: int
+
+
+@dataclass(slots=True)
+class FileUse:
+    """What of one data file is still needed."""
+
+    live_messages: int = 0
+    live_bytes: int = 0
+
+
+class Block:
+    """Messages of ascending numbers."""
+
+    __slots__ = ("first", "is_live", "last", "live", "numbers", "offsets", "queues", "sequence", "sequences", "sizes")
+
+    def __init__(self, sequence: int, first: int) -> None:
+        self.sequence = sequence
+        self.first = first
+        self.last = first - 1
+        self.live = 0
+        self.numbers: Numbers | None = None
+        self.sequences: Numbers | None = None
+        self.offsets: array[int] | npt.NDArray[np.uint32] = array("I")
+        self.sizes: array[int] | npt.NDArray[np.uint32] = array("I")
+        self.queues: array[int] | npt.NDArray[np.uint32] = array("I")
+        self.is_live: bytearray | npt.NDArray[np.bool_] = bytearray()
+
+    def row(self, number: int) -> int:
+        """Return the number's row, -1 when it has none."""
+        if self.numbers is None:
+            row = number - self.first
+            return row if row < len(self.offsets) else -1
+        row = int(np.searchsorted(self.numbers, np.uint64(number)))
+        return row if row < len(self.numbers) and int(self.numbers[row]) == number else -1
+
+    def number(self, row: int) -> int:
+        return self.first + row if self.numbers is None else int(self.numbers[row])
+
+    def sequence_of(self, row: int) -> int:
+        return self.sequence if self.sequences is None else int(self.sequences[row])
+
+    def freeze(self) -> None:
+        """Turn the growing columns into arrays, without a copy."""
+        if isinstance(self.offsets, array):
+            self.offsets = np.frombuffer(self.offsets, np.uint32)
+            self.sizes = np.frombuffer(self.sizes, np.uint32)  # type: ignore[arg-type]
+            self.queues = np.frombuffer(self.queues, np.uint32)  # type: ignore[arg-type]
+            self.is_live = np.frombuffer(self.is_live, np.bool_)  # type: ignore[arg-type]
+
+    def live_rows(self) -> Ints:
+        """Return the rows of the live messages, in order."""
+        found: Ints = np.flatnonzero(np.frombuffer(self.is_live, np.bool_))
+        return found
+
+    def pack(self) -> None:
+        """Keep the live messages only, with their numbers."""
+        self.freeze()
+        rows = self.live_rows()
+        if self.numbers is None:
+            self.numbers = rows.astype(np.uint64) + np.uint64(self.first)
+        else:
+            self.numbers = self.numbers[rows]
+        if self.sequences is not None:
+            self.sequences = self.sequences[rows]
+        assert isinstance(self.offsets, np.ndarray) and isinstance(self.sizes, np.ndarray)
+        assert isinstance(self.queues, np.ndarray)
+        self.offsets, self.sizes, self.queues = self.offsets[rows], self.sizes[rows], self.queues[rows]
+        self.is_live = np.ones(len(rows), np.bool_)
+
+
+class Table:
+    """The undelivered messages of a database."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Block] = []
+        self._firsts: list[int] = []  # of the blocks, for bisection
+        self._queues: dict[str, int] = {}
+        self._queue_names: list[str] = []
+        self._queue_counts: list[int] = []
+        self._queue_bytes: list[int] = []
+        self.files: dict[int, FileUse] = {}
+        self.count = 0
+
+    # Queues.
+
+    def queue_id(self, queue: str) -> int:
+        """Return the queue's place; a new queue gets one."""
+        place = self._queues.get(queue)
+        if place is None:
+            place = self._queues[queue] = len(self._queue_names)
+            self._queue_names.append(queue)
+            self._queue_counts.append(0)
+            self._queue_bytes.append(0)
+        return place
+
+    def queue_name(self, queue: int) -> str:
+        return self._queue_names[queue]
+
+    def queue_count(self, queue: str) -> int:
+        """Return how many messages of the queue are undelivered."""
+        place = self._queues.get(queue)
+        return 0 if place is None else self._queue_counts[place]
+
+    def queues(self) -> dict[str, tuple[int, int]]:
+        """Return (undelivered messages, their bytes) of every queue that has any."""
+        found = zip(self._queue_names, self._queue_counts, self._queue_bytes, strict=True)
+        return {name: (count, size) for name, count, size in found if count}
+
+    # Changes.
+
+    def add(self, queue: int, number: int, sequence: int, offset: int, size: int) -> None:  # noqa: PLR0913
+        """Take in one new message; numbers come in ascending order."""
+        block = self._open_block(number, sequence)
+        block.offsets.append(offset >> 3)  # type: ignore[union-attr]
+        block.sizes.append(size)  # type: ignore[union-attr]
+        block.queues.append(queue)  # type: ignore[union-attr]
+        block.is_live.append(1)  # type: ignore[union-attr]
+        block.last = number
+        block.live += 1
+        self.count += 1
+        self._queue_counts[queue] += 1
+        self._queue_bytes[queue] += size
+        use = self.files[sequence]
+        use.live_messages += 1
+        use.live_bytes += size
+
+    def add_run(self, queue: int, first: int, sequence: int, offset: int, sizes: Sequence[int]) -> None:  # noqa: PLR0913
+        """Take in neighbouring messages of one queue that one frame holds."""
+        count, total = len(sizes), sum(sizes)
+        block = self._open_block(first, sequence)
+        block.offsets.extend(array("I", [offset >> 3]) * count)  # type: ignore[union-attr]
+        block.sizes.extend(array("I", sizes))  # type: ignore[union-attr]
+        block.queues.extend(array("I", [queue]) * count)  # type: ignore[union-attr]
+        block.is_live.extend(b"\1" * count)  # type: ignore[union-attr]
+        block.last = first + count - 1
+        block.live += count
+        self.count += count
+        self._queue_counts[queue] += count
+        self._queue_bytes[queue] += total
+        use = self.files[sequence]
+        use.live_messages += count
+        use.live_bytes += total
+
+    def _open_block(self, number: int, sequence: int) -> Block:
+        """Return the block that the next message goes into."""
+        if self._blocks:
+            block = self._blocks[-1]
+            if block.sequence == sequence and block.last + 1 == number and isinstance(block.offsets, array):
+                return block
+            block.freeze()
+        assert not self._blocks or number > self._blocks[-1].last, "numbers ascend"
+        block = Block(sequence, number)
+        self._blocks.append(block)
+        self._firsts.append(number)
+        self.files.setdefault(sequence, FileUse())
+        return block
+
+    def add_columns(self, sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Ints]) -> None:
+        """Take in the messages of one data file in bulk: ascending numbers, (offsets, sizes, queues)."""
+        if not len(numbers):
+            return
+        block = _sparse_block(sequence, numbers, columns)
+        assert not self._blocks or block.first > self._blocks[-1].last, "numbers ascend"
+        if block.last - block.first + 1 == len(numbers):
+            block.numbers = None
+        if self._blocks:
+            self._blocks[-1].freeze()
+        self._blocks.append(block)
+        self._firsts.append(block.first)
+        self._account(sequence, columns[1], columns[2])
+
+    def _account(self, sequence: int, sizes: Ints, queues: Ints) -> None:
+        use = self.files.setdefault(sequence, FileUse())
+        use.live_messages += len(sizes)
+        use.live_bytes += int(sizes.sum())
+        self.count += len(sizes)
+        counts = np.bincount(queues)
+        bytes_ = np.bincount(queues, weights=sizes)
+        for queue in np.flatnonzero(counts).tolist():
+            self._queue_counts[queue] += int(counts[queue])
+            self._queue_bytes[queue] += int(bytes_[queue])
+
+    def remove(self, number: int) -> Place | None:
+        """Take out one message and return where it was; None when it is not undelivered."""
+        found = self._locate(number)
+        if found is None:
+            return None
+        block, row = found
+        place = self._place(block, row)
+        block.is_live[row] = 0
+        block.live -= 1
+        self.count -= 1
+        self._queue_counts[place.queue] -= 1
+        self._queue_bytes[place.queue] -= place.size
+        use = self.files[place.sequence]
+        use.live_messages -= 1
+        use.live_bytes -= place.size
+        if block.live * SPARSE_SHARE < len(block.offsets):
+            self._shrink(block)
+        return place
+
+    def remove_many(self, numbers: Numbers) -> int:
+        """Take out ascending numbers; return how many of them were undelivered."""
+        if len(numbers) <= 4:
+            return sum(self.remove(number) is not None for number in numbers.tolist())
+        removed = 0
+        firsts = np.array(self._firsts, np.uint64)
+        for index in np.unique(np.searchsorted(firsts, numbers, "right")).tolist():
+            if index:
+                block = self._blocks[index - 1]
+                low, high = np.searchsorted(numbers, np.array([block.first, block.last + 1], np.uint64))
+                removed += self._remove_from(block, numbers[low:high])
+        for block in [block for block in self._blocks if block.live * SPARSE_SHARE < len(block.offsets)]:
+            self._shrink(block)
+        return removed
+
+    def _remove_from(self, block: Block, numbers: Numbers) -> int:
+        if block.numbers is None:
+            rows = (numbers - np.uint64(block.first)).astype(np.int64)
+        else:
+            rows = np.searchsorted(block.numbers, numbers)
+            inside = rows < len(block.numbers)
+            rows, numbers = rows[inside], numbers[inside]
+            rows = rows[block.numbers[rows] == numbers]
+        is_live = np.frombuffer(block.is_live, np.bool_)
+        rows = rows[is_live[rows]]
+        if not len(rows):
+            return 0
+        sizes = np.frombuffer(block.sizes, np.uint32)[rows].astype(np.int64)
+        queues = np.frombuffer(block.queues, np.uint32)[rows]
+        sequences = np.full(len(rows), block.sequence) if block.sequences is None else block.sequences[rows]
+        for sequence in np.unique(sequences).tolist():
+            mine = sequences == sequence
+            self.files[sequence].live_messages -= int(mine.sum())
+            self.files[sequence].live_bytes -= int(sizes[mine].sum())
+        for queue in np.unique(queues).tolist():
+            mine = queues == queue
+            self._queue_counts[queue] -= int(mine.sum())
+            self._queue_bytes[queue] -= int(sizes[mine].sum())
+        is_live[rows] = False
+        block.live -= len(rows)
+        self.count -= len(rows)
+        return len(rows)
+
+    def _shrink(self, block: Block) -> None:
+        if not block.live:
+            if block is self._blocks[-1]:
+                return  # it may still grow, and its last number must not come again
+            at = self._blocks.index(block)
+            del self._blocks[at], self._firsts[at]
+        elif not isinstance(block.offsets, array):
+            block.pack()
+
+    def move(self, number: int, sequence: int, offset: int) -> bool:
+        """Note that a message was written again elsewhere; False when it is not undelivered."""
+        found = self._locate(number)
+        if found is None:
+            return False
+        block, row = found
+        old = self._place(block, row)
+        block.freeze()
+        if block.sequences is None:
+            block.sequences = np.full(len(block.offsets), block.sequence, np.uint64)
+        block.sequences[row] = sequence
+        block.offsets = _writable(block.offsets)
+        block.offsets[row] = offset >> 3
+        self.files[old.sequence].live_messages -= 1
+        self.files[old.sequence].live_bytes -= old.size
+        use = self.files.setdefault(sequence, FileUse())
+        use.live_messages += 1
+        use.live_bytes += old.size
+        return True
+
+    def insert_columns(self, sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Ints]) -> None:
+        """Take in moved messages whose first file is gone: ascending numbers, lower than others in the table."""
+        places = np.searchsorted(np.array(self._firsts, np.uint64), numbers, "right").astype(np.int64) - 1
+        for index in np.unique(places)[::-1].tolist():
+            mine = np.flatnonzero(places == index)
+            if index >= 0:
+                inside = mine[numbers[mine] <= np.uint64(self._blocks[index].last)]
+                self._merge(self._blocks[index], sequence, numbers[inside], _pick(columns, inside))
+                mine = mine[len(inside) :]
+            if len(mine):
+                block = _sparse_block(sequence, numbers[mine], _pick(columns, mine))
+                self._blocks.insert(index + 1, block)
+                self._firsts.insert(index + 1, block.first)
+        self._account(sequence, columns[1], columns[2])
+
+    def _merge(self, block: Block, sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Ints]) -> None:
+        """Put more messages among those of a block."""
+        if not len(numbers):
+            return
+        block.pack()
+        assert block.numbers is not None
+        if block.sequences is None:
+            block.sequences = np.full(len(block.numbers), block.sequence, np.uint64)
+        at = np.searchsorted(block.numbers, numbers)
+        block.numbers = np.insert(block.numbers, at, numbers)
+        block.sequences = np.insert(block.sequences, at, sequence)
+        block.offsets = np.insert(np.frombuffer(block.offsets, np.uint32), at, columns[0] >> 3)
+        block.sizes = np.insert(np.frombuffer(block.sizes, np.uint32), at, columns[1])
+        block.queues = np.insert(np.frombuffer(block.queues, np.uint32), at, columns[2])
+        block.is_live = np.ones(len(block.numbers), np.bool_)
+        block.live = len(block.numbers)
+
+    def forget_file(self, sequence: int) -> None:
+        """Forget the accounts of a file that is gone; nothing in it is live."""
+        use = self.files.pop(sequence, None)
+        assert use is None or not use.live_messages, "only files without live messages go"
+
+    # Questions.
+
+    def last_number(self) -> int:
+        """Return the highest number taken in, 0 for none."""
+        return self._blocks[-1].last if self._blocks else 0
+
+    def find(self, number: int) -> Place | None:
+        """Return where the message is; None when it is not undelivered."""
+        found = self._locate(number)
+        return None if found is None else self._place(*found)
+
+    def _locate(self, number: int) -> tuple[Block, int] | None:
+        index = bisect_right(self._firsts, number) - 1
+        if index < 0:
+            return None
+        block = self._blocks[index]
+        row = block.row(number)
+        return (block, row) if row >= 0 and block.is_live[row] else None
+
+    def _place(self, block: Block, row: int) -> Place:
+        return Place(
+            block.number(row),
+            int(block.queues[row]),
+            block.sequence_of(row),
+            int(block.offsets[row]) * OFFSET_UNIT,
+            int(block.sizes[row]),
+        )
+
+    def batches(self, queue: str | None, after: int, last: int) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Yield (numbers, sequences, offsets) of undelivered messages in order, a block at a time.
+
+        Of one queue or of all; only numbers above `after` and up to `last`. Between two batches the
+        table may change.
+        """
+        place = None if queue is None else self._queues.get(queue)
+        if queue is not None and place is None:
+            return
+        while True:
+            index = max(0, bisect_right(self._firsts, after + 1) - 1)
+            batch = None
+            while index < len(self._blocks) and batch is None:
+                block = self._blocks[index]
+                batch = self._batch(block, place, after, last) if block.last > after else None
+                index += 1
+            if batch is None:
+                return
+            after = int(batch[0][-1])
+            yield batch
+
+    def _batch(self, block: Block, queue: int | None, after: int, last: int) -> tuple[Ints, Ints, Ints] | None:
+        live = np.frombuffer(block.is_live, np.bool_)
+        rows: Ints
+        if queue is None:
+            rows = np.flatnonzero(live)
+        else:
+            rows = np.flatnonzero(live & (np.frombuffer(block.queues, np.uint32) == queue))
+        numbers = rows + block.first if block.numbers is None else block.numbers[rows].astype(np.int64)
+        if len(numbers) and (int(numbers[0]) <= after or int(numbers[-1]) > last):
+            inside = (numbers > after) & (numbers <= last)
+            rows, numbers = rows[inside], numbers[inside]
+        if not len(numbers):
+            return None
+        offsets = np.frombuffer(block.offsets, np.uint32)[rows].astype(np.int64) * OFFSET_UNIT
+        if block.sequences is None:
+            return numbers, np.full(len(rows), block.sequence, np.int64), offsets
+        return numbers, block.sequences[rows].astype(np.int64), offsets
+
+    def oldest(self, queue: str | None = None) -> Place | None:
+        """Return the undelivered message with the lowest number, of one queue or of all."""
+        for numbers, _, _ in self.batches(queue, 0, 1 << 62):
+            return self.find(int(numbers[0]))
+        return None
+
+    def in_file(self, sequence: int) -> Iterator[Place]:
+        """Yield the live messages that lie in one data file, in order."""
+        for block in list(self._blocks):
+            if block.sequence == sequence or block.sequences is not None:
+                rows = block.live_rows()
+                if block.sequences is not None:
+                    rows = rows[block.sequences[rows] == sequence]
+                for row in rows.tolist():
+                    yield self._place(block, row)
+
+    def check(self) -> None:
+        """Assert every invariant; for tests."""
+        counts = [0] * len(self._queue_names)
+        files: dict[int, FileUse] = {}
+        previous = -1
+        for block, first in zip(self._blocks, self._firsts, strict=True):
+            assert block.first == first > previous
+            rows = block.live_rows().tolist()
+            assert len(rows) == block.live
+            for row in rows:
+                place = self._place(block, row)
+                assert previous < place.number <= block.last
+                previous = place.number
+                counts[place.queue] += 1
+                use = files.setdefault(place.sequence, FileUse())
+                use.live_messages += 1
+                use.live_bytes += place.size
+            previous = block.last
+        assert counts == self._queue_counts
+        assert self.count == sum(counts)
+        assert {s: u for s, u in self.files.items() if u.live_messages} == files
+
+
+def _pick(columns: tuple[Ints, Ints, Ints], rows: Ints) -> tuple[Ints, Ints, Ints]:
+    return columns[0][rows], columns[1][rows], columns[2][rows]
+
+
+def _sparse_block(sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Ints]) -> Block:
+    """Return a block of live messages with a number each."""
+    block = Block(sequence, int(numbers[0]))
+    block.last = int(numbers[-1])
+    block.live = len(numbers)
+    block.numbers = numbers.astype(np.uint64)
+    block.offsets = (columns[0] >> 3).astype(np.uint32)
+    block.sizes = columns[1].astype(np.uint32)
+    block.queues = columns[2].astype(np.uint32)
+    block.is_live = np.ones(len(numbers), np.bool_)
+    return block
+
+
+def _writable(values: "npt.NDArray[np.uint32] | array[int]") -> "npt.NDArray[np.uint32]":
+    found: npt.NDArray[np.uint32] = np.frombuffer(values, np.uint32)
+    return found if found.flags.writeable else found.copy()

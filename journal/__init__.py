@@ -1,0 +1,1 @@
+"""Bytes on disk: what is in a data file, and how it gets there durably."""

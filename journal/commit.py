@@ -1,0 +1,184 @@
+"""Group commit: many commits, one sync, whoever calls from wherever.
+
+Whoever hands in a commit while nobody is writing leads: it forms all that has queued up into a
+group, writes it, syncs once, checks that the directory is still ours, lets the index see it, and
+tells the callers. What queues up meanwhile is the next group, led by its first caller: the slower
+the disk, the larger the groups. One group is in flight at a time, so that a good frame of a later
+group proves that everything before it was durable.
+
+The order of events for every commit:
+
+    admitted (checked against all before it) → numbers → bytes → written and synced
+    → the directory is still ours → visible in the index → its caller is told
+
+A failed write or sync is final. The kernel may have dropped the pages, so a second sync could
+succeed without the data: nothing later is accepted, and opening the directory again decides.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from journal.draft import Draft
+from journal.errors import JournalError, NotAttempted, OutcomeUnknown
+from journal.group import Group
+from journal.log import Journal
+
+
+class Ledger(Protocol):
+    """The state that commits are checked against and become visible in. Called by the leader only."""
+
+    def admit(self, draft: Draft) -> bool:
+        """Check a draft against the state and all drafts admitted before it.
+
+        False settles it without writing: its answer or failure stands in the draft.
+        """
+
+    def withdraw(self, draft: Draft) -> None:
+        """Forget an admitted draft that will not be written."""
+
+    def apply(self, group: Group) -> None:
+        """Make a durable group visible, and put an answer into each of its drafts."""
+
+    def settle_shared(self) -> None:
+        """Settle the drafts that share the outcome of another one."""
+
+
+class ThreadWaiter:
+    """Lets a thread sleep until its draft is settled, or until it is the one to lead."""
+
+    __slots__ = ("_lock", "is_leading", "is_settled")
+
+    def __init__(self) -> None:
+        self.is_settled = False
+        self.is_leading = False
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wait(self) -> None:
+        self._lock.acquire()
+
+    def lead(self) -> None:
+        self.is_leading = True
+        self._lock.release()
+
+    def tell(self) -> None:
+        self.is_settled = True
+        self._lock.release()
+
+
+class GroupCommit:
+    """The one entrance to the journal for commits."""
+
+    def __init__(self, journal: Journal, ledger: Ledger, is_ours: Callable[[], bool]) -> None:
+        self._journal = journal  # the leader's alone, but for its tender
+        self._ledger = ledger  # the leader's alone
+        self._is_ours = is_ours
+        self._lock = threading.Lock()  # guards the queue, and who leads
+        self._queue: list[Draft] = []
+        self._is_led = False
+        self.failure: BaseException | None = None
+
+    def commit(self, draft: Draft) -> None:
+        """Return when the draft is settled: durable, answered, or failed. For threads."""
+        with self._lock:
+            if leads := not self._is_led:
+                self._is_led = True
+            else:
+                waiter = ThreadWaiter()
+                draft.waiter = waiter
+            self._queue.append(draft)
+        if not leads:
+            try:
+                waiter.wait()
+            except BaseException:
+                self._abandon(draft, waiter)
+                raise
+            if waiter.is_settled:
+                return
+        draft.waiter = None
+        self.lead()
+
+    def _abandon(self, draft: Draft, waiter: ThreadWaiter) -> None:
+        """Take back the draft of an interrupted caller where it has not been taken up yet."""
+        with self._lock:
+            if not waiter.is_leading and draft in self._queue:
+                self._queue.remove(draft)
+        if waiter.is_leading:
+            self.lead()
+
+    def submit(self, drafts: Sequence[Draft]) -> bool:
+        """Queue drafts that have a waiter; True when the caller has to call `lead` soon."""
+        with self._lock:
+            self._queue.extend(drafts)
+            if self._is_led:
+                return False
+            self._is_led = True
+            return True
+
+    def lead(self) -> None:
+        """Write one group of what has queued up, tell its callers, and hand on the lead.
+
+        The caller was told to lead, by `submit` or by a waiter's `lead`.
+        """
+        with self._lock:
+            drafts, self._queue = self._queue, []
+        try:
+            if self.failure is None:
+                self._write(drafts)
+            else:
+                self._fail(drafts, self.failure)
+        except BaseException as failure:
+            # Whatever came between the write and the callers' answers, nobody knows what the disk
+            # has: final, an interrupt from the keyboard included.
+            self.failure = failure
+            self._fail([draft for draft in drafts if not _is_settled(draft)], failure, OutcomeUnknown)
+            if not isinstance(failure, Exception):
+                raise
+        finally:
+            self._hand_on()
+            told = None
+            for draft in drafts:
+                if draft.waiter is not told and draft.waiter is not None:
+                    told = draft.waiter
+                    told.tell()
+
+    def _hand_on(self) -> None:
+        with self._lock:
+            if not self._queue:
+                self._is_led = False
+                return
+            following = self._queue[0].waiter
+            assert following is not None, "only the leader's own draft has no waiter"
+            following.lead()
+
+    def _write(self, drafts: Sequence[Draft]) -> None:
+        admit = self._ledger.admit
+        admitted: Sequence[Draft] = [draft for draft in drafts if admit(draft)]
+        while admitted:
+            formed = self._journal.form(admitted)
+            for draft, refusal in formed.refused:
+                self._ledger.withdraw(draft)
+                draft.failure = refusal
+            if formed.group is not None:
+                self._journal.write(formed.group)
+                if not self._is_ours():
+                    raise JournalError("another process has taken over the directory")
+                self._ledger.apply(formed.group)
+            admitted = formed.rest
+        self._ledger.settle_shared()
+
+    def _fail(
+        self,
+        drafts: Sequence[Draft],
+        failure: BaseException,
+        kind: type[OutcomeUnknown] | type[NotAttempted] = NotAttempted,
+    ) -> None:
+        reason = str(failure) or type(failure).__name__
+        for draft in drafts:
+            draft.failure = kind(f"{reason}; close the database and open it again")
+            draft.failure.__cause__ = failure if isinstance(failure, Exception) else None
+
+
+def _is_settled(draft: Draft) -> bool:
+    return draft.failure is not None or draft.answer is not None

@@ -1,0 +1,276 @@
+"""The operations of one data file as columns: what a footer holds, and what a walk gathers.
+
+One row is one operation, but for a removal, where one row is one set of numbers. Rows are in the
+order of the journal. Names are kept once and referred to by their place in `names`.
+
+    column      of            meaning
+    kind        all           1 ADD, 2 DELIVER, 3 DELETE, 4 PUT, 5 DROP
+    flags       all           as in the record: PROPERTIES, PRODUCER, MOVED, WHOLE COMMIT; and 16 DAMAGED: the
+                              message's or value's bytes were found not to match when the file was rebuilt
+    name        all           place of the queue or key in `names`
+    number      messages      the message, or the first of a set
+    count       messages      1, or how many numbers the set holds
+    size        ADD, PUT      bytes of payload (without properties) or value; of a set: its coded bytes
+    properties  ADD           bytes of the properties
+    producer    ADD           0, or 1 + place of the identifier in `producers`
+    offset      all           of the frame
+    commit      all           number of the commit
+    time        all           of the commit, microseconds since 1970-01-01 UTC
+    first_time  ADD           of the first ADD: differs from `time` where the message was moved
+    hash        ADD, PUT      XXH3 of the payload (without properties) or value
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from journal.draft import VALUE_HEAD_BYTES
+from journal.format import FRAME, FRAME_SIZE
+from journal.operations import Operation
+from journal.records import RECORD, SET_SIZE, SINGLE, Record, decode_records, decode_set
+
+COLUMNS = {
+    "kind": "u1",
+    "flags": "u1",
+    "name": "u4",
+    "number": "u8",
+    "count": "u4",
+    "size": "u4",
+    "properties": "u4",
+    "producer": "u4",
+    "offset": "u8",
+    "commit": "u8",
+    "time": "i8",
+    "first_time": "i8",
+    "hash": "u8",
+}
+_ROW = np.dtype([("frame", "<u4"), *((name, f"<{kind}") for name, kind in COLUMNS.items())])
+_SIMPLE_AT = {  # where the name stands in the head of a frame that holds one record on one thing
+    Operation.ADD: FRAME_SIZE + SINGLE.size,
+    Operation.DELIVER: FRAME_SIZE + RECORD.size + SET_SIZE.size,
+    Operation.DELETE: FRAME_SIZE + RECORD.size + SET_SIZE.size,
+    Operation.PUT: FRAME_SIZE + RECORD.size,
+    Operation.DROP: FRAME_SIZE + RECORD.size,
+}
+_HEAD = np.dtype(
+    {
+        "names": ["commit", "time", "operations", "kind", "flags", "name", "extra", "count", "number", "hash", "size"],
+        "formats": ["<u8", "<i8", "<u4", "u1", "u1", "u1", "u1", "<u4", "<u8", "<u8", "<u4"],
+        "offsets": [16, 40, 48, 56, 57, 58, 59, 60, 64, 72, 80],
+        "itemsize": FRAME_SIZE + SINGLE.size,
+    }
+)
+DAMAGED = 16
+_SIMPLE_FLAGS = 2  # PRODUCER: the only flag that leaves a single ADD's columns where they are
+
+Column = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """The operations of one data file, and where its frames end."""
+
+    columns: dict[str, npt.NDArray[np.int64]]
+    names: Sequence[bytes] = ()
+    producers: Sequence[bytes] = ()
+    sets: bytes = b""  # the coded sets of the removal rows, behind one another
+    value_heads: bytes = b""  # the first 128 bytes of each PUT's value, behind one another
+    frame_count: int = 0
+    end: int = 0  # behind the last frame
+    last_commit: int = 0
+    chain: int = 0  # XXH3 over the frames' checksums
+    has_gaps: bool = False  # an earlier repair put gap frames in, which changes the chain
+
+    def __len__(self) -> int:
+        return len(self.columns["kind"])
+
+    def value_head(self, key: bytes) -> bytes | None:
+        """Return the first 128 bytes of the last value put under the key in this file."""
+        if key not in self.names:
+            return None
+        puts = self.columns["kind"] == Operation.PUT
+        mine = np.flatnonzero(self.columns["name"][puts] == list(self.names).index(key))
+        if not len(mine):
+            return None
+        ends = np.cumsum(value_head_sizes(self.columns["size"][puts].astype(np.int64)))
+        start = int(ends[mine[-1] - 1]) if mine[-1] else 0
+        return self.value_heads[start : int(ends[mine[-1]])]
+
+    def removal_sets(self) -> "list[npt.NDArray[np.uint64] | None]":
+        """Return the numbers of every removal row that holds more than one, None for the other rows."""
+        found: list[npt.NDArray[np.uint64] | None] = [None] * len(self)
+        kinds, counts, sizes = (self.columns[name] for name in ("kind", "count", "size"))
+        at = 0
+        removal = (kinds == Operation.DELIVER) | (kinds == Operation.DELETE)
+        for row in np.flatnonzero(removal & (sizes > 0)).tolist():
+            end = at + int(sizes[row])
+            found[row] = decode_set(int(self.columns["number"][row]), int(counts[row]), self.sets[at:end])
+            at = end
+        return found
+
+
+def empty_columns() -> dict[str, npt.NDArray[np.int64]]:
+    return {name: np.empty(0, f"<{kind}") for name, kind in COLUMNS.items()}
+
+
+@dataclass(slots=True)
+class ContentsBuilder:
+    """Gathers the frames of one file as they are written or walked; columns are made at the end.
+
+    What is kept per frame are the bytes of its header and records, which exist already: the commit
+    path pays two appends. Making the columns costs about a microsecond a frame, in bulk.
+    """
+
+    _heads: list[bytes] = field(default_factory=list)
+    _offsets: "array[int]" = field(default_factory=lambda: array("Q"))
+    _value_heads: dict[int, Sequence[bytes]] = field(default_factory=dict)
+    _hasher: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
+
+    def add(self, offset: int, head: bytes, value_heads: Sequence[bytes] = ()) -> None:
+        """Take in one frame's header and records; the value heads are those of its PUTs, in order."""
+        if value_heads:
+            self._value_heads[len(self._heads)] = value_heads
+        self._heads.append(head)
+        self._offsets.append(offset)
+        self._hasher.update(head[:8])
+
+    def chain(self) -> int:
+        """Return XXH3 over the checksums of the frames so far."""
+        return self._hasher.intdigest()
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def build(self, end: int) -> Contents:
+        """Return the columns of all frames taken in; the last of them ends at `end`."""
+        heads = self._heads[:]
+        last_commit = FRAME.unpack_from(heads[-1])[3] if heads else 0
+        tables = _Tables()
+        parts = [part for part in (*_simple_rows(heads, tables), _other_rows(heads, tables)) if len(part)]
+        rows = np.concatenate(parts) if parts else np.empty(0, _ROW)
+        rows = rows[np.argsort(rows["frame"], kind="stable")]
+        rows["offset"] = np.frombuffer(self._offsets, np.uint64)[rows["frame"]] if len(heads) else 0
+        return Contents(
+            columns={name: np.ascontiguousarray(rows[name]) for name in COLUMNS},
+            names=list(tables.names),
+            producers=list(tables.producers),
+            sets=b"".join(tables.sets),
+            value_heads=b"".join(b"".join(self._value_heads[frame]) for frame in sorted(self._value_heads)),
+            frame_count=len(heads),
+            end=end,
+            last_commit=last_commit,
+            chain=self.chain(),
+        )
+
+
+@dataclass(slots=True)
+class _Tables:
+    """Names and identifiers by their place, and the coded sets in the order of their frames."""
+
+    names: dict[bytes, int] = field(default_factory=dict)
+    producers: dict[bytes, int] = field(default_factory=dict)
+    sets: list[bytes] = field(default_factory=list)
+
+    def name(self, name: bytes) -> int:
+        return self.names.setdefault(name, len(self.names))
+
+    def producer(self, producer: bytes) -> int:
+        return self.producers.setdefault(producer, len(self.producers)) + 1 if producer else 0
+
+
+def _is_simple(head: bytes) -> bool:
+    """Say whether the frame holds one record on one message or key, its columns at fixed places."""
+    if len(head) < FRAME_SIZE + RECORD.size:
+        return False
+    kind, flags, _, _, count, _ = RECORD.unpack_from(head, FRAME_SIZE)
+    if FRAME.unpack_from(head)[7:] != (1, 0) or flags & ~_SIMPLE_FLAGS:
+        return False
+    return kind in (Operation.PUT, Operation.DROP) or (count == 1 and kind <= Operation.DELETE)
+
+
+def _simple_rows(heads: list[bytes], tables: _Tables) -> "list[npt.NDArray[np.void]]":
+    """Return the rows of the simple frames, made in bulk for each length of their heads."""
+    by_length: dict[int, list[int]] = {}
+    for frame, head in enumerate(heads):
+        if _is_simple(head):
+            by_length.setdefault(len(head), []).append(frame)
+    return [_rows_of_length(heads, frames, length, tables) for length, frames in by_length.items()]
+
+
+def _rows_of_length(heads: list[bytes], frames: list[int], length: int, tables: _Tables) -> "npt.NDArray[np.void]":
+    width = max(length, _HEAD.itemsize)
+    joined = b"".join([heads[frame] if length == width else heads[frame].ljust(width, b"\0") for frame in frames])
+    dtype = np.dtype({**_fields(_HEAD), "itemsize": width})
+    found = np.frombuffer(joined, dtype)
+    rows = np.zeros(len(frames), _ROW)
+    rows["frame"] = frames
+    for name in ("kind", "flags", "number", "commit", "time"):
+        rows[name] = found[name]
+    rows["first_time"] = found["time"]
+    is_add = found["kind"] == Operation.ADD
+    is_put = found["kind"] == Operation.PUT
+    is_key = found["kind"] >= Operation.PUT
+    rows["count"] = ~is_key
+    rows["size"] = np.where(is_add, found["size"], np.where(is_put, found["count"], 0))
+    rows["hash"] = np.where(is_add, found["hash"], np.where(is_put, found["number"], 0))
+    rows["number"][is_key] = 0
+    names, producers = [], []
+    for start, kind, size, extra in zip(
+        range(0, len(joined), width), *(found[f].tolist() for f in ("kind", "name", "extra")), strict=True
+    ):
+        at = start + _SIMPLE_AT[kind]
+        names.append(tables.name(joined[at : at + size]))
+        producers.append(tables.producer(joined[at + size : at + size + extra]) if extra else 0)
+    rows["name"] = names
+    rows["producer"] = producers
+    return rows
+
+
+def _fields(dtype: "np.dtype[np.void]") -> dict[str, list[object]]:
+    assert dtype.fields is not None and dtype.names is not None
+    found = [dtype.fields[name] for name in dtype.names]
+    return {"names": list(dtype.names), "formats": [f[0] for f in found], "offsets": [f[1] for f in found]}
+
+
+def _other_rows(heads: list[bytes], tables: _Tables) -> "npt.NDArray[np.void]":
+    """Return the rows of all frames that are not simple, in their order."""
+    parts = []
+    for frame, head in enumerate(heads):
+        if not _is_simple(head):
+            _, _, _, commit, _, _, time, _, flags = FRAME.unpack_from(head)
+            if flags:
+                continue
+            for record in decode_records(head[FRAME_SIZE:]):
+                rows = _record_rows(record, tables)
+                rows["frame"], rows["commit"], rows["time"] = frame, commit, time
+                rows["first_time"] = record.first_times if len(record.first_times) else time
+                parts.append(rows)
+    return np.concatenate(parts) if parts else np.empty(0, _ROW)
+
+
+def _record_rows(record: Record, tables: _Tables) -> "npt.NDArray[np.void]":
+    is_add = record.kind == Operation.ADD
+    rows = np.zeros(record.count if is_add else 1, _ROW)
+    rows["kind"], rows["flags"], rows["name"] = record.kind, record.flags, tables.name(record.name)
+    rows["producer"] = tables.producer(record.producer)
+    if is_add:
+        rows["number"] = record.numbers or np.arange(record.number, record.number + record.count, dtype=np.uint64)
+        rows["count"] = 1
+        rows["properties"] = record.property_sizes or 0
+        rows["size"] = np.array(record.sizes, np.uint32) - rows["properties"]
+        rows["hash"] = record.hashes or record.checksums
+    elif record.kind in (Operation.DELIVER, Operation.DELETE):
+        rows["number"], rows["count"], rows["size"] = record.number, record.count, len(record.set_bytes)
+        tables.sets.append(record.set_bytes)
+    elif record.kind == Operation.PUT:
+        rows["size"], rows["hash"] = record.count, record.number
+    return rows
+
+
+def value_head_sizes(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return how many bytes of each PUT's value stand in `value_heads`, given the values' sizes."""
+    return np.minimum(sizes, VALUE_HEAD_BYTES)

@@ -1,0 +1,131 @@
+"""One data file, opened for reading: its header, its footer, its bytes. Changes nothing.
+
+What is wrong with a file is a value here, not an exception: recovery, `verify`, `dump` and the
+analysis all read through this module and decide differently. An error of the operating system is
+not a property of the file and is raised.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import xxhash
+
+from journal.contents import Contents
+from journal.disk import Disk, DiskFile
+from journal.errors import DiskError, FormatError, NewerFormat
+from journal.footer import TRAILER, BadFooter, Summary, decode_contents, decode_summary, trailer_size
+from journal.format import HEADER_COPIES, HEADER_SIZE, HEADERS_SIZE, BadHeader, FileHeader, decode_header
+
+HASH_BYTES = 1 << 20  # read and hashed at once: stays in the processor's cache
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """A good footer: its summary, and its bytes, from which the columns are made when wanted."""
+
+    summary: Summary
+    data: bytes
+
+    def contents(self) -> Contents:
+        return decode_contents(self.data, self.summary)
+
+
+class DataFile:
+    """One data file or archive, opened read-only. `close` it."""
+
+    def __init__(self, disk: Disk, path: Path) -> None:
+        self.path = path
+        self.file: DiskFile = disk.open(path)
+        self._size: int | None = None
+
+    def __enter__(self) -> "DataFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.file.close()
+
+    def size(self) -> int:
+        """Return the file's length in bytes when it was first asked for."""
+        if self._size is None:
+            self._size = self.file.size()
+        return self._size
+
+    def headers(self) -> list[FileHeader | BadHeader]:
+        """Return what each of the header's two copies says; NewerFormat when one is beyond us."""
+        data = self.file.read(HEADERS_SIZE, 0)
+        found = [decode_header(data[at : at + HEADER_SIZE]) for at in HEADER_COPIES]
+        for header in found:
+            if isinstance(header, BadHeader) and header.version is not None:
+                raise NewerFormat(self.path, 0, header.reason)
+        return found
+
+    def header(self) -> FileHeader | BadHeader:
+        """Return the header by its first good copy, the footer's included."""
+        copies = self.headers()
+        for header in copies:
+            if isinstance(header, FileHeader):
+                return header
+        footer = self.footer(identity=None)
+        return footer.summary.header if isinstance(footer, Footer) else copies[0]
+
+    def footer(self, *, identity: int | None) -> Footer | BadFooter | None:
+        """Return the footer, what is wrong with it, or None when the file ends without one."""
+        size = self.size()
+        tail = self.file.read(TRAILER.size, max(0, size - TRAILER.size))
+        footer_size = trailer_size(tail)
+        if footer_size is None:
+            return None
+        if not HEADERS_SIZE <= size - footer_size:
+            return BadFooter("the footer's size is impossible")
+        data = self.file.read(footer_size, size - footer_size)
+        summary = decode_summary(data, identity=identity)
+        if isinstance(summary, BadFooter):
+            return summary
+        if summary.end != size - footer_size:
+            return BadFooter("the footer does not start where the frames end")
+        return Footer(summary, data)
+
+    def checksum(self, end: int) -> int:
+        """Return the XXH3 of the file's bytes up to `end`."""
+        hasher = xxhash.xxh3_64()
+        buffer = memoryview(bytearray(min(HASH_BYTES, max(end, 1))))
+        at = 0
+        while at < end:
+            count = self.file.read_into(buffer[: min(len(buffer), end - at)], at)
+            if not count:
+                break
+            hasher.update(buffer[:count])
+            at += count
+        return hasher.intdigest()
+
+    def bytes(self, size: int | None = None) -> bytes:
+        """Return the file's bytes from the start."""
+        return self.file.read(self.size() if size is None else size, 0)
+
+    def is_zero(self) -> bool:
+        """Say whether the file holds nothing but zeros: a prepared file, or none at all."""
+        at = 0
+        while data := self.file.read(HASH_BYTES, at):
+            if data.count(0) != len(data):
+                return False
+            at += len(data)
+        return True
+
+
+def open_data_file(disk: Disk, path: Path) -> DataFile:
+    """Return the file opened; DiskError when the system refuses."""
+    try:
+        return DataFile(disk, path)
+    except OSError as failure:
+        raise DiskError(path, failure, "open") from failure
+
+
+def require_header(file: DataFile) -> FileHeader:
+    """Return the file's header; FormatError when it has none that can be read."""
+    header = file.header()
+    if isinstance(header, BadHeader):
+        raise FormatError(file.path, 0, header.reason)
+    return header

@@ -1,0 +1,303 @@
+"""The few verbs the engine asks of a file system. Nothing else in the program calls one.
+
+A `Disk` knows directories and names, a `DiskFile` the bytes of one file, a `LockFile` who owns a
+directory. `RealDisk` is the operating system; a simulation is another implementation. Every verb
+raises `OSError` as the system gave it: what it means is the caller's to decide.
+
+Durability, from weak to strong: `write` reaches the page cache; `write_durably` and `sync` return
+when the bytes (and what is needed to find them) would survive a power cut; a name is durable after
+`sync_directory`.
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+BUFFERS_MAX = 1024  # IOV_MAX of Linux: what one vectored write takes
+WRITE_BYTES_MAX = 1 << 30  # Linux writes at most 2 GiB - 4 KiB in one call
+
+Buffer = bytes | bytearray | memoryview
+
+
+class DiskFile(Protocol):
+    """One open file. Offsets and sizes are in bytes."""
+
+    def write(self, data: Buffer, offset: int) -> None:
+        """Write all of it, or raise. Not durable before `sync`."""
+
+    def write_durably(self, buffers: Sequence[Buffer], offset: int) -> None:
+        """Write the buffers behind one another; return when they would survive a power cut."""
+
+    def sync(self) -> None:
+        """Return only when everything written so far would survive a power cut."""
+
+    def read(self, size: int, offset: int) -> bytes:
+        """Return up to `size` bytes; fewer only at the end of the file."""
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Fill the buffer as far as the file goes; return how many bytes."""
+
+    def size(self) -> int: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def reserve(self, size: int) -> None:
+        """Make the file `size` bytes long with space of its own behind every byte (ENOSPC else)."""
+
+    def close(self) -> None: ...
+
+
+class LockFile(Protocol):
+    """The file that says who owns a directory, and its byte locks."""
+
+    def read(self, size: int) -> bytes: ...
+
+    def write(self, data: bytes, offset: int, *, durably: bool) -> None: ...
+
+    def try_lock(self, byte: int) -> bool:
+        """Take the exclusive lock on one byte, without waiting; False when somebody else has it."""
+
+    def is_locked(self, byte: int) -> bool:
+        """Say whether somebody else holds the lock on the byte."""
+
+    def close(self) -> None:
+        """Give up every lock taken through this file."""
+
+
+class Disk(Protocol):
+    """The verbs on names. A path's parent must exist."""
+
+    def list(self, directory: Path) -> list[str]: ...
+
+    def size(self, path: Path) -> int: ...
+
+    def make_directory(self, path: Path) -> None:
+        """Make the directory and its parents, private to the user; durable on return."""
+
+    def create(self, path: Path) -> DiskFile:
+        """Create and open a file that must not exist yet (FileExistsError)."""
+
+    def open(self, path: Path, *, writable: bool = False) -> DiskFile: ...
+
+    def open_lock(self, path: Path) -> LockFile:
+        """Open the lock file; create it when it is missing. It is never removed or replaced."""
+
+    def rename(self, old: Path, new: Path) -> None: ...
+
+    def unlink(self, path: Path) -> None: ...
+
+    def sync_directory(self, directory: Path) -> None:
+        """Return when the directory's names would survive a power cut."""
+
+    def free_bytes(self, directory: Path) -> int: ...
+
+
+class RealDisk:
+    """The operating system's file system."""
+
+    def list(self, directory: Path) -> list[str]:
+        return sorted(os.listdir(directory))
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def make_directory(self, path: Path) -> None:
+        missing = [p for p in (path, *path.parents) if not p.exists()]
+        path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        for made in reversed(missing):
+            self.sync_directory(made.parent)
+
+    def create(self, path: Path) -> DiskFile:
+        return RealFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+
+    def open(self, path: Path, *, writable: bool = False) -> DiskFile:
+        return RealFile(os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC))
+
+    def open_lock(self, path: Path) -> LockFile:
+        return RealLockFile(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.rename(old, new)
+
+    def unlink(self, path: Path) -> None:
+        os.unlink(path)
+
+    def sync_directory(self, directory: Path) -> None:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            sync_fully(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def free_bytes(self, directory: Path) -> int:
+        numbers = os.statvfs(directory)
+        return numbers.f_bavail * numbers.f_frsize
+
+
+def sync_fully(descriptor: int) -> None:
+    """Sync data and metadata by the strongest call the system has."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # fsync leaves the bytes in the drive's cache there
+    else:
+        os.fsync(descriptor)
+
+
+def sync_data(descriptor: int) -> None:
+    """Sync the bytes and what is needed to find them again."""
+    if sys.platform == "linux":
+        os.fdatasync(descriptor)
+    else:
+        sync_fully(descriptor)
+
+
+class RealFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, data: Buffer, offset: int) -> None:
+        view = memoryview(data)
+        done = 0
+        while done < len(view):
+            done += os.pwrite(self._descriptor, view[done : done + WRITE_BYTES_MAX], offset + done)
+
+    def write_durably(self, buffers: Sequence[Buffer], offset: int) -> None:
+        if _DSYNC and len(buffers) == 1 and len(buffers[0]) <= WRITE_BYTES_MAX:
+            written = os.pwritev(self._descriptor, buffers, offset, _DSYNC)
+            if written == len(buffers[0]):
+                return
+            buffers, offset = (memoryview(buffers[0])[written:],), offset + written
+        self._write_all(buffers, offset)
+        sync_data(self._descriptor)
+
+    def _write_all(self, buffers: Sequence[Buffer], offset: int) -> None:
+        for buffer in buffers:
+            self.write(buffer, offset)
+            offset += len(buffer)
+
+    def sync(self) -> None:
+        sync_fully(self._descriptor)
+
+    def read(self, size: int, offset: int) -> bytes:
+        data = os.pread(self._descriptor, size, offset)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        have = len(data)
+        while have < size and (more := os.pread(self._descriptor, size - have, offset + have)):
+            parts.append(more)
+            have += len(more)
+        return b"".join(parts)
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        done = 0
+        while done < len(buffer):
+            count = os.preadv(self._descriptor, (buffer[done:],), offset + done)
+            if not count:
+                break
+            done += count
+        return done
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def reserve(self, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._descriptor, 0, size)
+            return
+        zeros = bytes(1 << 20)
+        for offset in range(self.size(), size, len(zeros)):
+            self.write(zeros[: min(len(zeros), size - offset)], offset)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        # A reader may still be at work on a file that a cache has let go of: the last one closes it.
+        self.close()
+
+
+_DSYNC: int = getattr(os, "RWF_DSYNC", 0)  # one call that writes and syncs; Linux only
+
+# Open-file-description locks: a plain POSIX lock vanishes when any descriptor of the file is closed
+# in the process. (Numbers: fcntl.h of Linux, sys/fcntl.h of macOS; Python before 3.9 lacks the names.)
+_OFD_GETLK: int | None = getattr(fcntl, "F_OFD_GETLK", 92 if sys.platform == "darwin" else None)
+_OFD_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", 90 if sys.platform == "darwin" else None)
+
+
+class _Flock(ctypes.Structure):
+    """struct flock, in the order of fields of the system we are on."""
+
+    _fields_ = (
+        [
+            ("l_start", ctypes.c_int64),
+            ("l_len", ctypes.c_int64),
+            ("l_pid", ctypes.c_int32),
+            ("l_type", ctypes.c_int16),
+            ("l_whence", ctypes.c_int16),
+        ]
+        if sys.platform == "darwin"
+        else [
+            ("l_type", ctypes.c_int16),
+            ("l_whence", ctypes.c_int16),
+            ("l_start", ctypes.c_int64),
+            ("l_len", ctypes.c_int64),
+            ("l_pid", ctypes.c_int32),
+        ]
+    )
+
+
+class RealLockFile:
+    """`omsmsg.lock` and its byte locks, which live as long as this object's descriptor."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+
+    def read(self, size: int) -> bytes:
+        return os.pread(self._descriptor, size, 0)
+
+    def write(self, data: bytes, offset: int, *, durably: bool) -> None:
+        os.pwrite(self._descriptor, data, offset)
+        if durably:
+            sync_fully(self._descriptor)
+
+    def try_lock(self, byte: int) -> bool:
+        wanted = _Flock(l_type=fcntl.F_WRLCK, l_whence=os.SEEK_SET, l_start=byte, l_len=1)
+        try:
+            if _OFD_SETLK is None:
+                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+            else:
+                fcntl.fcntl(self._descriptor, _OFD_SETLK, bytes(wanted))
+        except OSError as failure:
+            if failure.errno in (errno.EAGAIN, errno.EACCES):
+                return False
+            raise
+        return True
+
+    def is_locked(self, byte: int) -> bool:
+        asked = _Flock(l_type=fcntl.F_WRLCK, l_whence=os.SEEK_SET, l_start=byte, l_len=1)
+        command = fcntl.F_GETLK if _OFD_GETLK is None else _OFD_GETLK
+        answer = fcntl.fcntl(self._descriptor, command, bytes(asked))
+        return bool(_Flock.from_buffer_copy(answer).l_type != fcntl.F_UNLCK)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._descriptor)
+            self._descriptor = -1

@@ -1,0 +1,229 @@
+"""A commit as its caller hands it in: encoded as far as it can be before its numbers are known.
+
+    what                  known when drafted      filled in when its group is formed
+    records               all but the numbers     the number of each ADD's first message
+    payloads              yes                     -
+    frame header          length                  commit, owner, offset, synced, time, checksum
+
+So the caller's thread does the work that can be done side by side, and the one thread that forms
+the group does only what depends on the order.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from journal.disk import Buffer
+from journal.errors import LimitExceeded
+from journal.format import FRAME_BYTES_MAX, FRAME_SIZE, OPERATIONS_MAX, xxh3
+from journal.operations import Operation
+from journal.records import (
+    MOVED,
+    NUMBER_AT,
+    PRODUCER,
+    PROPERTIES,
+    RECORD,
+    SINGLE,
+    Numbers,
+    encode_drop,
+    encode_put,
+    encode_removal,
+    padded,
+)
+
+VALUE_HEAD_BYTES = 128  # of a keyed value, kept in the footer so that it can be read in bulk
+NUMBER = struct.Struct("<Q")
+ROW_BYTES_MAX = 66  # of a footer, with every column at its widest
+# Which columns of a footer a draft makes longer than the shortest possible (`footer.py`).
+HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS, HAS_MOVED = 1, 2, 4, 8
+
+
+class Waiter(Protocol):
+    """Whoever waits for a draft's outcome."""
+
+    def lead(self) -> None:
+        """Take over the writing: the draft is first in the next group."""
+
+    def tell(self) -> None:
+        """The draft is settled: its answer or failure stands in it."""
+
+
+class Draft:
+    """One commit on its way into the journal.
+
+    The caller fills the upper part and hands it over; from then on it belongs to the committer until
+    the waiter is told. `effect` is what the layer above wants to find again when the draft is durable.
+    """
+
+    __slots__ = (
+        "answer", "commit", "effect", "failure", "features", "first", "fixups", "footer_bytes", "frame_size",
+        "has_add", "messages", "names", "offset", "operations", "payload", "payload_size", "records",
+        "rows", "sequence", "time", "value_heads", "waiter", "weight",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.records = bytearray()
+        self.payload: Sequence[Buffer] = ()
+        self.payload_size = 0
+        self.operations = 0
+        self.messages = 0  # how many new numbers it takes
+        self.fixups: Sequence[tuple[int, int]] = ()  # where in the records a number goes, minus the first
+        self.frame_size = FRAME_SIZE
+        self.has_add = False
+        self.value_heads: Sequence[bytes] = ()
+        self.names: Sequence[bytes] = ()
+        self.rows = 0  # in the footer, and what else it makes longer there
+        self.footer_bytes = 0
+        self.weight = 0  # the most bytes it can take of a data file, footer included
+        self.features = 0
+        self.effect: object = None
+        self.waiter: Waiter | None = None
+
+        self.first = 0  # number of its first message
+        self.commit = 0
+        self.sequence = 0
+        self.offset = 0
+        self.time = 0
+        self.answer: object = None
+        self.failure: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """Messages of one queue that one ADD record adds: what the record needs to know of them."""
+
+    queue: bytes
+    payloads: Sequence[Buffer]
+    properties: Sequence[bytes] | None = None
+    producer: bytes = b""
+    flags: int = 0
+    numbers: Sequence[int] = ()  # only of moved messages
+    first_times: Sequence[int] = ()
+
+
+def draft_one_add(queue: bytes, payload: Buffer) -> Draft:
+    """Return the draft of the commonest commit: one message without properties or identifier."""
+    size = len(payload)
+    name_size = len(queue)
+    head = SINGLE.pack(Operation.ADD, 0, name_size, 0, 1, 0, xxh3(payload), size) + queue
+    records_size = len(head) + (-len(head) & 7)
+    draft = Draft()
+    draft.records = bytearray(head) if records_size == len(head) else bytearray(head.ljust(records_size, b"\0"))
+    draft.payload = (payload,)
+    draft.payload_size = size
+    draft.frame_size = FRAME_SIZE + records_size + size + (-size & 7)
+    draft.fixups = _ONE_FIXUP
+    draft.operations = draft.messages = draft.rows = 1
+    draft.names = (queue,)
+    draft.has_add = True
+    draft.weight = draft.frame_size + ROW_BYTES_MAX + name_size + 1
+    return draft
+
+
+_ONE_FIXUP = ((NUMBER_AT, 0),)
+
+
+class Composer:
+    """Builds the draft of a commit of several operations, in their order."""
+
+    def __init__(self) -> None:
+        self._draft = Draft()
+        self._payload: list[Buffer] = []
+        self._fixups: list[tuple[int, int]] = []
+        self._heads: list[bytes] = []
+        self._names: list[bytes] = []
+
+    def add(self, added: Added) -> None:
+        """Put messages of one queue behind what is there."""
+        draft = self._draft
+        count = len(added.payloads)
+        if not added.flags & MOVED:
+            self._fixups.append((len(draft.records) + NUMBER_AT, draft.messages))
+            draft.messages += count
+        draft.records += _encode_add(added)
+        draft.has_add = draft.has_add or not added.flags & MOVED
+        for index, payload in enumerate(added.payloads):
+            if added.properties is not None:
+                self._payload.append(added.properties[index])
+            self._payload.append(payload)
+        draft.features |= (
+            (HAS_PRODUCER if added.producer else 0)
+            | (HAS_PROPERTIES if added.properties is not None else 0)
+            | (HAS_MOVED if added.flags & MOVED else 0)
+        )
+        self._count(added.queue, operations=count, blob=len(added.producer) + 1)
+        draft.rows += count
+
+    def remove(self, kind: Operation, queue: bytes, numbers: Numbers) -> None:
+        """Deliver or delete ascending numbers of one queue."""
+        record = encode_removal(kind, queue, numbers)
+        self._draft.records += record
+        if len(numbers) > 1:
+            self._draft.features |= HAS_SETS
+        self._count(queue, operations=len(numbers), blob=len(record))
+        self._draft.rows += 1
+
+    def put(self, key: bytes, value: bytes, *, moved: bool = False) -> None:
+        self._draft.records += encode_put(key, value, xxh3(value), moved=moved)
+        if moved:
+            self._draft.features |= HAS_MOVED
+        self._payload.append(value)
+        self._heads.append(value[:VALUE_HEAD_BYTES])
+        self._count(key, operations=1, blob=len(self._heads[-1]))
+        self._draft.rows += 1
+
+    def drop(self, key: bytes) -> None:
+        self._draft.records += encode_drop(key)
+        self._count(key, operations=1, blob=0)
+        self._draft.rows += 1
+
+    def _count(self, name: bytes, *, operations: int, blob: int) -> None:
+        self._draft.operations += operations
+        self._draft.footer_bytes += blob
+        self._names.append(name)
+
+    def draft(self) -> Draft:
+        """Return the finished draft; LimitExceeded when the commit is over 1 GiB or a million operations."""
+        draft = self._draft
+        if draft.operations > OPERATIONS_MAX:
+            raise LimitExceeded(f"a commit of {draft.operations} operations, at most {OPERATIONS_MAX} are allowed")
+        draft.payload, draft.fixups = self._payload, self._fixups
+        draft.value_heads, draft.names = self._heads, self._names
+        draft.payload_size = sum(map(len, self._payload))
+        draft.frame_size = FRAME_SIZE + len(draft.records) + draft.payload_size + (-draft.payload_size & 7)
+        if draft.frame_size > FRAME_BYTES_MAX:
+            raise LimitExceeded(f"a commit of {draft.frame_size} bytes, at most {FRAME_BYTES_MAX} are allowed")
+        draft.weight = (
+            draft.frame_size
+            + draft.rows * ROW_BYTES_MAX
+            + draft.footer_bytes
+            + sum(map(len, self._names))
+            + len(self._names)
+        )
+        return draft
+
+
+def _encode_add(added: Added) -> bytes:
+    payloads, properties, producer = added.payloads, added.properties, added.producer
+    count = len(payloads)
+    flags = added.flags | (PRODUCER if producer else 0) | (PROPERTIES if properties is not None else 0)
+    head = RECORD.pack(Operation.ADD, flags, len(added.queue), len(producer), count, 0)
+    hashes = np.array([xxh3(payload) for payload in payloads], np.uint64).tobytes()
+    sizes = np.array([len(payload) for payload in payloads], np.uint32)
+    parts = [head, hashes]
+    if properties is not None:
+        joined = [xxh3(b"".join(pair)) for pair in zip(properties, payloads, strict=True)]
+        parts = [head, np.array(joined, np.uint64).tobytes(), hashes]
+    if flags & MOVED:
+        parts += (np.array(added.numbers, np.uint64).tobytes(), np.array(added.first_times, np.int64).tobytes())
+    if properties is None:
+        parts.append(sizes.tobytes())
+    else:
+        property_sizes = np.array([len(pair) for pair in properties], np.uint32)
+        parts += ((sizes + property_sizes).tobytes(), property_sizes.tobytes())
+    return padded(b"".join((*parts, added.queue, producer)))
+
+

@@ -1,0 +1,130 @@
+"""Every error the engine raises.
+
+    JournalError
+    ├── DiskError              the operating system refused; carries the path and the OSError
+    │   └── DiskFull           no room to prepare space: nothing was written, removals still work
+    ├── FormatError            bytes that are not what the format says; carries file and offset
+    │   └── NewerFormat        written by a newer version of the format; nothing was changed
+    ├── NotThisDatabase        a data file that belongs to another database
+    ├── RecoveryRefused        damage was found and the policy says to change nothing
+    ├── DatabaseLocked         another opening owns the directory; carries its pid and host
+    ├── DatabaseClosed         used after close(), or in the child of a fork
+    ├── CommitFailed           a commit that is not acknowledged
+    │   ├── OutcomeUnknown     its write or sync failed: after reopening it is there whole, or not at all
+    │   └── NotAttempted       it was never written: an earlier one failed, reopen the database
+    ├── LimitExceeded          longer or more than a documented limit; nothing was written
+    ├── InvalidName            a queue, key or producer identifier outside 1 to 255 bytes of UTF-8
+    ├── DuplicateConflict      a known producer identifier with a different payload
+    ├── NotUndelivered         a commit of several operations removes a message that is gone
+    ├── NoSuchMessage          no undelivered message has this number
+    └── MessageDamaged         the message's bytes on disk no longer match their checksum
+"""
+
+from pathlib import Path
+
+
+class JournalError(Exception):
+    """The root of the tree; never raised itself."""
+
+
+class DiskError(JournalError):
+    """The operating system refused something."""
+
+    def __init__(self, path: Path, failure: OSError, what: str = "use") -> None:
+        super().__init__(f"cannot {what} {path}: {failure.strerror or failure}")
+        self.path = path
+        self.failure = failure
+
+
+class DiskFull(DiskError):
+    """There is no room for new messages. Deliveries and deletions still work, and make room."""
+
+
+class FormatError(JournalError):
+    """The bytes at one place in one file are not what the format says."""
+
+    def __init__(self, path: Path, offset: int, reason: str) -> None:
+        super().__init__(f"{path.name} at byte {offset}: {reason}")
+        self.path = path
+        self.offset = offset
+        self.reason = reason
+
+
+class NewerFormat(FormatError):
+    """The file was written by a newer version of the format; this version must not touch it."""
+
+
+class NotThisDatabase(JournalError):
+    """A data file names another database than its neighbours do."""
+
+
+class RecoveryRefused(JournalError):
+    """Damage was found, and the policy `refuse` says to change nothing."""
+
+
+class DatabaseLocked(JournalError):
+    """Another opening owns the directory."""
+
+    def __init__(self, path: Path, *, pid: int, host: str) -> None:
+        super().__init__(f"{path.parent} is in use by process {pid} on {host or 'an unknown host'}")
+        self.path = path
+        self.pid = pid
+        self.host = host
+
+
+class DatabaseClosed(JournalError):
+    """The database was used after close(), or in the child of a fork."""
+
+
+class CommitFailed(JournalError):
+    """A commit that is not acknowledged. Nothing later is accepted: close, and open again."""
+
+
+class OutcomeUnknown(CommitFailed):
+    """The commit's write or sync failed. After reopening it is there as a whole, or not at all."""
+
+
+class NotAttempted(CommitFailed):
+    """The commit was never written, since an earlier one failed."""
+
+
+class LimitExceeded(JournalError):
+    """Something is longer or more than a documented limit. Nothing was written."""
+
+
+class InvalidName(JournalError, ValueError):
+    """A queue, key or producer identifier is not 1 to 255 bytes of UTF-8, or is reserved."""
+
+
+class DuplicateConflict(JournalError):
+    """A producer identifier of the duplicate window came again with a different payload."""
+
+
+class NotUndelivered(JournalError):
+    """A commit of several operations removes a message that is no longer undelivered."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"message {number} is not undelivered any more; nothing of the commit was written")
+        self.number = number
+
+
+class NoSuchMessage(JournalError, KeyError):
+    """No undelivered message has this number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"no undelivered message has number {number}")
+        self.number = number
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class MessageDamaged(JournalError):
+    """The bytes of one message no longer match their checksum."""
+
+    def __init__(self, number: int, path: Path, offset: int, reason: str) -> None:
+        super().__init__(f"message {number} in {path.name} at byte {offset}: {reason}")
+        self.number = number
+        self.path = path
+        self.offset = offset
+        self.reason = reason

@@ -1,0 +1,289 @@
+"""The footer of a sealed file: its contents as columns, and the proof that the file is whole.
+
+It begins right behind the last frame (`end`) and is the last thing in the file:
+
+    part       bytes            meaning
+    summary    232              below
+    header     256              the file's header once more
+    directory  32 × columns     one entry a column: id, width (1 byte each), 6 zeros, base, step, size (8 bytes each)
+    columns    sizes            each padded with zeros to a multiple of 8
+    trailer    32               below
+
+A column of width 0 has the value base + step × row (mod 2^64). Otherwise each row has a little-endian number of
+`width` bytes (1, 2, 4 or 8), and its value is base + that number (mod 2^64). Times are signed 64-bit numbers.
+Column ids 1 to 13 are those of `contents.py` in their order. Four more are bytes, with width 255 and base = how many:
+
+    id   holds
+    32   names: 1 byte length and the name, each
+    33   producer identifiers, likewise
+    34   the coded sets of the removal rows with a size above 0
+    35   the first 128 bytes of each PUT's value (fewer where the value is shorter: see its size)
+
+Summary:
+
+    field               bytes  meaning
+    magic               8      OMSFOOT1
+    size                8      of the footer, trailer included
+    rows                8      how many
+    end                 8      the first byte behind the last frame: where this footer starts
+    frames              8      how many
+    last commit         8      number of the last frame's commit
+    chain               8      XXH3 over the frames' checksums
+    successor           8      sequence of the next file, 0 when none was begun
+    successor identity  8      its identity
+    columns             8      entries in the directory
+    ranges              144    9 × (lowest, highest), 8 bytes each: time of commits; message numbers of ADD, of
+                               removals; commit numbers; frame offsets; first times; three reserved. Lowest is
+                               above highest where there is nothing
+    flags               8      1: the file holds gap frames, and its chain is not the one its successor names
+
+Trailer:
+
+    field            bytes  meaning
+    file checksum    8      XXH3 over the file from byte 0 up to `end`
+    footer checksum  8      XXH3 over the footer up to here, seed: the file's identity
+    size             8      of the footer, as above
+    magic            8      1ATOOFSM
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from journal.contents import COLUMNS, Contents
+from journal.format import CHECKSUM, HEADER_SIZE, BadHeader, FileHeader, decode_header, encode_header, xxh3
+from journal.operations import Operation
+
+MAGIC = b"OMSFOOT1"
+TRAILER_MAGIC = b"1ATOOFSM"
+SUMMARY = struct.Struct("<8sQQQQQQQQQ18qQ")
+ENTRY = struct.Struct("<BB6xQQQ")
+TRAILER = struct.Struct("<QQQ8s")
+GAPS = 1  # flag
+BYTES = 255  # the width of a column of bytes
+NAMES, PRODUCERS, SETS, VALUE_HEADS = 32, 33, 34, 35
+_NUMBER_IDS = {column: number for number, column in enumerate(COLUMNS, start=1)}
+_DIRECTORY_COUNT = len(_NUMBER_IDS) + 4
+FIXED_SIZE = SUMMARY.size + HEADER_SIZE + _DIRECTORY_COUNT * ENTRY.size + TRAILER.size
+_RANGE_COUNT = 9
+_NOTHING = (1, 0)
+_U64 = (1 << 64) - 1
+assert SUMMARY.size == 232
+assert TRAILER.size == 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranges:
+    """Lowest and highest of what a file holds, (1, 0) where it holds none: for skipping whole files."""
+
+    time: tuple[int, int] = _NOTHING
+    added: tuple[int, int] = _NOTHING
+    removed: tuple[int, int] = _NOTHING
+    commit: tuple[int, int] = _NOTHING
+    offset: tuple[int, int] = _NOTHING
+    first_time: tuple[int, int] = _NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The fixed part of a footer."""
+
+    size: int
+    rows: int
+    end: int
+    frame_count: int
+    last_commit: int
+    chain: int
+    successor: int
+    successor_identity: int
+    columns: int
+    ranges: Ranges
+    has_gaps: bool
+    header: FileHeader
+    file_checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class BadFooter:
+    """A footer that was finished once and is not whole any more."""
+
+    reason: str
+
+
+def footer_size_max(*, rows: int, row_bytes: int, blob_bytes: int) -> int:
+    """Return a bound on the footer's size; `row_bytes` as `row_bytes_max` gives it."""
+    return FIXED_SIZE + rows * row_bytes + blob_bytes + _DIRECTORY_COUNT * 8
+
+
+def row_bytes_max(*, name_count: int, has: Sequence[bool]) -> int:
+    """Return the most bytes a row can take; `has` says: producers, properties, sets, moved messages."""
+    has_producers, has_properties, has_sets, has_moved = has
+    name = 1 if name_count <= 0x100 else 2 if name_count <= 0x10000 else 4
+    fixed = 1 + 1 + name + 8 + 4 + 8 + 8 + 8 + 8  # kind flags name number size offset commit time hash
+    return fixed + 4 * has_producers + 4 * has_properties + 4 * has_sets + 8 * has_moved
+
+
+def encode_footer(contents: Contents, header: FileHeader, file_checksum: int, successor: tuple[int, int]) -> bytes:
+    """Return the footer of a file with these contents; `successor` is the next file's (sequence, identity)."""
+    entries: list[bytes] = []
+    parts: list[bytes] = []
+    for name, number in _NUMBER_IDS.items():
+        width, base, step, data = _encode_column(contents.columns[name])
+        entries.append(ENTRY.pack(number, width, base, step, len(data)))
+        parts.append(data + bytes(-len(data) % 8))
+    for number, count, data in _blobs(contents):
+        entries.append(ENTRY.pack(number, BYTES, count, 0, len(data)))
+        parts.append(data + bytes(-len(data) % 8))
+    body = b"".join((encode_header(header), *entries, *parts))
+    size = SUMMARY.size + len(body) + TRAILER.size
+    numbers = (size, len(contents), contents.end, contents.frame_count, contents.last_commit, contents.chain)
+    summary = SUMMARY.pack(MAGIC, *numbers, *successor, len(entries), *_ranges(contents), GAPS * contents.has_gaps)
+    checked = summary + body + CHECKSUM.pack(file_checksum)
+    return checked + struct.pack("<QQ8s", xxh3(checked, header.identity), size, TRAILER_MAGIC)
+
+
+def _blobs(contents: Contents) -> Iterator[tuple[int, int, bytes]]:
+    yield NAMES, len(contents.names), _encode_names(contents.names)
+    yield PRODUCERS, len(contents.producers), _encode_names(contents.producers)
+    yield SETS, len(contents.sets), contents.sets
+    yield VALUE_HEADS, len(contents.value_heads), contents.value_heads
+
+
+def _encode_names(names: Sequence[bytes]) -> bytes:
+    return b"".join([part for name in names for part in (bytes((len(name),)), name)])
+
+
+def _decode_names(data: bytes, count: int) -> list[bytes]:
+    names = []
+    at = 0
+    for _ in range(count):
+        size = data[at]
+        names.append(data[at + 1 : at + 1 + size])
+        at += 1 + size
+    return names
+
+
+def _encode_column(values: npt.NDArray[np.int64]) -> tuple[int, int, int, bytes]:
+    if not len(values):
+        return 0, 0, 0, b""
+    first = int(values[0])
+    numbers = values.astype(values.dtype.str.replace("i", "u")).astype(np.uint64)
+    step = (int(numbers[1]) - int(numbers[0])) & _U64 if len(values) > 1 else 0
+    if len(values) <= 2 or bool((np.diff(numbers) == np.uint64(step)).all()):
+        return 0, first & _U64, step, b""
+    lowest = int(values.min())
+    above = numbers - np.uint64(lowest & _U64)
+    highest = int(above.max())
+    width = next(width for width in (1, 2, 4, 8) if highest < 1 << 8 * width)
+    return width, lowest & _U64, 0, above.astype(f"<u{width}").tobytes()
+
+
+def _decode_column(entry: tuple[int, int, int, int, int], data: bytes, name: str, rows: int) -> npt.NDArray[np.int64]:
+    _, width, base, step, _ = entry
+    kind = COLUMNS[name]
+    if width == 0:
+        values = np.arange(rows, dtype=np.uint64) * np.uint64(step) if step else np.zeros(rows, np.uint64)
+    else:
+        values = np.frombuffer(data, f"<u{width}", rows).astype(np.uint64)
+    if base:
+        values += np.uint64(base)
+    found: npt.NDArray[np.int64] = values.view(np.int64) if kind == "i8" else values.astype(f"<{kind}", copy=False)
+    return found
+
+
+def _ranges(contents: Contents) -> list[int]:
+    columns = contents.columns
+    is_add = columns["kind"] == Operation.ADD
+    is_removal = (columns["kind"] == Operation.DELIVER) | (columns["kind"] == Operation.DELETE)
+    removed = _range(columns["number"][is_removal])
+    highest = max((int(numbers[-1]) for numbers in contents.removal_sets() if numbers is not None), default=0)
+    pairs = (
+        _range(columns["time"]),
+        _range(columns["number"][is_add]),
+        (removed[0], max(removed[1], highest)) if is_removal.any() else _NOTHING,
+        _range(columns["commit"]),
+        _range(columns["offset"]),
+        _range(columns["first_time"][is_add]),
+    )
+    numbers = [number for pair in pairs for number in pair]
+    return numbers + [1, 0] * (_RANGE_COUNT - len(pairs))
+
+
+def _range(values: npt.NDArray[np.int64]) -> tuple[int, int]:
+    return (int(values.min()), int(values.max())) if len(values) else _NOTHING
+
+
+def trailer_size(tail: bytes) -> int | None:
+    """Return the footer's size that a file's last 32 bytes name, or None when no footer ends there."""
+    if len(tail) < TRAILER.size:
+        return None
+    _, _, size, magic = TRAILER.unpack(tail[-TRAILER.size :])
+    return int(size) if magic == TRAILER_MAGIC else None
+
+
+def decode_summary(data: bytes, *, identity: int | None) -> Summary | BadFooter:
+    """Return what a footer's bytes say; with the file's identity known, they must belong to this file."""
+    if len(data) < FIXED_SIZE - _DIRECTORY_COUNT * ENTRY.size or data[:8] != MAGIC:
+        return BadFooter("the footer does not begin where its end says")
+    fields = SUMMARY.unpack_from(data)
+    header = decode_header(data[SUMMARY.size : SUMMARY.size + HEADER_SIZE])
+    if isinstance(header, BadHeader):
+        return BadFooter(f"the header in the footer: {header.reason}")
+    file_checksum, checksum, size, magic = TRAILER.unpack_from(data, len(data) - TRAILER.size)
+    checked = data[: len(data) - TRAILER.size + CHECKSUM.size]
+    if magic != TRAILER_MAGIC or size != len(data) or checksum != xxh3(checked, header.identity):
+        return BadFooter("the footer's checksum does not match")
+    if identity not in (None, header.identity):
+        return BadFooter("the footer belongs to another file")
+    ranges = fields[10:28]
+    pairs = [(ranges[at], ranges[at + 1]) for at in range(0, 12, 2)]
+    kinds = ("time", "added", "removed", "commit", "offset", "first_time")
+    return Summary(
+        size=size,
+        rows=fields[2],
+        end=fields[3],
+        frame_count=fields[4],
+        last_commit=fields[5],
+        chain=fields[6],
+        successor=fields[7],
+        successor_identity=fields[8],
+        columns=fields[9],
+        ranges=Ranges(**dict(zip(kinds, pairs, strict=True))),
+        has_gaps=bool(fields[28] & GAPS),
+        header=header,
+        file_checksum=file_checksum,
+    )
+
+
+def decode_contents(data: bytes, summary: Summary) -> Contents:
+    """Return the columns of a footer whose summary was read and whose checksum was right."""
+    ids = {number: name for name, number in _NUMBER_IDS.items()}
+    at = SUMMARY.size + HEADER_SIZE
+    entries = [ENTRY.unpack_from(data, at + index * ENTRY.size) for index in range(summary.columns)]
+    at += summary.columns * ENTRY.size
+    columns: dict[str, npt.NDArray[np.int64]] = {}
+    blobs: dict[int, bytes] = {}
+    counts: dict[int, int] = {}
+    for entry in entries:
+        number, _, base, _, size = entry
+        part = data[at : at + size]
+        if number in ids:
+            columns[ids[number]] = _decode_column(entry, part, ids[number], summary.rows)
+        else:
+            blobs[number], counts[number] = part, base
+        at += size + -size % 8
+    return Contents(
+        columns=columns,
+        names=_decode_names(blobs[NAMES], counts[NAMES]),
+        producers=_decode_names(blobs[PRODUCERS], counts[PRODUCERS]),
+        sets=blobs[SETS],
+        value_heads=blobs[VALUE_HEADS],
+        frame_count=summary.frame_count,
+        end=summary.end,
+        last_commit=summary.last_commit,
+        chain=summary.chain,
+        has_gaps=summary.has_gaps,
+    )

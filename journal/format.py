@@ -1,0 +1,265 @@
+"""The bytes of a data file: file header and frame. FORMAT.md tells the whole for other languages.
+
+A data file is a header (written twice), then frames; a sealed file ends in a footer (`footer.py`).
+What a frame holds is in `records.py`. All numbers are little-endian, all offsets count from the
+start of the file. A group of frames that were synced together starts at a multiple of the file's
+alignment; between groups there are only zeros.
+
+File header, at byte 0 and again at byte 256:
+
+    field              bytes  meaning
+    magic              8      89 4F 4D 53 4A 0D 0A 1A
+    version            4      of the format: 1
+    header size        4      256
+    database           16     identity of the database
+    parent             16     identity of the database it was restored from, or zeros
+    parent sequence    8      files of the parent are accepted up to this sequence
+    identity           8      random, of this file; seeds every checksum in it
+    sequence           8      the SEQ of the file's name
+    owner              8      number of the opening that wrote the file
+    next message       8      no message of this number or higher existed before this file
+    next commit        8      likewise for commits
+    low water          8      files below this sequence are not needed any more
+    created            8      microseconds since 1970-01-01 UTC, signed
+    alignment          4      of groups: a power of two from 8 to 4096
+    flags              4      zero
+    previous sequence  8      the file written before this one, 0 for none; and of that file:
+    previous identity  8      its identity
+    previous end       8      the first byte behind its last frame
+    previous commit    8      its last commit number
+    previous chain     8      XXH3 over its frames' checksums, in order, 8 bytes each
+    reserved           88     zeros
+    checksum           8      XXH3 (64 bits, seed 0) over the 248 bytes before
+
+Frame, starting at a multiple of 8:
+
+    field       bytes  meaning
+    checksum    8      XXH3 over the rest of this header and the records; seed: (file identity + own offset) mod 2^64
+    length      4      bytes from here to the next frame: header, records, payloads, padding
+    meta        4      bytes of the records
+    commit      8      number of the commit
+    owner       8      as in the file header
+    synced      8      the file was durable up to this offset when the frame was written
+    time        8      of the commit: microseconds since 1970-01-01 UTC, signed
+    operations  4      how many operations the commit has
+    flags       4      1: a gap frame, standing in for a damaged range; others refused
+"""
+
+import struct
+from dataclasses import dataclass
+
+import xxhash
+
+from journal.disk import Buffer
+
+MAGIC = b"\x89OMSJ\r\n\x1a"
+VERSION = 1
+ALIGNMENT_MIN = 8  # frames are multiples of 8, so with 8 there is never padding between groups
+ALIGNMENT_MAX = 4096
+FRAME_BYTES_MAX = (1 << 30) + (1 << 20)  # bounds what a corrupt length can make us allocate
+OPERATIONS_MAX = 1_000_000
+GAP = 1  # frame flag
+FRAME_FLAGS = GAP
+SEED_MASK = (1 << 64) - 1
+
+HEADER = struct.Struct("<8sII16s16sQQQQQQQqIIQQQQQ88x")
+CHECKSUM = struct.Struct("<Q")
+HEADER_SIZE = HEADER.size + CHECKSUM.size
+assert HEADER_SIZE == 256
+HEADER_COPIES = (0, HEADER_SIZE)
+HEADERS_SIZE = 2 * HEADER_SIZE
+
+FRAME = struct.Struct("<QIIQQQqII")
+FRAME_BODY = struct.Struct("<IIQQQqII")  # the frame header without its checksum
+FRAME_SIZE = FRAME.size
+assert FRAME_SIZE == 56 == CHECKSUM.size + FRAME_BODY.size
+
+xxh3 = xxhash.xxh3_64_intdigest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Previous:
+    """How the file before this one ended, as its successor's header says it."""
+
+    sequence: int = 0
+    identity: int = 0
+    end: int = 0
+    commit: int = 0
+    chain: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileHeader:
+    """What a data file says of itself at its beginning."""
+
+    database: bytes
+    parent: bytes = bytes(16)
+    parent_sequence: int = 0
+    identity: int
+    sequence: int
+    owner: int
+    next_message: int
+    next_commit: int
+    low_water: int
+    created: int
+    alignment: int = ALIGNMENT_MIN
+    previous: Previous = Previous()
+
+    def start(self) -> int:
+        """Return the offset of the first frame."""
+        return align(HEADERS_SIZE, self.alignment)
+
+
+@dataclass(frozen=True, slots=True)
+class BadHeader:
+    """Bytes that are no file header, and why."""
+
+    reason: str
+    version: int | None = None  # set when only the version is beyond us
+
+
+def align(offset: int, alignment: int) -> int:
+    """Return the first multiple of the alignment at or behind the offset."""
+    return -(-offset // alignment) * alignment
+
+
+def encode_header(header: FileHeader) -> bytes:
+    """Return the header's 256 bytes."""
+    previous = header.previous
+    body = HEADER.pack(
+        MAGIC,
+        VERSION,
+        HEADER_SIZE,
+        header.database,
+        header.parent,
+        header.parent_sequence,
+        header.identity,
+        header.sequence,
+        header.owner,
+        header.next_message,
+        header.next_commit,
+        header.low_water,
+        header.created,
+        header.alignment,
+        0,
+        previous.sequence,
+        previous.identity,
+        previous.end,
+        previous.commit,
+        previous.chain,
+    )
+    return body + CHECKSUM.pack(xxh3(body))
+
+
+def decode_header(data: bytes) -> FileHeader | BadHeader:
+    """Return the header that 256 bytes hold, or why they hold none."""
+    if len(data) < HEADER_SIZE:
+        return BadHeader(f"the header is cut off after {len(data)} bytes")
+    if data[: len(MAGIC)] != MAGIC:
+        return BadHeader("this is not a data file: the magic bytes are missing")
+    if CHECKSUM.unpack_from(data, HEADER.size)[0] != xxh3(data[: HEADER.size]):
+        return BadHeader("the header's checksum does not match")
+    fields = HEADER.unpack_from(data)
+    version, size = fields[1:3]
+    if version != VERSION:
+        return BadHeader(f"format version {version}, this program knows up to {VERSION}", version)
+    alignment, flags = fields[13:15]
+    if size != HEADER_SIZE or flags or not _is_alignment(alignment):
+        return BadHeader("the header has values that this format version does not know")
+    names = (
+        "database parent parent_sequence identity sequence owner next_message next_commit low_water created"
+    )
+    values = dict(zip(names.split(), fields[3:13], strict=True))
+    sequence, identity, end, commit, chain = fields[15:20]
+    return FileHeader(
+        **values,
+        alignment=alignment,
+        previous=Previous(sequence=sequence, identity=identity, end=end, commit=commit, chain=chain),
+    )
+
+
+def _is_alignment(number: int) -> bool:
+    return ALIGNMENT_MIN <= number <= ALIGNMENT_MAX and not number & (number - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameHeader:
+    """The fixed part of a frame whose checksum was right, and where it stands."""
+
+    offset: int
+    checksum: int
+    length: int
+    meta: int
+    commit: int
+    owner: int
+    synced: int
+    time: int
+    operations: int
+    flags: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+    @property
+    def records(self) -> slice:
+        """Where in the file the records are."""
+        return slice(self.offset + FRAME_SIZE, self.offset + FRAME_SIZE + self.meta)
+
+
+@dataclass(frozen=True, slots=True)
+class BadFrame:
+    """No frame starts at this offset, and why."""
+
+    offset: int
+    reason: str
+    is_zero: bool = False
+
+
+def encode_frame_head(records: Buffer, seed: int, *fields: int) -> bytes:
+    """Return a frame's header and records.
+
+    The seed is the file's identity plus the frame's offset; the fields are length, commit, owner,
+    synced, time, operations and flags, as the table above has them.
+    """
+    body = FRAME_BODY.pack(fields[0], len(records), *fields[1:]) + records
+    return CHECKSUM.pack(xxh3(body, seed & SEED_MASK)) + body
+
+
+def decode_frame(
+    data: bytes | memoryview, offset: int, *, identity: int, base: int = 0, limit: int | None = None
+) -> FrameHeader | BadFrame:
+    """Return the frame at the offset, its header and records verified (not yet its payloads).
+
+    `data` are bytes of the file from offset `base` on, and hold at least header and records. No length
+    is believed beyond `limit`, the end of the file: without one, the end of the data.
+    """
+    at = offset - base
+    if at + FRAME_SIZE > len(data):
+        return BadFrame(offset, f"a frame header does not fit into the {len(data) - at} bytes left")
+    checksum, length, meta, commit, owner, synced, time, operations, flags = FRAME.unpack_from(data, at)
+    if not length:
+        is_zero = not any(data[at : at + FRAME_SIZE])
+        return BadFrame(offset, "zeros where a frame should be" if is_zero else "a frame of length 0", is_zero)
+    if length > FRAME_BYTES_MAX or length % 8 or length < FRAME_SIZE + meta:
+        return BadFrame(offset, f"the length {length} is impossible")
+    if at + FRAME_SIZE + meta > len(data):
+        return BadFrame(offset, f"the records end {at + FRAME_SIZE + meta - len(data)} bytes behind the file")
+    seen = xxh3(data[at + CHECKSUM.size : at + FRAME_SIZE + meta], (identity + offset) & SEED_MASK)
+    if seen != checksum:
+        return BadFrame(offset, "the frame's checksum does not match")
+    behind = offset + length - (base + len(data) if limit is None else limit)
+    if behind > 0:
+        return BadFrame(offset, f"the frame ends {behind} bytes behind the file")
+    return FrameHeader(
+        offset=offset,
+        checksum=checksum,
+        length=length,
+        meta=meta,
+        commit=commit,
+        owner=owner,
+        synced=synced,
+        time=time,
+        operations=operations,
+        flags=flags,
+    )

@@ -1,0 +1,274 @@
+"""The ways of making an append durable, each as what it does to an open file.
+
+    space        before the append                     a sync writes
+    growing      the file ends here                    data, new length, new blocks
+    fallocated   blocks are reserved, nothing written  data, and that the blocks are now written
+    zero-filled  blocks hold zeros                     data only
+
+    sync                by
+    fdatasync, fsync    a second call
+    F_FULLFSYNC         a second call; on macOS the only one that reaches the medium
+    O_DSYNC             how the file was opened
+    RWF_DSYNC           a flag of the write itself
+    O_DIRECT|O_DSYNC    how the file was opened, past the page cache, in whole blocks of 4 KiB
+
+Beside `journal/disk` the only module that calls these, since it is there to compare them.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from time import perf_counter_ns
+
+from journal.disk import FILE_MODE
+
+BLOCK = 4096  # what O_DIRECT writes in; at least the logical block of every device we know
+ZEROS_SIZE = 1 << 20
+READ_SIZE = 1 << 20
+_NOT_HERE = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class Space(StrEnum):
+    """What the file has at the place of the append."""
+
+    GROWING = "growing"
+    FALLOCATED = "fallocated"
+    ZERO_FILLED = "zero-filled"
+
+
+class Sync(StrEnum):
+    """By which call the append is durable."""
+
+    NONE = "no sync"
+    FDATASYNC = "fdatasync"
+    FSYNC = "fsync"
+    FULLFSYNC = "F_FULLFSYNC"
+    O_DSYNC = "O_DSYNC"
+    RWF_DSYNC = "RWF_DSYNC"
+    DIRECT = "O_DIRECT|O_DSYNC"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One way of making an append durable."""
+
+    space: Space
+    sync: Sync
+
+    @property
+    def name(self) -> str:
+        return f"{self.space} + {self.sync}"
+
+    @property
+    def is_durable(self) -> bool:
+        """Say whether it promises to survive a power cut; on macOS fsync ends in the drive's cache."""
+        if self.sync is Sync.NONE:
+            return False
+        return sys.platform != "darwin" or self.sync is Sync.FULLFSYNC
+
+    def written_size(self, size: int) -> int:
+        """Return how many bytes are written for an append of `size` bytes."""
+        return -(-size // BLOCK) * BLOCK if self.sync is Sync.DIRECT else size
+
+
+# In the order in which we would use them where they are equally fast. What the journal does by itself comes first.
+METHODS = (
+    Method(Space.ZERO_FILLED, Sync.RWF_DSYNC),
+    Method(Space.ZERO_FILLED, Sync.FDATASYNC),
+    Method(Space.ZERO_FILLED, Sync.FULLFSYNC),
+    Method(Space.ZERO_FILLED, Sync.O_DSYNC),
+    Method(Space.ZERO_FILLED, Sync.DIRECT),
+    Method(Space.FALLOCATED, Sync.FDATASYNC),
+    Method(Space.GROWING, Sync.FDATASYNC),
+    Method(Space.GROWING, Sync.FSYNC),
+    Method(Space.GROWING, Sync.FULLFSYNC),
+)
+UNSYNCED = Method(Space.ZERO_FILLED, Sync.NONE)  # what a sync is compared with
+FLUSHED = Method(Space.ZERO_FILLED, Sync.FDATASYNC)  # a sync of its own call: the device must see it as a flush
+
+
+def _write(descriptor: int, data: memoryview, offset: int) -> None:
+    if os.pwrite(descriptor, data, offset) != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # a short write is how a disk begins to be full
+
+
+def _write_fdatasync(descriptor: int, data: memoryview, offset: int) -> None:
+    _write(descriptor, data, offset)
+    os.fdatasync(descriptor)
+
+
+def _write_fsync(descriptor: int, data: memoryview, offset: int) -> None:
+    _write(descriptor, data, offset)
+    os.fsync(descriptor)
+
+
+def _write_fullfsync(descriptor: int, data: memoryview, offset: int) -> None:
+    _write(descriptor, data, offset)
+    fcntl.fcntl(descriptor, _number("F_FULLFSYNC"))
+
+
+def _write_rwf_dsync(descriptor: int, data: memoryview, offset: int) -> None:
+    if os.pwritev(descriptor, (data,), offset, os.RWF_DSYNC) != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a kind of sync is done: names the system must have, flags of the opening, the call."""
+
+    write: Callable[[int, memoryview, int], None]
+    needs: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+_WAYS = {
+    Sync.NONE: _Way(_write),
+    Sync.FDATASYNC: _Way(_write_fdatasync, needs=("fdatasync",)),
+    Sync.FSYNC: _Way(_write_fsync),
+    Sync.FULLFSYNC: _Way(_write_fullfsync, needs=("F_FULLFSYNC",)),
+    Sync.O_DSYNC: _Way(_write, needs=("O_DSYNC",), flags=("O_DSYNC",)),
+    Sync.RWF_DSYNC: _Way(_write_rwf_dsync, needs=("pwritev", "RWF_DSYNC")),
+    Sync.DIRECT: _Way(_write, needs=("O_DIRECT", "O_DSYNC"), flags=("O_DIRECT", "O_DSYNC")),
+}
+
+
+def _has(name: str) -> bool:
+    return hasattr(os, name) or hasattr(fcntl, name)
+
+
+def _number(name: str) -> int:
+    value: int = getattr(os, name, None) or getattr(fcntl, name)
+    return value
+
+
+def lacking(method: Method) -> str | None:
+    """Return which call of the method this system does not have; None when it has them all."""
+    needs = _WAYS[method.sync].needs + (("posix_fallocate",) if method.space is Space.FALLOCATED else ())
+    return next((name for name in needs if not _has(name)), None)
+
+
+def journal_method() -> Method:
+    """Return what `journal.disk` does on this system."""
+    return next(method for method in METHODS if method.is_durable and not lacking(method))
+
+
+@dataclass(frozen=True, slots=True)
+class NotHere:
+    """A method that does not work in this directory, and why."""
+
+    method: Method
+    reason: str
+
+
+class Target:
+    """A file that is appended to by one method, begun anew when it is full. `close` it."""
+
+    def __init__(self, method: Method, path: Path, capacity: int) -> None:
+        assert capacity % BLOCK == 0, "O_DIRECT writes whole blocks"
+        way = _WAYS[method.sync]
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        for name in way.flags:
+            flags |= _number(name)
+        self.method = method
+        self._capacity = capacity
+        self._write = way.write
+        self._offset = 0
+        self._descriptor = os.open(path, flags, FILE_MODE)
+        try:
+            if method.space is Space.ZERO_FILLED:
+                self._fill()
+            self.begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def begin(self) -> None:
+        """Append at the start of the file from here on, in the state the method's space asks for."""
+        self._offset = 0
+        if self.method.space is Space.ZERO_FILLED:
+            return  # a block that was written over is as good as one of zeros
+        os.ftruncate(self._descriptor, 0)
+        if self.method.space is Space.FALLOCATED:
+            os.posix_fallocate(self._descriptor, 0, self._capacity)
+        os.fsync(self._descriptor)
+
+    def _fill(self) -> None:
+        zeros = memoryview(mmap.mmap(-1, ZEROS_SIZE))
+        for offset in range(0, self._capacity, ZEROS_SIZE):
+            _write(self._descriptor, zeros[: min(ZEROS_SIZE, self._capacity - offset)], offset)
+        os.fsync(self._descriptor)
+
+    def append(self, data: memoryview) -> int:
+        """Append the data by the method; return the nanoseconds it took, making room not counted."""
+        if self._offset + len(data) > self._capacity:
+            self.begin()
+        began = perf_counter_ns()
+        self._write(self._descriptor, data, self._offset)
+        took = perf_counter_ns() - began
+        self._offset += len(data)
+        return took
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def open_target(method: Method, path: Path, capacity: int) -> Target | NotHere:
+    """Return the method's file, or why the method does not work here."""
+    if missing := lacking(method):
+        return NotHere(method, f"this system has no {missing}")
+    try:
+        target = Target(method, path, capacity)
+    except OSError as failure:
+        return _not_here(method, failure)
+    try:
+        target.append(payload(method, 1))
+    except OSError as failure:
+        target.close()
+        return _not_here(method, failure)
+    return target
+
+
+def _not_here(method: Method, failure: OSError) -> NotHere:
+    if failure.errno not in _NOT_HERE:
+        raise failure
+    return NotHere(method, f"refused by the file system: {failure.strerror}")
+
+
+def payload(method: Method, size: int) -> memoryview:
+    """Return the bytes that the method writes for an append of `size` bytes: aligned, nothing to compress."""
+    written = method.written_size(size)
+    view = memoryview(mmap.mmap(-1, written))
+    view[:] = os.urandom(written)
+    return view
+
+
+def read_through(path: Path, *, drop_cached: bool) -> tuple[int, bool]:
+    """Read the file once from start to end; return the nanoseconds, and whether the page cache was emptied of it."""
+    buffer = memoryview(bytearray(READ_SIZE))
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        dropped = drop_cached and _drop_cached(descriptor)
+        began = perf_counter_ns()
+        while os.readv(descriptor, (buffer,)):
+            pass
+        return perf_counter_ns() - began, dropped
+    finally:
+        os.close(descriptor)
+
+
+def _drop_cached(descriptor: int) -> bool:
+    if _has("posix_fadvise"):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        return True
+    if _has("F_NOCACHE"):
+        fcntl.fcntl(descriptor, _number("F_NOCACHE"), 1)
+        return True
+    return False

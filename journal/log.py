@@ -1,0 +1,335 @@
+"""The journal: the active data file, the ones before it, and the roll from one to the next.
+
+The committer calls `form` and `write`, one group at a time. Whoever tends the journal calls `tend`
+beside it: that prepares the next file, seals the rolled ones and fills the reserve, so that no
+commit waits for any of it.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from journal.datafile import DataFile
+from journal.disk import Disk
+from journal.draft import Draft
+from journal.errors import DiskError, DiskFull, JournalError
+from journal.format import ALIGNMENT_MIN, FileHeader, Previous, align
+from journal.group import Group, Place, form
+from journal.names import DataFileName
+from journal.operations import MIB
+from journal.reserve import NO_SPACE, Reserve, reserve_size
+from journal.segment import FIRST_BYTES, Rolled, Segment
+
+DATA_FILE_BYTES_MIN = 4096
+DATA_FILE_BYTES_MAX = 16 << 30  # the index keeps offsets divided by 8 in 32 bits
+_TEND_SHARE = 4  # the next file is prepared once a quarter of this one is used
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What one opening of a directory starts from."""
+
+    database: bytes
+    owner: int
+    next_sequence: int = 1
+    next_message: int = 1
+    next_commit: int = 1
+    low_water: int = 1
+    previous: Previous = field(default_factory=Previous)
+    parent: bytes = bytes(16)
+    parent_sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalSettings:
+    """How the journal writes. Chance and time come in from outside."""
+
+    random_identity: Callable[[], int]
+    clock: Callable[[], int]  # microseconds since 1970-01-01 UTC
+    data_file_bytes_max: int = 25 * MIB
+    alignment: int = ALIGNMENT_MIN
+
+
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """What became of drafts: a group to write now, those that wait for the next, those without room."""
+
+    group: Group | None
+    rest: Sequence[Draft]
+    refused: Sequence[tuple[Draft, JournalError]]
+
+
+class Journal:
+    """The data files of one opening. The file is created at the first commit."""
+
+    def __init__(self, disk: Disk, directory: Path, opening: Opening, settings: JournalSettings) -> None:
+        self.directory = directory
+        self.low_water = opening.low_water
+        self._disk = disk
+        self._opening = opening
+        self._settings = settings
+        self._reserve = Reserve(disk, directory, reserve_size(settings.data_file_bytes_max))
+        self._active: Segment | None = None
+        self._place: Place | None = None
+        self._room = 0  # what the active file can still take, footer included
+        self._lock = threading.Lock()  # guards the next file and the rolled ones, which two threads touch
+        self._next: Segment | None = None
+        self._next_sequence = opening.next_sequence
+        self._rolled: list[Rolled] = []
+        self._tending = threading.Lock()  # one tender at a time
+        self._unvouched = False
+        self._rolls_next = False
+        self._tend_at = 0  # once the active file is written up to here, the tender is woken
+        self.wake: Callable[[], None] = lambda: None
+
+    @property
+    def active_sequence(self) -> int | None:
+        """The sequence of the file being written, None before the first commit."""
+        return None if self._active is None else self._active.sequence
+
+    @property
+    def next_message(self) -> int:
+        return self._opening.next_message if self._place is None else self._place.next_message
+
+    @property
+    def needs_vouching(self) -> bool:
+        """Whether the last group is not yet vouched for by a later frame."""
+        return self._unvouched
+
+    @property
+    def needs_tending(self) -> bool:
+        """Whether there is something to prepare or seal."""
+        return bool(self._rolled) or self._wants_space() or self._wants_next()
+
+    def unsealed_bytes(self) -> int:
+        """Return how far the active file is written."""
+        return 0 if self._place is None else self._place.offset
+
+    # The committer's side.
+
+    def form(self, drafts: Sequence[Draft]) -> Formed:
+        """Return the first drafts as one group for the active file, rolling over where they don't fit.
+
+        A full disk refuses the drafts that add messages; the others go on from the reserve.
+        DiskError when space cannot be prepared for another reason.
+        """
+        refused: list[tuple[Draft, JournalError]] = []
+        while drafts:
+            try:
+                count = self._make_room(drafts)
+                break
+            except OSError as failure:
+                if failure.errno not in NO_SPACE:
+                    raise DiskError(self.directory, failure, "prepare space in") from failure
+                full = DiskFull(self.directory, failure, "add messages in")
+                adds = [draft for draft in drafts if draft.has_add]
+                refused += [(draft, full) for draft in adds]
+                drafts = [draft for draft in drafts if not draft.has_add]
+                if not adds and not self._reserve.release(self._needed(drafts)):
+                    refused += [(draft, full) for draft in drafts]
+                    drafts = []
+        if not drafts:
+            return Formed(None, (), refused)
+        assert self._place is not None
+        group = form(self._place, drafts[:count], time=self._settings.clock())
+        return Formed(group, drafts[count:], refused)
+
+    def _needed(self, drafts: Sequence[Draft]) -> int:
+        return align(sum(draft.weight for draft in drafts) + FIRST_BYTES, FIRST_BYTES)
+
+    def _make_room(self, drafts: Sequence[Draft]) -> int:
+        """Return how many of the drafts the active file takes now, at least one."""
+        if self._active is None or self._rolls_next:
+            self._roll()
+            self._rolls_next = False
+        count = self._fitting(drafts)
+        if not count:
+            self._roll()
+            count = max(1, self._fitting(drafts))
+        segment, place = self._active, self._place
+        assert segment is not None and place is not None
+        end = align(place.offset, place.alignment) + sum([draft.frame_size for draft in drafts[:count]])
+        if end > segment.prepared:
+            wanted = min(2 * segment.prepared, self._settings.data_file_bytes_max)
+            segment.prepare(max(end, wanted if any(draft.has_add for draft in drafts) else 0))
+        return count
+
+    def _fitting(self, drafts: Sequence[Draft]) -> int:
+        assert self._active is not None and self._place is not None
+        padding = self._place.alignment
+        if sum([draft.weight for draft in drafts]) + padding <= self._room:
+            return len(drafts)
+        limit = self._settings.data_file_bytes_max
+        self._room = room = limit - self._place.offset - self._active.footer_bound() - padding
+        for count, draft in enumerate(drafts):
+            room -= draft.weight
+            if room < 0:
+                return count
+        return len(drafts)
+
+    def _roll(self) -> None:
+        """Begin the next file: the prepared one, or a short one made now."""
+        segment = self._take_next() or self._create(min(FIRST_BYTES, self._settings.data_file_bytes_max))
+        header = self._header(segment.sequence)
+        with self._lock:
+            if self._active is not None and self._place is not None:
+                successor = (header.sequence, header.identity)
+                self._rolled.append(Rolled(self._active, self._place.offset, successor))
+            self._active = segment
+            self._place = segment.begin(header)
+        self._room = self._settings.data_file_bytes_max - self._place.offset - segment.footer_bound()
+        self._tend_at = 0
+
+    def _take_next(self) -> Segment | None:
+        with self._lock:
+            segment, self._next = self._next, None
+        return segment
+
+    def _create(self, size: int) -> Segment:
+        """Return a new file prepared up to `size`, its name durable."""
+        with self._lock:
+            sequence = self._next_sequence
+            path = self.directory / str(DataFileName(sequence))
+            try:
+                segment = Segment(self._disk, path, sequence)
+            except FileExistsError:
+                self._remove_stale(path)
+                segment = Segment(self._disk, path, sequence)
+            self._next_sequence += 1
+        try:
+            segment.prepare(size)
+            self._disk.sync_directory(self.directory)
+        except BaseException:
+            segment.discard()
+            with self._lock:
+                if self._next_sequence == sequence + 1:
+                    self._next_sequence = sequence
+            raise
+        return segment
+
+    def _remove_stale(self, path: Path) -> None:
+        """Remove what a former owner, stopped and late, has put where our next file belongs."""
+        with DataFile(self._disk, path) as file:
+            header = file.header()
+            is_older = isinstance(header, FileHeader) and header.owner < self._opening.owner
+            if not is_older and not file.is_zero():
+                raise JournalError(f"{path} appeared while this process owns the directory; close and recover")
+        self._disk.unlink(path)
+
+    def _header(self, sequence: int) -> FileHeader:
+        opening = self._opening
+        previous = opening.previous
+        message, commit = opening.next_message, opening.next_commit
+        if self._active is not None and self._place is not None:
+            previous = self._active.ending(self._place)
+            message, commit = self._place.next_message, self._place.next_commit
+        return FileHeader(
+            database=opening.database,
+            parent=opening.parent,
+            parent_sequence=opening.parent_sequence,
+            identity=self._settings.random_identity(),
+            sequence=sequence,
+            owner=opening.owner,
+            next_message=message,
+            next_commit=commit,
+            low_water=self.low_water,
+            created=self._settings.clock(),
+            alignment=self._settings.alignment,
+            previous=previous,
+        )
+
+    def write(self, group: Group) -> None:
+        """Make the group durable and go on behind it. OSError: nobody knows what the disk has of it."""
+        segment, place = self._active, self._place
+        assert segment is not None and place is not None
+        segment.write(group)
+        segment.take(group)
+        place.offset = place.synced = group.end
+        place.next_message, place.next_commit = group.next_message, group.next_commit
+        self._room -= sum([draft.weight for draft in group.drafts])
+        self._unvouched = bool(group.drafts[-1].operations)
+        if place.offset >= self._tend_at:
+            self._tend_at = 1 << 62
+            self.wake()
+
+    def roll_at_next_commit(self) -> None:
+        """Let the next commit begin a new file."""
+        self._rolls_next = True
+
+    # The tender's side.
+
+    def tend(self) -> None:
+        """Seal what was rolled, prepare what will be needed, fill the reserve. DiskError on a fault."""
+        with self._tending:
+            try:
+                self._seal_rolled()
+                self._prepare_ahead()
+                self._reserve.fill()
+            except OSError as failure:
+                if failure.errno not in NO_SPACE:
+                    raise DiskError(self.directory, failure, "prepare files in") from failure
+            self._tend_at = self._next_tending()
+
+    def seal_all(self) -> None:
+        """Return when every rolled file is sealed."""
+        with self._tending:
+            try:
+                self._seal_rolled()
+            except OSError as failure:
+                raise DiskError(self.directory, failure, "seal files in") from failure
+
+    def _next_tending(self) -> int:
+        """Return how far the active file is written when the tender is needed again."""
+        segment, place = self._active, self._place
+        if segment is None or place is None or self._rolled or self._wants_space() or self._wants_next():
+            return 0
+        limit = self._settings.data_file_bytes_max
+        if segment.prepared < limit:
+            return segment.prepared // 2 + 1
+        return limit // _TEND_SHARE + 1 if self._next is None else 1 << 62
+
+    def _seal_rolled(self) -> None:
+        while self._rolled:
+            rolled = self._rolled[0]
+            rolled.segment.seal(rolled.end, rolled.successor)
+            with self._lock:
+                self._rolled.pop(0)
+
+    def _wants_space(self) -> bool:
+        segment, place = self._active, self._place
+        if segment is None or place is None or segment.prepared >= self._settings.data_file_bytes_max:
+            return False
+        return 2 * place.offset > segment.prepared
+
+    def _wants_next(self) -> bool:
+        place = self._place
+        is_used = place is not None and _TEND_SHARE * place.offset > self._settings.data_file_bytes_max
+        return self._next is None and is_used
+
+    def _prepare_ahead(self) -> None:
+        if self._wants_space():
+            assert self._active is not None
+            wanted = min(8 * self._active.prepared, self._settings.data_file_bytes_max)
+            self._active.prepare(wanted)
+        if self._wants_next():
+            segment = self._create(self._settings.data_file_bytes_max)
+            with self._lock:
+                self._next = segment
+
+    def close(self, *, seal: bool) -> None:
+        """Seal the files, or after a failure only let go of them; remove the prepared one."""
+        with self._tending:
+            if (prepared := self._take_next()) is not None:
+                prepared.discard()
+            if self._active is not None and self._place is not None:
+                self._rolled.append(Rolled(self._active, self._place.offset, (0, 0)))
+                self._active = self._place = None
+            if seal:
+                try:
+                    self._seal_rolled()
+                except OSError as failure:
+                    raise DiskError(self.directory, failure, "seal the last file in") from failure
+            for rolled in self._rolled:
+                rolled.segment.close()
+            self._rolled.clear()

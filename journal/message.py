@@ -1,0 +1,193 @@
+"""A message as a reader gets it, and reading it from the frame it lies in, verified.
+
+The index knows in which frame a message lies. The frame's checksum proves its records, and the
+record has the checksum of the message's own properties and payload: so reading one message reads
+and verifies that message, not the whole commit.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from journal.disk import DiskFile
+from journal.errors import MessageDamaged
+from journal.format import CHECKSUM, FRAME, FRAME_SIZE, SEED_MASK, BadFrame, FrameHeader, decode_frame, xxh3
+from journal.operations import Operation
+from journal.records import MOVED, PROPERTIES, SINGLE, Record, decode_properties, decode_records
+
+READ_BYTES = 4096  # the first read of a frame: header and records of most, and a small payload
+WINDOW_BYTES = 256 << 10  # read at once when many messages are wanted in order
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SINGLE_CHECKED = FRAME_SIZE + SINGLE.size
+
+
+class Message(NamedTuple):
+    """One message. Sizes are in bytes, times in microseconds since 1970-01-01 UTC."""
+
+    number: int
+    queue: str
+    payload: bytes
+    properties: dict[str, str]
+    added_us: int
+    producer_id: str | None
+    sequence: int  # of the data file it lies in
+    offset: int  # of its frame there
+
+    @property
+    def added_at(self) -> datetime:
+        """When it was added, by the clock of the machine that added it."""
+        return EPOCH + timedelta(microseconds=self.added_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An open data file and what is needed to verify a frame in it."""
+
+    file: DiskFile
+    path: Path
+    identity: int
+    sequence: int
+
+
+class FrameReader:
+    """Reads messages out of one data file, keeping the bytes of the last frame or window it read."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._data = b""
+        self._base = 0
+        self._queues: dict[bytes, str] = {}
+        self._frame: tuple[int, FrameHeader, list[Record], list[list[int]]] | None = None
+
+    def messages(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Message | MessageDamaged]:
+        """Yield the messages of (number, frame offset) pairs, best in the order of the offsets."""
+        for index, (number, offset) in enumerate(wanted):
+            if not self._covers(offset, FRAME_SIZE):
+                near = wanted[min(index + 16, len(wanted) - 1)][1]
+                is_dense = 0 <= near - offset < WINDOW_BYTES and near != offset
+                self._load(offset, WINDOW_BYTES if is_dense else READ_BYTES)
+            yield self._single(number, offset) or self._message(number, offset)
+
+    def _covers(self, offset: int, size: int) -> bool:
+        return self._base <= offset and offset + size <= self._base + len(self._data)
+
+    def _load(self, offset: int, size: int) -> None:
+        self._data = self._source.file.read(size, offset)
+        self._base = offset
+
+    def _single(self, number: int, offset: int) -> Message | None:
+        """Return the message of a frame that is one plain ADD and lies in the window; None if it is not."""
+        data, at = self._data, offset - self._base
+        if at + _SINGLE_CHECKED > len(data):
+            return None
+        checksum, length, meta, _, _, _, time, operations, flags = FRAME.unpack_from(data, at)
+        kind, record_flags, name_size, _, _, first, hashed, size = SINGLE.unpack_from(data, at + FRAME_SIZE)
+        start = at + FRAME_SIZE + meta
+        end = start + size
+        if operations != 1 or flags or kind != Operation.ADD or record_flags or first != number:
+            return None
+        if at + length > len(data) or end > at + length:
+            return None
+        seed = (self._source.identity + offset) & SEED_MASK
+        payload = data[start:end]
+        if xxh3(data[at + CHECKSUM.size : start], seed) != checksum or xxh3(payload) != hashed:
+            return None
+        name = data[at + _SINGLE_CHECKED : at + _SINGLE_CHECKED + name_size]
+        queue = self._queues.get(name) or self._queues.setdefault(name, name.decode())
+        return Message(number, queue, payload, {}, time, None, self._source.sequence, offset)
+
+    def _message(self, number: int, offset: int) -> Message | MessageDamaged:
+        source = self._source
+        if self._frame is None or self._frame[0] != offset:
+            frame = self._read_frame(offset)
+            if isinstance(frame, BadFrame):
+                return MessageDamaged(number, source.path, offset, frame.reason)
+            start = offset - self._base + FRAME_SIZE
+            records = list(decode_records(self._data[start : start + frame.meta]))
+            self._frame = (offset, frame, records, payload_offsets(frame, records))
+        _, frame, records, starts = self._frame
+        for record, begins in zip(records, starts, strict=True):
+            if record.kind == Operation.ADD and (index := _index(record, number)) is not None:
+                return self._extract(frame, record, index, begins[index])
+        return MessageDamaged(number, source.path, offset, "the frame does not hold this message")
+
+    def value(self, key: bytes, offset: int) -> bytes | BadFrame:
+        """Return the value that the frame puts under the key, verified."""
+        self._load(offset, READ_BYTES)
+        frame = self._read_frame(offset)
+        if isinstance(frame, BadFrame):
+            return frame
+        start = offset - self._base + FRAME_SIZE
+        records = list(decode_records(self._data[start : start + frame.meta]))
+        found = BadFrame(offset, "the frame does not hold this key")
+        for record, begins in zip(records, payload_offsets(frame, records), strict=True):
+            if record.kind == Operation.PUT and record.name == key:
+                value = self._source.file.read(record.count, begins[0])
+                if xxh3(value) == record.number and len(value) == record.count:
+                    return value
+                found = BadFrame(offset, "the value's checksum does not match")
+        return found
+
+    def _read_frame(self, offset: int) -> FrameHeader | BadFrame:
+        """Return the frame with its records in the window, wherever its payloads are."""
+        if not self._covers(offset, FRAME_SIZE):
+            self._load(offset, READ_BYTES)
+        if not self._covers(offset, FRAME_SIZE):
+            return BadFrame(offset, "the file ends before it")
+        meta = FRAME.unpack_from(self._data, offset - self._base)[2]
+        limit = self._source.file.size()
+        if not self._covers(offset, FRAME_SIZE + meta):
+            self._load(offset, max(READ_BYTES, min(FRAME_SIZE + meta, limit - offset)))
+        return decode_frame(self._data, offset, identity=self._source.identity, base=self._base, limit=limit)
+
+    def _extract(self, frame: FrameHeader, record: Record, index: int, start: int) -> Message | MessageDamaged:
+        source, size = self._source, record.sizes[index]
+        number = record.message(index)
+        if self._covers(start, size):
+            data = self._data[start - self._base : start - self._base + size]
+        elif size < WINDOW_BYTES and len(record.sizes) > 1:
+            data = self._read_ahead(start, size)
+        else:
+            data = source.file.read(size, start)
+        if len(data) != size or xxh3(data) != record.checksums[index]:
+            return MessageDamaged(number, source.path, frame.offset, "the message's checksum does not match")
+        properties_size = record.property_sizes[index] if record.flags & PROPERTIES else 0
+        name = record.name
+        queue = self._queues.get(name) or self._queues.setdefault(name, name.decode())
+        return Message(
+            number,
+            queue,
+            data[properties_size:],
+            decode_properties(data[:properties_size]),
+            record.first_times[index] if record.flags & MOVED else frame.time,
+            record.producer.decode() or None,
+            source.sequence,
+            frame.offset,
+        )
+
+    def _read_ahead(self, start: int, size: int) -> bytes:
+        self._load(start, WINDOW_BYTES)
+        return self._data[:size]
+
+
+def payload_offsets(frame: FrameHeader, records: Sequence[Record]) -> list[list[int]]:
+    """Return, for each record, where in the file the bytes of each of its messages or its value start."""
+    at = frame.offset + FRAME_SIZE + frame.meta
+    found: list[list[int]] = []
+    for record in records:
+        sizes = record.sizes if record.kind == Operation.ADD else [record.count] * (record.kind == Operation.PUT)
+        starts = []
+        for size in sizes:
+            starts.append(at)
+            at += size
+        found.append(starts)
+    return found
+
+
+def _index(record: Record, number: int) -> int | None:
+    if record.numbers:
+        return list(record.numbers).index(number) if number in record.numbers else None
+    index = number - record.number
+    return index if 0 <= index < record.count else None

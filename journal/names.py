@@ -1,0 +1,88 @@
+"""The names of the journal's files: made and parsed here, nowhere else.
+
+    omsmsg-SEQ.data             data file, SEQ ten digits from 1
+    omsmsg-SEQ-vVER.archive     copy of a data file from before a repair, VER four digits from 1
+    omsmsg-SEQ.data.new         a repaired data file before it takes its place
+    omsmsg.index                directory of the sealed files, for readers without the lock
+    omsmsg.lock                 who owns the directory
+    omsmsg.reserve              space kept back so that a full disk can be drained
+
+(Seed "Message Database Environment"; `.new` and `.reserve` are ours.) Sorted names of data files
+are in the order of writing.
+"""
+
+import re
+from dataclasses import dataclass
+
+LOCK = "omsmsg.lock"
+INDEX = "omsmsg.index"
+RESERVE = "omsmsg.reserve"
+SEQUENCE_MAX = 9_999_999_999
+VERSION_MAX = 9_999
+
+_DATA = re.compile(r"omsmsg-([0-9]{10})\.data")
+_UNFINISHED = re.compile(r"omsmsg-([0-9]{10})\.data\.new|omsmsg\.index\.new")
+_ARCHIVE = re.compile(r"omsmsg-([0-9]{10})-v([0-9]{4})\.archive")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DataFileName:
+    """The name of a data file."""
+
+    sequence: int
+
+    def __str__(self) -> str:
+        return f"omsmsg-{self.sequence:010}.data"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ArchiveName:
+    """The name of the copy kept of a data file before it was repaired."""
+
+    sequence: int
+    version: int
+
+    def __str__(self) -> str:
+        return f"omsmsg-{self.sequence:010}-v{self.version:04}.archive"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class UnfinishedName:
+    """The name of a file that was being built when the machine stopped; it may be removed."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OwnName:
+    """The name of one of the journal's single files: index, lock, reserve."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+JournalName = DataFileName | ArchiveName | UnfinishedName | OwnName
+
+
+def parse(name: str) -> JournalName | None:
+    """Return what the name names, or None when the file is not the journal's."""
+    if match := _DATA.fullmatch(name):
+        return DataFileName(int(match[1])) if int(match[1]) else None
+    if match := _ARCHIVE.fullmatch(name):
+        sequence, version = int(match[1]), int(match[2])
+        return ArchiveName(sequence, version) if sequence and version else None
+    if _UNFINISHED.fullmatch(name):
+        return UnfinishedName(name)
+    if name in (LOCK, INDEX, RESERVE):
+        return OwnName(name)
+    return None
+
+
+def unfinished(name: str) -> str:
+    """Return the name under which the file `name` is built before it takes its place."""
+    return f"{name}.new"

@@ -1,0 +1,258 @@
+"""The records inside a frame: what a commit does, as bytes.
+
+Every record starts with the same 16 bytes and is padded with zeros to a multiple of 8:
+
+    field   bytes  meaning
+    kind    1      1 ADD, 2 DELIVER, 3 DELETE, 4 PUT, 5 DROP, 6 GAP
+    flags   1      1 PROPERTIES, 2 PRODUCER, 4 MOVED, 8 WHOLE COMMIT; others refused
+    name    1      bytes of the queue or key, 1 to 255
+    extra   1      bytes of the producer identifier, 0 without one
+    count   4      ADD: messages; DELIVER, DELETE: messages; PUT: bytes of the value; DROP, GAP: 0
+    number  8      ADD, DELIVER, DELETE: the first message's number; PUT: XXH3 of the value; DROP: 0; GAP: bytes lost
+
+and goes on:
+
+    ADD      checksums     8 × count  XXH3 over properties and payload of each message
+             hashes        8 × count  with PROPERTIES: XXH3 over the payload alone
+             numbers       8 × count  with MOVED (else the numbers follow one another)
+             first times   8 × count  with MOVED: time of the first ADD, microseconds, signed
+             sizes         4 × count  bytes of properties and payload together
+             properties    4 × count  with PROPERTIES: bytes of the properties
+             name, producer identifier
+    DELIVER  size          4          bytes of the coded set
+    DELETE   set           size       LEB128 numbers: a run's length, the gap to the next run, its length, …
+             name
+    PUT      name
+    DROP     name
+    GAP      name                     of the archive that holds what was here
+
+Behind the records of a frame stand the bytes they speak of, in the same order and without padding:
+for an ADD each message's properties and payload, for a PUT the value. Properties are pairs of
+(2 bytes length, key, 2 bytes length, value) in UTF-8.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from journal.errors import InvalidName
+from journal.operations import PROPERTIES_BYTES_MAX, Operation, check_size
+
+RECORD = struct.Struct("<BBBBIQ")
+SET_SIZE = struct.Struct("<I")
+SINGLE = struct.Struct("<BBBBIQQI")  # an ADD of one message: the record's head, its checksum, its size
+NUMBER_AT = 8  # where in a record the first message's number stands
+GAP_KIND = 6
+PROPERTIES, PRODUCER, MOVED, WHOLE_COMMIT = 1, 2, 4, 8
+RECORD_FLAGS = 15
+_PAIR = struct.Struct("<H")
+
+Numbers = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One record as it was read: columns are views on the bytes, empty where the kind has none."""
+
+    kind: int
+    flags: int
+    name: bytes
+    producer: bytes
+    count: int
+    number: int
+    checksums: Sequence[int] = ()
+    hashes: Sequence[int] = ()
+    sizes: Sequence[int] = ()
+    property_sizes: Sequence[int] = ()
+    numbers: Sequence[int] = ()
+    first_times: Sequence[int] = ()
+    set_bytes: bytes = b""
+
+    def checksum(self, index: int) -> int:
+        """Return the checksum of the message or value at this place in the record."""
+        return self.checksums[index] if self.kind == Operation.ADD else self.number
+
+    def message(self, index: int) -> int:
+        """Return the number of the message at this place in an ADD record."""
+        return self.numbers[index] if self.numbers else self.number + index
+
+
+class BadRecord(ValueError):
+    """The records of a frame whose checksum is right are not what this format version knows."""
+
+
+def padding(size: int) -> bytes:
+    """Return the zeros that fill the size up to a multiple of 8."""
+    return bytes(-size % 8)
+
+
+def padded(record: bytes) -> bytes:
+    return record + padding(len(record))
+
+
+def encode_removal(kind: int, queue: bytes, numbers: Numbers) -> bytes:
+    """Return the record that removes the numbers: ascending, without repetition, at least one."""
+    coded = encode_set(numbers)
+    head = RECORD.pack(kind, 0, len(queue), 0, len(numbers), int(numbers[0]))
+    return padded(head + SET_SIZE.pack(len(coded)) + coded + queue)
+
+
+def encode_put(key: bytes, value: bytes, checksum: int, *, moved: bool = False) -> bytes:
+    return padded(RECORD.pack(Operation.PUT, MOVED if moved else 0, len(key), 0, len(value), checksum) + key)
+
+
+def encode_drop(key: bytes) -> bytes:
+    return padded(RECORD.pack(Operation.DROP, 0, len(key), 0, 0, 0) + key)
+
+
+def encode_gap(archive: bytes, lost: int) -> bytes:
+    return padded(RECORD.pack(GAP_KIND, 0, len(archive), 0, 0, lost) + archive)
+
+
+def encode_set(numbers: Numbers) -> bytes:
+    """Return ascending numbers as run lengths and gaps; a single number needs no bytes at all."""
+    if len(numbers) == 1:
+        return b""
+    breaks = np.flatnonzero(np.diff(numbers) != 1)
+    starts = np.concatenate(([0], breaks + 1))
+    ends = np.concatenate((breaks, [len(numbers) - 1]))
+    values = np.empty(2 * len(starts) - 1, np.uint64)
+    values[0::2] = ends - starts + 1
+    values[1::2] = numbers[starts[1:]] - numbers[ends[:-1]] - np.uint64(1)
+    return _leb128(values)
+
+
+def decode_set(first: int, count: int, coded: bytes) -> Numbers:
+    """Return the numbers of a removal record; BadRecord when the bytes do not give `count` of them."""
+    if count == 1 and not coded:
+        return np.array([first], np.uint64)
+    values = _unleb128(coded)
+    runs, gaps = values[0::2], values[1::2]
+    if not len(values) % 2 or int(runs.astype(float).sum()) != count or not runs.all():
+        raise BadRecord("a removal set does not hold as many numbers as it says")
+    if len(runs) == 1:
+        return np.arange(first, first + count, dtype=np.uint64)
+    steps = np.ones(count, np.uint64)
+    steps[0] = first
+    steps[np.cumsum(runs)[:-1].astype(np.int64)] = gaps + np.uint64(1)
+    return np.cumsum(steps, dtype=np.uint64)
+
+
+def _leb128(values: Numbers) -> bytes:
+    if not len(values) or int(values.max()) < 0x80:
+        return values.astype(np.uint8).tobytes()
+    out = bytearray()
+    for value in values.tolist():
+        while value > 0x7F:
+            out.append(value & 0x7F | 0x80)
+            value >>= 7
+        out.append(value)
+    return bytes(out)
+
+
+def _unleb128(coded: bytes) -> Numbers:
+    data = np.frombuffer(coded, np.uint8)
+    last = data < 0x80
+    if not len(data) or not last[-1]:
+        raise BadRecord("a removal set is cut off")
+    if last.all():
+        return data.astype(np.uint64)
+    ends = np.flatnonzero(last)
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    place = np.arange(len(data)) - np.repeat(starts, ends - starts + 1)
+    if place.max() > 9:
+        raise BadRecord("a removal set holds a number of more than 64 bits")
+    septets = (data & 0x7F).astype(np.uint64) << (place * 7).astype(np.uint64)
+    values: Numbers = np.add.reduceat(septets, starts)
+    return values
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """Return the properties as bytes; LimitExceeded above 64 KiB, InvalidName when they are not text."""
+    parts: list[bytes] = []
+    for pair in properties.items():
+        for text in pair:
+            if not isinstance(text, str):
+                raise InvalidName(f"properties map text to text, {text!r} is {type(text).__name__}")
+            try:
+                data = text.encode()
+            except UnicodeEncodeError as failure:
+                raise InvalidName(f"the property text {text!r} is not valid Unicode: {failure.reason}") from None
+            check_size(len(data), _PAIR_BYTES_MAX, "property text")
+            parts += (_PAIR.pack(len(data)), data)
+    encoded = b"".join(parts)
+    check_size(len(encoded), PROPERTIES_BYTES_MAX, "properties")
+    return encoded
+
+
+_PAIR_BYTES_MAX = 0xFFFF
+
+
+def decode_properties(data: bytes) -> dict[str, str]:
+    """Return the properties that the bytes hold."""
+    texts: list[str] = []
+    at = 0
+    while at < len(data):
+        (size,) = _PAIR.unpack_from(data, at)
+        texts.append(data[at + 2 : at + 2 + size].decode())
+        at += 2 + size
+    return dict(zip(texts[0::2], texts[1::2], strict=True))
+
+
+def decode_records(meta: bytes | memoryview) -> Iterator[Record]:
+    """Yield the records of a frame whose checksum was right; BadRecord on anything unknown."""
+    at = 0
+    data = bytes(meta)
+    while at < len(data):
+        try:
+            record, at = _decode_record(data, at)
+        except (struct.error, ValueError) as failure:
+            raise BadRecord(f"a record at byte {at} of its frame: {failure}") from None
+        yield record
+
+
+def _decode_record(data: bytes, start: int) -> tuple[Record, int]:
+    kind, flags, name_size, producer_size, count, number = RECORD.unpack_from(data, start)
+    if flags & ~RECORD_FLAGS or not 1 <= kind <= GAP_KIND or not name_size:
+        raise BadRecord(f"kind {kind} with flags {flags} is unknown to this format version")
+    at = start + RECORD.size
+    columns: dict[str, Sequence[int]] = {}
+    coded = b""
+    if kind == Operation.ADD:
+        for name, dtype in _columns(flags):
+            columns[name] = np.frombuffer(data, dtype, count, at).tolist()
+            at += count * np.dtype(dtype).itemsize
+    elif kind in (Operation.DELIVER, Operation.DELETE):
+        (size,) = SET_SIZE.unpack_from(data, at)
+        coded = data[at + SET_SIZE.size : at + SET_SIZE.size + size]
+        at += SET_SIZE.size + size
+    name_end = at + name_size
+    end = name_end + producer_size
+    if end > len(data):
+        raise BadRecord("it ends behind its frame")
+    record = Record(
+        kind=kind,
+        flags=flags,
+        name=data[at:name_end],
+        producer=data[name_end:end],
+        count=count,
+        number=number,
+        set_bytes=coded,
+        **columns,
+    )
+    return record, end + -(end - start) % 8
+
+
+def _columns(flags: int) -> Iterator[tuple[str, str]]:
+    yield "checksums", "<u8"
+    if flags & PROPERTIES:
+        yield "hashes", "<u8"
+    if flags & MOVED:
+        yield "numbers", "<u8"
+        yield "first_times", "<i8"
+    yield "sizes", "<u4"
+    if flags & PROPERTIES:
+        yield "property_sizes", "<u4"

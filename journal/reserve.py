@@ -1,0 +1,81 @@
+"""Space kept back in a named file, so that a full disk can be drained.
+
+`omsmsg.reserve` holds blocks that nothing else may use. When the disk is full, deliveries and
+deletions, which make room, are paid from it; recovery's archive and new file too. It is filled
+again when there is space.
+"""
+
+import contextlib
+import errno
+from pathlib import Path
+
+from journal import names
+from journal.disk import Disk
+
+MARGIN_BYTES = 1 << 20
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+def reserve_size(data_file_size: int) -> int:
+    """Return how much is kept back: one archive, one new file, and some removals."""
+    return 2 * data_file_size + MARGIN_BYTES
+
+
+class Reserve:
+    """The reserve of one directory. `fill` and `release` may be called from any thread, one at a time."""
+
+    def __init__(self, disk: Disk, directory: Path, size: int) -> None:
+        self._disk = disk
+        self._path = directory / names.RESERVE
+        self._wanted = size
+
+    def size(self) -> int:
+        """Return how many bytes are kept back."""
+        try:
+            return self._disk.size(self._path)
+        except OSError:
+            return 0
+
+    def fill(self) -> bool:
+        """Make the reserve as large as it should be; False when there is no space for it."""
+        have = self.size()
+        if have >= self._wanted:
+            return True
+        try:
+            file = self._disk.open(self._path, writable=True) if self._exists() else self._disk.create(self._path)
+        except OSError as failure:
+            if failure.errno in NO_SPACE:
+                return False
+            raise
+        try:
+            file.reserve(self._wanted)
+            file.sync()
+        except OSError as failure:
+            with contextlib.suppress(OSError):
+                file.truncate(have)
+            if failure.errno not in NO_SPACE:
+                raise
+            return False
+        finally:
+            file.close()
+        return True
+
+    def _exists(self) -> bool:
+        try:
+            self._disk.size(self._path)
+        except OSError:
+            return False
+        return True
+
+    def release(self, size: int) -> bool:
+        """Give back at least `size` bytes to the file system; False when the reserve has not that many."""
+        have = self.size()
+        if not have:
+            return False
+        file = self._disk.open(self._path, writable=True)
+        try:
+            file.truncate(max(0, have - size))
+            file.sync()
+        finally:
+            file.close()
+        return have >= size

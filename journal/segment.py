@@ -1,0 +1,148 @@
+"""One data file while it is being written: prepared, appended to, sealed.
+
+    state      file on disk                                  who touches it
+    prepared   zeros under its final name, durable           whoever prepares, then the committer
+    active     headers, frames, zeros                        the committer
+    rolled     the same, a successor is durable              the one who tends the journal
+    sealed     headers, frames, footer; cut to its length    nobody
+
+A prepared file has all its blocks, so that a commit changes no metadata: writing over zeros and
+syncing the data is what a disk does fastest. Its header is written together with its first group.
+"""
+
+import contextlib
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import xxhash
+
+from journal.contents import ContentsBuilder
+from journal.disk import Disk, DiskFile
+from journal.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS
+from journal.footer import encode_footer, footer_size_max, row_bytes_max
+from journal.format import FileHeader, Previous, encode_header
+from journal.group import Group, Place
+
+ZEROS = memoryview(bytes(1 << 20))
+FIRST_BYTES = 64 << 10  # how far an opening's first file is prepared before its first commit
+SYNC_BYTES = 4 << 20  # zeros are synced in steps, so that no commit waits behind 25 megabytes of them
+
+
+class Segment:
+    """The active data file. Everything but `prepare` and `seal` is the committer's alone."""
+
+    def __init__(self, disk: Disk, path: Path, sequence: int) -> None:
+        self.path = path
+        self.sequence = sequence
+        self.prepared = 0  # bytes of zeros, or more, that the file durably has
+        self.header: FileHeader | None = None
+        self.is_begun = False  # its header is on disk
+        self._disk = disk
+        self.file: DiskFile = disk.create(path)
+        self._preparing = threading.Lock()  # guards `prepared`: the committer extends when the tender is late
+        self._builder = ContentsBuilder()
+        self._hasher = xxhash.xxh3_64()
+        self._names: set[bytes] = set()
+        self._rows = 0
+        self._blob_bytes = 0
+        self._features = 0
+
+    def prepare(self, size: int) -> None:
+        """Fill the file with zeros up to `size`, durably. OSError leaves it as long as it was before."""
+        with self._preparing:
+            while self.prepared < size:
+                end = min(self.prepared + SYNC_BYTES, size)
+                for at in range(self.prepared, end, len(ZEROS)):
+                    self.file.write(ZEROS[: min(len(ZEROS), end - at)], at)
+                self.file.sync()
+                self.prepared = end
+
+    def begin(self, header: FileHeader) -> Place:
+        """Make this the active file; the header goes out with the first group."""
+        self.header = header
+        return Place(
+            identity=header.identity,
+            sequence=header.sequence,
+            owner=header.owner,
+            alignment=header.alignment,
+            offset=header.start(),
+            synced=0,
+            next_message=header.next_message,
+            next_commit=header.next_commit,
+        )
+
+    def front(self) -> bytes:
+        """Return what stands before the first group."""
+        assert self.header is not None
+        return (encode_header(self.header) * 2).ljust(self.header.start(), b"\0")
+
+    def footer_bound(self) -> int:
+        """Return the most bytes the footer of what is in the file now can have."""
+        has = [bool(self._features & flag) for flag in (HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS, HAS_MOVED)]
+        row_bytes = row_bytes_max(name_count=len(self._names), has=has)
+        return footer_size_max(rows=self._rows, row_bytes=row_bytes, blob_bytes=self._blob_bytes)
+
+    def write(self, group: Group) -> None:
+        """Write the group durably at its place; the first one carries the header."""
+        if self.is_begun:
+            self.file.write_durably(group.buffers, group.offset)
+            return
+        front = self.front()
+        self.file.write_durably([b"".join((front, *group.buffers))], 0)
+        self._hasher.update(front)
+        self.is_begun = True
+
+    def take(self, group: Group) -> None:
+        """Remember a durable group for the footer."""
+        for buffer in group.buffers:
+            self._hasher.update(buffer)
+        for draft, head in zip(group.drafts, group.heads, strict=True):
+            self._builder.add(draft.offset, head, draft.value_heads)
+            self._rows += draft.rows
+            self._blob_bytes += draft.footer_bytes
+            self._features |= draft.features
+            for name in draft.names:
+                if name not in self._names:
+                    self._names.add(name)
+                    self._blob_bytes += len(name) + 1
+
+    def ending(self, place: Place) -> Previous:
+        """Return what the successor's header says of this file."""
+        chain = self._builder.chain()
+        return Previous(
+            sequence=self.sequence,
+            identity=place.identity,
+            end=place.offset,
+            commit=place.next_commit - 1,
+            chain=chain,
+        )
+
+    def seal(self, end: int, successor: tuple[int, int]) -> None:
+        """Append the footer, cut the file to its true length, close it. The frames end at `end`."""
+        assert self.header is not None
+        contents = self._builder.build(end)
+        footer = encode_footer(contents, self.header, self._hasher.intdigest(), successor)
+        self.file.write(footer, end)
+        self.file.sync()
+        self.file.truncate(end + len(footer))
+        self.file.sync()
+        self.close()
+
+    def close(self) -> None:
+        self.file.close()
+
+    def discard(self) -> None:
+        """Remove a prepared file that was never begun."""
+        self.close()
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.unlink(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """A segment that has a successor and waits for its footer."""
+
+    segment: Segment
+    end: int
+    successor: tuple[int, int]

@@ -1,0 +1,164 @@
+"""Walk the frames of a data file from its bytes: what is good, what is not. Changes nothing.
+
+A bad place does not end the walk: the next good frame behind it is looked for at every multiple of
+8, since what stands behind damage was promised too. Which of the bad places are torn and which are
+damaged is not decided here (`recovery/validate.py`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from journal.contents import ContentsBuilder
+from journal.draft import VALUE_HEAD_BYTES
+from journal.errors import NewerFormat
+from journal.format import FRAME_BYTES_MAX, FRAME_FLAGS, FRAME_SIZE, GAP, FrameHeader, align, decode_frame, xxh3
+from journal.operations import Operation
+from journal.records import BadRecord, Record, decode_records
+
+
+@dataclass(frozen=True, slots=True)
+class BadRange:
+    """Bytes that are no frames, from `start` up to the next good frame or the end."""
+
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BadPayload:
+    """One message or value in a good frame whose own bytes do not match their checksum."""
+
+    frame: int  # offset of the frame
+    operation: Operation
+    name: bytes
+    number: int  # of the message; 0 for a value
+
+
+@dataclass(slots=True)
+class Walk:
+    """What a walk found."""
+
+    frames: list[FrameHeader] = field(default_factory=list)
+    bad_ranges: list[BadRange] = field(default_factory=list)
+    bad_payloads: list[BadPayload] = field(default_factory=list)
+    builder: ContentsBuilder = field(default_factory=ContentsBuilder)
+    has_gaps: bool = False
+    end: int = 0  # behind the last good frame
+
+    def vouched(self) -> int:
+        """Return the highest offset that a good frame says was durable."""
+        return max((frame.synced for frame in self.frames), default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Which part of which file to walk, and what every frame in it must have in common."""
+
+    path: Path
+    identity: int
+    start: int
+    limit: int  # frames at or behind this offset are not looked at
+    alignment: int
+    owner: int | None = None
+
+
+def walk(data: bytes, span: Span) -> Walk:
+    """Return every good frame between start and limit, and every range without one."""
+    found = Walk(end=span.start)
+    limit = min(span.limit, len(data))
+    view = memoryview(data)[:limit]
+    content_end = -1
+    offset = span.start
+    while offset < limit:
+        frame = decode_frame(view, offset, identity=span.identity)
+        if isinstance(frame, FrameHeader):
+            _take(found, data, frame, span)
+            offset = frame.end
+            continue
+        if frame.is_zero and (skipped := _behind_padding(view, offset, span.alignment)) > offset:
+            offset = skipped
+            continue
+        if content_end < 0:
+            content_end = _content_end(data[:limit])
+        if content_end <= offset:
+            break
+        following = _next_frame(view, offset + 8, span)
+        end = following if following is not None else min(limit, align(content_end, 8))
+        found.bad_ranges.append(BadRange(offset, end, frame.reason))
+        offset = end
+    return found
+
+
+def _behind_padding(view: memoryview, offset: int, alignment: int) -> int:
+    """Return where the next group may start when there are only zeros up to there."""
+    start = align(offset, alignment)
+    return start if start < len(view) and not any(view[offset:start]) else offset
+
+
+def _content_end(data: bytes) -> int:
+    """Return the first offset behind which there are only zeros."""
+    return len(data.rstrip(b"\0"))
+
+
+def _next_frame(view: memoryview, start: int, span: Span) -> int | None:
+    """Return the offset of the first good frame at or behind `start`."""
+    words = np.frombuffer(view[start : start + (len(view) - start) // 8 * 8], "<u8")
+    if len(words) < FRAME_SIZE // 8:
+        return None
+    heads = words[1 : len(words) - FRAME_SIZE // 8 + 2]
+    length, meta = heads & np.uint64(0xFFFFFFFF), heads >> np.uint64(32)
+    plausible = (length >= meta + np.uint64(FRAME_SIZE)) & (length % 8 == 0) & (length <= FRAME_BYTES_MAX)
+    if span.owner is not None:
+        plausible &= words[3 : 3 + len(heads)] == np.uint64(span.owner)
+    for candidate in np.flatnonzero(plausible).tolist():
+        offset = start + 8 * candidate
+        if isinstance(decode_frame(view, offset, identity=span.identity), FrameHeader):
+            return int(offset)
+    return None
+
+
+def _take(found: Walk, data: bytes, frame: FrameHeader, span: Span) -> None:
+    if frame.flags & ~FRAME_FLAGS:
+        raise NewerFormat(span.path, frame.offset, f"frame flags {frame.flags} are unknown to this version")
+    found.frames.append(frame)
+    found.end = frame.end
+    value_heads: list[bytes] = []
+    if frame.flags & GAP:
+        found.has_gaps = True
+    else:
+        try:
+            for record, index, payload in payloads(data, frame):
+                if record.kind == Operation.PUT:
+                    value_heads.append(payload[:VALUE_HEAD_BYTES])
+                if xxh3(payload) != record.checksum(index):
+                    found.bad_payloads.append(_bad_payload(record, index, frame.offset))
+        except BadRecord as failure:
+            raise NewerFormat(span.path, frame.offset, str(failure)) from failure
+    found.builder.add(frame.offset, data[frame.offset : frame.offset + FRAME_SIZE + frame.meta], value_heads)
+
+
+def payloads(data: bytes | memoryview, frame: FrameHeader, *, base: int = 0) -> Iterator[tuple[Record, int, bytes]]:
+    """Yield (record, place in the record, bytes) for every message and value of a frame, unverified.
+
+    `data` are bytes of the file from offset `base` on, the whole frame among them.
+    """
+    start = frame.offset - base + FRAME_SIZE
+    at = start + frame.meta
+    for record in decode_records(data[start:at]):
+        sizes: Sequence[int] = ()
+        if record.kind == Operation.ADD:
+            sizes = record.sizes
+        elif record.kind == Operation.PUT:
+            sizes = (record.count,)
+        for index, size in enumerate(sizes):
+            yield record, index, bytes(data[at : at + size])
+            at += size
+
+
+def _bad_payload(record: Record, index: int, frame: int) -> BadPayload:
+    number = record.message(index) if record.kind == Operation.ADD else 0
+    return BadPayload(frame, Operation(record.kind), record.name, number)

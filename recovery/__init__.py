@@ -1,0 +1,1 @@
+"""A directory after a crash, made trustworthy."""

@@ -1,0 +1,112 @@
+"""What a start found and did, as values: for the log, for `oms recover`, for a program."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """What state a data file is in."""
+
+    CLEAN = "clean"
+    TORN = "torn"  # a write was interrupted that nobody was told is safe
+    DAMAGED = "damaged"  # something that was promised is gone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A range of promised bytes that are gone, and what is known of what they held."""
+
+    name: str
+    start: int
+    end: int
+    reason: str
+    numbers: tuple[tuple[int, int], ...] = ()  # ranges, both ends included, of messages that may be lost
+    queues: tuple[str, ...] = ()
+    is_exact: bool = False  # numbers and queues come from the file's own footer
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "start": self.start,
+            "end": self.end,
+            "reason": self.reason,
+            "numbers": [list(pair) for pair in self.numbers],
+            "queues": list(self.queues),
+            "exact": self.is_exact,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """What damage may have brought back: its removal, or a newer version, may be among what is lost."""
+
+    kind: str  # "message" or "key"
+    first: int = 0
+    last: int = 0
+    key: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        if self.kind == "key":
+            return {"kind": "key", "key": self.key}
+        return {"kind": "message", "first": self.first, "last": self.last}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReport:
+    """The verdict on one data file. Offsets and sizes in bytes."""
+
+    name: str
+    sequence: int
+    verdict: Verdict
+    row: str  # of the decision table in `recovery/decide.py`
+    good_end: int
+    size: int
+    reason: str = ""
+    action: str = ""
+    archive: str | None = None
+    losses: tuple[Loss, ...] = ()
+    maybe_acknowledged: int = 0  # good frames behind a torn place, cut with it
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "sequence": self.sequence,
+            "verdict": str(self.verdict),
+            "row": self.row,
+            "good_end": self.good_end,
+            "size": self.size,
+            "reason": self.reason,
+            "action": self.action,
+            "archive": self.archive,
+            "maybe_acknowledged": self.maybe_acknowledged,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryReport:
+    """What one start found and did."""
+
+    files: tuple[FileReport, ...] = ()
+    archives: tuple[str, ...] = ()  # made by this start
+    lost: tuple[Loss, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
+    undelivered: int = 0
+    seconds: float = 0.0
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def intact(self) -> bool:
+        """Whether every file was clean and nothing is missing. A torn tail is not intact, though nothing is lost."""
+        return not self.lost and all(file.verdict is Verdict.CLEAN for file in self.files)
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "files": [file.as_dict() for file in self.files],
+            "archives": list(self.archives),
+            "lost": [loss.as_dict() for loss in self.lost],
+            "suspects": [suspect.as_dict() for suspect in self.suspects],
+            "undelivered": self.undelivered,
+            "seconds": round(self.seconds, 6),
+            "notes": list(self.notes),
+            "intact": self.intact,
+        }

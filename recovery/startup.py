@@ -1,0 +1,276 @@
+"""The one way into a directory for writing: lock, validate, repair, replay.
+
+    step       what                                          killed in the middle
+    lock       become the owner (`journal/owner.py`)         the next opening takes the next number
+    tidy       remove unfinished and never used files        is done again
+    validate   judge every file (`validate.py`)              changes nothing
+    repair     archive, write anew, rename (`repair.py`)     is done again, with the same result
+    replay     build the index                               changes nothing
+
+What the last, unsealed file holds is written again and synced before anyone sees it: after a failed
+sync the page cache may show what the disk does not have.
+"""
+
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from index.duplicates import KEY_PREFIX, WindowBounds
+from index.replay import Index
+from journal import names
+from journal.datafile import open_data_file, require_header
+from journal.disk import Disk, RealDisk
+from journal.errors import DiskError, RecoveryRefused
+from journal.format import FileHeader, Previous
+from journal.log import Opening
+from journal.message import FrameReader, Source
+from journal.names import ArchiveName, DataFileName, UnfinishedName
+from journal.operations import MIB
+from journal.owner import Ownership
+from journal.reserve import Reserve, reserve_size
+from recovery.decide import Action
+from recovery.report import FileReport, Loss, RecoveryReport, Suspect, Verdict
+from recovery.repair import Repaired, Repairer
+from recovery.unreadable import ForgivingDisk
+from recovery.validate import Examined, Progress, examine_directory, no_progress, ranges_of
+
+NUMBER_JUMP = 1 << 20  # after an end without a footer, or damage, no lost number may come again
+READ_ATTEMPTS = 3  # a read error may pass; damage does not
+SUSPECTS_MAX = 1000  # ranges listed in a report
+
+Policy = Literal["salvage", "truncate", "refuse"]
+Validation = Literal["full", "footers"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryOptions:
+    """How a start goes about it."""
+
+    policy: Policy = "salvage"
+    validation: Validation = "full"
+    unreadable_as_damaged: bool = False
+    data_file_bytes_max: int = 25 * MIB
+    archives_max: int = 20
+    window: WindowBounds = WindowBounds()
+    progress: Progress = no_progress
+    seconds: Callable[[], float] = time.perf_counter
+    new_identity: Callable[[], bytes] = lambda: uuid.uuid4().bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A trustworthy directory, and all that is needed to go on with it."""
+
+    ownership: Ownership
+    index: Index
+    opening: Opening
+    report: RecoveryReport
+    files: dict[int, FileHeader]  # the data files that are there, by sequence
+
+
+def start(disk: Disk, directory: Path, options: RecoveryOptions) -> Started:
+    """Own the directory and make it trustworthy.
+
+    DatabaseLocked when another opening has it, RecoveryRefused when the policy forbids what would be
+    needed, NotThisDatabase, NewerFormat and DiskError as their names say; then nothing was changed
+    but the owner's number.
+    """
+    began = options.seconds()
+    try:
+        disk.make_directory(directory)
+    except OSError as failure:
+        raise DiskError(directory, failure, "make") from failure
+    ownership = Ownership.acquire(disk, directory)
+    try:
+        return _Start(disk, directory, options).run(ownership, began)
+    except BaseException:
+        ownership.close()
+        raise
+
+
+def recover(directory: Path | str, options: RecoveryOptions | None = None, *, dry_run: bool = False) -> RecoveryReport:
+    """Do what a start does, and let go again. A dry run takes no lock and changes nothing."""
+    options = options or RecoveryOptions()
+    disk = RealDisk()
+    if not dry_run:
+        started = start(disk, Path(directory), options)
+        started.ownership.close()
+        return started.report
+    began = options.seconds()
+    run = _Start(disk, Path(directory), options)
+    examined = run.examine()
+    index = Index(options.window)
+    for one in examined:
+        if one.contents is not None and one.decision.action not in (Action.REMOVE, Action.DROP):
+            index.replay(one.contents, one.sequence)
+    files = [one.report(action=f"would be {one.decision.action.value}" if _needs_repair(one) else "") for one in examined]
+    return run.report(index, files, began)
+
+
+def _needs_repair(examined: Examined) -> bool:
+    return examined.decision.action is not Action.KEEP
+
+
+class _Start:
+    """One start, step by step."""
+
+    def __init__(self, disk: Disk, directory: Path, options: RecoveryOptions) -> None:
+        self._disk: Disk = ForgivingDisk(disk) if options.unreadable_as_damaged else disk
+        self._directory = directory
+        self._options = options
+        self._notes: list[str] = []
+
+    def run(self, ownership: Ownership, began: float) -> Started:
+        self._tidy()
+        examined = self.examine()
+        self._check_policy(examined)
+        index = Index(self._options.window)
+        reserve = Reserve(self._disk, self._directory, reserve_size(self._options.data_file_bytes_max))
+        repairer = Repairer(self._disk, self._directory, reserve.release)
+        reports: list[FileReport] = []
+        kept: list[Repaired] = []
+        for number, one in enumerate(examined, start=1):
+            repaired = repairer.repair(one, truncate=self._options.policy == "truncate")
+            if repaired.contents is not None:
+                index.replay(repaired.contents, one.sequence)
+                kept.append(replace(repaired, contents=None))
+            reports.append(one.report(repaired.action, repaired.archive))
+            self._options.progress("replay", number, len(examined))
+        files = {repaired.sequence: self._header(repaired.sequence) for repaired in kept}
+        self._load_duplicates(index, files)
+        opening = self._opening(examined, kept, files, index)
+        highest_owner = max((header.owner for header in files.values()), default=0)
+        if ownership.number <= highest_owner:
+            ownership.raise_to(highest_owner + 1)
+        return Started(
+            ownership=ownership,
+            index=index,
+            opening=replace(opening, owner=ownership.number),
+            report=self.report(index, reports, began),
+            files=files,
+        )
+
+    def _tidy(self) -> None:
+        """Remove what an earlier process was still building."""
+        try:
+            unfinished = [e for e in self._disk.list(self._directory) if isinstance(names.parse(e), UnfinishedName)]
+            for entry in unfinished:
+                self._disk.unlink(self._directory / entry)
+            if unfinished:
+                self._disk.sync_directory(self._directory)
+        except OSError as failure:
+            raise DiskError(self._directory, failure, "tidy") from failure
+
+    def examine(self) -> list[Examined]:
+        """Judge every file; a read error that passes is not one."""
+        full = self._options.validation == "full"
+        for attempt in range(1, READ_ATTEMPTS + 1):
+            try:
+                return examine_directory(self._disk, self._directory, self._options.progress, full=full)
+            except DiskError:
+                if attempt == READ_ATTEMPTS:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _check_policy(self, examined: Sequence[Examined]) -> None:
+        if self._options.policy != "refuse":
+            return
+        bad = [one for one in examined if one.decision.verdict is not Verdict.CLEAN]
+        if bad:
+            what = "; ".join(f"{one.name} is {one.decision.verdict}: {one.reason}" for one in bad)
+            raise RecoveryRefused(f"{what} (nothing was changed; recover with another policy)")
+
+    def _header(self, sequence: int) -> FileHeader:
+        path = self._directory / str(DataFileName(sequence))
+        try:
+            with open_data_file(self._disk, path) as file:
+                return require_header(file)
+        except OSError as failure:
+            raise DiskError(path, failure, "read") from failure
+
+    def _load_duplicates(self, index: Index, files: dict[int, FileHeader]) -> None:
+        """Read what clean-up carried forward of the duplicate window."""
+        values = []
+        for key in list(index.keyed.keys(KEY_PREFIX)):
+            version = index.keyed.find(key)
+            assert version is not None
+            path = self._directory / str(DataFileName(version.sequence))
+            with open_data_file(self._disk, path) as file:
+                source = Source(file.file, path, files[version.sequence].identity, version.sequence)
+                value = FrameReader(source).value(key, version.offset)
+            if isinstance(value, bytes):
+                values.append(value)
+            else:
+                self._notes.append(f"part of the duplicate window is lost: {value.reason}")
+        index.duplicates.load(values)
+
+    def _opening(
+        self, examined: Sequence[Examined], kept: Sequence[Repaired], files: dict[int, FileHeader], index: Index
+    ) -> Opening:
+        headers = list(files.values())
+        newest = headers[-1] if headers else None
+        last = kept[-1].ending if kept else None
+        was_closed = all(one.decision.action in (Action.KEEP, Action.REMOVE) for one in examined)
+        jump = 0 if was_closed else NUMBER_JUMP
+        known = [one.header for one in examined if one.header is not None]
+        commits = [repaired.ending.commit + 1 for repaired in kept if repaired.ending is not None]
+        return Opening(
+            database=newest.database if newest is not None else self._options.new_identity(),
+            parent=newest.parent if newest is not None else bytes(16),
+            parent_sequence=newest.parent_sequence if newest is not None else 0,
+            owner=0,
+            next_sequence=max((one.sequence for one in examined), default=0) + 1,
+            next_message=max([index.highest + 1, *(header.next_message for header in known)]) + jump,
+            next_commit=max([1, *commits, *(header.next_commit for header in known)]) + jump,
+            low_water=max((header.low_water for header in known), default=1),
+            previous=last or Previous(),
+        )
+
+    def report(self, index: Index, files: Sequence[FileReport], began: float) -> RecoveryReport:
+        """Return the report of what was found."""
+        archives = [a for a in map(names.parse, self._entries()) if isinstance(a, ArchiveName)]
+        if len(archives) > self._options.archives_max:
+            self._notes.append(
+                f"{len(archives)} archives have piled up in {self._directory}; look at them and move them away"
+            )
+        lost = [loss for file in files for loss in file.losses]
+        return RecoveryReport(
+            files=tuple(files),
+            archives=tuple(file.archive for file in files if file.archive),
+            lost=tuple(lost),
+            suspects=tuple(_suspects(index, files, lost)),
+            undelivered=index.table.count,
+            seconds=self._options.seconds() - began,
+            notes=(*self._notes, *self._strangers()),
+        )
+
+    def _entries(self) -> list[str]:
+        with contextlib.suppress(OSError):
+            return self._disk.list(self._directory)
+        return []
+
+    def _strangers(self) -> Iterable[str]:
+        for entry in self._entries():
+            if names.parse(entry) is None:
+                yield f"{entry} is not one of the database's files and was left alone"
+
+
+def _suspects(index: Index, files: Sequence[FileReport], lost: Sequence[Loss]) -> Iterable[Suspect]:
+    """Yield what is live and older than a damaged place: its removal may be among what is lost."""
+    damaged = {loss.name for loss in lost if loss.start != loss.end}
+    sequences = [file.sequence for file in files if file.name in damaged]
+    if not sequences:
+        return
+    older: list[int] = []
+    for numbers, places, _ in index.table.batches(None, 0, 1 << 62):
+        older += numbers[places <= max(sequences)].tolist()
+    for first, last in ranges_of(older)[:SUSPECTS_MAX]:
+        yield Suspect(kind="message", first=first, last=last)
+    for key in index.keyed.keys(b""):
+        version = index.keyed.find(key)
+        if version is not None and version.sequence <= max(sequences) and not key.startswith(b"\0"):
+            yield Suspect(kind="key", key=key.decode())

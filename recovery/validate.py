@@ -1,0 +1,502 @@
+"""Read data files and say what state each is in. Changes nothing.
+
+A file is judged by itself and by what its successor's header says of it: where it ended, with which
+commit, and the chain over its frames. So a file that was cut, emptied, exchanged or removed shows.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from journal import names
+from journal.contents import Contents
+from journal.datafile import DataFile, Footer, open_data_file
+from journal.disk import Disk, RealDisk
+from journal.errors import DiskError, NotThisDatabase
+from journal.footer import MAGIC as FOOTER_MAGIC
+from journal.footer import BadFooter
+from journal.format import FRAME, FRAME_BYTES_MAX, FRAME_SIZE, HEADERS_SIZE, FileHeader, Previous
+from journal.names import DataFileName
+from journal.operations import LOW_WATER_KEY, Operation
+from journal.walk import BadPayload, BadRange, Span, Walk, walk
+from recovery.decide import Action, Body, Decision, Foot, Head, Seen, decide
+from recovery.report import FileReport, Loss, Verdict
+
+Progress = Callable[[str, int, int], None]
+HASH_THREADS = 2  # hashing and reading let go of the interpreter's lock
+
+
+def no_progress(_stage: str, _done: int, _total: int) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What was found out about one data file."""
+
+    sequence: int
+    path: Path
+    size: int
+    header: FileHeader | None
+    decision: Decision
+    end: int  # behind the last frame to keep
+    reason: str = ""
+    contents: Contents | None = None  # of a file that is kept as it is
+    bad_ranges: tuple[BadRange, ...] = ()  # vouched for, and gone
+    bad_payloads: tuple[BadPayload, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    named: Previous | None = None  # what the successor says of it
+    successor: tuple[int, int] = (0, 0)
+    database: bytes = bytes(16)  # of the directory, for a file whose own header is gone
+    owner: int = 0  # of the successor, likewise
+    cut_frames: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def report(self, action: str | None = None, archive: str | None = None) -> FileReport:
+        return FileReport(
+            name=self.name,
+            sequence=self.sequence,
+            verdict=self.decision.verdict,
+            row=self.decision.row,
+            good_end=self.end,
+            size=self.size,
+            reason=self.reason,
+            action=self.decision.action.value if action is None else action,
+            archive=archive,
+            losses=self.losses,
+            maybe_acknowledged=self.cut_frames,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One data file to examine, and what its neighbours say of it."""
+
+    sequence: int
+    path: Path
+    header: FileHeader | None
+    is_rotted: bool
+    named: Previous | None
+    successor: tuple[int, int]
+    is_late: bool = False  # its owner is lower than that of a file before it
+    database: bytes = bytes(16)
+    owner: int = 0
+    vouched_only: bool = False
+
+
+def data_files(disk: Disk, directory: Path) -> list[tuple[int, Path]]:
+    """Return the directory's data files in the order of writing; DiskError when it cannot be listed."""
+    try:
+        entries = disk.list(directory)
+    except OSError as failure:
+        raise DiskError(directory, failure, "list") from failure
+    parsed = [(names.parse(entry), entry) for entry in entries]
+    return sorted((name.sequence, directory / entry) for name, entry in parsed if isinstance(name, DataFileName))
+
+
+def validate_directory(
+    directory: Path | str, disk: Disk | None = None, *, progress: Progress = no_progress, full: bool = True
+) -> tuple[FileReport, ...]:
+    """Return the verdict on every data file of a directory. Takes no lock, changes nothing."""
+    disk = disk or RealDisk()
+    return tuple(examined.report(action="") for examined in examine_directory(disk, Path(directory), progress, full=full))
+
+
+def examine_directory(
+    disk: Disk, directory: Path, progress: Progress, *, full: bool, vouched_only: bool = False
+) -> list[Examined]:
+    """Examine every data file, and every one that should be there and is not, in the order of writing.
+
+    With `vouched_only` the contents of an unsealed file end where nothing vouches for the rest.
+    """
+    tasks = [replace(task, vouched_only=vouched_only) for task in survey(disk, directory)]
+    total = sum(_size(disk, task.path) for task in tasks)
+    done = 0
+    found: list[Examined] = []
+    with ThreadPoolExecutor(HASH_THREADS) as pool:
+        for examined in pool.map(lambda task: examine(disk, task, full=full), tasks):
+            found.append(examined)
+            done += examined.size
+            progress("validate", done, total)
+    mark = _low_water(found)
+    return [examined for examined in found if examined.sequence >= mark]
+
+
+def _low_water(found: Iterable[Examined]) -> int:
+    """Return the first sequence that clean-up still needed, as it last wrote it down."""
+    marks = [0]
+    for examined in found:
+        value = None if examined.contents is None else examined.contents.value_head(LOW_WATER_KEY)
+        if value is not None and len(value) == 8:
+            marks.append(int.from_bytes(value, "little"))
+    return max(marks)
+
+
+def _size(disk: Disk, path: Path) -> int:
+    try:
+        return disk.size(path)
+    except FileNotFoundError:
+        return 0
+
+
+def survey(disk: Disk, directory: Path) -> list[Task]:
+    """Read every header, and say what is to be examined; files below the low-water mark are not.
+
+    NotThisDatabase when the headers name different databases; NewerFormat when one is beyond us.
+    """
+    headers: dict[int, tuple[Path, FileHeader | None, bool]] = {}
+    for sequence, path in data_files(disk, directory):
+        with open_data_file(disk, path) as file:
+            copies = file.headers()
+            header = file.header()
+        is_rotted = not all(isinstance(copy, FileHeader) for copy in copies)
+        headers[sequence] = (path, header if isinstance(header, FileHeader) else None, is_rotted)
+    late = _late({sequence: header for sequence, (_, header, _) in headers.items() if header is not None})
+    known = [header for _, header, _ in headers.values() if header is not None]
+    _check_lineage(known, directory)
+    low_water = max((header.low_water for header in known), default=0)
+    named: dict[int, tuple[Previous, tuple[int, int]]] = {}
+    for sequence, (_, header, _) in headers.items():
+        if header is not None and header.previous.sequence and sequence not in late:
+            named.setdefault(header.previous.sequence, (header.previous, (sequence, header.identity)))
+    tasks = []
+    for sequence in sorted({*headers, *named}):
+        if sequence < low_water:
+            continue
+        path, header, is_rotted = headers.get(sequence, (directory / str(DataFileName(sequence)), None, False))
+        previous, successor = named.get(sequence, (None, (0, 0)))
+        tasks.append(
+            Task(
+                sequence=sequence,
+                path=path,
+                header=header,
+                is_rotted=is_rotted,
+                named=previous,
+                successor=successor,
+                is_late=sequence in late,
+                database=known[-1].database if known else bytes(16),
+                owner=_owner_of(headers.get(successor[0])),
+            )
+        )
+    return tasks
+
+
+def _owner_of(found: tuple[Path, FileHeader | None, bool] | None) -> int:
+    return found[1].owner if found is not None and found[1] is not None else 0
+
+
+def _late(headers: dict[int, FileHeader]) -> set[int]:
+    """Return the files that an owner wrote after it had lost the directory to another."""
+    late = set()
+    owner = 0
+    for sequence, header in sorted(headers.items()):
+        if header.owner < owner:
+            late.add(sequence)
+        owner = max(owner, header.owner)
+    return late
+
+
+def _check_lineage(headers: Iterable[FileHeader], directory: Path) -> None:
+    databases = sorted({header.database for header in headers})
+    newest = max(headers, key=lambda header: header.sequence, default=None)
+    for header in headers:
+        assert newest is not None
+        is_parent = header.database == newest.parent and header.sequence <= newest.parent_sequence
+        if header.database != newest.database and not is_parent:
+            found = " and ".join(database.hex() for database in databases)
+            raise NotThisDatabase(
+                f"{directory} holds data files of different databases ({found}); "
+                f"move the strangers away, starting with {DataFileName(header.sequence)}"
+            )
+
+
+def examine(disk: Disk, task: Task, *, full: bool) -> Examined:
+    """Examine one data file; DiskError when it cannot be read."""
+    try:
+        with DataFile(disk, task.path) as file:
+            return _examine(file, task, full=full)
+    except FileNotFoundError:
+        return _without_body(task, 0, Body.MISSING, "the file is missing, its successor names it")
+    except OSError as failure:
+        raise DiskError(task.path, failure, "read") from failure
+
+
+def _without_body(task: Task, size: int, body: Body, reason: str) -> Examined:
+    """Return the judgement on a file in which no frame can be read."""
+    seen = Seen(head=Head.NONE, body=body, foot=Foot.ABSENT, is_followed=task.named is not None)
+    decision = decide(seen)
+    end = task.named.end if task.named is not None else size
+    losses: tuple[Loss, ...] = ()
+    if decision.verdict is Verdict.DAMAGED:
+        losses = (Loss(name=task.path.name, start=0, end=end, reason=reason),)
+    return Examined(
+        sequence=task.sequence,
+        path=task.path,
+        size=size,
+        header=task.header,
+        decision=decision,
+        end=0,
+        reason=reason if decision.row != "prepared" else "prepared and never used",
+        losses=losses,
+        named=task.named,
+        successor=task.successor,
+        database=task.database,
+        owner=task.owner,
+    )
+
+
+def _examine(file: DataFile, task: Task, *, full: bool) -> Examined:
+    size = file.size()
+    header = task.header
+    if task.is_late:
+        return _without_body(task, size, Body.LATE, "written by a former owner after the directory was taken over")
+    if header is None and file.is_zero():
+        return _without_body(task, size, Body.ZERO, "nothing but zeros where frames were promised")
+    identity = header.identity if header is not None else task.named.identity if task.named is not None else None
+    if identity is None:
+        is_lost = _looks_written(file.bytes())
+        body = Body.LOST if is_lost else Body.UNKNOWN
+        return _without_body(task, size, body, "neither copy of the header can be read, nor does a footer hold one")
+    footer = file.footer(identity=identity)
+    if header is not None and isinstance(footer, Footer) and _agrees(footer, task, header):
+        return _sealed(file, task, footer, full=full)
+    return _walked(file, task, footer, identity)
+
+
+def _agrees(footer: Footer, task: Task, header: FileHeader) -> bool:
+    summary = footer.summary
+    return summary.header == header and (task.named is None or summary.end == task.named.end)
+
+
+def _sealed(file: DataFile, task: Task, footer: Footer, *, full: bool) -> Examined:
+    """Judge a file with a good footer: by its checksum, and only where that fails frame by frame."""
+    summary, header = footer.summary, task.header
+    assert header is not None
+    if full and file.checksum(summary.end) != summary.file_checksum:
+        return _walked(file, task, footer, header.identity)
+    contents = footer.contents()
+    ends_as_named = task.named is None or contents.has_gaps or _ends_as(contents, task.named)
+    decision = decide(
+        Seen(
+            head=Head.ROTTED if task.is_rotted else Head.GOOD,
+            body=Body.WHOLE,
+            foot=Foot.GOOD,
+            is_followed=task.named is not None,
+            ends_as_named=ends_as_named,
+        )
+    )
+    reason = "" if decision.verdict is Verdict.CLEAN else f"{decision.row}: see the decision table"
+    return Examined(
+        sequence=task.sequence,
+        path=task.path,
+        size=file.size(),
+        header=header,
+        decision=decision,
+        end=summary.end,
+        reason=reason,
+        contents=contents,
+        named=task.named,
+        successor=task.successor,
+    )
+
+
+def _ends_as(contents: Contents, named: Previous) -> bool:
+    return (contents.end, contents.last_commit, contents.chain) == (named.end, named.commit, named.chain)
+
+
+def _looks_written(data: bytes) -> bool:
+    """Say whether a file whose identity is unknown held more than its first group."""
+    at = HEADERS_SIZE
+    while at + FRAME_SIZE <= len(data):
+        _, length, meta, _, _, synced, *_ = FRAME.unpack_from(data, at)
+        if not length or length % 8 or length > FRAME_BYTES_MAX or length < FRAME_SIZE + meta:
+            return False
+        if HEADERS_SIZE < synced <= at:
+            return True
+        at += length
+    return False
+
+
+def _walked(file: DataFile, task: Task, footer: Footer | BadFooter | None, identity: int) -> Examined:
+    """Judge a file frame by frame."""
+    data = file.bytes()
+    header = task.header
+    good_footer = footer if isinstance(footer, Footer) else None
+    end = task.named.end if task.named is not None else good_footer.summary.end if good_footer else None
+    span = Span(
+        path=file.path,
+        identity=identity,
+        start=header.start() if header is not None else HEADERS_SIZE,
+        limit=len(data) if end is None else end,
+        alignment=header.alignment if header is not None else 8,
+        owner=header.owner if header is not None else None,
+    )
+    if footer is not None and end is None:
+        span = replace(span, limit=_limit_of_bad_footer(data, span))
+    found = walk(data, span)
+    if footer is None and _was_sealed(data, found.end if end is None else end):
+        footer = BadFooter("the file was cut to its length, yet its footer has no good end")
+        found = walk(data, replace(span, limit=found.end)) if end is None else found
+    vouched = found.vouched() if end is None else end
+    missing = [] if end is None or len(data) >= end else [BadRange(max(found.end, len(data)), end, "the file is cut off")]
+    ranges = found.bad_ranges + missing
+    if end is not None and not ranges and found.end < end:
+        ranges = [BadRange(found.end, end, "zeros where frames were promised")]
+    bad = tuple(bad_range for bad_range in ranges if bad_range.start < vouched)
+    good_end = _good_end(found, ranges, vouched)
+    if task.vouched_only:
+        good_end = min(good_end, max(vouched, span.start))
+    cut = sum(frame.offset >= good_end for frame in found.frames)
+    if cut:
+        found = walk(data, replace(span, limit=good_end))
+    payloads = tuple(payload for payload in found.bad_payloads if payload.frame < good_end)
+    body = _body(found, bad, payloads, is_torn=cut > 0 or any(r.start >= vouched for r in ranges))
+    if body is Body.WHOLE and good_footer is not None and _checksum_differs(file, good_footer):
+        body = Body.PADDING
+    head = Head.ROTTED if task.is_rotted or header is None else Head.GOOD
+    foot = Foot.GOOD if good_footer else Foot.ABSENT if footer is None else Foot.BAD
+    contents = replace(found.builder.build(found.end), has_gaps=found.has_gaps)
+    matches = task.named is None or found.has_gaps or _ends_as(contents, task.named)
+    decision = decide(
+        Seen(head=head, body=body, foot=foot, is_followed=task.named is not None, ends_as_named=matches)
+    )
+    return Examined(
+        sequence=task.sequence,
+        path=task.path,
+        size=len(data),
+        header=header,
+        decision=decision,
+        end=good_end if end is None else end,
+        reason=_reason(decision, ranges, payloads, footer),
+        contents=contents,
+        bad_ranges=bad,
+        bad_payloads=payloads,
+        losses=_losses(file.path.name, bad, payloads, found, good_footer),
+        named=task.named,
+        successor=task.successor,
+        database=task.database,
+        owner=task.owner,
+        cut_frames=cut,
+    )
+
+
+def _limit_of_bad_footer(data: bytes, span: Span) -> int:
+    """Return where a footer that cannot be trusted seems to start: frames end there at the latest."""
+    at = data.rfind(FOOTER_MAGIC)
+    return at if at > span.start and at % 8 == 0 else len(data)
+
+
+def _was_sealed(data: bytes, end: int) -> bool:
+    """Say whether a footer that was finished once starts at this offset."""
+    head = data[end : end + 16]
+    return len(head) == 16 and head[:8] == FOOTER_MAGIC and int.from_bytes(head[8:], "little") == len(data) - end
+
+
+def _good_end(found: Walk, ranges: Sequence[BadRange], vouched: int) -> int:
+    """Return where what is to be kept ends: before the first thing that is bad and not vouched for."""
+    torn = [bad_range.start for bad_range in ranges if bad_range.start >= vouched]
+    torn += [payload.frame for payload in found.bad_payloads if payload.frame >= vouched]
+    return min(torn, default=max(found.end, max((r.end for r in ranges if r.start < vouched), default=0)))
+
+
+def _body(found: Walk, bad: Sequence[BadRange], payloads: Sequence[BadPayload], *, is_torn: bool) -> Body:
+    if bad or payloads:
+        return Body.BAD
+    if not found.frames:
+        return Body.EMPTY
+    return Body.TORN if is_torn else Body.WHOLE
+
+
+def _checksum_differs(file: DataFile, footer: Footer) -> bool:
+    return file.checksum(footer.summary.end) != footer.summary.file_checksum
+
+
+def _reason(
+    decision: Decision,
+    ranges: Sequence[BadRange],
+    payloads: Sequence[BadPayload],
+    footer: Footer | BadFooter | None,
+) -> str:
+    if decision.action in (Action.KEEP, Action.SEAL):
+        return ""
+    parts = [f"byte {bad_range.start}: {bad_range.reason}" for bad_range in ranges[:3]]
+    for payload in payloads[:3]:
+        what = f"message {payload.number}" if payload.operation is Operation.ADD else f"the value of key {payload.name!r}"
+        parts.append(f"byte {payload.frame}: {what} does not match its checksum")
+    if isinstance(footer, BadFooter):
+        parts.append(footer.reason)
+    return "; ".join(parts) or decision.row
+
+
+def _losses(
+    name: str, bad: Sequence[BadRange], payloads: Sequence[BadPayload], found: Walk, footer: Footer | None
+) -> tuple[Loss, ...]:
+    losses = []
+    contents = footer.contents() if footer is not None else None
+    for bad_range in bad:
+        if contents is not None:
+            losses.append(_exact_loss(name, bad_range, contents))
+        else:
+            losses.append(_likely_loss(name, bad_range, found))
+    for payload in payloads:
+        is_message = payload.operation is Operation.ADD
+        reason = "the message's bytes" if is_message else f"the value of key {payload.name.decode()!r}"
+        losses.append(
+            Loss(
+                name=name,
+                start=payload.frame,
+                end=payload.frame,
+                reason=f"{reason} do not match the checksum",
+                numbers=((payload.number, payload.number),) if is_message else (),
+                queues=(payload.name.decode(),) if is_message else (),
+                is_exact=True,
+            )
+        )
+    return tuple(losses)
+
+
+def _exact_loss(name: str, bad: BadRange, contents: Contents) -> Loss:
+    """Return what the footer says of the operations in a range."""
+    offsets = contents.columns["offset"].astype(np.int64)
+    inside = (offsets >= bad.start) & (offsets < bad.end)
+    adds = inside & (contents.columns["kind"] == Operation.ADD)
+    queues = np.unique(contents.columns["name"][inside & (contents.columns["kind"] <= Operation.DELETE)])
+    return Loss(
+        name=name,
+        start=bad.start,
+        end=bad.end,
+        reason=bad.reason,
+        numbers=ranges_of(contents.columns["number"][adds].tolist()),
+        queues=tuple(sorted(bytes(contents.names[queue]).decode() for queue in queues.tolist())),
+        is_exact=True,
+    )
+
+
+def _likely_loss(name: str, bad: BadRange, found: Walk) -> Loss:
+    """Return which messages may have been in a range, by the numbers before and behind it."""
+    contents = found.builder.build(found.end)
+    adds = contents.columns["kind"] == Operation.ADD
+    offsets, numbers = contents.columns["offset"][adds], contents.columns["number"][adds]
+    before = numbers[offsets.astype(np.int64) < bad.start]
+    behind = numbers[offsets.astype(np.int64) >= bad.end]
+    first = int(before.max()) + 1 if len(before) else 0
+    last = int(behind.min()) - 1 if len(behind) else 0
+    known = ((first, last),) if first and last >= first else ()
+    return Loss(name=name, start=bad.start, end=bad.end, reason=bad.reason, numbers=known)
+
+
+def ranges_of(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return numbers as ranges, both ends included."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""The tests, and the fakes and tools they share."""

@@ -1,0 +1,76 @@
+"""Runs `oms` for tests: inside this process, or as a process of its own where that matters."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+
+REPOSITORY = Path(__file__).parent.parent
+_VARIABLES = (
+    "SPOOL_DIRECTORY",
+    "MAX_DATA_FILE_SIZE",
+    "MAX_MESSAGE_SIZE",
+    "MSG_CLEANUP_INTERVAL",
+    "RETENTION_DIRECTORY",
+)
+
+
+def oms(*arguments: str, spool: Path | None = None, stdin: bytes | None = None, code: int = 0) -> Result:
+    """Run the command in this process and check its exit code."""
+    environment: dict[str, str | None] = dict.fromkeys(_VARIABLES)
+    environment["SPOOL_DIRECTORY"] = None if spool is None else str(spool)
+    result = CliRunner().invoke(app, list(arguments), input=stdin, env=environment, prog_name="oms")
+    assert result.exit_code == code, f"exit {result.exit_code}\n{result.stdout}\n{result.stderr}"
+    return result
+
+
+def oms_json(*arguments: str, spool: Path, code: int = 0) -> Any:
+    """Run the command with --json and return its one document."""
+    return json.loads(oms(*arguments, "--json", spool=spool, code=code).stdout)
+
+
+def oms_lines(*arguments: str, spool: Path, code: int = 0) -> list[dict[str, Any]]:
+    """Run the command with --json and return its NDJSON lines."""
+    return [
+        json.loads(line) for line in oms(*arguments, "--json", spool=spool, code=code).stdout.splitlines()
+    ]
+
+
+def command_line(*arguments: str) -> list[str]:
+    """Return how `oms` is started as a process."""
+    return [sys.executable, "-m", "cli", *arguments]
+
+
+def environment(spool: Path | None = None) -> dict[str, str]:
+    """Return the environment for such a process."""
+    kept = {name: value for name, value in os.environ.items() if name not in _VARIABLES}
+    return kept | {"PYTHONPATH": str(REPOSITORY)} | ({} if spool is None else {"SPOOL_DIRECTORY": str(spool)})
+
+
+def oms_process(
+    *arguments: str,
+    spool: Path | None = None,
+    stdin: bytes | None = None,
+    terminal: int | None = None,
+    variables: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run `oms` as a process of its own; `terminal` is the descriptor of one for its standard input."""
+    where = (
+        {"input": stdin}
+        if stdin is not None
+        else {"stdin": subprocess.DEVNULL if terminal is None else terminal}
+    )
+    return subprocess.run(
+        command_line(*arguments),
+        **where,  # type: ignore[call-overload]
+        capture_output=True,
+        env=environment(spool) | (variables or {}),
+        timeout=60,
+        check=False,
+    )

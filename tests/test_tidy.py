@@ -1,0 +1,90 @@
+"""How long, how named and how described our modules are, measured so that nobody has to argue."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.project import PACKAGES, REPOSITORY, modules
+
+FUNCTION_LINES_MAX = 50
+MODULE_LINES_MAX = 400
+
+# Names that say nothing about their subject.
+WORDS_NEVER_USED = {
+    *("manager", "helper", "util", "handler", "processor", "process", "do", "info", "object", "common"),
+    *("base", "impl", "misc"),
+}
+
+MODULES = [pytest.param(module, id=module.as_posix()) for module in modules()]
+
+
+def _tree(module: Path) -> ast.Module:
+    return ast.parse((REPOSITORY / module).read_text(encoding="utf-8"))
+
+
+def _functions(module: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def _words(name: str) -> set[str]:
+    """Return the words of a name in either spelling, each also without its plural s."""
+    words = {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+    return words | {word.removesuffix("s") for word in words}
+
+
+def _map() -> set[str]:
+    """Return the modules, as folder/name, that the README's map of the folders names.
+
+    The map is the block under the heading that ends in "map". A line begins with a module's name, after its
+    folder and a slash where a new folder begins; what it says about the module stands behind.
+    """
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    section = re.search(r"^#+ [^\n]*\bmap\n(.*?)(?=^#|\Z)", readme, re.MULTILINE | re.DOTALL | re.IGNORECASE)
+    assert section is not None, "README.md has no heading that ends in 'map'"
+    named, folder = set(), ""
+    for line in section[1].splitlines():
+        if begins := re.match(r"([\w/]+)/(?=\s|$)", line):
+            folder = begins[1]
+            line = line.removeprefix(begins[0])
+        if folder and (name := re.match(r"\s+(\w+)(?:\s|$)", line)):
+            named.add(f"{folder}/{name[1]}")
+    return named
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_function_fits_on_a_screen(module: Path) -> None:
+    lines = {each.name: (each.end_lineno or 0) - each.lineno + 1 for each in _functions(module)}
+
+    assert {name: count for name, count in lines.items() if count > FUNCTION_LINES_MAX} == {}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_is_read_in_one_sitting(module: Path) -> None:
+    line_count = len((REPOSITORY / module).read_text(encoding="utf-8").splitlines())
+
+    assert line_count <= MODULE_LINES_MAX
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_says_what_it_is(module: Path) -> None:
+    assert ast.get_docstring(_tree(module))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_name_says_what_its_subject_is(module: Path) -> None:
+    classes = {node.name for node in ast.walk(_tree(module)) if isinstance(node, ast.ClassDef)}
+    names = classes | {module.stem} | {function.name for function in _functions(module)}
+
+    assert {name for name in names if _words(name) & WORDS_NEVER_USED} == set()
+
+
+def test_the_map_in_the_readme_names_every_module_and_no_other() -> None:
+    ours = {module.with_suffix("").as_posix() for module in modules() if not module.stem.startswith("__")}
+    folders = {package.replace(".", "/") for package in PACKAGES}
+
+    assert {name for name in _map() if name.rpartition("/")[0] in folders} == ours
