@@ -5,10 +5,12 @@ a broken database. An operation that nothing vouches for yet (the last commit of
 or of one that was killed) is marked: it may not be there after a recovery.
 """
 
+import json
+import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,11 +20,10 @@ from cli.stores import require
 from cli.wording import iso_microseconds, preview, size_text
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from journal.dump import DumpedOperation
+    from journal.dump import DumpedDamage, DumpedOperation
 
 REDACTED = "***"
 PREVIEW_CHARACTERS = 40
-TITLE = "     file     offset     commit  time                         operation  what"
 
 
 class Kind(StrEnum):
@@ -40,24 +41,14 @@ def dump(  # noqa: PLR0913
         list[Path] | None,
         typer.Argument(metavar="[PATH]...", help="Data files, archives, directories.  [default: the spool]"),
     ] = None,
-    first: Annotated[
-        int | None, typer.Option("--from", min=1, metavar="SEQ", help="From this data file on.")
-    ] = None,
-    last: Annotated[
-        int | None, typer.Option("--to", min=1, metavar="SEQ", help="Up to this data file.")
-    ] = None,
-    queue: Annotated[
-        str | None, typer.Option("--queue", "-q", metavar="Q", help="Of this queue only.")
-    ] = None,
+    first: Annotated[int | None, typer.Option("--from", min=1, metavar="SEQ", help="From this data file on.")] = None,
+    last: Annotated[int | None, typer.Option("--to", min=1, metavar="SEQ", help="Up to this data file.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="Q", help="Of this queue only.")] = None,
     operation: Annotated[
         list[Kind] | None,
-        typer.Option(
-            "--operation", "-o", case_sensitive=False, help="Of this kind only; may be given again."
-        ),
+        typer.Option("--operation", "-o", case_sensitive=False, help="Of this kind only; may be given again."),
     ] = None,
-    payload: Annotated[
-        bool, typer.Option("--payload", help="With the payloads; base64 with --json.")
-    ] = False,
+    payload: Annotated[bool, typer.Option("--payload", help="With the payloads; base64 with --json.")] = False,
     redact: Annotated[bool, typer.Option("--redact", help="Hide payloads, values and properties.")] = False,
     spool: options.Spool = options.SPOOL_DEFAULT,
     as_json: options.AsJson = False,
@@ -72,35 +63,72 @@ def dump(  # noqa: PLR0913
         raise Usage("--payload shows what --redact hides: give one of them")
     if not paths:
         require(spool)
-    show = _Show(payload=payload, redact=redact)
-    printing = show.as_json if as_json else show.as_line
-    wanted = {kind.value for kind in operation or Kind}
-    damage = _dump(paths or [spool], Span(first, last), lambda found: _fits(found, queue, wanted), printing)
-    if damage:
+    narrowed = _Narrowed(first, last, queue, frozenset(kind.value for kind in operation or Kind))
+    shown = _Shown(as_json=as_json, payload=payload, redact=redact)
+    if _dump(paths or [spool], narrowed, shown):
         raise typer.Exit(ExitCode.NO)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """The data files that are wanted, by sequence; None is no bound."""
+class _Narrowed:
+    """Which data files and operations are wanted; None is no bound."""
 
     first: int | None
     last: int | None
+    queue: str | None
+    operations: frozenset[str]
+
+    def has_file(self, sequence: int) -> bool:
+        return (self.first or 0) <= sequence and (self.last is None or sequence <= self.last)
+
+    def has(self, found: "DumpedOperation") -> bool:
+        return found.operation in self.operations and self.queue in (None, found.queue)
 
 
-def _fits(found: "DumpedOperation", queue: str | None, wanted: set[str]) -> bool:
-    return found.operation in wanted and queue in (None, found.queue)
+def _dump(paths: list[Path], narrowed: _Narrowed, shown: "_Shown") -> int:
+    """Print what is wanted; return how many damaged ranges and payloads there were."""
+    from journal.disk import RealDisk
+    from journal.dump import DumpedDamage, data_paths, sequence_of
+    from journal.dump import dump as dumped
+
+    disk = RealDisk()
+    files = [path for path in data_paths(disk, paths) if narrowed.has_file(sequence_of(path))]
+    damage_count = 0
+    for found in dumped(disk, files):
+        if isinstance(found, DumpedDamage):
+            shown.print_damage(found)
+            damage_count += not found.is_gap
+        else:
+            damage_count += found.damaged
+            if narrowed.has(found):
+                shown.print(found)
+    return damage_count
 
 
-@dataclass(frozen=True, slots=True)
-class _Show:
-    """How much of an operation is printed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """How an operation is printed, and how much of it."""
 
+    as_json: bool
     payload: bool
     redact: bool
 
-    def as_json(self, found: "DumpedOperation") -> None:
-        """Print the operation as one JSON object."""
+    def print(self, found: "DumpedOperation") -> None:
+        """Print one operation."""
+        if self.as_json:
+            output.print_json_line(self._document(found))
+        else:
+            output.print_line(self._line(found))
+
+    def print_damage(self, found: "DumpedDamage") -> None:
+        """Print on stderr what could not be read."""
+        if self.as_json:
+            place = {"file": found.file, "sequence": found.sequence, "start": found.start, "end": found.end}
+            print(json.dumps({"damage": found.reason, **place, "repaired": found.is_gap}), file=sys.stderr)
+        else:
+            output.note(f"{found.file}, bytes {found.start:,} to {found.end:,}: {found.reason}")
+
+    def _document(self, found: "DumpedOperation") -> dict[str, Any]:
         document = {
             "sequence": found.sequence,
             "offset": found.offset,
@@ -110,29 +138,27 @@ class _Show:
             "queue": found.queue,
             "key": found.key,
             "time": iso_microseconds(found.time),
+            "first_time": iso_microseconds(found.first_time),
             "length": found.length,
             "properties": self._properties(found),
+            "producer_id": found.producer,
             "owner": found.owner,
             "moved": found.moved,
             "vouched": found.vouched,
+            "damaged": found.damaged,
         }
-        if self.payload:
-            document["payload"] = found.payload
-        output.print_json_line(document)
+        return document | ({"payload": found.payload} if self.payload else {})
 
-    def as_line(self, found: "DumpedOperation") -> None:
-        """Print the operation as one line."""
+    def _line(self, found: "DumpedOperation") -> str:
         subject = f"key {found.key}" if found.key is not None else f"{found.queue} #{found.message}"
-        parts = [subject]
-        if found.length is not None:
-            parts.append(size_text(found.length))
+        parts = [subject] + ([size_text(found.length)] if found.length is not None else [])
         parts += [f"{key}={value}" for key, value in (self._properties(found) or {}).items()]
-        parts += ["moved"] * found.moved + ["NOT VOUCHED FOR"] * (not found.vouched)
+        marks = {"moved": found.moved, "NOT VOUCHED FOR": not found.vouched, "DAMAGED": found.damaged}
+        parts += [mark for mark, is_set in marks.items() if is_set]
         if self.payload and found.payload is not None:
             parts.append(preview(found.payload, PREVIEW_CHARACTERS))
-        where = f"{found.sequence:>9} {found.offset:>10} {found.commit:>10}"
         time = iso_microseconds(found.time)
-        output.print_line(f"{where}  {time:27}  {found.operation:9}  {'  '.join(parts)}")
+        return f"{found.sequence:4} {found.offset:9}  {time[:19]}Z  {found.operation:7}  {'  '.join(parts)}"
 
     def _properties(self, found: "DumpedOperation") -> dict[str, str] | None:
         if found.properties is None or not self.redact:

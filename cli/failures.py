@@ -11,6 +11,7 @@
     141   the reader of the output has gone
 
 With `--json` the line is a JSON object: `{"error": kind, "message": text, "exit": code, …facts}`.
+What is only worth knowing (a recovery that repaired something) is a line before it, `{"note": text}`.
 """
 
 import errno
@@ -93,7 +94,7 @@ _MEANING: tuple[tuple[type[Exception], ExitCode, str], ...] = (
     (
         OutcomeUnknown,
         ExitCode.UNUSABLE,
-        "run `oms recover`, then look whether the last commit is there",
+        "the next start finds out whether the last commit is there",
     ),
     (LimitExceeded, ExitCode.USAGE, ""),
     (InvalidName, ExitCode.USAGE, ""),

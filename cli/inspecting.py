@@ -10,7 +10,7 @@ import typer
 
 from cli import options, output
 from cli.failures import ExitCode
-from cli.messages import print_queues
+from cli.messages import fullest, print_queues
 from cli.progress import ProgressBar
 from cli.stores import require, view
 from cli.wording import age_text, counted, size_text
@@ -30,9 +30,7 @@ def stats(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJson 
     if as_json:
         output.print_json(found.as_dict())
         return
-    holder = (
-        f"open in process {owner.pid} on {owner.host}" if owner is not None and owner.is_open else "not open"
-    )
+    holder = f"open in process {owner.pid} on {owner.host}" if owner is not None and owner.is_open else "not open"
     _print_stats(found, holder)
 
 
@@ -52,16 +50,15 @@ def _print_stats(found: "Stats", holder: str) -> None:
         output.print_line(f"{name:11}  {value}")
     if found.queues:
         output.print_line()
-        queues = found.as_dict()["queues"]
-        fullest = sorted(queues, key=lambda name: -queues[name]["undelivered"])
-        print_queues({name: queues[name] for name in fullest[:QUEUES_SHOWN]})
+        print_queues(fullest(found.queues)[:QUEUES_SHOWN])
     if len(found.queues) > QUEUES_SHOWN:
         output.print_line(f"… and {len(found.queues) - QUEUES_SHOWN:,} more queues; `oms list` shows all")
 
 
 def _pin_text(pin: "Pin") -> str:
-    what = f"key {pin.key}" if pin.kind == "key" else f"message {pin.number} of queue {pin.queue}"
-    return f"{what}, {age_text(pin.age)} old, in file {pin.sequence}"
+    if pin.kind == "key":
+        return f"key {pin.key}, in file {pin.sequence}" if pin.key else f"a key of the engine, in file {pin.sequence}"
+    return f"message {pin.number} of queue {pin.queue}, {age_text(pin.age)} old, in file {pin.sequence}"
 
 
 def explain(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJson = False) -> None:
@@ -88,7 +85,7 @@ def _print_explanations(files: Iterable["FileExplanation"]) -> None:
         output.number_column("keys"),
         output.Column("kept by", shrinks=True),
         output.number_column("pins"),
-        output.number_column("compact frees"),
+        output.number_column("can free"),
     )
     output.print_table(
         columns,
@@ -114,8 +111,9 @@ def _kept_by(file: "FileExplanation") -> str:
     if file.pinned_by is None:
         return "an older file" if file.needed else "nothing: can go"
     pin = file.pinned_by
-    what = f"key {pin.key}" if pin.kind == "key" else f"{pin.queue} #{pin.number}"
-    return f"{what}, {age_text(pin.age)}"
+    if pin.kind == "key":
+        return f"key {pin.key}" if pin.key else "a key of the engine"
+    return f"{pin.queue} #{pin.number}, {age_text(pin.age)}"
 
 
 def _conclusions(files: list["FileExplanation"]) -> Iterable[str]:
@@ -156,11 +154,9 @@ def _print_verdicts(files: "Iterable[FileReport]") -> None:
             output.Column("file"),
             output.Column("verdict"),
             output.number_column("good end"),
-            output.Column("reason"),
+            output.Column("reason", wraps=True),
         )
-        output.print_table(
-            columns, ((file.name, file.verdict, f"{file.good_end:,}", file.reason) for file in bad)
-        )
+        output.print_table(columns, ((file.name, file.verdict, f"{file.good_end:,}", file.reason) for file in bad))
     total = size_text(sum(file.size for file in files))
     count = counted(len(files), "file")
     if bad:

@@ -23,7 +23,8 @@ from journal.errors import JournalError, OutcomeUnknown
 if TYPE_CHECKING:  # the engine is imported when a command needs it
     from database import MessageDatabase
 
-BATCH_BYTES_MAX = 8 << 20  # a commit is written in one go: bounds the memory that takes
+BATCH_BYTES_MAX = 8 << 20  # a commit is formed in memory
+FILE_SHARE = 4  # and does not span two files: at least so many should fit into one
 OPERATIONS_MAX = 1_000_000  # of one commit, by the format
 
 
@@ -63,9 +64,7 @@ class Tally:
 
 
 def load(  # noqa: PLR0913
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="The input; - is standard input.", show_default=False)
-    ],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The input; - is standard input.", show_default=False)],
     queue: Annotated[
         str | None,
         typer.Option("--queue", "-q", metavar="Q", help="The queue; an envelope may name its own."),
@@ -76,16 +75,16 @@ def load(  # noqa: PLR0913
     ] = None,
     batch: Annotated[
         int,
-        typer.Option(min=1, max=OPERATIONS_MAX, metavar="N", help="Messages in one commit (at most 8 MiB)."),
+        typer.Option(
+            min=1, max=OPERATIONS_MAX, metavar="N", help="Messages in one commit; fewer where they are large."
+        ),
     ] = 1000,
-    skip: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Leave out the first N messages of FILE.")
-    ] = 0,
+    skip: Annotated[int, typer.Option(min=0, metavar="N", help="Leave out the first N messages of FILE.")] = 0,
     producer_prefix: Annotated[
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="Give each commit the identifier TEXT-<its first message>: the same load again adds nothing twice.",
+            help="Give each commit an identifier: the same load again adds nothing twice.",
         ),
     ] = None,
     spool: options.Spool = options.SPOOL_DEFAULT,
@@ -111,16 +110,18 @@ def load(  # noqa: PLR0913
     if queue is None and kind is not SourceFormat.ENVELOPE:
         raise Usage("--queue Q is missing: the queue to load into")
     named = {"max_data_file_size": max_data_file_size, "max_message_size": max_message_size}
-    bytes_max = engine_options(**named).max_message_size
+    chosen = engine_options(**named)
+    sizing = Sizing(batch, min(BATCH_BYTES_MAX, chosen.max_data_file_size // FILE_SHARE))
     tally = Tally(skipped=skip)
     with _opened(file) as stream, database(spool, create=True, wait_seconds=wait, **named) as db:
-        source = islice(entries(stream, kind, bytes_max=bytes_max), skip, None)
+        source = islice(entries(stream, kind, bytes_max=chosen.max_message_size), skip, None)
         loader = _Loader(db, tally, producer_prefix)
         with _accounted(tally), ProgressBar() as progress:
             total = _size(stream)
-            for group in _batches(source, queue, batch):
+            for group in _batches(source, queue, sizing):
                 loader.commit(group)
-                progress(f"{tally.messages:,} messages", _place(stream, total, tally), total)
+                done = _place(stream, total, tally)
+                progress("load", done, total, detail=f"{tally.messages:,} messages")
     _tell(tally, as_json=as_json)
 
 
@@ -151,7 +152,15 @@ def _place(stream: BinaryIO, total: int, tally: Tally) -> int:
     return stream.tell() if total else tally.payload_bytes
 
 
-def _batches(source: Iterator[Entry], queue: str | None, count: int) -> Iterator[list[tuple[str, Entry]]]:
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """How much goes into one commit."""
+
+    messages: int
+    payload_bytes: int
+
+
+def _batches(source: Iterator[Entry], queue: str | None, sizing: Sizing) -> Iterator[list[tuple[str, Entry]]]:
     """Yield what goes into one commit; a bad line ends it, after the good ones before it."""
     batch: list[tuple[str, Entry]] = []
     size = 0
@@ -162,7 +171,7 @@ def _batches(source: Iterator[Entry], queue: str | None, count: int) -> Iterator
                 raise BadEntry(entry.line, "it names no queue, and --queue is not given")
             batch.append((name, entry))
             size += len(entry.payload)
-            if len(batch) >= count or size >= BATCH_BYTES_MAX:
+            if len(batch) >= sizing.messages or size >= sizing.payload_bytes:
                 yield batch
                 batch, size = [], 0
     except BadEntry:
@@ -186,12 +195,16 @@ class _Loader:
         first = self._tally.skipped + self._tally.messages + 1
         producer = None if self._prefix is None else f"{self._prefix}-{first}"
         with interrupts.held_back():
-            with self._db.commit(producer_id=producer) as commit:
-                for queue, entry in batch:
-                    commit.add(
-                        queue, entry.payload, properties=entry.properties, producer_id=entry.producer_id
-                    )
-            self._tally.count(batch, commit.numbers)
+            self._tally.count(batch, self._add(batch, producer))
+
+    def _add(self, batch: list[tuple[str, Entry]], producer: str | None) -> range:
+        queue = batch[0][0]
+        if all(name == queue and entry.is_plain for name, entry in batch):
+            return self._db.add_many(queue, [entry.payload for _, entry in batch], producer_id=producer)
+        with self._db.commit(producer_id=producer) as commit:
+            for name, entry in batch:
+                commit.add(name, entry.payload, properties=entry.properties, producer_id=entry.producer_id)
+        return commit.numbers
 
 
 @contextmanager
@@ -205,15 +218,13 @@ def _accounted(tally: Tally) -> Iterator[None]:
         raise _stopped(str(failure), ExitCode.USAGE, tally, line=failure.line) from failure
     except (JournalError, OSError) as failure:
         meant = meaning(failure)
-        more = "; the commit after them may be there as well" if isinstance(failure, OutcomeUnknown) else ""
+        more = " (perhaps one commit more)" if isinstance(failure, OutcomeUnknown) else ""
         raise _stopped(str(meant), meant.code, tally, more, **meant.facts) from failure
 
 
 def _stopped(what: str, code: ExitCode, tally: Tally, more: str = "", **facts: Any) -> Failure:
     done = tally.skipped + tally.messages
-    text = (
-        f"{what}; {counted(tally.messages, 'message')} acknowledged{more}, --skip {done} goes on from there"
-    )
+    text = f"{what}; {counted(tally.messages, 'message')} acknowledged{more}, --skip {done} goes on from there"
     return Failure(text, code, acknowledged=tally.messages, skip=done, **facts)
 
 

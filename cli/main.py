@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from cli import dumping, inspecting, loading, messages, receiving, removing, repairing
 from cli.failures import ExitCode, Failure, Usage, meaning, tell
+from cli.output import Notes
 from journal.errors import JournalError
 
 # Commands with a module of their own that is imported when the command is called.
@@ -27,10 +28,9 @@ class Oms(TyperGroup):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
         """Run the command line and exit; `standalone_mode` makes no difference."""
         arguments = list(sys.argv[1:] if args is None else args)
+        Notes.as_json = "--json" in arguments
         named["standalone_mode"] = False
-        sys.exit(
-            _ended(lambda: super(Oms, self).main(arguments, *rest, **named), as_json="--json" in arguments)
-        )
+        sys.exit(_ended(lambda: super(Oms, self).main(arguments, *rest, **named), as_json=Notes.as_json))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; output whose reader has gone ends it without a word."""

@@ -16,6 +16,7 @@ from cli.wording import age_text, preview, size_text, to_the_second
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
     from database import Message
+    from database.stats import QueueStats
 
 LIST_COUNT = 20  # messages shown to a person who did not say how many
 PREVIEW_CHARACTERS = 64
@@ -67,9 +68,7 @@ def _standard_input(bytes_max: int) -> bytes:
         output.note("type the message, end it with Ctrl-D on a line of its own")
     payload = sys.stdin.buffer.read(bytes_max + 1)
     if len(payload) > bytes_max:
-        raise Usage(
-            f"standard input has more than the {bytes_max:,} bytes a message may have; see --max-message-size"
-        )
+        raise Usage(f"standard input has more than the {bytes_max:,} bytes a message may have; see --max-message-size")
     return payload
 
 
@@ -80,9 +79,7 @@ def list_messages(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(
-            min=0, metavar="N", help="At most N messages, 0 for all.  [default: 20, with --json all]"
-        ),
+        typer.Option(min=0, metavar="N", help="At most N messages, 0 for all.  [default: 20, with --json all]"),
     ] = None,
     spool: options.Spool = options.SPOOL_DEFAULT,
     as_json: options.AsJson = False,
@@ -104,45 +101,47 @@ def list_messages(
 
 def _list_queues(spool: Path, *, as_json: bool) -> None:
     with view(spool) as looking:
-        queues = looking.stats().as_dict()["queues"]
+        found = looking.stats()
     if as_json:
-        output.print_json({"queues": queues})
-    elif queues:
-        print_queues(queues)
+        output.print_json({"queues": found.as_dict()["queues"]})
+    elif found.queues:
+        print_queues(fullest(found.queues))
     else:
         output.print_line("No undelivered messages.")
 
 
-def print_queues(queues: dict[str, dict[str, Any]]) -> None:
-    """Print the queues as a table, the fullest first."""
+def fullest(queues: "dict[str, QueueStats]") -> "list[tuple[str, QueueStats]]":
+    """Return the queues, the one with the most messages first."""
+    return sorted(queues.items(), key=lambda item: (-item[1].undelivered, item[0]))
+
+
+def print_queues(queues: "list[tuple[str, QueueStats]]") -> None:
+    """Print the queues as a table."""
     columns = (
         output.Column("queue", shrinks=True),
         output.number_column("undelivered"),
-        output.number_column("bytes"),
+        output.number_column("size"),
         output.number_column("oldest"),
         output.number_column("age"),
     )
-    fullest = sorted(queues.items(), key=lambda item: (-item[1]["undelivered"], item[0]))
-    output.print_table(
-        columns,
+    rows = (
         (
-            (
-                name,
-                f"{queue['undelivered']:,}",
-                size_text(queue["bytes"]),
-                str(queue["oldest"]),
-                age_text(queue["oldest_age"]),
-            )
-            for name, queue in fullest
-        ),
+            name,
+            f"{queue.undelivered:,}",
+            size_text(queue.bytes),
+            str(queue.oldest or ""),
+            age_text(queue.oldest_age),
+        )
+        for name, queue in queues
     )
+    output.print_table(columns, rows)
 
 
 def _list_queue(spool: Path, queue: str, limit: int) -> None:
     columns = (
         output.number_column("number"),
-        output.Column("added", shrinks=True),
-        output.number_column("bytes"),
+        output.Column("added"),
+        output.number_column("size"),
         output.Column("payload", shrinks=True),
     )
     with view(spool) as looking:
@@ -166,12 +165,8 @@ def _row(message: "Message") -> tuple[str, str, str, str]:
 
 
 def show(
-    number: Annotated[
-        int, typer.Argument(min=1, metavar="NUMBER", help="The message's number.", show_default=False)
-    ],
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Print the payload's exact bytes and nothing else.")
-    ] = False,
+    number: Annotated[int, typer.Argument(min=1, metavar="NUMBER", help="The message's number.", show_default=False)],
+    raw: Annotated[bool, typer.Option("--raw", help="Print the payload's exact bytes and nothing else.")] = False,
     spool: options.Spool = options.SPOOL_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:

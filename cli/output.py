@@ -19,11 +19,12 @@ WIDTH_UNBOUNDED = 10_000  # a table that goes into a file or a pipe is never fol
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. One that may shrink loses the end of its text when the window is narrow."""
+    """A column of a table. In a narrow window one that shrinks is cut, one that wraps gets more lines."""
 
     title: str
     justify: Literal["left", "right"] = "left"
     shrinks: bool = False
+    wraps: bool = False
 
 
 def number_column(title: str) -> Column:
@@ -69,31 +70,40 @@ def _hex_lines(data: bytes) -> Iterator[str]:
         yield f"{at:08x}  {row.hex(' '):47}  {text}"
 
 
+class Notes:
+    """How notes are printed: as JSON once the command line has asked for it. Set by `cli/main.py` alone."""
+
+    as_json = False
+
+
 def note(text: str) -> None:
-    """Print one line on stderr."""
-    print(f"oms: {printable(text)}", file=sys.stderr)
+    """Print one line on stderr that is worth knowing and no failure."""
+    print(json.dumps({"note": text}) if Notes.as_json else f"oms: {printable(text)}", file=sys.stderr)
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
     """Print the rows under their titles; nothing of a cell is markup."""
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     width = None if sys.stdout.isatty() else WIDTH_UNBOUNDED
     console = Console(file=sys.stdout, width=width, highlight=False, emoji=False)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    for column in columns:
-        overflow: Literal["ellipsis", "fold"] = "ellipsis" if column.shrinks else "fold"
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+    cells = [[printable(cell) for cell in row] for row in rows]
+    for at, column in enumerate(columns):
+        widest = max(cell_len(text) for text in (column.title, *(row[at] for row in cells)))
         table.add_column(
             column.title,
             justify=column.justify,
-            overflow=overflow,
-            no_wrap=column.shrinks or column.justify == "right",
+            overflow="ellipsis" if column.shrinks else "fold",
+            no_wrap=column.shrinks,
+            min_width=None if column.shrinks or column.wraps else widest,
         )
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))
     console.print(table)
 
 

@@ -30,8 +30,8 @@ class ProgressBar:
         if self._progress is not None:
             self._progress.stop()
 
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show how far the stage is; a total of 0 is an unknown one."""
+    def __call__(self, stage: str, done: int, total: int, *, detail: str = "") -> None:
+        """Show how far the stage is; a total of 0 is an unknown one. `detail` stands behind the stage's name."""
         if not self._visible:
             return
         if self._progress is None:
@@ -43,7 +43,8 @@ class ProgressBar:
                 self._progress.remove_task(self._task)
             self._task = self._progress.add_task(stage, total=total or None)
             self._stage = stage
-        self._progress.update(self._task, completed=done, total=total or None)
+        text = f"{stage} {detail}".rstrip()
+        self._progress.update(self._task, description=text, completed=done, total=total or None)
 
 
 def _bar() -> "Progress":

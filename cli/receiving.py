@@ -34,20 +34,14 @@ def receive(  # noqa: PLR0913
     queue: options.Queue,
     count: Annotated[
         int | None,
-        typer.Option(
-            "--count", "-n", min=1, metavar="N", help="At most N messages.  [default: 1, waiting: no end]"
-        ),
+        typer.Option("--count", "-n", min=1, metavar="N", help="At most N messages.  [default: 1, waiting: no end]"),
     ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for more when the queue is empty.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more when the queue is empty.")] = False,
     timeout: Annotated[
         float | None,
         typer.Option(min=0, metavar="SECONDS", help="Wait, but stop after so long without a message."),
     ] = None,
-    peek: Annotated[
-        bool, typer.Option("--peek", help="Print only: nothing is delivered, no lock is needed.")
-    ] = False,
+    peek: Annotated[bool, typer.Option("--peek", help="Print only: nothing is delivered, no lock is needed.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Exact bytes: no line end behind a payload.")] = False,
     batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages delivered in one commit.")] = 1,
     spool: options.Spool = options.SPOOL_DEFAULT,
@@ -71,6 +65,8 @@ def receive(  # noqa: PLR0913
         with database(spool, wait_seconds=wait) as db:
             received = _Receiver(queue, batch, printing).drain(db, wanted)
     if not received:
+        if sys.stderr.isatty():
+            output.note(f"nothing in queue {queue}")
         raise typer.Exit(ExitCode.NO)
 
 

@@ -1,7 +1,10 @@
 """`oms recover` and `oms cleanup`: what happens at every start, as tools."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
+from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,13 +12,13 @@ import typer
 from cli import options, output
 from cli.failures import ExitCode, Failure
 from cli.progress import ProgressBar
-from cli.stores import database, engine_options, require
+from cli.stores import database, engine_options, require, view
 from cli.wording import age_text, counted, size_text
 from journal.errors import RecoveryRefused
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from database.cleanup import CleanupReport
-    from recovery.report import Loss, RecoveryReport
+    from database.stats import CleanupReport
+    from recovery.report import Loss, RecoveryReport, Suspect
 
 RANGES_SHOWN = 5
 
@@ -92,8 +95,8 @@ def _print_recovery(report: "RecoveryReport", *, dry_run: bool) -> None:
             output.Column("file"),
             output.Column("verdict"),
             output.number_column("good end"),
-            output.Column("reason"),
-            output.Column("action"),
+            output.Column("reason", wraps=True),
+            output.Column("action", wraps=True),
         )
         rows = ((file.name, file.verdict, f"{file.good_end:,}", file.reason, file.action) for file in bad)
         output.print_table(columns, rows)
@@ -101,14 +104,11 @@ def _print_recovery(report: "RecoveryReport", *, dry_run: bool) -> None:
         output.print_line(_loss_text(loss))
     for archive in report.archives:
         output.print_line(f"archive {archive}")
-    for suspect in report.suspects:
-        what = (
-            f"key {suspect.key}" if suspect.kind == "key" else f"messages {suspect.first} to {suspect.last}"
-        )
-        output.print_line(f"may have been brought back by the damage: {what}")
+    for text in _suspect_texts(report.suspects):
+        output.print_line(text)
     for text in report.notes:
         output.print_line(text)
-    state = "Nothing was changed" if dry_run else ("Intact" if report.intact else "Recovered")
+    state = "Intact" if report.intact else "Nothing was changed" if dry_run else "Recovered"
     files = counted(len(report.files), "file")
     output.print_line(f"{state}: {files}, {report.undelivered:,} undelivered, {age_text(report.seconds)}.")
 
@@ -117,15 +117,25 @@ def _loss_text(loss: "Loss") -> str:
     size = counted(loss.end - loss.start, "byte")
     text = f"LOST {size} of {loss.name} from byte {loss.start:,}: {loss.reason}"
     if loss.numbers:
-        ranges = [
-            str(first) if first == last else f"{first} to {last}"
-            for first, last in loss.numbers[:RANGES_SHOWN]
-        ]
-        more = (
-            f" and {len(loss.numbers) - RANGES_SHOWN} more ranges" if len(loss.numbers) > RANGES_SHOWN else ""
-        )
-        text += f"; perhaps messages {', '.join(ranges)}{more}"
+        text += f"; {'' if loss.is_exact else 'perhaps '}messages {_ranges_text(loss.numbers)}"
     return text + (f"; queues {', '.join(loss.queues)}" if loss.queues else "")
+
+
+def _ranges_text(ranges: Sequence[tuple[int, int]]) -> str:
+    shown = [str(first) if first == last else f"{first} to {last}" for first, last in ranges[:RANGES_SHOWN]]
+    more = f" and {len(ranges) - RANGES_SHOWN:,} more ranges" if len(ranges) > RANGES_SHOWN else ""
+    return ", ".join(shown) + more
+
+
+def _suspect_texts(suspects: "Sequence[Suspect]") -> Iterator[str]:
+    """Yield what is live although its removal, or a newer version, may be among what is lost."""
+    messages = [(suspect.first, suspect.last) for suspect in suspects if suspect.kind == "message"]
+    keys = [suspect.key for suspect in suspects if suspect.kind == "key"]
+    if messages:
+        yield f"The damage may have brought back messages {_ranges_text(messages)}."
+    if keys:
+        more = f" and {len(keys) - RANGES_SHOWN:,} more" if len(keys) > RANGES_SHOWN else ""
+        yield f"The damage may have brought back old values of keys {', '.join(keys[:RANGES_SHOWN])}{more}."
 
 
 def cleanup(  # noqa: PLR0913
@@ -138,13 +148,53 @@ def cleanup(  # noqa: PLR0913
     wait: options.Wait = 0.0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Delete the oldest data files that nothing needs any more."""
-    with database(spool, wait_seconds=wait, retention_directory=retention_directory) as db:
-        report = db.cleanup(compact=compact, dry_run=dry_run)
+    """Delete the oldest data files that nothing needs any more.
+
+    Every opening does that too; here it is reported, and --compact goes further.
+    """
+    require(spool)
+    if dry_run:
+        report = _planned(spool, compact=compact)
+    else:
+        before = _sizes(spool)
+        with database(spool, wait_seconds=wait, retention_directory=retention_directory) as db:
+            report = db.cleanup(compact=compact)
+            retains = db.options.retention_directory is not None
+        report = _since(before, _sizes(spool), report, retains=retains)
     if as_json:
         output.print_json(report.as_dict())
         return
     _print_cleanup(report)
+
+
+def _planned(spool: Path, *, compact: bool) -> "CleanupReport":
+    """Return what a clean-up would do, found out without the lock."""
+    from database.stats import CleanupReport
+
+    with view(spool) as looking:
+        files = looking.explain()
+    if compact:
+        doomed = list(takewhile(lambda file: file.freed_by_compact, files))
+    else:
+        doomed = list(takewhile(lambda file: not file.needed and not file.active, files))
+    return CleanupReport(
+        deleted=tuple(file.name for file in doomed),
+        moved_messages=sum(file.live_messages for file in doomed),
+        moved_keys=sum(file.live_keys for file in doomed),
+        freed_bytes=sum(file.freed_by_compact if compact else file.bytes for file in doomed),
+        dry_run=True,
+    )
+
+
+def _sizes(spool: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in sorted(spool.glob("*.data"))}
+
+
+def _since(before: dict[str, int], after: dict[str, int], report: "CleanupReport", *, retains: bool) -> "CleanupReport":
+    """Return the report with what the opening itself had cleaned up already."""
+    gone = tuple(name for name in before if name not in after)
+    freed = max(0, sum(before.values()) - sum(after.values()))
+    return replace(report, deleted=() if retains else gone, moved=gone if retains else (), freed_bytes=freed)
 
 
 def _print_cleanup(report: "CleanupReport") -> None:

@@ -43,6 +43,11 @@ class Entry:
     properties: dict[str, str] = field(default_factory=dict)
     producer_id: str | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a payload and nothing else."""
+        return not self.properties and self.producer_id is None
+
 
 class BadEntry(Exception):
     """A line of the input is not what its format says."""
@@ -163,9 +168,7 @@ def _envelope_payload(fields: dict[str, object], line: int) -> bytes:
             try:
                 return base64.b64decode(coded, validate=True)
             except (binascii.Error, ValueError) as failure:
-                raise BadEntry(
-                    line, f"`payload` is not base64: {failure}; plain text goes into `text`"
-                ) from None
+                raise BadEntry(line, f"`payload` is not base64: {failure}; plain text goes into `text`") from None
         case {"text": str(text)}:
             try:
                 return text.encode()

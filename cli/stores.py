@@ -1,5 +1,6 @@
 """Opening a spool directory from the command line, for writing or for looking."""
 
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -41,8 +42,7 @@ def database(
     if not create:
         require(spool)
     options = engine_options(**named)
-    db = _opened(spool, options, wait_seconds)
-    with db:
+    with _listening(), _opened(spool, options, wait_seconds) as db:
         tell_recovery(db.recovery)
         yield db
 
@@ -67,10 +67,11 @@ def view(spool: Path) -> Iterator["DatabaseView"]:
     require(spool)
     from database import DatabaseView
 
-    with ProgressBar() as progress:
-        looking = DatabaseView.open(spool, progress=progress)
-    with looking:
-        yield looking
+    with _listening():
+        with ProgressBar() as progress:
+            looking = DatabaseView.open(spool, progress=progress)
+        with looking:
+            yield looking
 
 
 def require(spool: Path) -> None:
@@ -88,7 +89,26 @@ def tell_recovery(report: "RecoveryReport") -> None:
     for file in report.files:
         if file.verdict != "clean":
             kept = f", kept as {file.archive}" if file.archive else ""
-            note(f"recovery: {file.name} was {file.verdict} at byte {file.good_end:,}: {file.reason}{kept}")
+            note(f"recovery: {file.name} was {file.verdict}: {file.reason}{kept}")
     for loss in report.lost:
         size = counted(loss.end - loss.start, "byte")
         note(f"recovery: LOST {size} of {loss.name} from byte {loss.start:,}: {loss.reason}")
+
+
+class _ToStandardError(logging.Handler):
+    """Prints what the engine logs the way the command prints its own notes."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(record.getMessage())
+
+
+@contextmanager
+def _listening() -> Iterator[None]:
+    """Make the engine's warnings visible while a database is open."""
+    log = logging.getLogger("oms")
+    listener = _ToStandardError(logging.WARNING)
+    log.addHandler(listener)
+    try:
+        yield
+    finally:
+        log.removeHandler(listener)

@@ -9,9 +9,7 @@ def printable(text: str) -> str:
     """Return the text with everything escaped that a terminal would act upon."""
     if text.isprintable():
         return text
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
-    )
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
 def iso(moment: datetime) -> str:
@@ -42,8 +40,10 @@ def size_text(size: float) -> str:
     raise AssertionError("the last unit takes every size")
 
 
-def age_text(seconds: float) -> str:
-    """Return a duration as a person reads it, in its two largest units."""
+def age_text(seconds: float | None) -> str:
+    """Return a duration as a person reads it, in its two largest units; None is an unknown one."""
+    if seconds is None:
+        return "?"
     if seconds < 60:
         return f"{max(seconds, 0):.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes = int(seconds // 60)

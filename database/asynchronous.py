@@ -7,22 +7,24 @@ running: an opening begins with the thread.
 """
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from database.block import CommitBlock, Operations
 from database.database import MessageDatabase, first_number, number_range, removed_count
 from database.ledger import StaleDraft
 from database.options import Options
 from database.stats import CleanupReport, FileExplanation, Stats
-from journal.draft import Draft
 from journal.errors import JournalError
+from journal.group import AnyDraft
 from journal.message import Message
 from journal.operations import Operation
+from journal.single import PlainAdds, QueueTemplate
 from recovery.report import RecoveryReport
 
 SLOW_SECONDS = 0.005  # one group above this, and the thread takes over again
@@ -30,6 +32,7 @@ FAST_SECONDS = 0.002  # so fast, so often, and the loop does it itself
 FAST_COUNT = 8
 READ_MESSAGES = 256  # read at once by a thread
 REMOVAL_ATTEMPTS_MAX = 100
+PLAIN_BYTES = 64 << 10  # of plain adds in one draft: it goes into one data file as a whole
 
 _T = TypeVar("_T")
 
@@ -41,8 +44,8 @@ class Batch:
 
     def __init__(self, group: "LoopCommit") -> None:
         self._group = group
-        self.drafts: list[Draft] = []
-        self.futures: list[asyncio.Future[None]] = []
+        self.drafts: list[AnyDraft] = []
+        self.futures: list[list[asyncio.Future[Any]]] = []  # of each draft
 
     def lead(self) -> None:
         self._group.called(self._group.lead)
@@ -52,43 +55,88 @@ class Batch:
 
     def resolve(self) -> None:
         """Wake the callers; one that was cancelled disturbs no other."""
-        for draft, future in zip(self.drafts, self.futures, strict=True):
-            if future.done():
-                continue
-            if draft.failure is None:
-                future.set_result(None)
-            else:
-                future.set_exception(draft.failure)
+        for draft, futures in zip(self.drafts, self.futures, strict=True):
+            number = draft.first
+            failure = draft.failure
+            for future in futures:
+                if future.done():
+                    pass
+                elif failure is None:
+                    future.set_result(number)
+                else:
+                    future.set_exception(failure)
+                number += 1
 
 
 class LoopCommit:
     """Commits of one event loop. Everything but `called` and `told` runs on the loop."""
 
     def __init__(self, database: MessageDatabase, loop: asyncio.AbstractEventLoop) -> None:
+        self._database = database
         self._group = database.group
         self._loop = loop
+        self.create_future = loop.create_future
+        self.encode = database.encode
         self._thread_id = threading.get_ident()
         self._batch: Batch | None = None
         self._is_leading = False  # on the loop, now
         self._is_fast = False
         self._fast_count = 0
         self._told: list[Batch] = []
+        self._plain_bytes = min(PLAIN_BYTES, database.options.max_data_file_size // 4)
+        # The plain adds of this turn, as columns, and what they still have room for.
+        self.room = 0
+        self.queues: list[QueueTemplate] = []
+        self.payloads: list[bytes] = []
+        self.futures: list[asyncio.Future[int]] = []
+        self._plain: PlainAdds | None = None
 
-    def commit(self, draft: Draft) -> "asyncio.Future[None]":
+    def commit(self, draft: AnyDraft) -> "asyncio.Future[Any]":
         """Return a future that is done when the draft is settled."""
-        future: asyncio.Future[None] = self._loop.create_future()
-        batch = self._batch
-        if batch is None:
-            batch = self._batch = Batch(self)
-            self._loop.call_soon(self._flush)
+        self._end_plain()  # what comes later is formed later
+        future: asyncio.Future[Any] = self._loop.create_future()
+        batch = self._begin()
         draft.waiter = batch
         batch.drafts.append(draft)
-        batch.futures.append(future)
+        batch.futures.append([future])
         return future
 
+    def begin_plain(self) -> None:
+        """Make room for more plain adds of this turn; `room` says for how many bytes."""
+        self._end_plain()
+        batch = self._begin()
+        self.queues, self.payloads, self.futures = [], [], []
+        self._plain = PlainAdds(self.queues, self.payloads, 0)
+        self._plain.waiter = batch
+        self.room = self._plain_bytes
+        batch.drafts.append(self._plain)
+        batch.futures.append(self.futures)
+
+    def _end_plain(self) -> None:
+        if self._plain is not None:
+            self._plain.weight = self._plain_bytes - self.room
+            self._plain = None
+            self.room = 0
+
+    def _begin(self) -> Batch:
+        """Return this turn's batch, which goes out at the turn's end."""
+        if self._batch is None:
+            self._batch = Batch(self)
+            self._loop.call_soon(self._flush)
+        return self._batch
+
     def _flush(self) -> None:
+        self._end_plain()
         batch, self._batch = self._batch, None
-        if batch is not None and self._group.submit(batch.drafts):
+        assert batch is not None
+        try:
+            self._database.check_open()
+        except JournalError as failure:
+            for draft in batch.drafts:
+                draft.failure = failure
+            batch.resolve()
+            return
+        if self._group.submit(batch.drafts):
             self.lead()
 
     def lead(self) -> None:
@@ -127,10 +175,8 @@ class LoopCommit:
         if self._is_leading and threading.get_ident() == self._thread_id:
             self._told.append(batch)
             return
-        try:
+        with contextlib.suppress(RuntimeError):  # the loop was closed, and with it every caller
             self._loop.call_soon_threadsafe(batch.resolve)
-        except RuntimeError:
-            return  # the loop was closed, and with it every caller
 
 
 class AsyncMessageDatabase:
@@ -144,12 +190,10 @@ class AsyncMessageDatabase:
         self._opening = opening
         self._owns = owns
         self._opened: MessageDatabase | None = None
-        self._loop_commit: LoopCommit | None = None
+        self._commits: LoopCommit | None = None
 
     @classmethod
-    def open(
-        cls, directory: str | Path, *, options: Options | None = None, **named: object
-    ) -> "AsyncMessageDatabase":
+    def open(cls, directory: str | Path, *, options: Options | None = None, **named: object) -> "AsyncMessageDatabase":
         """Return a database that is recovered and opened on `async with`; arguments as MessageDatabase.open."""
         return cls(lambda: MessageDatabase.open(directory, options=options, **named), owns=True)  # type: ignore[arg-type]
 
@@ -161,7 +205,7 @@ class AsyncMessageDatabase:
     async def __aenter__(self) -> "AsyncMessageDatabase":
         loop = asyncio.get_running_loop()
         self._opened = await asyncio.to_thread(self._opening)
-        self._loop_commit = LoopCommit(self._opened, loop)
+        self._commits = LoopCommit(self._opened, loop)
         return self
 
     async def __aexit__(
@@ -177,7 +221,7 @@ class AsyncMessageDatabase:
     @property
     def _database(self) -> MessageDatabase:
         if self._opened is None:
-            raise JournalError("enter the database first: async with AsyncMessageDatabase.open(...) as db")
+            raise _not_entered()
         return self._opened
 
     @property
@@ -185,10 +229,10 @@ class AsyncMessageDatabase:
         """The report of the opening."""
         return self._database.recovery
 
-    def _commit(self, draft: Draft) -> "asyncio.Future[None]":
-        assert self._loop_commit is not None
-        self._database.check_open()
-        return self._loop_commit.commit(draft)
+    def _commit(self, draft: AnyDraft) -> "asyncio.Future[None]":
+        if self._commits is None:
+            raise _not_entered()
+        return self._commits.commit(draft)
 
     async def add(
         self,
@@ -199,9 +243,26 @@ class AsyncMessageDatabase:
         producer_id: str | None = None,
     ) -> int:
         """Add a message; return its number, durable."""
-        draft = self._database.draft_add(queue, payload, properties, producer_id)
-        await self._commit(draft)
-        return first_number(draft)
+        if properties is not None or producer_id is not None:
+            draft = self._database.draft_add(queue, payload, properties, producer_id)
+            await self._commit(draft)
+            return first_number(draft)
+        commits = self._commits
+        if commits is None:
+            raise _not_entered()
+        # One plain message: put into the columns of this turn without any further call.
+        encode = commits.encode
+        template = encode.templates.get(queue) or encode.queue(queue)
+        if type(payload) is not bytes or len(payload) > encode.message_bytes_max:
+            payload = encode.payload(payload)
+        if commits.room <= 0:
+            commits.begin_plain()
+        commits.room -= template.bound + len(payload)
+        commits.queues.append(template)
+        commits.payloads.append(payload)
+        future: asyncio.Future[int] = commits.create_future()
+        commits.futures.append(future)
+        return await future
 
     async def add_many(
         self,
@@ -317,6 +378,10 @@ class AsyncMessageDatabase:
 
     async def _off_loop(self, call: Callable[[], _T]) -> _T:
         return await asyncio.to_thread(call)
+
+
+def _not_entered() -> JournalError:
+    return JournalError("enter the database first: async with AsyncMessageDatabase.open(...) as db")
 
 
 class AsyncCommitBlock:

@@ -75,7 +75,9 @@ class Cleanup:
         options = self._context.options
         look = self._context.look()
         facts = self._with_idle_active(file_facts(look))
-        share = options.compact_share if compact is None else max(options.compact_share, ASKED_SHARE) if compact else 0.0
+        share = (
+            options.compact_share if compact is None else max(options.compact_share, ASKED_SHARE) if compact else 0.0
+        )
         count = leading_dead(facts)
         if share:
             count = plan_compaction(facts, share=share, data_file_bytes=options.max_data_file_size)

@@ -31,8 +31,9 @@ from database.taking import Taking
 from database.tender import Chores, Tender
 from journal.commit import GroupCommit
 from journal.disk import Disk, RealDisk
-from journal.draft import Composer, Draft, draft_one_add
+from journal.draft import Composer, Draft
 from journal.errors import DatabaseClosed, JournalError, MessageDamaged, NoSuchMessage
+from journal.group import AnyDraft
 from journal.log import Journal, JournalSettings
 from journal.message import Message
 from journal.operations import Operation
@@ -54,7 +55,7 @@ class MessageDatabase:
         self._disk = disk
         self._ownership = started.ownership
         self._ledger = Ledger(started.index)
-        self._encode = Encoder(self._ledger, options.max_message_size)
+        self.encode = Encoder(self._ledger, options.max_message_size)
         self._taking = Taking(started.index.table)
         self._files = Files(disk, directory)
         settings = JournalSettings(
@@ -88,10 +89,11 @@ class MessageDatabase:
         self._journal.wake = self._tender.wake
         self._closing = threading.Lock()  # guards the end, and the tender's beginning
         self._is_closed = False
+        self._is_ready = False  # open, and the tender is at work
         close_in_children(weakref.WeakMethod(self._abandon))
 
     @classmethod
-    def open(  # noqa: PLR0913
+    def open(
         cls,
         directory: str | Path,
         *,
@@ -140,6 +142,7 @@ class MessageDatabase:
             if self._is_closed:
                 return
             self._is_closed = True
+            self._is_ready = False
         self._tender.stop()
         try:
             if self._journal.needs_vouching and self.group.failure is None:
@@ -152,14 +155,16 @@ class MessageDatabase:
     def _abandon(self) -> None:
         """Let go in the child of a fork: files and lock stay the parent's."""
         self._is_closed = True
+        self._is_ready = False
         self._ownership.close()
         self._files = Files(self._disk, self.directory)
 
     # Writing.
 
-    def write(self, draft: Draft) -> None:
+    def write(self, draft: AnyDraft) -> None:
         """Commit a draft; its failure is raised. For the layers of the engine itself."""
-        self.check_open()
+        if not self._is_ready:
+            self.check_open()
         self.group.commit(draft)
         if draft.failure is not None:
             raise draft.failure
@@ -172,6 +177,7 @@ class MessageDatabase:
             with self._closing:
                 if not self._tender.is_started and not self._is_closed:
                     self._tender.start()
+                    self._is_ready = True
 
     def _clean_up(self) -> None:
         self._cleanup.run(compact=None, dry_run=False)
@@ -188,6 +194,10 @@ class MessageDatabase:
         producer_id: str | None = None,
     ) -> int:
         """Add a message; return its number, durable. A repeated producer identifier returns the first's."""
+        if properties is None and producer_id is None:
+            plain = self.encode.one_add(queue, payload)
+            self.write(plain)
+            return plain.first
         draft = self.draft_add(queue, payload, properties, producer_id)
         self.write(draft)
         return first_number(draft)
@@ -195,14 +205,9 @@ class MessageDatabase:
     def draft_add(
         self, queue: str, payload: bytes, properties: Mapping[str, str] | None, producer_id: str | None
     ) -> Draft:
-        """Return the draft of one added message. For the layers of the engine itself."""
-        if properties or producer_id is not None:
-            operations = Operations(messages=[self._encode.message(queue, payload, properties, producer_id)])
-            return self.compose(operations)
-        name, place = self._encode.queue(queue)
-        draft = draft_one_add(name, self._encode.payload(payload))
-        draft.effect = place
-        return draft
+        """Return the draft of one added message with all that belongs to it. For the layers of the engine itself."""
+        operations = Operations(messages=[self.encode.message(queue, payload, properties, producer_id)])
+        return self.compose(operations)
 
     def compose(self, operations: Operations) -> Draft:
         """Return the draft of operations. For the layers of the engine itself."""
@@ -236,15 +241,15 @@ class MessageDatabase:
         if not payloads:
             return None
         if properties is None and producer_id is None:
-            return self._encode.draft_many(queue, payloads)
-        block = CommitBlock(self._encode, lambda _: range(0), self._encode.producer(producer_id))
+            return self.encode.draft_many(queue, payloads)
+        block = CommitBlock(self.encode, lambda _: range(0), self.encode.producer(producer_id))
         for index, payload in enumerate(payloads):
             block.add(queue, payload, properties=properties[index] if properties else None)
         return self.compose(block.operations)
 
     def commit(self, *, producer_id: str | None = None) -> CommitBlock:
         """Return a block that gathers operations and commits them as a whole when it is left."""
-        return CommitBlock(self._encode, self._write_operations, self._encode.producer(producer_id))
+        return CommitBlock(self.encode, self._write_operations, self.encode.producer(producer_id))
 
     def _write_operations(self, operations: Operations) -> range:
         draft = self.compose(operations)
@@ -312,7 +317,7 @@ class MessageDatabase:
     def has_key(self, key: str) -> bool:
         """Say whether the key is there."""
         with self._ledger.lock:
-            return self._ledger.index.keyed.find(self._encode.key(key)) is not None
+            return self._ledger.index.keyed.find(self.encode.key(key)) is not None
 
     # Reading.
 
@@ -327,7 +332,7 @@ class MessageDatabase:
 
     def get(self, key: str) -> bytes | None:
         """Return the latest value of a key, None when it is not there; MessageDamaged when it is lost."""
-        return questions.get(self._ledger, self._files, self._encode.key(key))
+        return questions.get(self._ledger, self._files, self.encode.key(key))
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with the prefix, in order, as they were when asked."""

@@ -8,6 +8,7 @@ from journal.draft import Added, Composer, Draft
 from journal.errors import InvalidName, NotUndelivered
 from journal.operations import ENGINE_PREFIX, VALUE_BYTES_MAX, check_size, encode_name
 from journal.records import encode_properties
+from journal.single import PlainAdds, QueueTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +27,24 @@ class Encoder:
 
     def __init__(self, ledger: Ledger, message_bytes_max: int) -> None:
         self._ledger = ledger
-        self._message_bytes_max = message_bytes_max
-        self._queues: dict[str, tuple[bytes, int]] = {}
+        self.message_bytes_max = message_bytes_max
+        self.templates: dict[str, QueueTemplate] = {}
 
-    def queue(self, name: str) -> tuple[bytes, int]:
-        """Return a queue's name as bytes and its place in the index."""
-        known = self._queues.get(name)
+    def queue(self, name: str) -> QueueTemplate:
+        """Return what the frames of a queue have in common; InvalidName."""
+        known = self.templates.get(name)
         if known is None:
             data = encode_name(name, "queue name")
             with self._ledger.lock:
-                known = self._queues[name] = (data, self._ledger.index.table.queue_id(name))
+                known = self.templates[name] = QueueTemplate(data, self._ledger.index.table.queue_id(name))
         return known
+
+    def one_add(self, queue: str, payload: bytes) -> PlainAdds:
+        """Return the draft of one plain message."""
+        template = self.templates.get(queue) or self.queue(queue)
+        if type(payload) is not bytes or len(payload) > self.message_bytes_max:
+            payload = self.payload(payload)
+        return PlainAdds([template], [payload], template.bound + len(payload))
 
     def payload(self, payload: bytes, properties_size: int = 0) -> bytes:
         """Return the payload; LimitExceeded above MAX_MESSAGE_SIZE, TypeError when it is not bytes."""
@@ -44,30 +52,33 @@ class Encoder:
             if not isinstance(payload, bytes | bytearray | memoryview):
                 raise TypeError(f"a payload is bytes, not {type(payload).__name__}")
             payload = bytes(payload)  # a buffer may change while the commit is on its way
-        if len(payload) + properties_size > self._message_bytes_max:
-            check_size(len(payload) + properties_size, self._message_bytes_max, "message with its properties")
+        if len(payload) + properties_size > self.message_bytes_max:
+            check_size(len(payload) + properties_size, self.message_bytes_max, "message with its properties")
         return payload
 
     def message(
         self, queue: str, payload: bytes, properties: Mapping[str, str] | None, producer_id: str | None
     ) -> NewMessage:
         """Return a message checked against every limit."""
-        name, place = self.queue(queue)
+        template = self.queue(queue)
         encoded = encode_properties(properties) if properties else b""
         checked = self.payload(payload, len(encoded))
-        return NewMessage(name, place, checked, encoded, self.producer(producer_id))
+        return NewMessage(template.name, template.place, checked, encoded, self.producer(producer_id))
 
     def producer(self, producer_id: str | None) -> bytes:
         return b"" if producer_id is None else encode_name(producer_id, "producer identifier")
 
     def draft_many(self, queue: str, payloads: Sequence[bytes]) -> Draft:
         """Return the draft of messages of one queue without properties or identifier."""
-        name, place = self.queue(queue)
-        checked = [self.payload(payload) for payload in payloads]
+        template = self.queue(queue)
+        sizes = list(map(len, payloads))
+        if set(map(type, payloads)) != {bytes} or max(sizes) > self.message_bytes_max:
+            payloads = [self.payload(payload) for payload in payloads]
+            sizes = list(map(len, payloads))
         composer = Composer()
-        composer.add(Added(queue=name, payloads=checked))
+        composer.add(Added(queue=template.name, payloads=payloads))
         draft = composer.draft()
-        draft.effect = Effect(runs=(Run(place, [len(payload) for payload in checked]),))
+        draft.effect = Effect(runs=(Run(template.place, sizes),))
         return draft
 
     def queue_of(self, number: int) -> bytes:

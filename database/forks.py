@@ -10,7 +10,7 @@ _registered = False
 
 def close_in_children(close: "weakref.WeakMethod[Callable[[], None]]") -> None:
     """Have the method called in every child that is forked from now on, while its object lives."""
-    global _registered  # noqa: PLW0603 - the interpreter's list of hooks is as global
+    global _registered
     if not _registered:
         os.register_at_fork(after_in_child=_close_all)
         _registered = True

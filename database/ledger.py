@@ -14,10 +14,11 @@ import numpy as np
 
 from index.duplicates import Scope, Seen
 from index.replay import Index
-from journal.draft import Draft
 from journal.errors import DuplicateConflict, NotUndelivered
-from journal.group import Group
+from journal.draft import Draft
+from journal.group import AnyDraft, Group
 from journal.records import Numbers
+from journal.single import PlainAdds, plain_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Effect:
     identifiers: Sequence[tuple[Scope, int, int, int]] = ()  # scope, distance of its first number, count, digest
 
 
-class StaleDraft(Exception):  # noqa: N818 - never leaves the database
+class StaleDraft(Exception):
     """Some of the messages that the draft is about are gone: compose it anew."""
 
 
@@ -56,9 +57,9 @@ class Ledger:
         self._scopes: dict[Scope, tuple[Draft, int, int, int]] = {}  # identifiers on their way, with their draft
         self._sharing: list[tuple[Draft, Draft, int, int]] = []  # (resend, first, distance, count)
 
-    def admit(self, draft: Draft) -> bool:
-        effect = draft.effect
-        if type(effect) is not Effect:
+    def admit(self, draft: AnyDraft) -> bool:
+        effect = draft.effect if isinstance(draft, Draft) else None
+        if not isinstance(draft, Draft) or not isinstance(effect, Effect):
             return True
         try:
             return self._admit(draft, effect)
@@ -103,28 +104,42 @@ class Ledger:
                 return True
         return False
 
-    def withdraw(self, draft: Draft) -> None:
+    def withdraw(self, draft: AnyDraft) -> None:
         """Forget a draft that was refused after it had been admitted, and refuse what shares its outcome."""
-        effect = draft.effect
-        if type(effect) is Effect:
+        effect = draft.effect if isinstance(draft, Draft) else None
+        if isinstance(effect, Effect):
             if effect.removed is not None:
                 self._claimed.difference_update(effect.removed.tolist())
             for scope, *_ in effect.identifiers:
                 self._scopes.pop(scope, None)
 
     def apply(self, group: Group) -> None:
-        table = self.index.table
         with self.lock:
-            for draft in group.drafts:
-                effect = draft.effect
-                if type(effect) is int:
-                    table.add(effect, draft.first, draft.sequence, draft.offset, draft.payload_size)
-                    draft.answer = draft.first
-                else:
-                    if type(effect) is Effect:
-                        self._apply(draft, effect)
-                    if draft.answer is None:
-                        draft.answer = range(draft.first, draft.first + draft.messages)
+            if group.plain:
+                sizes, queues = plain_columns(group.plain)
+                self.index.table.add_singles(
+                    group.plain[0].first, group.sequence, (group.offsets, sizes, queues)
+                )
+                for plain in group.plain:
+                    plain.answer = plain.first
+            else:
+                self._apply_mixed(group)
+
+    def _apply_mixed(self, group: Group) -> None:
+        frame = 0
+        for draft in group.drafts:
+            if isinstance(draft, PlainAdds):
+                sizes, queues = plain_columns((draft,))
+                offsets = group.offsets[frame : frame + len(sizes)]
+                self.index.table.add_singles(draft.first, group.sequence, (offsets, sizes, queues))
+                draft.answer = draft.first
+                frame += len(sizes)
+                continue
+            frame += 1
+            if isinstance(draft.effect, Effect):
+                self._apply(draft, draft.effect)
+            if draft.answer is None:
+                draft.answer = range(draft.first, draft.first + draft.messages)
 
     def _apply(self, draft: Draft, effect: Effect) -> None:
         index, place = self.index, (draft.sequence, draft.offset)
@@ -165,7 +180,7 @@ class Ledger:
         return np.array(sorted({number for number in numbers if find(number) is not None}), np.uint64)
 
 
-def _check_same(scope: Scope, is_same: bool) -> None:  # noqa: FBT001
+def _check_same(scope: Scope, is_same: bool) -> None:
     if not is_same:
         queue, producer = (name.decode() for name in scope)
         raise DuplicateConflict(f"producer identifier {producer!r} was used in queue {queue!r} for another payload")

@@ -45,7 +45,7 @@ class Seen(NamedTuple):
 
 def digest(hashes: Sequence[int]) -> int:
     """Return one number for the payload hashes of all messages under an identifier."""
-    return hashes[0] if len(hashes) == 1 else xxh3(np.array(hashes, np.uint64).tobytes())
+    return hashes[0] if len(hashes) == 1 else xxh3(np.array(hashes, "<u8").tobytes())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

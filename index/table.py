@@ -28,6 +28,8 @@ import numpy.typing as npt
 SPARSE_SHARE = 4  # a block is packed when fewer than one in this many of its messages is live
 OFFSET_UNIT = 8  # frames start at multiples of 8
 
+_ONES = b"\1" * 64
+
 Ints = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint64]
 
@@ -150,23 +152,32 @@ class Table:
 
     # Changes.
 
-    def add(self, queue: int, number: int, sequence: int, offset: int, size: int) -> None:  # noqa: PLR0913
-        """Take in one new message; numbers come in ascending order."""
-        block = self._open_block(number, sequence)
-        block.offsets.append(offset >> 3)  # type: ignore[union-attr]
-        block.sizes.append(size)  # type: ignore[union-attr]
-        block.queues.append(queue)  # type: ignore[union-attr]
-        block.is_live.append(1)  # type: ignore[union-attr]
-        block.last = number
-        block.live += 1
-        self.count += 1
-        self._queue_counts[queue] += 1
-        self._queue_bytes[queue] += size
+    def add_singles(
+        self, first: int, sequence: int, columns: tuple[Sequence[int], Sequence[int], Sequence[int]]
+    ) -> None:
+        """Take in messages of neighbouring numbers, each with its own frame: (offsets, sizes, queues)."""
+        offsets, sizes, queues = columns
+        count, total = len(sizes), sum(sizes)
+        block = self._open_block(first, sequence)
+        block.offsets.extend([offset >> 3 for offset in offsets])  # type: ignore[union-attr]
+        block.sizes.extend(sizes)  # type: ignore[union-attr]
+        block.queues.extend(queues)  # type: ignore[union-attr]
+        block.is_live.extend(_ONES[:count] if count <= len(_ONES) else b"\1" * count)  # type: ignore[union-attr]
+        block.last = first + count - 1
+        block.live += count
+        self.count += count
+        if queues.count(queues[0]) == count:
+            self._queue_counts[queues[0]] += count
+            self._queue_bytes[queues[0]] += total
+        else:
+            for queue, size in zip(queues, sizes, strict=True):
+                self._queue_counts[queue] += 1
+                self._queue_bytes[queue] += size
         use = self.files[sequence]
-        use.live_messages += 1
-        use.live_bytes += size
+        use.live_messages += count
+        use.live_bytes += total
 
-    def add_run(self, queue: int, first: int, sequence: int, offset: int, sizes: Sequence[int]) -> None:  # noqa: PLR0913
+    def add_run(self, queue: int, first: int, sequence: int, offset: int, sizes: Sequence[int]) -> None:
         """Take in neighbouring messages of one queue that one frame holds."""
         count, total = len(sizes), sum(sizes)
         block = self._open_block(first, sequence)

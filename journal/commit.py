@@ -19,22 +19,22 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from journal.draft import Draft
 from journal.errors import JournalError, NotAttempted, OutcomeUnknown
-from journal.group import Group
+from journal.group import AnyDraft, Group
 from journal.log import Journal
+from journal.single import PlainAdds
 
 
 class Ledger(Protocol):
     """The state that commits are checked against and become visible in. Called by the leader only."""
 
-    def admit(self, draft: Draft) -> bool:
+    def admit(self, draft: AnyDraft) -> bool:
         """Check a draft against the state and all drafts admitted before it.
 
         False settles it without writing: its answer or failure stands in the draft.
         """
 
-    def withdraw(self, draft: Draft) -> None:
+    def withdraw(self, draft: AnyDraft) -> None:
         """Forget an admitted draft that will not be written."""
 
     def apply(self, group: Group) -> None:
@@ -75,11 +75,11 @@ class GroupCommit:
         self._ledger = ledger  # the leader's alone
         self._is_ours = is_ours
         self._lock = threading.Lock()  # guards the queue, and who leads
-        self._queue: list[Draft] = []
+        self._queue: list[AnyDraft] = []
         self._is_led = False
         self.failure: BaseException | None = None
 
-    def commit(self, draft: Draft) -> None:
+    def commit(self, draft: AnyDraft) -> None:
         """Return when the draft is settled: durable, answered, or failed. For threads."""
         with self._lock:
             if leads := not self._is_led:
@@ -99,7 +99,7 @@ class GroupCommit:
         draft.waiter = None
         self.lead()
 
-    def _abandon(self, draft: Draft, waiter: ThreadWaiter) -> None:
+    def _abandon(self, draft: AnyDraft, waiter: ThreadWaiter) -> None:
         """Take back the draft of an interrupted caller where it has not been taken up yet."""
         with self._lock:
             if not waiter.is_leading and draft in self._queue:
@@ -107,7 +107,7 @@ class GroupCommit:
         if waiter.is_leading:
             self.lead()
 
-    def submit(self, drafts: Sequence[Draft]) -> bool:
+    def submit(self, drafts: Sequence[AnyDraft]) -> bool:
         """Queue drafts that have a waiter; True when the caller has to call `lead` soon."""
         with self._lock:
             self._queue.extend(drafts)
@@ -152,9 +152,9 @@ class GroupCommit:
             assert following is not None, "only the leader's own draft has no waiter"
             following.lead()
 
-    def _write(self, drafts: Sequence[Draft]) -> None:
+    def _write(self, drafts: Sequence[AnyDraft]) -> None:
         admit = self._ledger.admit
-        admitted: Sequence[Draft] = [draft for draft in drafts if admit(draft)]
+        admitted: Sequence[AnyDraft] = [draft for draft in drafts if type(draft) is PlainAdds or admit(draft)]
         while admitted:
             formed = self._journal.form(admitted)
             for draft, refusal in formed.refused:
@@ -170,7 +170,7 @@ class GroupCommit:
 
     def _fail(
         self,
-        drafts: Sequence[Draft],
+        drafts: Sequence[AnyDraft],
         failure: BaseException,
         kind: type[OutcomeUnknown] | type[NotAttempted] = NotAttempted,
     ) -> None:
@@ -180,5 +180,5 @@ class GroupCommit:
             draft.failure.__cause__ = failure if isinstance(failure, Exception) else None
 
 
-def _is_settled(draft: Draft) -> bool:
+def _is_settled(draft: AnyDraft) -> bool:
     return draft.failure is not None or draft.answer is not None

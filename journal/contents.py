@@ -132,11 +132,19 @@ class ContentsBuilder:
 
     def add(self, offset: int, head: bytes, value_heads: Sequence[bytes] = ()) -> None:
         """Take in one frame's header and records; the value heads are those of its PUTs, in order."""
+        self.add_plain([offset], [head])
         if value_heads:
-            self._value_heads[len(self._heads)] = value_heads
-        self._heads.append(head)
-        self._offsets.append(offset)
-        self._hasher.update(head[:8])
+            self.add_value_heads(-1, value_heads)
+
+    def add_plain(self, offsets: Sequence[int], heads: Sequence[bytes]) -> None:
+        """Take in frames without PUTs."""
+        self._heads += heads
+        self._offsets.extend(offsets)
+        self._hasher.update(heads[0][:8] if len(heads) == 1 else b"".join([head[:8] for head in heads]))
+
+    def add_value_heads(self, frame: int, value_heads: Sequence[bytes]) -> None:
+        """Take in the beginnings of the values of a frame's PUTs; the frame is counted from the end: -1 the last."""
+        self._value_heads[len(self._heads) + frame] = value_heads
 
     def chain(self) -> int:
         """Return XXH3 over the checksums of the frames so far."""

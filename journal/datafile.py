@@ -78,11 +78,13 @@ class DataFile:
         footer_size = trailer_size(tail)
         if footer_size is None:
             return None
-        if not HEADERS_SIZE <= size - footer_size:
+        if not size - footer_size >= HEADERS_SIZE:
             return BadFooter("the footer's size is impossible")
         data = self.file.read(footer_size, size - footer_size)
         summary = decode_summary(data, identity=identity)
         if isinstance(summary, BadFooter):
+            if summary.is_newer:
+                raise NewerFormat(self.path, size - footer_size, summary.reason)
             return summary
         if summary.end != size - footer_size:
             return BadFooter("the footer does not start where the frames end")

@@ -10,11 +10,12 @@ the group does only what depends on the order.
 """
 
 import struct
+import sys
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import Protocol
-
-import numpy as np
 
 from journal.disk import Buffer
 from journal.errors import LimitExceeded
@@ -26,7 +27,6 @@ from journal.records import (
     PRODUCER,
     PROPERTIES,
     RECORD,
-    SINGLE,
     Numbers,
     encode_drop,
     encode_put,
@@ -104,28 +104,6 @@ class Added:
     first_times: Sequence[int] = ()
 
 
-def draft_one_add(queue: bytes, payload: Buffer) -> Draft:
-    """Return the draft of the commonest commit: one message without properties or identifier."""
-    size = len(payload)
-    name_size = len(queue)
-    head = SINGLE.pack(Operation.ADD, 0, name_size, 0, 1, 0, xxh3(payload), size) + queue
-    records_size = len(head) + (-len(head) & 7)
-    draft = Draft()
-    draft.records = bytearray(head) if records_size == len(head) else bytearray(head.ljust(records_size, b"\0"))
-    draft.payload = (payload,)
-    draft.payload_size = size
-    draft.frame_size = FRAME_SIZE + records_size + size + (-size & 7)
-    draft.fixups = _ONE_FIXUP
-    draft.operations = draft.messages = draft.rows = 1
-    draft.names = (queue,)
-    draft.has_add = True
-    draft.weight = draft.frame_size + ROW_BYTES_MAX + name_size + 1
-    return draft
-
-
-_ONE_FIXUP = ((NUMBER_AT, 0),)
-
-
 class Composer:
     """Builds the draft of a commit of several operations, in their order."""
 
@@ -145,10 +123,11 @@ class Composer:
             draft.messages += count
         draft.records += _encode_add(added)
         draft.has_add = draft.has_add or not added.flags & MOVED
-        for index, payload in enumerate(added.payloads):
-            if added.properties is not None:
-                self._payload.append(added.properties[index])
-            self._payload.append(payload)
+        if added.properties is None:
+            self._payload.extend(added.payloads)
+        else:
+            for pair in zip(added.properties, added.payloads, strict=True):
+                self._payload.extend(pair)
         draft.features |= (
             (HAS_PRODUCER if added.producer else 0)
             | (HAS_PROPERTIES if added.properties is not None else 0)
@@ -211,19 +190,24 @@ def _encode_add(added: Added) -> bytes:
     count = len(payloads)
     flags = added.flags | (PRODUCER if producer else 0) | (PROPERTIES if properties is not None else 0)
     head = RECORD.pack(Operation.ADD, flags, len(added.queue), len(producer), count, 0)
-    hashes = np.array([xxh3(payload) for payload in payloads], np.uint64).tobytes()
-    sizes = np.array([len(payload) for payload in payloads], np.uint32)
+    hashes = _column("Q", [xxh3(payload) for payload in payloads])
+    sizes = list(map(len, payloads))
     parts = [head, hashes]
     if properties is not None:
         joined = [xxh3(b"".join(pair)) for pair in zip(properties, payloads, strict=True)]
-        parts = [head, np.array(joined, np.uint64).tobytes(), hashes]
+        parts = [head, _column("Q", joined), hashes]
     if flags & MOVED:
-        parts += (np.array(added.numbers, np.uint64).tobytes(), np.array(added.first_times, np.int64).tobytes())
+        parts += (_column("Q", added.numbers), _column("q", added.first_times))
     if properties is None:
-        parts.append(sizes.tobytes())
+        parts.append(_column("I", sizes))
     else:
-        property_sizes = np.array([len(pair) for pair in properties], np.uint32)
-        parts += ((sizes + property_sizes).tobytes(), property_sizes.tobytes())
+        property_sizes = list(map(len, properties))
+        parts += (_column("I", list(map(add, sizes, property_sizes))), _column("I", property_sizes))
     return padded(b"".join((*parts, added.queue, producer)))
 
 
+def _column(kind: str, numbers: Sequence[int]) -> bytes:
+    column = array(kind, numbers)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column.tobytes()

@@ -1,23 +1,23 @@
 """Every error the engine raises.
 
-    JournalError
-    ├── DiskError              the operating system refused; carries the path and the OSError
-    │   └── DiskFull           no room to prepare space: nothing was written, removals still work
-    ├── FormatError            bytes that are not what the format says; carries file and offset
-    │   └── NewerFormat        written by a newer version of the format; nothing was changed
-    ├── NotThisDatabase        a data file that belongs to another database
-    ├── RecoveryRefused        damage was found and the policy says to change nothing
-    ├── DatabaseLocked         another opening owns the directory; carries its pid and host
-    ├── DatabaseClosed         used after close(), or in the child of a fork
-    ├── CommitFailed           a commit that is not acknowledged
-    │   ├── OutcomeUnknown     its write or sync failed: after reopening it is there whole, or not at all
-    │   └── NotAttempted       it was never written: an earlier one failed, reopen the database
-    ├── LimitExceeded          longer or more than a documented limit; nothing was written
-    ├── InvalidName            a queue, key or producer identifier outside 1 to 255 bytes of UTF-8
-    ├── DuplicateConflict      a known producer identifier with a different payload
-    ├── NotUndelivered         a commit of several operations removes a message that is gone
-    ├── NoSuchMessage          no undelivered message has this number
-    └── MessageDamaged         the message's bytes on disk no longer match their checksum
+JournalError
+├── DiskError              the operating system refused; carries the path and the OSError
+│   └── DiskFull           no room to prepare space: nothing was written, removals still work
+├── FormatError            bytes that are not what the format says; carries file and offset
+│   └── NewerFormat        written by a newer version of the format; nothing was changed
+├── NotThisDatabase        a data file that belongs to another database
+├── RecoveryRefused        damage was found and the policy says to change nothing
+├── DatabaseLocked         another opening owns the directory; carries its pid and host
+├── DatabaseClosed         used after close(), or in the child of a fork
+├── CommitFailed           a commit that is not acknowledged
+│   ├── OutcomeUnknown     its write or sync failed: after reopening it is there whole, or not at all
+│   └── NotAttempted       it was never written: an earlier one failed, reopen the database
+├── LimitExceeded          longer or more than a documented limit; nothing was written
+├── InvalidName            a queue, key or producer identifier outside 1 to 255 bytes of UTF-8
+├── DuplicateConflict      a known producer identifier with a different payload
+├── NotUndelivered         a commit of several operations removes a message that is gone
+├── NoSuchMessage          no undelivered message has this number
+└── MessageDamaged         the message's bytes on disk no longer match their checksum
 """
 
 from pathlib import Path

@@ -66,7 +66,11 @@ GAPS = 1  # flag
 BYTES = 255  # the width of a column of bytes
 NAMES, PRODUCERS, SETS, VALUE_HEADS = 32, 33, 34, 35
 _NUMBER_IDS = {column: number for number, column in enumerate(COLUMNS, start=1)}
-_DIRECTORY_COUNT = len(_NUMBER_IDS) + 4
+_WIDTHS = {  # which ones a column may have
+    **dict.fromkeys(_NUMBER_IDS.values(), (0, 1, 2, 4, 8)),
+    **dict.fromkeys((NAMES, PRODUCERS, SETS, VALUE_HEADS), (BYTES,)),
+}
+_DIRECTORY_COUNT = len(_WIDTHS)
 FIXED_SIZE = SUMMARY.size + HEADER_SIZE + _DIRECTORY_COUNT * ENTRY.size + TRAILER.size
 _RANGE_COUNT = 9
 _NOTHING = (1, 0)
@@ -111,6 +115,7 @@ class BadFooter:
     """A footer that was finished once and is not whole any more."""
 
     reason: str
+    is_newer: bool = False  # it is whole, and only its meaning is beyond us
 
 
 def footer_size_max(*, rows: int, row_bytes: int, blob_bytes: int) -> int:
@@ -231,13 +236,15 @@ def decode_summary(data: bytes, *, identity: int | None) -> Summary | BadFooter:
     fields = SUMMARY.unpack_from(data)
     header = decode_header(data[SUMMARY.size : SUMMARY.size + HEADER_SIZE])
     if isinstance(header, BadHeader):
-        return BadFooter(f"the header in the footer: {header.reason}")
+        return BadFooter(f"the header in the footer: {header.reason}", is_newer=header.version is not None)
     file_checksum, checksum, size, magic = TRAILER.unpack_from(data, len(data) - TRAILER.size)
     checked = data[: len(data) - TRAILER.size + CHECKSUM.size]
     if magic != TRAILER_MAGIC or size != len(data) or checksum != xxh3(checked, header.identity):
         return BadFooter("the footer's checksum does not match")
     if identity not in (None, header.identity):
         return BadFooter("the footer belongs to another file")
+    if fields[28] & ~GAPS or not _is_directory_known(data, columns=fields[9], rows=fields[2]):
+        return BadFooter("the footer has flags or columns that this program does not know", is_newer=True)
     ranges = fields[10:28]
     pairs = [(ranges[at], ranges[at + 1]) for at in range(0, 12, 2)]
     kinds = ("time", "added", "removed", "commit", "offset", "first_time")
@@ -256,6 +263,25 @@ def decode_summary(data: bytes, *, identity: int | None) -> Summary | BadFooter:
         header=header,
         file_checksum=file_checksum,
     )
+
+
+def _is_directory_known(data: bytes, *, columns: int, rows: int) -> bool:
+    """Say whether all columns of this format version are there, each as long as it must be.
+
+    A column with another id is none of ours and is left alone.
+    """
+    at = SUMMARY.size + HEADER_SIZE
+    room = len(data) - TRAILER.size - at - columns * ENTRY.size
+    if room < 0:
+        return False
+    missing = set(_WIDTHS)
+    for index in range(columns):
+        number, width, _, _, size = ENTRY.unpack_from(data, at + index * ENTRY.size)
+        if number in _WIDTHS and (width not in _WIDTHS[number] or (width != BYTES and size != width * rows)):
+            return False
+        missing.discard(number)
+        room -= size + -size % 8
+    return not missing and room == 0
 
 
 def decode_contents(data: bytes, summary: Summary) -> Contents:

@@ -5,7 +5,7 @@ What a frame holds is in `records.py`. All numbers are little-endian, all offset
 start of the file. A group of frames that were synced together starts at a multiple of the file's
 alignment; between groups there are only zeros.
 
-File header, at byte 0 and again at byte 256:
+File header, at byte 0 and again at byte 512, zeros in between:
 
     field              bytes  meaning
     magic              8      89 4F 4D 53 4A 0D 0A 1A
@@ -14,7 +14,7 @@ File header, at byte 0 and again at byte 256:
     database           16     identity of the database
     parent             16     identity of the database it was restored from, or zeros
     parent sequence    8      files of the parent are accepted up to this sequence
-    identity           8      random, of this file; seeds every checksum in it
+    identity           8      random, of this file; seeds the checksums of its frames and its footer
     sequence           8      the SEQ of the file's name
     owner              8      number of the opening that wrote the file
     next message       8      no message of this number or higher existed before this file
@@ -66,8 +66,8 @@ HEADER = struct.Struct("<8sII16s16sQQQQQQQqIIQQQQQ88x")
 CHECKSUM = struct.Struct("<Q")
 HEADER_SIZE = HEADER.size + CHECKSUM.size
 assert HEADER_SIZE == 256
-HEADER_COPIES = (0, HEADER_SIZE)
-HEADERS_SIZE = 2 * HEADER_SIZE
+HEADER_COPIES = (0, 512)  # a sector apart
+HEADERS_SIZE = HEADER_COPIES[-1] + HEADER_SIZE
 
 FRAME = struct.Struct("<QIIQQQqII")
 FRAME_BODY = struct.Struct("<IIQQQqII")  # the frame header without its checksum
@@ -115,7 +115,7 @@ class BadHeader:
     """Bytes that are no file header, and why."""
 
     reason: str
-    version: int | None = None  # set when only the version is beyond us
+    version: int | None = None  # set when the header is whole and only its meaning is beyond us
 
 
 def align(offset: int, alignment: int) -> int:
@@ -151,6 +151,12 @@ def encode_header(header: FileHeader) -> bytes:
     return body + CHECKSUM.pack(xxh3(body))
 
 
+def encode_headers(header: FileHeader) -> bytes:
+    """Return all that stands before the first frame: both copies of the header, and zeros."""
+    copy = encode_header(header)
+    return b"".join([copy.ljust(HEADER_COPIES[1], b"\0"), copy]).ljust(header.start(), b"\0")
+
+
 def decode_header(data: bytes) -> FileHeader | BadHeader:
     """Return the header that 256 bytes hold, or why they hold none."""
     if len(data) < HEADER_SIZE:
@@ -165,10 +171,8 @@ def decode_header(data: bytes) -> FileHeader | BadHeader:
         return BadHeader(f"format version {version}, this program knows up to {VERSION}", version)
     alignment, flags = fields[13:15]
     if size != HEADER_SIZE or flags or not _is_alignment(alignment):
-        return BadHeader("the header has values that this format version does not know")
-    names = (
-        "database parent parent_sequence identity sequence owner next_message next_commit low_water created"
-    )
+        return BadHeader("the header has values that this program does not know", version)
+    names = "database parent parent_sequence identity sequence owner next_message next_commit low_water created"
     values = dict(zip(names.split(), fields[3:13], strict=True))
     sequence, identity, end, commit, chain = fields[15:20]
     return FileHeader(

@@ -30,6 +30,7 @@ class Timing:
 
     count: int
     rate: float
+    rates: tuple[float, ...]  # of the rounds, in their order; `rate` is their median
     p50: float
     p99: float
     p999: float | None  # None: too few were measured to tell
@@ -45,11 +46,12 @@ def timing(rounds: Sequence[Sequence[int]]) -> Timing:
     measured = [latencies for latencies in rounds if latencies]
     assert measured, "nothing was measured"
     ordered = sorted(took for latencies in measured for took in latencies)
-    rates = [len(latencies) * NANOSECONDS / max(sum(latencies), 1) for latencies in measured]
+    rates = tuple(len(latencies) * NANOSECONDS / max(sum(latencies), 1) for latencies in measured)
     has_tail = len(ordered) >= P999_COUNT_MIN
     return Timing(
         count=len(ordered),
         rate=statistics.median(rates),
+        rates=rates,
         p50=percentile(ordered, 500) / NANOSECONDS,
         p99=percentile(ordered, 990) / NANOSECONDS,
         p999=percentile(ordered, 999) / NANOSECONDS if has_tail else None,

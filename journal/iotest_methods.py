@@ -10,7 +10,7 @@
     F_FULLFSYNC         a second call; on macOS the only one that reaches the medium
     O_DSYNC             how the file was opened
     RWF_DSYNC           a flag of the write itself
-    O_DIRECT|O_DSYNC    how the file was opened, past the page cache, in whole blocks of 4 KiB
+    O_DIRECT            how the file was opened (O_DSYNC too): past the page cache, in whole blocks of 4 KiB
 
 Beside `journal/disk` the only module that calls these, since it is there to compare them.
 """
@@ -51,7 +51,7 @@ class Sync(StrEnum):
     FULLFSYNC = "F_FULLFSYNC"
     O_DSYNC = "O_DSYNC"
     RWF_DSYNC = "RWF_DSYNC"
-    DIRECT = "O_DIRECT|O_DSYNC"
+    DIRECT = "O_DIRECT"
 
 
 @dataclass(frozen=True, slots=True)

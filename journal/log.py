@@ -9,13 +9,14 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from journal.datafile import DataFile
 from journal.disk import Disk
 from journal.draft import Draft
 from journal.errors import DiskError, DiskFull, JournalError
 from journal.format import ALIGNMENT_MIN, FileHeader, Previous, align
-from journal.group import Group, Place, form
+from journal.group import AnyDraft, Group, Place, form
 from journal.names import DataFileName
 from journal.operations import MIB
 from journal.reserve import NO_SPACE, Reserve, reserve_size
@@ -51,13 +52,12 @@ class JournalSettings:
     alignment: int = ALIGNMENT_MIN
 
 
-@dataclass(frozen=True, slots=True)
-class Formed:
+class Formed(NamedTuple):
     """What became of drafts: a group to write now, those that wait for the next, those without room."""
 
     group: Group | None
-    rest: Sequence[Draft]
-    refused: Sequence[tuple[Draft, JournalError]]
+    rest: Sequence[AnyDraft]
+    refused: Sequence[tuple[AnyDraft, JournalError]]
 
 
 class Journal:
@@ -108,13 +108,19 @@ class Journal:
 
     # The committer's side.
 
-    def form(self, drafts: Sequence[Draft]) -> Formed:
+    def form(self, drafts: Sequence[AnyDraft]) -> Formed:
         """Return the first drafts as one group for the active file, rolling over where they don't fit.
 
         A full disk refuses the drafts that add messages; the others go on from the reserve.
         DiskError when space cannot be prepared for another reason.
         """
-        refused: list[tuple[Draft, JournalError]] = []
+        segment, place = self._active, self._place
+        if segment is not None and place is not None and not self._rolls_next:
+            weight = drafts[0].weight if len(drafts) == 1 else sum([draft.weight for draft in drafts])
+            weight += place.alignment
+            if weight <= self._room and place.offset + weight <= segment.prepared:
+                return Formed(form(place, drafts, time=self._settings.clock()), (), ())
+        refused: list[tuple[AnyDraft, JournalError]] = []
         while drafts:
             try:
                 count = self._make_room(drafts)
@@ -135,10 +141,10 @@ class Journal:
         group = form(self._place, drafts[:count], time=self._settings.clock())
         return Formed(group, drafts[count:], refused)
 
-    def _needed(self, drafts: Sequence[Draft]) -> int:
+    def _needed(self, drafts: Sequence[AnyDraft]) -> int:
         return align(sum(draft.weight for draft in drafts) + FIRST_BYTES, FIRST_BYTES)
 
-    def _make_room(self, drafts: Sequence[Draft]) -> int:
+    def _make_room(self, drafts: Sequence[AnyDraft]) -> int:
         """Return how many of the drafts the active file takes now, at least one."""
         if self._active is None or self._rolls_next:
             self._roll()
@@ -149,13 +155,15 @@ class Journal:
             count = max(1, self._fitting(drafts))
         segment, place = self._active, self._place
         assert segment is not None and place is not None
-        end = align(place.offset, place.alignment) + sum([draft.frame_size for draft in drafts[:count]])
+        end = align(place.offset, place.alignment) + sum([draft.weight for draft in drafts[:count]])
+        if end > segment.prepared:
+            end = align(place.offset, place.alignment) + sum([draft.frame_size for draft in drafts[:count]])
         if end > segment.prepared:
             wanted = min(2 * segment.prepared, self._settings.data_file_bytes_max)
             segment.prepare(max(end, wanted if any(draft.has_add for draft in drafts) else 0))
         return count
 
-    def _fitting(self, drafts: Sequence[Draft]) -> int:
+    def _fitting(self, drafts: Sequence[AnyDraft]) -> int:
         assert self._active is not None and self._place is not None
         padding = self._place.alignment
         if sum([draft.weight for draft in drafts]) + padding <= self._room:
@@ -247,8 +255,9 @@ class Journal:
         segment.take(group)
         place.offset = place.synced = group.end
         place.next_message, place.next_commit = group.next_message, group.next_commit
-        self._room -= sum([draft.weight for draft in group.drafts])
-        self._unvouched = bool(group.drafts[-1].operations)
+        drafts = group.drafts
+        self._room -= drafts[0].weight if len(drafts) == 1 else sum([draft.weight for draft in drafts])
+        self._unvouched = not _is_vouching(drafts[-1])
         if place.offset >= self._tend_at:
             self._tend_at = 1 << 62
             self.wake()
@@ -333,3 +342,8 @@ class Journal:
             for rolled in self._rolled:
                 rolled.segment.close()
             self._rolled.clear()
+
+
+def _is_vouching(draft: AnyDraft) -> bool:
+    """Say whether the draft is an empty commit, which nobody needs vouched for."""
+    return isinstance(draft, Draft) and not draft.operations

@@ -48,6 +48,7 @@ NUMBER_AT = 8  # where in a record the first message's number stands
 GAP_KIND = 6
 PROPERTIES, PRODUCER, MOVED, WHOLE_COMMIT = 1, 2, 4, 8
 RECORD_FLAGS = 15
+_FLAGS_OF: dict[int, int] = {Operation.ADD: RECORD_FLAGS, Operation.PUT: MOVED}  # the other kinds have none
 _PAIR = struct.Struct("<H")
 
 Numbers = npt.NDArray[np.uint64]
@@ -133,6 +134,8 @@ def decode_set(first: int, count: int, coded: bytes) -> Numbers:
     runs, gaps = values[0::2], values[1::2]
     if not len(values) % 2 or int(runs.astype(float).sum()) != count or not runs.all():
         raise BadRecord("a removal set does not hold as many numbers as it says")
+    if first + float(values.astype(float).sum()) >= 2.0**64:
+        raise BadRecord("a removal set ends behind the last possible number")
     if len(runs) == 1:
         return np.arange(first, first + count, dtype=np.uint64)
     steps = np.ones(count, np.uint64)
@@ -163,7 +166,7 @@ def _unleb128(coded: bytes) -> Numbers:
     ends = np.flatnonzero(last)
     starts = np.concatenate(([0], ends[:-1] + 1))
     place = np.arange(len(data)) - np.repeat(starts, ends - starts + 1)
-    if place.max() > 9:
+    if place.max() > 9 or (data[place == 9] > 1).any():
         raise BadRecord("a removal set holds a number of more than 64 bits")
     septets = (data & 0x7F).astype(np.uint64) << (place * 7).astype(np.uint64)
     values: Numbers = np.add.reduceat(septets, starts)
@@ -192,13 +195,16 @@ _PAIR_BYTES_MAX = 0xFFFF
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """Return the properties that the bytes hold."""
+    """Return the properties that the bytes hold; ValueError when they are not properties."""
     texts: list[str] = []
     at = 0
     while at < len(data):
-        (size,) = _PAIR.unpack_from(data, at)
-        texts.append(data[at + 2 : at + 2 + size].decode())
-        at += 2 + size
+        size = int.from_bytes(data[at : at + _PAIR.size], "little")
+        at += _PAIR.size
+        if at + size > len(data):
+            raise ValueError("a property is cut off")
+        texts.append(data[at : at + size].decode())
+        at += size
     return dict(zip(texts[0::2], texts[1::2], strict=True))
 
 
@@ -216,8 +222,14 @@ def decode_records(meta: bytes | memoryview) -> Iterator[Record]:
 
 def _decode_record(data: bytes, start: int) -> tuple[Record, int]:
     kind, flags, name_size, producer_size, count, number = RECORD.unpack_from(data, start)
-    if flags & ~RECORD_FLAGS or not 1 <= kind <= GAP_KIND or not name_size:
+    if not 1 <= kind <= GAP_KIND or flags & ~_FLAGS_OF.get(kind, 0):
         raise BadRecord(f"kind {kind} with flags {flags} is unknown to this format version")
+    if not name_size or bool(producer_size) != bool(flags & PRODUCER):
+        raise BadRecord("its name or its producer identifier is missing")
+    if flags & (PRODUCER | WHOLE_COMMIT) == WHOLE_COMMIT:
+        raise BadRecord("it speaks for its whole commit without a producer identifier")
+    if not count and kind <= Operation.DELETE:
+        raise BadRecord("it is about no message at all")
     at = start + RECORD.size
     columns: dict[str, Sequence[int]] = {}
     coded = b""

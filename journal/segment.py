@@ -12,6 +12,7 @@ syncing the data is what a disk does fastest. Its header is written together wit
 
 import contextlib
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from journal.contents import ContentsBuilder
 from journal.disk import Disk, DiskFile
 from journal.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS
 from journal.footer import encode_footer, footer_size_max, row_bytes_max
-from journal.format import FileHeader, Previous, encode_header
+from journal.format import FileHeader, Previous, encode_headers
 from journal.group import Group, Place
+from journal.single import PlainAdds
 
 ZEROS = memoryview(bytes(1 << 20))
 FIRST_BYTES = 64 << 10  # how far an opening's first file is prepared before its first commit
@@ -75,7 +77,7 @@ class Segment:
     def front(self) -> bytes:
         """Return what stands before the first group."""
         assert self.header is not None
-        return (encode_header(self.header) * 2).ljust(self.header.start(), b"\0")
+        return encode_headers(self.header)
 
     def footer_bound(self) -> int:
         """Return the most bytes the footer of what is in the file now can have."""
@@ -97,15 +99,34 @@ class Segment:
         """Remember a durable group for the footer."""
         for buffer in group.buffers:
             self._hasher.update(buffer)
-        for draft, head in zip(group.drafts, group.heads, strict=True):
-            self._builder.add(draft.offset, head, draft.value_heads)
+        self._builder.add_plain(group.offsets, group.heads)
+        if group.plain:
+            self._rows += len(group.heads)
+            for plain in group.plain:
+                for queue in set(plain.queues):
+                    if queue.name not in self._names:
+                        self._take_names((queue.name,))
+            return
+        frame = -len(group.heads)
+        for draft in group.drafts:
+            if isinstance(draft, PlainAdds):
+                self._rows += len(draft.payloads)
+                frame += len(draft.payloads)
+                self._take_names(queue.name for queue in draft.queues)
+                continue
+            if draft.value_heads:
+                self._builder.add_value_heads(frame, draft.value_heads)
+            frame += 1
             self._rows += draft.rows
             self._blob_bytes += draft.footer_bytes
             self._features |= draft.features
-            for name in draft.names:
-                if name not in self._names:
-                    self._names.add(name)
-                    self._blob_bytes += len(name) + 1
+            self._take_names(draft.names)
+
+    def _take_names(self, names: Iterable[bytes]) -> None:
+        for name in names:
+            if name not in self._names:
+                self._names.add(name)
+                self._blob_bytes += len(name) + 1
 
     def ending(self, place: Place) -> Previous:
         """Return what the successor's header says of this file."""

@@ -79,7 +79,7 @@ def walk(data: bytes, span: Span) -> Walk:
             _take(found, data, frame, span)
             offset = frame.end
             continue
-        if frame.is_zero and (skipped := _behind_padding(view, offset, span.alignment)) > offset:
+        if (skipped := _behind_padding(view, offset, span.alignment)) > offset:
             offset = skipped
             continue
         if content_end < 0:
@@ -131,7 +131,9 @@ def _take(found: Walk, data: bytes, frame: FrameHeader, span: Span) -> None:
         found.has_gaps = True
     else:
         try:
-            for record, index, payload in payloads(data, frame):
+            records = list(decode_records(data[frame.records]))
+            _check_sums(frame, records)
+            for record, index, payload in payloads(data, frame, records):
                 if record.kind == Operation.PUT:
                     value_heads.append(payload[:VALUE_HEAD_BYTES])
                 if xxh3(payload) != record.checksum(index):
@@ -141,14 +143,23 @@ def _take(found: Walk, data: bytes, frame: FrameHeader, span: Span) -> None:
     found.builder.add(frame.offset, data[frame.offset : frame.offset + FRAME_SIZE + frame.meta], value_heads)
 
 
-def payloads(data: bytes | memoryview, frame: FrameHeader, *, base: int = 0) -> Iterator[tuple[Record, int, bytes]]:
+def _check_sums(frame: FrameHeader, records: Sequence[Record]) -> None:
+    """Raise BadRecord unless the records speak of as many operations and bytes as the frame has."""
+    operations = sum(record.count if record.kind <= Operation.DELETE else 1 for record in records)
+    size = sum(sum(record.sizes) if record.kind != Operation.PUT else record.count for record in records)
+    if operations != frame.operations or align(FRAME_SIZE + frame.meta + size, 8) != frame.length:
+        raise BadRecord(f"{operations} operations and {size} bytes are not what the frame's header says")
+
+
+def payloads(
+    data: bytes | memoryview, frame: FrameHeader, records: Sequence[Record]
+) -> Iterator[tuple[Record, int, bytes]]:
     """Yield (record, place in the record, bytes) for every message and value of a frame, unverified.
 
-    `data` are bytes of the file from offset `base` on, the whole frame among them.
+    `data` are the bytes of the file, the whole frame among them.
     """
-    start = frame.offset - base + FRAME_SIZE
-    at = start + frame.meta
-    for record in decode_records(data[start:at]):
+    at = frame.offset + FRAME_SIZE + frame.meta
+    for record in records:
         sizes: Sequence[int] = ()
         if record.kind == Operation.ADD:
             sizes = record.sizes

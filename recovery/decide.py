@@ -100,7 +100,7 @@ class Decision:
 _CLEAN, _TORN, _DAMAGED = Verdict.CLEAN, Verdict.TORN, Verdict.DAMAGED
 
 
-def decide(seen: Seen) -> Decision:  # noqa: PLR0911 - one return a row
+def decide(seen: Seen) -> Decision:
     """Return the row that applies. Every combination has exactly one."""
     match seen:
         case Seen(body=Body.MISSING):

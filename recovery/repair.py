@@ -26,11 +26,10 @@ from journal.format import (
     FRAME_BYTES_MAX,
     FRAME_SIZE,
     GAP,
-    HEADERS_SIZE,
     FileHeader,
     Previous,
     encode_frame_head,
-    encode_header,
+    encode_headers,
 )
 from journal.names import ArchiveName
 from journal.operations import Operation
@@ -210,7 +209,7 @@ class Repairer:
         action = examined.decision.action.value
         return Repaired(examined.sequence, contents, _ending(header, contents), archive or None, action)
 
-    def _new_bytes(  # noqa: PLR0913
+    def _new_bytes(
         self, examined: Examined, header: FileHeader, archive: str, end: int, ranges: Sequence[tuple[int, int]]
     ) -> bytearray:
         data = bytearray(end)
@@ -218,7 +217,7 @@ class Repairer:
             with DataFile(self._disk, examined.path) as file:
                 found = file.bytes(min(end, file.size()))
                 data[: len(found)] = found
-        data[:HEADERS_SIZE] = encode_header(header) * 2
+        data[: header.start()] = encode_headers(header)
         for start, stop in ranges:
             data[start:stop] = b"".join(_gap_frames(header, archive, start, stop, examined))
         return data

@@ -33,8 +33,8 @@ from journal.operations import MIB
 from journal.owner import Ownership
 from journal.reserve import Reserve, reserve_size
 from recovery.decide import Action
-from recovery.report import FileReport, Loss, RecoveryReport, Suspect, Verdict
 from recovery.repair import Repaired, Repairer
+from recovery.report import FileReport, Loss, RecoveryReport, Suspect, Verdict
 from recovery.unreadable import ForgivingDisk
 from recovery.validate import Examined, Progress, examine_directory, no_progress, ranges_of
 
@@ -107,7 +107,9 @@ def recover(directory: Path | str, options: RecoveryOptions | None = None, *, dr
     for one in examined:
         if one.contents is not None and one.decision.action not in (Action.REMOVE, Action.DROP):
             index.replay(one.contents, one.sequence)
-    files = [one.report(action=f"would be {one.decision.action.value}" if _needs_repair(one) else "") for one in examined]
+    files = [
+        one.report(action=f"would be {one.decision.action.value}" if _needs_repair(one) else "") for one in examined
+    ]
     return run.report(index, files, began)
 
 

@@ -105,7 +105,9 @@ def validate_directory(
 ) -> tuple[FileReport, ...]:
     """Return the verdict on every data file of a directory. Takes no lock, changes nothing."""
     disk = disk or RealDisk()
-    return tuple(examined.report(action="") for examined in examine_directory(disk, Path(directory), progress, full=full))
+    return tuple(
+        examined.report(action="") for examined in examine_directory(disk, Path(directory), progress, full=full)
+    )
 
 
 def examine_directory(
@@ -344,7 +346,9 @@ def _walked(file: DataFile, task: Task, footer: Footer | BadFooter | None, ident
         footer = BadFooter("the file was cut to its length, yet its footer has no good end")
         found = walk(data, replace(span, limit=found.end)) if end is None else found
     vouched = found.vouched() if end is None else end
-    missing = [] if end is None or len(data) >= end else [BadRange(max(found.end, len(data)), end, "the file is cut off")]
+    missing = (
+        [] if end is None or len(data) >= end else [BadRange(max(found.end, len(data)), end, "the file is cut off")]
+    )
     ranges = found.bad_ranges + missing
     if end is not None and not ranges and found.end < end:
         ranges = [BadRange(found.end, end, "zeros where frames were promised")]
@@ -363,9 +367,7 @@ def _walked(file: DataFile, task: Task, footer: Footer | BadFooter | None, ident
     foot = Foot.GOOD if good_footer else Foot.ABSENT if footer is None else Foot.BAD
     contents = replace(found.builder.build(found.end), has_gaps=found.has_gaps)
     matches = task.named is None or found.has_gaps or _ends_as(contents, task.named)
-    decision = decide(
-        Seen(head=head, body=body, foot=foot, is_followed=task.named is not None, ends_as_named=matches)
-    )
+    decision = decide(Seen(head=head, body=body, foot=foot, is_followed=task.named is not None, ends_as_named=matches))
     return Examined(
         sequence=task.sequence,
         path=task.path,
@@ -427,7 +429,9 @@ def _reason(
         return ""
     parts = [f"byte {bad_range.start}: {bad_range.reason}" for bad_range in ranges[:3]]
     for payload in payloads[:3]:
-        what = f"message {payload.number}" if payload.operation is Operation.ADD else f"the value of key {payload.name!r}"
+        what = (
+            f"message {payload.number}" if payload.operation is Operation.ADD else f"the value of key {payload.name!r}"
+        )
         parts.append(f"byte {payload.frame}: {what} does not match its checksum")
     if isinstance(footer, BadFooter):
         parts.append(footer.reason)

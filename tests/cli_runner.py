@@ -37,9 +37,7 @@ def oms_json(*arguments: str, spool: Path, code: int = 0) -> Any:
 
 def oms_lines(*arguments: str, spool: Path, code: int = 0) -> list[dict[str, Any]]:
     """Run the command with --json and return its NDJSON lines."""
-    return [
-        json.loads(line) for line in oms(*arguments, "--json", spool=spool, code=code).stdout.splitlines()
-    ]
+    return [json.loads(line) for line in oms(*arguments, "--json", spool=spool, code=code).stdout.splitlines()]
 
 
 def command_line(*arguments: str) -> list[str]:
@@ -61,14 +59,11 @@ def oms_process(
     variables: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run `oms` as a process of its own; `terminal` is the descriptor of one for its standard input."""
-    where = (
-        {"input": stdin}
-        if stdin is not None
-        else {"stdin": subprocess.DEVNULL if terminal is None else terminal}
-    )
+    source = subprocess.DEVNULL if terminal is None else terminal
     return subprocess.run(
         command_line(*arguments),
-        **where,  # type: ignore[call-overload]
+        stdin=source if stdin is None else None,
+        input=stdin,
         capture_output=True,
         env=environment(spool) | (variables or {}),
         timeout=60,

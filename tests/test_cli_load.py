@@ -44,9 +44,7 @@ def test_standard_input_is_loaded_too(spool: Path) -> None:
 
 
 def test_an_empty_input_loads_nothing(spool: Path) -> None:
-    assert oms("load", "-", "--queue", "q", spool=spool, stdin=b"").stdout.startswith(
-        "0 messages (0 B) added in"
-    )
+    assert oms("load", "-", "--queue", "q", spool=spool, stdin=b"").stdout.startswith("0 messages (0 B) added in")
 
 
 def test_the_suffix_chooses_the_format(spool: Path, tmp_path: Path) -> None:
@@ -85,9 +83,7 @@ def test_envelopes_of_several_queues_keep_their_order(spool: Path) -> None:
 
 
 def oms_json_stdin(spool: Path, stdin: bytes, *arguments: str) -> dict[str, object]:
-    found: dict[str, object] = json.loads(
-        oms("load", "-", *arguments, "--json", spool=spool, stdin=stdin).stdout
-    )
+    found: dict[str, object] = json.loads(oms("load", "-", *arguments, "--json", spool=spool, stdin=stdin).stdout)
     return found
 
 
@@ -126,9 +122,7 @@ def test_the_same_load_with_a_producer_prefix_adds_nothing_twice(spool: Path) ->
 
 
 def test_a_line_longer_than_a_message_may_be_is_refused(spool: Path) -> None:
-    result = oms(
-        "load", "-", "-q", "q", "--max-message-size", "5", spool=spool, stdin=b"12345\n123456\n", code=2
-    )
+    result = oms("load", "-", "-q", "q", "--max-message-size", "5", spool=spool, stdin=b"12345\n123456\n", code=2)
 
     assert "line 2: it is longer than the 5 bytes a message may have" in result.stderr
     assert payloads(spool, "q") == [b"12345"]

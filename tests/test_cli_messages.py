@@ -64,10 +64,7 @@ def test_a_message_sent_again_under_its_identifier_is_added_once(spool: Path) ->
 
     assert oms("send", "q", "x", "--producer-id", "p", spool=spool).stdout == first
     assert oms_json("stats", spool=spool)["undelivered"] == 1
-    assert (
-        "give another identifier"
-        in oms("send", "q", "other", "--producer-id", "p", spool=spool, code=1).stderr
-    )
+    assert "give another identifier" in oms("send", "q", "other", "--producer-id", "p", spool=spool, code=1).stderr
 
 
 @pytest.mark.parametrize(("queue", "size"), [("q" * 256, 1), ("q", 101)])
@@ -91,7 +88,7 @@ def test_the_queues_are_listed_with_what_waits_in_them(orders: Path) -> None:
     assert {name: queue["undelivered"] for name, queue in queues.items()} == {"orders": 3, "bills": 1}
     assert 0 <= queues["orders"]["oldest_age"] < 60
     lines = oms("list", spool=orders).stdout.splitlines()
-    assert lines[0].split() == ["queue", "undelivered", "bytes", "oldest", "age"]
+    assert lines[0].split() == ["queue", "undelivered", "size", "oldest", "age"]
     assert [line.split()[0] for line in lines[2:]] == ["orders", "bills"]
 
 
@@ -154,10 +151,7 @@ def test_a_long_payload_is_shown_in_part(spool: Path) -> None:
 def test_a_message_that_is_not_there_is_a_no(orders: Path) -> None:
     result = oms("show", "999", spool=orders, code=1)
 
-    assert (
-        result.stderr
-        == "oms: no undelivered message has number 999; `oms dump` tells what became of a message\n"
-    )
+    assert result.stderr == "oms: no undelivered message has number 999; `oms dump` tells what became of a message\n"
     assert json.loads(oms("show", "999", "--json", spool=orders, code=1).stderr)["error"] == "NoSuchMessage"
 
 
@@ -197,10 +191,7 @@ def test_a_queue_is_deleted_as_a_whole(orders: Path) -> None:
 def test_only_messages_older_than_the_age_are_deleted(orders: Path) -> None:
     assert oms_json("delete", "--queue", "orders", "--older", "1h", "--yes", spool=orders)["deleted"] == 0
     assert oms_json("delete", "--queue", "orders", "--older", "0s", "--yes", spool=orders)["deleted"] == 3
-    assert (
-        "--older"
-        in oms("delete", "--queue", "bills", "--older", "soon", "--yes", spool=orders, code=2).stderr
-    )
+    assert "--older" in oms("delete", "--queue", "bills", "--older", "soon", "--yes", spool=orders, code=2).stderr
 
 
 @pytest.mark.parametrize("arguments", [["delete", "1"], ["delete", "--queue", "orders"], ["drop", "state"]])

@@ -21,9 +21,7 @@ COMMANDS = (
 
 def test_every_command_of_the_manual_is_there() -> None:
     listed = [
-        line.split()[0]
-        for line in oms("--help").stdout.split("Commands:")[1].splitlines()
-        if line.startswith("  ")
+        line.split()[0] for line in oms("--help").stdout.split("Commands:")[1].splitlines() if line.startswith("  ")
     ]
 
     assert listed[: len(COMMANDS)] == COMMANDS
@@ -112,9 +110,7 @@ def test_without_a_command_the_help_is_printed_and_the_usage_is_wrong() -> None:
     ids=" ".join,
 )
 @pytest.mark.parametrize("as_json", [False, True])
-def test_wrong_usage_is_one_line_and_changes_nothing(
-    arguments: list[str], as_json: bool, tmp_path: Path
-) -> None:
+def test_wrong_usage_is_one_line_and_changes_nothing(arguments: list[str], as_json: bool, tmp_path: Path) -> None:
     result = oms(*arguments, *["--json"] * as_json, spool=tmp_path, code=2)
 
     assert result.stdout == ""
@@ -197,9 +193,7 @@ def test_a_failure_is_one_harmless_line(capsys: pytest.CaptureFixture[str]) -> N
     "name", ["list", "stats", "explain", "verify", "dump", "recover", "cleanup", "receive", "show", "drop", "delete"]
 )
 def test_a_missing_spool_directory_is_one_line_and_is_not_made(name: str, tmp_path: Path) -> None:
-    arguments = {"receive": ["q"], "show": ["1"], "drop": ["k", "--yes"], "delete": ["1", "--yes"]}.get(
-        name, []
-    )
+    arguments = {"receive": ["q"], "show": ["1"], "drop": ["k", "--yes"], "delete": ["1", "--yes"]}.get(name, [])
     spool = tmp_path / "none"
 
     result = oms(name, *arguments, spool=spool, code=4)

@@ -69,9 +69,7 @@ def test_a_locked_database_is_told_apart(spool: Path) -> None:
 
         assert f"in use by process {os.getpid()}" in result.stderr
         assert len(result.stderr.splitlines()) == 1
-        assert (
-            json.loads(oms("receive", "q", "--json", spool=spool, code=3).stderr)["error"] == "DatabaseLocked"
-        )
+        assert json.loads(oms("receive", "q", "--json", spool=spool, code=3).stderr)["error"] == "DatabaseLocked"
         for command in (["send", "q", "x"], ["delete", "1", "--yes"], ["cleanup"], ["recover"]):
             oms(*command, spool=spool, code=3)
 
@@ -137,9 +135,7 @@ def test_ctrl_c_ends_a_follower_with_one_line(spool: Path) -> None:
     assert errors == b"oms: interrupted\n"
 
 
-@pytest.mark.parametrize(
-    "arguments", [["receive", "many", "--count", "50000", "--batch", "100"], ["dump", "--json"]]
-)
+@pytest.mark.parametrize("arguments", [["receive", "many", "--count", "50000", "--batch", "100"], ["dump", "--json"]])
 def test_a_reader_that_goes_away_ends_the_command_quietly(spool: Path, arguments: list[str]) -> None:
     with MessageDatabase.open(spool) as db:
         db.add_many("many", [b"x" * 100] * 50_000)

@@ -1,6 +1,7 @@
 """`oms recover` and `oms cleanup` on crashed, damaged and pinned databases."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -70,16 +71,14 @@ def test_refuse_changes_nothing_and_says_no(damaged: Path) -> None:
 
     assert len(result.stderr.splitlines()) == 1
     assert "omsmsg-0000000003.data" in result.stderr
-    assert (
-        json.loads(oms("recover", "--policy", "refuse", "--json", spool=damaged, code=1).stderr)["exit"] == 1
-    )
+    assert json.loads(oms("recover", "--policy", "refuse", "--json", spool=damaged, code=1).stderr)["exit"] == 1
     assert {path: path.read_bytes() for path in damaged.glob("*.data")} == before
 
 
 def test_truncate_cuts_all_behind_the_damage(damaged: Path) -> None:
     oms("recover", "--policy", "truncate", spool=damaged, code=1)
 
-    assert (damaged / "omsmsg-0000000003.data").stat().st_size < 3000
+    assert oms_lines("dump", "--from", "3", "--to", "3", spool=damaged) == []
     assert oms_json("verify", spool=damaged)["intact"] is True
 
 
@@ -91,20 +90,22 @@ def test_any_opening_tells_the_operator_of_a_loss(damaged: Path) -> None:
     assert result.stdout.strip().isdigit()
 
 
-def test_a_torn_tail_is_no_loss(spool: Path) -> None:
-    oms("delete", "--queue", "slow", "--yes", spool=spool)
-    with MessageDatabase.open(spool) as db:
-        db.add("q", b"x")
-        newest = max(path for path in spool.glob("*.data"))
-        image = newest.read_bytes()
-    newest = max(path for path in spool.glob("*.data"))
-    newest.write_bytes(image[:1000].rstrip(b"\0")[:-8])
+def test_a_torn_tail_is_no_loss(tmp_path: Path) -> None:
+    crashed = tmp_path / "crashed"
+    with MessageDatabase.open(tmp_path / "spool") as db:
+        db.add_many("q", [b"first"] * 10)
+        db.add("q", b"torn" * 100)
+        shutil.copytree(tmp_path / "spool", crashed)  # what a machine that stops now leaves
+    (newest,) = crashed.glob("*.data")
+    data = newest.read_bytes()
+    newest.write_bytes(data[: data.index(b"torn") + 200])
 
-    found = oms_json("recover", spool=spool)
+    found = oms_json("recover", spool=crashed)
 
     assert found["lost"] == []
-    assert [file["verdict"] for file in found["files"]][-1] == "torn"
-    assert found["archives"]
+    assert [file["verdict"] for file in found["files"]] == ["torn"]
+    assert found["archives"] == ["omsmsg-0000000001-v0001.archive"]
+    assert found["undelivered"] == 10
 
 
 def test_cleanup_frees_what_nothing_needs(spool: Path) -> None:
@@ -129,7 +130,7 @@ def test_a_dry_run_of_cleanup_deletes_nothing(spool: Path) -> None:
     assert found["freed_bytes"] > 0
     assert "would be" in oms("cleanup", "--dry-run", spool=spool).stdout
     assert sorted(path.name for path in spool.glob("*.data")) == before
-    assert oms_json("cleanup", spool=spool)["deleted"] == found["deleted"]
+    assert set(oms_json("cleanup", spool=spool)["deleted"]) >= set(found["deleted"])
 
 
 def test_compaction_lets_go_of_pinned_files(spool: Path) -> None:

@@ -66,7 +66,7 @@ def test_ndjson_keeps_the_line_as_it_is_and_skips_blank_ones() -> None:
 
 @pytest.mark.parametrize("line", [b"{", b"\xff", b"nope", b"[" * 900, b"1" * 900 + b"."])
 def test_a_line_that_is_not_json_is_named(line: bytes) -> None:
-    with pytest.raises(BadEntry, match="^line 2: it is not"):
+    with pytest.raises(BadEntry, match=r"^line 2: it is not"):
         read(b"{}\n" + line + b"\n{}\n", SourceFormat.NDJSON)
 
 

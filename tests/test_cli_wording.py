@@ -19,9 +19,7 @@ from cli.wording import (
 )
 
 
-@pytest.mark.parametrize(
-    "code", [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x202E, 0x2066, 0xFEFF, 0xD800, 0xE000]
-)
+@pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x202E, 0x2066, 0xFEFF, 0xD800, 0xE000])
 def test_a_character_a_terminal_would_act_upon_is_escaped(code: int) -> None:
     shown = printable(f"a{chr(code)}b")
 

@@ -1,0 +1,138 @@
+"""`oms io-test DIR`: how fast this directory's device makes bytes durable, and whether it does at all."""
+
+import errno
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from cli import options, output
+from cli.failures import ExitCode, Failure, Usage
+from cli.iotest_text import print_report
+from journal.errors import DiskError
+from journal.iotest import BYTES_MIN, Bounds, Progress, measure
+
+SECONDS_MIN, SECONDS_MAX = 0.1, 3600.0
+QUEUE = "io-test"
+_ADVICE = {
+    errno.ENOENT: "make the directory first, or give another",
+    errno.ENOTDIR: "give a directory",
+    errno.EACCES: "run oms as the owner of the directory, or give another",
+    errno.EPERM: "run oms as the owner of the directory, or give another",
+    errno.EROFS: "mount the file system writable, or give another directory",
+    errno.ENOSPC: "make room, or give less with --bytes",
+    errno.EDQUOT: "make room in the quota, or give less with --bytes",
+    errno.EIO: "the device does not read or write: look at the system's log",
+}
+
+
+def io_test(  # noqa: PLR0913
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory to measure in.", show_default=False)],
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=SECONDS_MIN, max=SECONDS_MAX, help="How long, about, in total.")
+    ] = 10.0,
+    bytes_max: Annotated[
+        str, typer.Option("--bytes", metavar="SIZE", help="How much space at most (B, K, M, G).")
+    ] = "256M",
+    max_data_file_size: options.MaxDataFileSize = None,
+    no_journal: Annotated[
+        bool, typer.Option("--no-journal", help="Measure the device only, not this journal on it.")
+    ] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Measure how fast this directory's device makes bytes durable.
+
+    Says which method the journal should use there.
+    Exits 1 when the device or file system seems not to sync at all.
+    """
+    bounds = _bounds(seconds, bytes_max, max_data_file_size)
+    journal = None if no_journal else _journal(bounds.data_file_size)
+    try:
+        with _ended_by_signals(), _progress() as progress:
+            report = measure(directory, bounds, journal=journal, progress=progress)
+    except DiskError as failure:
+        raise _told(failure) from failure
+    if as_json:
+        output.print_json(report.as_dict())
+    else:
+        print_report(report)
+    if not report.sync.seems_to_sync:
+        raise typer.Exit(ExitCode.NO)
+
+
+def _bounds(seconds: float, bytes_text: str, data_file_text: str | None) -> Bounds:
+    from database.options import Options, parse_size
+
+    try:
+        bytes_max = parse_size(bytes_text)
+        data_file_size = Options.of(max_data_file_size=data_file_text).max_data_file_size
+    except ValueError as failure:
+        raise Usage(str(failure)) from failure
+    if bytes_max < BYTES_MIN:
+        raise Usage(f"--bytes must be at least {BYTES_MIN}, not {bytes_max}")
+    return Bounds(seconds=seconds, bytes_max=bytes_max, data_file_size=data_file_size)
+
+
+def _journal(data_file_size: int) -> Callable[[Path], AbstractContextManager[Callable[[bytes], object]]]:
+    """Return what opens a database in a scratch directory. Nothing of the environment's settings goes in."""
+
+    @contextmanager
+    def opened(directory: Path) -> Iterator[Callable[[bytes], object]]:
+        from database import MessageDatabase, Options
+
+        settings = Options.of(max_data_file_size=data_file_size, cleanup_interval=0)
+        with MessageDatabase.open(directory, options=settings) as db:
+            yield lambda message: db.add(QUEUE, message)
+
+    return opened
+
+
+def _told(failure: DiskError) -> Failure:
+    advice = _ADVICE.get(failure.failure.errno or 0)
+    text = f"{failure}; {advice}" if advice else str(failure)
+    return Failure(text, ExitCode.UNUSABLE, error=type(failure).__name__)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the block like Ctrl-C does: by an exception, so that it cleans up."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
+
+
+@contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """Show on a terminal how much of the time is over. No thread redraws it: that would be measured too."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns: tuple[Any, ...] = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+        task = bar.add_task("preparing")
+
+        def show(stage: str, spent: float, total: float) -> None:
+            bar.update(task, description=stage, completed=min(spent, total), total=total)
+            bar.refresh()
+
+        yield show

@@ -1,0 +1,217 @@
+"""Every operation in data files and archives, in order, whatever state the files are in. Changes nothing.
+
+Frames are walked, not footers read: a dump shows what is there. Of a file that is being written,
+what nothing vouches for yet is marked; what cannot be read as frames comes as damage, in its place.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from journal import names
+from journal.datafile import DataFile, Footer
+from journal.disk import Disk
+from journal.errors import DiskError
+from journal.format import GAP, HEADERS_SIZE, FileHeader, FrameHeader, Previous
+from journal.names import ArchiveName, DataFileName
+from journal.operations import Operation
+from journal.records import PROPERTIES, Record, decode_properties, decode_records, decode_set
+from journal.walk import Span, Walk, payloads, walk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpedOperation:
+    """One operation. Offsets and lengths in bytes, times in microseconds since 1970-01-01 UTC."""
+
+    file: str
+    sequence: int
+    offset: int  # of its frame
+    commit: int
+    owner: int
+    operation: str
+    message: int | None = None
+    queue: str | None = None
+    key: str | None = None
+    time: int = 0
+    first_time: int = 0  # of a moved message's first ADD, else as `time`
+    length: int | None = None  # of the payload or value
+    properties: dict[str, str] | None = None
+    payload: bytes | None = None  # or value
+    producer: str | None = None
+    moved: bool = False
+    vouched: bool = True
+    damaged: bool = False  # the payload does not match its checksum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpedDamage:
+    """A range of a file in which there are no frames where there should be some."""
+
+    file: str
+    sequence: int
+    start: int
+    end: int
+    reason: str
+    is_gap: bool = False  # an earlier repair has put a gap frame here
+
+
+Dumped = DumpedOperation | DumpedDamage
+
+
+def data_paths(disk: Disk, paths: Iterable[Path]) -> list[Path]:
+    """Return the files that the paths mean: a directory stands for its data files, oldest first."""
+    found: list[Path] = []
+    for path in paths:
+        try:
+            entries = disk.list(path)
+        except NotADirectoryError:
+            found.append(path)
+        except OSError as failure:
+            raise DiskError(path, failure, "read") from failure
+        else:
+            parsed = [(names.parse(entry), entry) for entry in entries]
+            ordered = sorted((name.sequence, entry) for name, entry in parsed if isinstance(name, DataFileName))
+            found += [path / entry for _, entry in ordered]
+    return found
+
+
+def sequence_of(path: Path) -> int:
+    """Return the sequence in a data file's or archive's name, 0 for any other name."""
+    name = names.parse(path.name)
+    return name.sequence if isinstance(name, DataFileName | ArchiveName) else 0
+
+
+def dump(disk: Disk, paths: Iterable[Path]) -> Iterator[Dumped]:
+    """Yield every operation and every damaged range of the files, in their order; DiskError, NewerFormat."""
+    files = data_paths(disk, paths)
+    for place, path in enumerate(files):
+        successor = files[place + 1] if place + 1 < len(files) else None
+        try:
+            named = _named(disk, path, successor)
+            with DataFile(disk, path) as file:
+                yield from _dump_file(file, named)
+        except OSError as failure:
+            raise DiskError(path, failure, "read") from failure
+
+
+def _named(disk: Disk, path: Path, successor: Path | None) -> Previous | None:
+    """Return what the next file's header says of this one's end."""
+    if successor is None or successor.parent != path.parent:
+        return None
+    with DataFile(disk, successor) as file:
+        header = file.header()
+    if isinstance(header, FileHeader) and header.previous.sequence == sequence_of(path):
+        return header.previous
+    return None
+
+
+def _dump_file(file: DataFile, named: Previous | None) -> Iterator[Dumped]:
+    name, sequence = file.path.name, sequence_of(file.path)
+    header = file.header()
+    is_known = isinstance(header, FileHeader)
+    identity = header.identity if isinstance(header, FileHeader) else named.identity if named else None
+    data = file.bytes()
+    if identity is None:
+        if data.strip(b"\0"):
+            yield DumpedDamage(
+                file=name, sequence=sequence, start=0, end=len(data), reason="the file header cannot be read"
+            )
+        return
+    footer = file.footer(identity=identity)
+    end = named.end if named is not None else footer.summary.end if isinstance(footer, Footer) else None
+    span = Span(
+        path=file.path,
+        identity=identity,
+        start=header.start() if isinstance(header, FileHeader) else HEADERS_SIZE,
+        limit=len(data) if end is None else end,
+        alignment=header.alignment if isinstance(header, FileHeader) else 8,
+        owner=header.owner if isinstance(header, FileHeader) else None,
+    )
+    if not is_known:
+        yield DumpedDamage(file=name, sequence=sequence, start=0, end=span.start, reason="the file header is rotted")
+    found = walk(data, span)
+    vouched = found.vouched() if end is None else end
+    yield from _in_order(data, found, name, sequence, vouched)
+    if end is not None and len(data) < end:
+        yield DumpedDamage(file=name, sequence=sequence, start=len(data), end=end, reason="the file is cut off")
+
+
+def _in_order(data: bytes, found: Walk, name: str, sequence: int, vouched: int) -> Iterator[Dumped]:
+    ranges = iter(found.bad_ranges)
+    bad = next(ranges, None)
+    for frame in found.frames:
+        while bad is not None and bad.start < frame.offset:
+            yield DumpedDamage(file=name, sequence=sequence, start=bad.start, end=bad.end, reason=bad.reason)
+            bad = next(ranges, None)
+        yield from _dump_frame(data, frame, name, sequence, is_vouched=frame.offset < vouched, walk=found)
+    while bad is not None:
+        yield DumpedDamage(file=name, sequence=sequence, start=bad.start, end=bad.end, reason=bad.reason)
+        bad = next(ranges, None)
+
+
+def _dump_frame(  # noqa: PLR0913
+    data: bytes, frame: FrameHeader, name: str, sequence: int, *, is_vouched: bool, walk: Walk
+) -> Iterator[Dumped]:
+    records = list(decode_records(data[frame.records]))
+    if frame.flags & GAP:
+        archive = records[0].name.decode() if records else "an archive"
+        reason = f"lost in an earlier repair; what was here is in {archive}"
+        yield DumpedDamage(file=name, sequence=sequence, start=frame.offset, end=frame.end, reason=reason, is_gap=True)
+        return
+    found = {(id(record), index): payload for record, index, payload in payloads(data, frame, records)}
+    bad = {(payload.name, payload.number) for payload in walk.bad_payloads if payload.frame == frame.offset}
+    for record in records:
+        for index, operation in enumerate(_operations(record, frame, name, sequence)):
+            payload = found.get((id(record), index))
+            if payload is None:
+                yield replace(operation, vouched=is_vouched)
+                continue
+            size = record.property_sizes[index] if record.flags & PROPERTIES else 0
+            is_bad = (record.name, operation.message or 0) in bad
+            yield replace(
+                operation,
+                vouched=is_vouched,
+                damaged=is_bad,
+                payload=payload[size:],
+                length=len(payload) - size,
+                properties=_properties(payload[:size]) if record.kind == Operation.ADD else None,
+            )
+
+
+def _properties(data: bytes) -> dict[str, str]:
+    try:
+        return decode_properties(data)
+    except ValueError:
+        return {}  # the payload is damaged, and said to be
+
+
+def _operations(record: Record, frame: FrameHeader, name: str, sequence: int) -> Iterator[DumpedOperation]:
+    """Yield the operations of one record; a removal set is one a message."""
+    kind = Operation(record.kind)
+    text = record.name.decode("utf-8", "backslashreplace")
+    fixed = {
+        "file": name,
+        "sequence": sequence,
+        "offset": frame.offset,
+        "commit": frame.commit,
+        "owner": frame.owner,
+        "operation": kind.name,
+        "time": frame.time,
+        "first_time": frame.time,
+    }
+    if kind is Operation.ADD:
+        for index in range(record.count):
+            first_time = record.first_times[index] if record.first_times else frame.time
+            changes = {
+                "queue": text,
+                "message": record.message(index),
+                "first_time": first_time,
+                "producer": record.producer.decode("utf-8", "backslashreplace") or None,
+                "moved": bool(record.first_times),
+            }
+            yield DumpedOperation(**{**fixed, **changes})  # type: ignore[arg-type]
+    elif kind in (Operation.DELIVER, Operation.DELETE):
+        for number in decode_set(record.number, record.count, record.set_bytes).tolist():
+            yield DumpedOperation(**{**fixed, "queue": text, "message": number})  # type: ignore[arg-type]
+    else:
+        yield DumpedOperation(**{**fixed, "key": text})  # type: ignore[arg-type]

@@ -1,0 +1,173 @@
+"""What follows from the figures: which method to use, and whether the device syncs at all. Pure.
+
+    evidence that nothing is synced                                      since
+    the file system lives in memory, or its device does                  a power cut empties it
+    mounted so that it asks no device to flush, the cache not protected  it was told so
+    a sync takes next to nothing more than a write without one           no device answers so fast
+    syncs returned, and the device, which can count, saw no flush        its cache still has the data
+
+One of them is enough. Syncing is never proven: the hints name who else could be cheating.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import geometric_mean, median
+from typing import Any
+
+from journal.iotest_place import Place
+
+SYNC_SECONDS_MIN = 8e-6  # the fastest devices we know of need more, and the kernel's way to them too
+FLUSHED_COUNT_MIN = 20  # with fewer syncs a missing flush could be a matter of counting
+SPINNING_SECONDS_MIN = 1e-3  # a disk must turn; an answer faster than this comes from its cache
+NOISE = 0.10  # differences below this are not real
+ROUNDS_PER_EXCEPTION = 4  # in so many rounds one may contradict
+SCORED_BYTES_MAX = 64 << 10  # the sizes commits have; larger ones measure the device's bandwidth
+
+MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs", "devtmpfs", "rootfs", "hugetlbfs")
+MEMORY_DEVICES = ("ram", "zram")
+UNFLUSHED_OPTIONS = ("nobarrier", "barrier=0", "volatile")
+REMOTE_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "glusterfs", "lustre", "afs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncFacts:
+    """What was seen of syncs: medians in seconds at one size, and the device's own count."""
+
+    size: int
+    synced: float
+    unsynced: float
+    syncs: int = 0
+    flushes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SyncVerdict:
+    """Whether the device seems to sync; `evidence` says why not, `hints` who else could spoil it."""
+
+    seems_to_sync: bool
+    evidence: tuple[str, ...]
+    hints: tuple[str, ...]
+    facts: SyncFacts | None  # what the verdict rests on beside the place
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def judge_sync(place: Place, facts: SyncFacts | None) -> SyncVerdict:
+    """Return the verdict on the place by what the system says of it and what was measured."""
+    evidence = [*_evidence_of_place(place), *(_evidence_of_figures(place, facts) if facts else ())]
+    return SyncVerdict(not evidence, tuple(evidence), tuple(_hints(place, facts)), facts)
+
+
+def _evidence_of_place(place: Place) -> Iterable[str]:
+    if place.mount is not None and place.mount.file_system in MEMORY_FILE_SYSTEMS:
+        yield f"{place.mount.file_system} at {place.mount.mount_point} keeps files in memory: a power cut empties it"
+    if place.device is not None and place.device.rstrip("0123456789") in MEMORY_DEVICES:
+        yield f"the device {place.device} is memory: a power cut empties it"
+    options = place.mount.options if place.mount is not None else ()
+    for option in UNFLUSHED_OPTIONS:
+        if option in options and place.write_cache != "write through":
+            yield f"mounted with {option}: the file system does not ask its device to flush"
+
+
+def _evidence_of_figures(place: Place, facts: SyncFacts) -> Iterable[str]:
+    added = facts.synced - facts.unsynced
+    if added < SYNC_SECONDS_MIN:
+        yield (
+            f"an append of {facts.size} bytes took {facts.synced * 1e6:.1f} µs with a sync and "
+            f"{facts.unsynced * 1e6:.1f} µs without (medians): no device answers in less than "
+            f"{SYNC_SECONDS_MIN * 1e6:.0f} µs"
+        )
+    if place.write_cache == "write back" and facts.flushes == 0 and facts.syncs >= FLUSHED_COUNT_MIN:
+        yield (
+            f"{facts.syncs} syncs returned, and the device {place.device}, which has a write-back cache, "
+            "was not asked to flush it once"
+        )
+
+
+def _hints(place: Place, facts: SyncFacts | None) -> Iterable[str]:
+    kind = place.mount.file_system if place.mount is not None else ""
+    if kind in REMOTE_FILE_SYSTEMS or kind.startswith("fuse"):
+        yield f"{kind}: whether what is behind it keeps its promise cannot be seen from here"
+    if place.is_virtual_machine:
+        yield "a virtual machine: whether its host keeps what was flushed cannot be seen from inside"
+    elif place.is_rotational and facts is not None and facts.synced < SPINNING_SECONDS_MIN:
+        yield "a disk that turns does not sync so fast: a cache answers; make sure that it survives a power cut"
+    if place.write_cache == "write through":
+        yield f"{place.device} says that its write cache needs no flush; that is true only of a protected one"
+
+
+@dataclass(frozen=True, slots=True)
+class MethodRates:
+    """Appends a second of one method at one size, round by round."""
+
+    method: str
+    size: int
+    rates: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """The method the journal should use here, and how the journal's own compares."""
+
+    method: str
+    score: float  # mean over the sizes of its rate as a share of the best rate there
+    journal_method: str
+    journal_score: float | None
+    reason: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def recommend(rates: Sequence[MethodRates], journal_method: str) -> Recommendation | None:
+    """Return the recommendation; None when no size was measured by all.
+
+    The methods come in the order of preference: the first that is not clearly slower than the fastest is chosen.
+    """
+    by_round = _scores(rates)
+    if not by_round:
+        return None
+    scores = {method: median(of_rounds) for method, of_rounds in by_round.items()}
+    best = max(scores, key=lambda method: scores[method])
+    chosen = next(method for method in scores if not _is_clearly_faster(by_round[best], by_round[method]))
+    return Recommendation(
+        method=chosen,
+        score=scores[chosen],
+        journal_method=journal_method,
+        journal_score=scores.get(journal_method),
+        reason=_reason(chosen, best, scores, journal_method),
+    )
+
+
+def _scores(rates: Sequence[MethodRates]) -> dict[str, list[float]]:
+    """Return per method and round the geometric mean of its shares of the best rate, over the sizes all have."""
+    by_method: dict[str, dict[int, tuple[float, ...]]] = {}
+    for each in rates:
+        by_method.setdefault(each.method, {})[each.size] = each.rates
+    common = set.intersection(*(set(sizes) for sizes in by_method.values())) if by_method else set()
+    scored = {size for size in common if size <= SCORED_BYTES_MAX} or common
+    if not scored:
+        return {}
+    scores: dict[str, list[float]] = {method: [] for method in by_method}
+    for number in range(min(len(sizes[size]) for sizes in by_method.values() for size in scored)):
+        best = {size: max(sizes[size][number] for sizes in by_method.values()) for size in scored}
+        for method, sizes in by_method.items():
+            scores[method].append(geometric_mean([sizes[size][number] / best[size] for size in scored]))
+    return scores
+
+
+def _is_clearly_faster(ours: Sequence[float], theirs: Sequence[float]) -> bool:
+    """Say whether more than noise is between the two in nearly every round."""
+    clear = sum(mine * (1 - NOISE) > other for mine, other in zip(ours, theirs, strict=True))
+    return clear >= len(ours) - len(ours) // ROUNDS_PER_EXCEPTION
+
+
+def _reason(chosen: str, best: str, scores: dict[str, float], journal_method: str) -> str:
+    first = "the fastest here" if chosen == best else f"simpler, and not clearly slower than the fastest ({best})"
+    if chosen == journal_method:
+        return f"{first}; it is what the journal uses"
+    own = scores.get(journal_method)
+    if own is None:
+        return f"{first}; what the journal uses ({journal_method}) does not work here"
+    return f"{first}; what the journal uses ({journal_method}) reaches {own / scores[chosen]:.0%} of it"

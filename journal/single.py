@@ -1,0 +1,108 @@
+"""The commonest commits: one message each, without properties or producer identifier.
+
+They are drafted and formed with as little work as Python allows, since with many callers on a fast
+device that work is the limit. All that the frames of one queue have in common is packed once, and
+the commits of many callers travel as columns. The bytes are those of `format.py` and `records.py`:
+every message is a commit, with a frame, of its own.
+"""
+
+import struct
+from collections.abc import Sequence
+
+from journal.disk import Buffer
+from journal.draft import ROW_BYTES_MAX, Waiter
+from journal.format import CHECKSUM, FRAME_SIZE, SEED_MASK, xxh3
+from journal.operations import Operation
+from journal.records import SINGLE, padding
+
+# Owner, synced and time are the same for all frames of a group.
+GROUP_FIELDS = struct.Struct("<QQq")
+_PADDING = tuple(padding(size) for size in range(8))
+
+
+class QueueTemplate:
+    """What the frames that add one plain message to one queue have in common.
+
+    `pack` makes a frame's header, without its checksum, and its record from: length, `meta`, commit,
+    the group's fields, `kind`, message number, checksum of the payload, its size, `tail`.
+    """
+
+    __slots__ = ("bound", "head_size", "kind", "meta", "name", "pack", "place", "tail")
+
+    def __init__(self, name: bytes, place: int) -> None:
+        record_size = SINGLE.size + len(name) + -(SINGLE.size + len(name)) % 8
+        self.name = name
+        self.place = place  # what the layer above calls the queue
+        self.head_size = FRAME_SIZE + record_size
+        self.bound = self.head_size + 8 + ROW_BYTES_MAX + len(name) + 1
+        self.meta = struct.pack("<I", record_size)
+        self.kind = struct.pack("<IIBBBBI", 1, 0, Operation.ADD, 0, len(name), 0, 1)
+        self.tail = name.ljust(record_size - SINGLE.size, b"\0")
+        self.pack = struct.Struct(f"<I4sQ24s16sQQI{len(self.tail)}s").pack
+
+
+class PlainAdds:
+    """A draft, like `draft.Draft`, that stands for as many commits as it has messages."""
+
+    __slots__ = ("answer", "failure", "first", "payloads", "queues", "waiter", "weight")
+    has_add = True
+
+    def __init__(self, queues: list[QueueTemplate], payloads: list[bytes], weight: int) -> None:
+        self.queues = queues
+        self.payloads = payloads
+        self.weight = weight  # the most bytes they can take of a data file, footer included
+        self.first = 0  # number of the first message
+        self.waiter: Waiter | None = None
+        self.answer: object = None
+        self.failure: BaseException | None = None
+
+    @property
+    def frame_size(self) -> int:
+        """How many bytes the frames take."""
+        sizes = [-len(payload) // 8 * -8 for payload in self.payloads]
+        return sum(sizes) + sum([queue.head_size for queue in self.queues])
+
+
+class PlainFrames:
+    """Forms the frames of plain messages, one group's."""
+
+    __slots__ = ("_common", "_identity", "buffers", "heads", "offsets")
+
+    def __init__(self, identity: int, common: bytes) -> None:
+        self._identity = identity
+        self._common = common  # GROUP_FIELDS
+        self.heads: list[bytes] = []  # header and record of each frame
+        self.offsets: list[int] = []  # of each frame
+        self.buffers: list[Buffer] = []
+
+    def form(self, adds: PlainAdds, offset: int, commit: int) -> int:
+        """Form one frame a message, from the offset on; return where they end."""
+        message, common, identity = adds.first, self._common, self._identity
+        heads, offsets, buffers = self.heads, self.offsets, self.buffers
+        checksum, hashed, mask, paddings = CHECKSUM.pack, xxh3, SEED_MASK, _PADDING
+        for queue, payload in zip(adds.queues, adds.payloads, strict=True):
+            size = len(payload)
+            rest = size & 7
+            length = queue.head_size + size + (8 - rest if rest else 0)
+            body = queue.pack(
+                length, queue.meta, commit, common, queue.kind, message, hashed(payload), size, queue.tail
+            )
+            head = checksum(hashed(body, (identity + offset) & mask)) + body
+            offsets.append(offset)
+            heads.append(head)
+            buffers.append(head)
+            buffers.append(payload)
+            if rest:
+                buffers.append(paddings[rest])
+            message += 1
+            commit += 1
+            offset += length
+        return offset
+
+
+def plain_columns(drafts: Sequence[PlainAdds]) -> tuple[list[int], list[int]]:
+    """Return the sizes and the queues' places of all messages."""
+    if len(drafts) == 1:
+        return list(map(len, drafts[0].payloads)), [queue.place for queue in drafts[0].queues]
+    sizes = [len(payload) for draft in drafts for payload in draft.payloads]
+    return sizes, [queue.place for draft in drafts for queue in draft.queues]
