@@ -28,7 +28,8 @@ def stats(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJson 
         found = looking.stats()
         owner = looking.owner
     if as_json:
-        output.print_json(found.as_dict())
+        holder_facts = None if owner is None else {"pid": owner.pid, "host": owner.host, "is_open": owner.is_open}
+        output.print_json(found.as_dict() | {"holder": holder_facts})
         return
     holder = f"open in process {owner.pid} on {owner.host}" if owner is not None and owner.is_open else "not open"
     _print_stats(found, holder)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import options, output
+from cli import interrupts, options, output
 from cli.failures import Usage
 from cli.stores import database, engine_options, view
 from cli.wording import age_text, preview, size_text, to_the_second
@@ -48,12 +48,13 @@ def send(  # noqa: PLR0913
     pairs = dict(_pair(text) for text in properties or ())
     limit = engine_options(max_message_size=max_message_size).max_message_size
     payload = os.fsencode(text) if text is not None else _standard_input(limit)
-    with database(spool, create=True, wait_seconds=wait, max_message_size=max_message_size) as db:
+    opening = database(spool, create=True, wait_seconds=wait, max_message_size=max_message_size)
+    with opening as db, interrupts.held_back():
         number = db.add(queue, payload, properties=pairs or None, producer_id=producer_id)
-    if as_json:
-        output.print_json({"number": number, "queue": queue, "length": len(payload)}, indent=None)
-    else:
-        output.print_line(str(number))
+        if as_json:
+            output.print_json({"number": number, "queue": queue, "length": len(payload)}, indent=None)
+        else:
+            output.print_line(str(number))
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -29,6 +29,8 @@ from database.reading import Files, read_one
 from database.stats import CleanupReport, FileExplanation, Stats
 from database.taking import Taking
 from database.tender import Chores, Tender
+from index import sealed
+from journal import names
 from journal.commit import GroupCommit
 from journal.disk import Disk, RealDisk
 from journal.draft import Composer, Draft
@@ -37,6 +39,7 @@ from journal.group import AnyDraft
 from journal.log import Journal, JournalSettings
 from journal.message import Message
 from journal.operations import Operation
+from journal.segment import Sealed
 from recovery.report import RecoveryReport
 from recovery.startup import RecoveryOptions, Started, start
 from recovery.validate import Progress, no_progress
@@ -86,7 +89,9 @@ class MessageDatabase:
                 cleanup_seconds=options.cleanup_interval,
             )
         )
+        self._sealed = {file.sequence: file for file in started.sealed}  # the tender's and clean-up's
         self._journal.wake = self._tender.wake
+        self._journal.on_sealed = self._take_sealed
         self._closing = threading.Lock()  # guards the end, and the tender's beginning
         self._is_closed = False
         self._is_ready = False  # open, and the tender is at work
@@ -122,6 +127,7 @@ class MessageDatabase:
         database = cls(disk, path, chosen, start(disk, path, recovery))
         for note in database.recovery.notes:
             _log.warning("%s", note)
+        database._write_index()
         try:
             database._cleanup.at_start()
         except JournalError as failure:
@@ -181,6 +187,20 @@ class MessageDatabase:
 
     def _clean_up(self) -> None:
         self._cleanup.run(compact=None, dry_run=False)
+        self._write_index()
+
+    def _take_sealed(self, file: Sealed) -> None:
+        self._sealed[file.sequence] = file
+        self._write_index()
+
+    def _write_index(self) -> None:
+        """Make `omsmsg.index` anew; a fault is not one of the database, which never reads it."""
+        there = [file for file in list(self._sealed.values()) if file.sequence >= self._journal.low_water]
+        self._sealed = {file.sequence: file for file in there}
+        try:
+            sealed.write(self._disk, self.directory, sealed.encode(self._ownership.number, there))
+        except OSError as failure:
+            _log.warning("%s: %s", names.INDEX, failure.strerror)
 
     def _vouch(self) -> None:
         self.write(Composer().draft())
@@ -381,7 +401,10 @@ class MessageDatabase:
     def cleanup(self, *, compact: bool = False, dry_run: bool = False) -> CleanupReport:
         """Let go of data files that hold nothing needed; with `compact` move the little that old ones do hold."""
         self.check_open()
-        return self._cleanup.run(compact=compact, dry_run=dry_run)
+        report = self._cleanup.run(compact=compact, dry_run=dry_run)
+        if not dry_run:
+            self._write_index()
+        return report
 
     def stats(self) -> Stats:
         """Return the figures of the database."""

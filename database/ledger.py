@@ -14,8 +14,8 @@ import numpy as np
 
 from index.duplicates import Scope, Seen
 from index.replay import Index
-from journal.errors import DuplicateConflict, NotUndelivered
 from journal.draft import Draft
+from journal.errors import DuplicateConflict, NotUndelivered
 from journal.group import AnyDraft, Group
 from journal.records import Numbers
 from journal.single import PlainAdds, plain_columns
@@ -117,9 +117,7 @@ class Ledger:
         with self.lock:
             if group.plain:
                 sizes, queues = plain_columns(group.plain)
-                self.index.table.add_singles(
-                    group.plain[0].first, group.sequence, (group.offsets, sizes, queues)
-                )
+                self.index.table.add_singles(group.plain[0].first, group.sequence, (group.offsets, sizes, queues))
                 for plain in group.plain:
                     plain.answer = plain.first
             else:

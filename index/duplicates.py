@@ -33,14 +33,14 @@ class Seen(NamedTuple):
     """What a producer identifier stands for."""
 
     first: int
-    count: int
+    messages: int
     digest: int
     time: int  # microseconds since 1970-01-01 UTC
     sequence: int  # of the data file it lies in; 0 when carried forward
 
     @property
     def numbers(self) -> range:
-        return range(self.first, self.first + self.count)
+        return range(self.first, self.first + self.messages)
 
 
 def digest(hashes: Sequence[int]) -> int:
@@ -137,7 +137,7 @@ def carried(entries: dict[Scope, Seen]) -> list[bytes]:
     current = bytearray()
     for (queue, producer), seen in entries.items():
         entry = bytes((len(queue),)) + queue + bytes((len(producer),)) + producer
-        entry += _ENTRY.pack(seen.first, seen.count, seen.digest, seen.time, seen.sequence)
+        entry += _ENTRY.pack(seen.first, seen.messages, seen.digest, seen.time, seen.sequence)
         if len(current) + len(entry) > VALUE_BYTES_MAX:
             values.append(bytes(current))
             current.clear()

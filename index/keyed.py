@@ -28,7 +28,7 @@ class Keyed:
     """The live keys of a database. Does not lock: its owner does."""
 
     def __init__(self) -> None:
-        self._versions: SortedDict = SortedDict()  # key -> sequence and offset in one number
+        self._versions: SortedDict[bytes, int] = SortedDict()  # key -> sequence and offset in one number
         self.files: dict[int, int] = {}  # data file -> live keys in it, the engine's left out
 
     def __len__(self) -> int:

@@ -88,8 +88,9 @@ def _removed(contents: Contents) -> npt.NDArray[np.uint64]:
     """Return every number that the file delivers or deletes, ascending and once."""
     columns = contents.columns
     is_removal = (columns["kind"] == Operation.DELIVER) | (columns["kind"] == Operation.DELETE)
-    singles = columns["number"][is_removal & (columns["count"] == 1)].astype(np.uint64)
+    singles: npt.NDArray[np.uint64] = columns["number"][is_removal & (columns["count"] == 1)].astype(np.uint64)
     sets = [numbers for numbers in contents.removal_sets() if numbers is not None]
     if not sets and (len(singles) < 2 or bool((np.diff(singles.view(np.int64)) > 0).all())):
         return singles
-    return np.unique(np.concatenate((singles, *sets)))
+    found: npt.NDArray[np.uint64] = np.unique(np.concatenate((singles, *sets)))
+    return found

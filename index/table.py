@@ -87,9 +87,9 @@ class Block:
         """Turn the growing columns into arrays, without a copy."""
         if isinstance(self.offsets, array):
             self.offsets = np.frombuffer(self.offsets, np.uint32)
-            self.sizes = np.frombuffer(self.sizes, np.uint32)  # type: ignore[arg-type]
-            self.queues = np.frombuffer(self.queues, np.uint32)  # type: ignore[arg-type]
-            self.is_live = np.frombuffer(self.is_live, np.bool_)  # type: ignore[arg-type]
+            self.sizes = np.frombuffer(self.sizes, np.uint32)
+            self.queues = np.frombuffer(self.queues, np.uint32)
+            self.is_live = np.frombuffer(self.is_live, np.bool_)
 
     def live_rows(self) -> Ints:
         """Return the rows of the live messages, in order."""

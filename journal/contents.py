@@ -7,17 +7,17 @@ order of the journal. Names are kept once and referred to by their place in `nam
     kind        all           1 ADD, 2 DELIVER, 3 DELETE, 4 PUT, 5 DROP
     flags       all           as in the record: PROPERTIES, PRODUCER, MOVED, WHOLE COMMIT; and 16 DAMAGED: the
                               message's or value's bytes were found not to match when the file was rebuilt
-    name        all           place of the queue or key in `names`
-    number      messages      the message, or the first of a set
-    count       messages      1, or how many numbers the set holds
-    size        ADD, PUT      bytes of payload (without properties) or value; of a set: its coded bytes
-    properties  ADD           bytes of the properties
+    name        all           place of the queue or key in `names`, from 0
+    number      messages      the message, or the first of a set; else 0
+    count       messages      1, or how many numbers the set holds; else 0
+    size        not DROP      bytes of payload (without properties) or value; of a set: its coded bytes; else 0
+    properties  ADD           bytes of the properties; else 0
     producer    ADD           0, or 1 + place of the identifier in `producers`
     offset      all           of the frame
     commit      all           number of the commit
-    time        all           of the commit, microseconds since 1970-01-01 UTC
-    first_time  ADD           of the first ADD: differs from `time` where the message was moved
-    hash        ADD, PUT      XXH3 of the payload (without properties) or value
+    time        all           of the commit, microseconds since 1970-01-01 UTC, signed
+    first_time  all           of the first ADD: differs from `time` where a message was moved
+    hash        ADD, PUT      XXH3 of the payload (without properties) or value; else 0
 """
 
 from array import array
@@ -56,14 +56,20 @@ _SIMPLE_AT = {  # where the name stands in the head of a frame that holds one re
     Operation.PUT: FRAME_SIZE + RECORD.size,
     Operation.DROP: FRAME_SIZE + RECORD.size,
 }
-_HEAD = np.dtype(
-    {
-        "names": ["commit", "time", "operations", "kind", "flags", "name", "extra", "count", "number", "hash", "size"],
-        "formats": ["<u8", "<i8", "<u4", "u1", "u1", "u1", "u1", "<u4", "<u8", "<u8", "<u4"],
-        "offsets": [16, 40, 48, 56, 57, 58, 59, 60, 64, 72, 80],
-        "itemsize": FRAME_SIZE + SINGLE.size,
-    }
-)
+_HEAD_FIELDS = {  # of such a head: field, kind, and where it stands
+    "commit": ("<u8", 16),
+    "time": ("<i8", 40),
+    "operations": ("<u4", 48),
+    "kind": ("u1", 56),
+    "flags": ("u1", 57),
+    "name": ("u1", 58),
+    "extra": ("u1", 59),
+    "count": ("<u4", 60),
+    "number": ("<u8", 64),
+    "hash": ("<u8", 72),
+    "size": ("<u4", 80),
+}
+_HEAD_SIZE = FRAME_SIZE + SINGLE.size
 DAMAGED = 16
 _SIMPLE_FLAGS = 2  # PRODUCER: the only flag that leaves a single ADD's columns where they are
 
@@ -210,10 +216,9 @@ def _simple_rows(heads: list[bytes], tables: _Tables) -> "list[npt.NDArray[np.vo
 
 
 def _rows_of_length(heads: list[bytes], frames: list[int], length: int, tables: _Tables) -> "npt.NDArray[np.void]":
-    width = max(length, _HEAD.itemsize)
+    width = max(length, _HEAD_SIZE)
     joined = b"".join([heads[frame] if length == width else heads[frame].ljust(width, b"\0") for frame in frames])
-    dtype = np.dtype({**_fields(_HEAD), "itemsize": width})
-    found = np.frombuffer(joined, dtype)
+    found = np.frombuffer(joined, _head_type(width))
     rows = np.zeros(len(frames), _ROW)
     rows["frame"] = frames
     for name in ("kind", "flags", "number", "commit", "time"):
@@ -238,10 +243,10 @@ def _rows_of_length(heads: list[bytes], frames: list[int], length: int, tables: 
     return rows
 
 
-def _fields(dtype: "np.dtype[np.void]") -> dict[str, list[object]]:
-    assert dtype.fields is not None and dtype.names is not None
-    found = [dtype.fields[name] for name in dtype.names]
-    return {"names": list(dtype.names), "formats": [f[0] for f in found], "offsets": [f[1] for f in found]}
+def _head_type(width: int) -> "np.dtype[np.void]":
+    kinds, offsets = zip(*_HEAD_FIELDS.values(), strict=True)
+    fields = {"names": list(_HEAD_FIELDS), "formats": list(kinds), "offsets": list(offsets), "itemsize": width}
+    return np.dtype(fields)  # type: ignore[call-overload,no-any-return]
 
 
 def _other_rows(heads: list[bytes], tables: _Tables) -> "npt.NDArray[np.void]":

@@ -212,6 +212,6 @@ def _operations(record: Record, frame: FrameHeader, name: str, sequence: int) ->
             yield DumpedOperation(**{**fixed, **changes})  # type: ignore[arg-type]
     elif kind in (Operation.DELIVER, Operation.DELETE):
         for number in decode_set(record.number, record.count, record.set_bytes).tolist():
-            yield DumpedOperation(**{**fixed, "queue": text, "message": number})  # type: ignore[arg-type]
+            yield DumpedOperation(**{**fixed, "queue": text, "message": number})
     else:
         yield DumpedOperation(**{**fixed, "key": text})  # type: ignore[arg-type]

@@ -28,14 +28,15 @@ Summary:
     end                 8      the first byte behind the last frame: where this footer starts
     frames              8      how many
     last commit         8      number of the last frame's commit
-    chain               8      XXH3 over the frames' checksums
+    chain               8      XXH3 over the frames' checksums, in order, 8 bytes each
     successor           8      sequence of the next file, 0 when none was begun
     successor identity  8      its identity
     columns             8      entries in the directory
-    ranges              144    9 × (lowest, highest), 8 bytes each: time of commits; message numbers of ADD, of
-                               removals; commit numbers; frame offsets; first times; three reserved. Lowest is
-                               above highest where there is nothing
-    flags               8      1: the file holds gap frames, and its chain is not the one its successor names
+    ranges              144    9 × (lowest, highest), 8 bytes each, signed: time of commits; message numbers of ADD,
+                               of removals; commit numbers; frame offsets; first times of ADD; three reserved.
+                               (1, 0) where there is nothing
+    flags               8      1: the file holds gap frames, and its chain is not the one its successor names;
+                               others refused
 
 Trailer:
 
@@ -145,7 +146,9 @@ def encode_footer(contents: Contents, header: FileHeader, file_checksum: int, su
     body = b"".join((encode_header(header), *entries, *parts))
     size = SUMMARY.size + len(body) + TRAILER.size
     numbers = (size, len(contents), contents.end, contents.frame_count, contents.last_commit, contents.chain)
-    summary = SUMMARY.pack(MAGIC, *numbers, *successor, len(entries), *_ranges(contents), GAPS * contents.has_gaps)
+    summary = SUMMARY.pack(
+        MAGIC, *numbers, *successor, len(entries), *_encode_ranges(ranges(contents)), GAPS * contents.has_gaps
+    )
     checked = summary + body + CHECKSUM.pack(file_checksum)
     return checked + struct.pack("<QQ8s", xxh3(checked, header.identity), size, TRAILER_MAGIC)
 
@@ -199,22 +202,26 @@ def _decode_column(entry: tuple[int, int, int, int, int], data: bytes, name: str
     return found
 
 
-def _ranges(contents: Contents) -> list[int]:
+def ranges(contents: Contents) -> Ranges:
+    """Return lowest and highest of what the contents hold."""
     columns = contents.columns
     is_add = columns["kind"] == Operation.ADD
     is_removal = (columns["kind"] == Operation.DELIVER) | (columns["kind"] == Operation.DELETE)
     removed = _range(columns["number"][is_removal])
     highest = max((int(numbers[-1]) for numbers in contents.removal_sets() if numbers is not None), default=0)
-    pairs = (
-        _range(columns["time"]),
-        _range(columns["number"][is_add]),
-        (removed[0], max(removed[1], highest)) if is_removal.any() else _NOTHING,
-        _range(columns["commit"]),
-        _range(columns["offset"]),
-        _range(columns["first_time"][is_add]),
+    return Ranges(
+        time=_range(columns["time"]),
+        added=_range(columns["number"][is_add]),
+        removed=(removed[0], max(removed[1], highest)) if is_removal.any() else _NOTHING,
+        commit=_range(columns["commit"]),
+        offset=_range(columns["offset"]),
+        first_time=_range(columns["first_time"][is_add]),
     )
-    numbers = [number for pair in pairs for number in pair]
-    return numbers + [1, 0] * (_RANGE_COUNT - len(pairs))
+
+
+def _encode_ranges(found: Ranges) -> list[int]:
+    pairs = (found.time, found.added, found.removed, found.commit, found.offset, found.first_time)
+    return [number for pair in pairs for number in pair] + [1, 0] * (_RANGE_COUNT - len(pairs))
 
 
 def _range(values: npt.NDArray[np.int64]) -> tuple[int, int]:
@@ -245,8 +252,8 @@ def decode_summary(data: bytes, *, identity: int | None) -> Summary | BadFooter:
         return BadFooter("the footer belongs to another file")
     if fields[28] & ~GAPS or not _is_directory_known(data, columns=fields[9], rows=fields[2]):
         return BadFooter("the footer has flags or columns that this program does not know", is_newer=True)
-    ranges = fields[10:28]
-    pairs = [(ranges[at], ranges[at + 1]) for at in range(0, 12, 2)]
+    limits = fields[10:28]
+    pairs = [(limits[at], limits[at + 1]) for at in range(0, 12, 2)]
     kinds = ("time", "added", "removed", "commit", "offset", "first_time")
     return Summary(
         size=size,

@@ -52,6 +52,7 @@ JOURNAL_ROUNDS = 5
 REPEATS_MAX = 5  # of rollover and read
 SAMPLES_MAX = 20_000  # of one method and size in one round
 UNSYNCED_SAMPLES_MAX = 2_000  # enough for a comparison, and next to no time
+ROLLOVER_PATIENCE_SECONDS = 2.0  # however little time there is
 FILL_BYTES = 4 * MIB  # zeros are synced in such steps, as the journal does
 ZEROS = memoryview(bytes(MIB))
 FRAME_BYTES_MAX = 256  # what the journal adds to a message, at most
@@ -233,7 +234,7 @@ class _Run:
             self.notes.append(f"rollover and reading not measured: a data file of {size} is over --bytes")
             return None
         until = perf_counter() + seconds
-        hopeless = perf_counter() + max(seconds, self.bounds.seconds)
+        hopeless = perf_counter() + max(self.bounds.seconds, ROLLOVER_PATIENCE_SECONDS)
         files: list[tuple[int, ...]] = []
         while not files or (perf_counter() < until and len(files) < REPEATS_MAX):
             self._tell("rollover")

@@ -77,7 +77,7 @@ class Method:
         return -(-size // BLOCK) * BLOCK if self.sync is Sync.DIRECT else size
 
 
-# In the order in which we would use them where they are equally fast. What the journal does by itself comes first.
+# What the journal uses is the first of them that the system has.
 METHODS = (
     Method(Space.ZERO_FILLED, Sync.RWF_DSYNC),
     Method(Space.ZERO_FILLED, Sync.FDATASYNC),

@@ -20,6 +20,7 @@ SYNC_SECONDS_MIN = 8e-6  # the fastest devices we know of need more, and the ker
 FLUSHED_COUNT_MIN = 20  # with fewer syncs a missing flush could be a matter of counting
 SPINNING_SECONDS_MIN = 1e-3  # a disk must turn; an answer faster than this comes from its cache
 NOISE = 0.10  # differences below this are not real
+ROUNDS_MIN = 3  # fewer prove nothing
 ROUNDS_PER_EXCEPTION = 4  # in so many rounds one may contradict
 SCORED_BYTES_MAX = 64 << 10  # the sizes commits have; larger ones measure the device's bandwidth
 
@@ -123,14 +124,15 @@ class Recommendation:
 def recommend(rates: Sequence[MethodRates], journal_method: str) -> Recommendation | None:
     """Return the recommendation; None when no size was measured by all.
 
-    The methods come in the order of preference: the first that is not clearly slower than the fastest is chosen.
+    It is the journal's own method unless another is clearly faster: then the fastest.
     """
     by_round = _scores(rates)
     if not by_round:
         return None
     scores = {method: median(of_rounds) for method, of_rounds in by_round.items()}
     best = max(scores, key=lambda method: scores[method])
-    chosen = next(method for method in scores if not _is_clearly_faster(by_round[best], by_round[method]))
+    own = by_round.get(journal_method)
+    chosen = best if own is None or _is_clearly_faster(by_round[best], own) else journal_method
     return Recommendation(
         method=chosen,
         score=scores[chosen],
@@ -160,14 +162,14 @@ def _scores(rates: Sequence[MethodRates]) -> dict[str, list[float]]:
 def _is_clearly_faster(ours: Sequence[float], theirs: Sequence[float]) -> bool:
     """Say whether more than noise is between the two in nearly every round."""
     clear = sum(mine * (1 - NOISE) > other for mine, other in zip(ours, theirs, strict=True))
-    return clear >= len(ours) - len(ours) // ROUNDS_PER_EXCEPTION
+    return clear >= max(len(ours) - len(ours) // ROUNDS_PER_EXCEPTION, ROUNDS_MIN)
 
 
 def _reason(chosen: str, best: str, scores: dict[str, float], journal_method: str) -> str:
-    first = "the fastest here" if chosen == best else f"simpler, and not clearly slower than the fastest ({best})"
     if chosen == journal_method:
+        first = "the fastest here" if chosen == best else f"not clearly slower than the fastest ({best})"
         return f"{first}; it is what the journal uses"
     own = scores.get(journal_method)
     if own is None:
-        return f"{first}; what the journal uses ({journal_method}) does not work here"
-    return f"{first}; what the journal uses ({journal_method}) reaches {own / scores[chosen]:.0%} of it"
+        return f"the fastest here; what the journal uses ({journal_method}) does not work"
+    return f"the fastest here; what the journal uses ({journal_method}) reaches {own / scores[chosen]:.0%} of it"

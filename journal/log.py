@@ -20,7 +20,7 @@ from journal.group import AnyDraft, Group, Place, form
 from journal.names import DataFileName
 from journal.operations import MIB
 from journal.reserve import NO_SPACE, Reserve, reserve_size
-from journal.segment import FIRST_BYTES, Rolled, Segment
+from journal.segment import FIRST_BYTES, Rolled, Sealed, Segment
 
 DATA_FILE_BYTES_MIN = 4096
 DATA_FILE_BYTES_MAX = 16 << 30  # the index keeps offsets divided by 8 in 32 bits
@@ -82,6 +82,7 @@ class Journal:
         self._rolls_next = False
         self._tend_at = 0  # once the active file is written up to here, the tender is woken
         self.wake: Callable[[], None] = lambda: None
+        self.on_sealed: Callable[[Sealed], None] = lambda _: None
 
     @property
     def active_sequence(self) -> int | None:
@@ -301,9 +302,10 @@ class Journal:
     def _seal_rolled(self) -> None:
         while self._rolled:
             rolled = self._rolled[0]
-            rolled.segment.seal(rolled.end, rolled.successor)
+            sealed = rolled.segment.seal(rolled.end, rolled.successor)
             with self._lock:
                 self._rolled.pop(0)
+            self.on_sealed(sealed)
 
     def _wants_space(self) -> bool:
         segment, place = self._active, self._place

@@ -1,5 +1,6 @@
 """The names of the journal's files: made and parsed here, nowhere else.
 
+    file                        holds
     omsmsg-SEQ.data             data file, SEQ ten digits from 1
     omsmsg-SEQ-vVER.archive     copy of a data file from before a repair, VER four digits from 1
     omsmsg-SEQ.data.new         a repaired data file before it takes its place

@@ -4,27 +4,28 @@ Every record starts with the same 16 bytes and is padded with zeros to a multipl
 
     field   bytes  meaning
     kind    1      1 ADD, 2 DELIVER, 3 DELETE, 4 PUT, 5 DROP, 6 GAP
-    flags   1      1 PROPERTIES, 2 PRODUCER, 4 MOVED, 8 WHOLE COMMIT; others refused
+    flags   1      1 PROPERTIES, 2 PRODUCER, 4 MOVED, 8 WHOLE COMMIT; PUT has only MOVED, the others but ADD have none
     name    1      bytes of the queue or key, 1 to 255
-    extra   1      bytes of the producer identifier, 0 without one
-    count   4      ADD: messages; DELIVER, DELETE: messages; PUT: bytes of the value; DROP, GAP: 0
+    extra   1      bytes of the producer identifier: 1 to 255 with PRODUCER, 0 without
+    count   4      ADD, DELIVER, DELETE: messages, at least 1; PUT: bytes of the value; DROP, GAP: 0
     number  8      ADD, DELIVER, DELETE: the first message's number; PUT: XXH3 of the value; DROP: 0; GAP: bytes lost
 
 and goes on:
 
-    ADD      checksums     8 × count  XXH3 over properties and payload of each message
-             hashes        8 × count  with PROPERTIES: XXH3 over the payload alone
-             numbers       8 × count  with MOVED (else the numbers follow one another)
-             first times   8 × count  with MOVED: time of the first ADD, microseconds, signed
-             sizes         4 × count  bytes of properties and payload together
-             properties    4 × count  with PROPERTIES: bytes of the properties
-             name, producer identifier
-    DELIVER  size          4          bytes of the coded set
-    DELETE   set           size       LEB128 numbers: a run's length, the gap to the next run, its length, …
-             name
-    PUT      name
-    DROP     name
-    GAP      name                     of the archive that holds what was here
+    kind             part         bytes      meaning
+    ADD              checksums    8 × count  XXH3 over properties and payload of each message
+                     hashes       8 × count  with PROPERTIES: XXH3 over the payload alone
+                     numbers      8 × count  with MOVED (else the numbers follow one another)
+                     first times  8 × count  with MOVED: time of the first ADD, microseconds since 1970-01-01 UTC, signed
+                     sizes        4 × count  bytes of properties and payload together
+                     properties   4 × count  with PROPERTIES: bytes of the properties
+                     name         name       the queue
+                     producer     extra      with PRODUCER: the producer's identifier
+    DELIVER, DELETE  size         4          bytes of the coded set
+                     set          size       LEB128 numbers: a run's length, the gap to the next run, its length, …
+                     name         name       the queue
+    PUT, DROP        name         name       the key
+    GAP              name         name       the archive that holds what was here
 
 Behind the records of a frame stand the bytes they speak of, in the same order and without padding:
 for an ADD each message's properties and payload, for a PUT the value. Properties are pairs of
@@ -43,7 +44,7 @@ from journal.operations import PROPERTIES_BYTES_MAX, Operation, check_size
 
 RECORD = struct.Struct("<BBBBIQ")
 SET_SIZE = struct.Struct("<I")
-SINGLE = struct.Struct("<BBBBIQQI")  # an ADD of one message: the record's head, its checksum, its size
+SINGLE = struct.Struct("<BBBBIQQI")  # an ADD of one plain message: the record's head, its checksum, its size
 NUMBER_AT = 8  # where in a record the first message's number stands
 GAP_KIND = 6
 PROPERTIES, PRODUCER, MOVED, WHOLE_COMMIT = 1, 2, 4, 8

@@ -21,7 +21,7 @@ import xxhash
 from journal.contents import ContentsBuilder
 from journal.disk import Disk, DiskFile
 from journal.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS
-from journal.footer import encode_footer, footer_size_max, row_bytes_max
+from journal.footer import Ranges, encode_footer, footer_size_max, ranges, row_bytes_max
 from journal.format import FileHeader, Previous, encode_headers
 from journal.group import Group, Place
 from journal.single import PlainAdds
@@ -29,6 +29,16 @@ from journal.single import PlainAdds
 ZEROS = memoryview(bytes(1 << 20))
 FIRST_BYTES = 64 << 10  # how far an opening's first file is prepared before its first commit
 SYNC_BYTES = 4 << 20  # zeros are synced in steps, so that no commit waits behind 25 megabytes of them
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A sealed data file, as a reader without the lock wants to know it."""
+
+    sequence: int
+    identity: int
+    end: int  # behind the last frame
+    ranges: Ranges
 
 
 class Segment:
@@ -139,7 +149,7 @@ class Segment:
             chain=chain,
         )
 
-    def seal(self, end: int, successor: tuple[int, int]) -> None:
+    def seal(self, end: int, successor: tuple[int, int]) -> Sealed:
         """Append the footer, cut the file to its true length, close it. The frames end at `end`."""
         assert self.header is not None
         contents = self._builder.build(end)
@@ -149,6 +159,7 @@ class Segment:
         self.file.truncate(end + len(footer))
         self.file.sync()
         self.close()
+        return Sealed(self.sequence, self.header.identity, end, ranges(contents))
 
     def close(self) -> None:
         self.file.close()

@@ -27,6 +27,10 @@ class BadRange:
     end: int
     reason: str
 
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
 
 @dataclass(frozen=True, slots=True)
 class BadPayload:

@@ -219,7 +219,9 @@ class Repairer:
                 data[: len(found)] = found
         data[: header.start()] = encode_headers(header)
         for start, stop in ranges:
-            data[start:stop] = b"".join(_gap_frames(header, archive, start, stop, examined))
+            is_padding = stop - start < FRAME_SIZE
+            gap = bytes(stop - start) if is_padding else b"".join(_gap_frames(header, archive, start, stop, examined))
+            data[start:stop] = gap
         return data
 
     def _replace(self, path: Path, data: bytes | bytearray) -> None:

@@ -15,7 +15,7 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +25,7 @@ from journal import names
 from journal.datafile import open_data_file, require_header
 from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, RecoveryRefused
+from journal.footer import ranges
 from journal.format import FileHeader, Previous
 from journal.log import Opening
 from journal.message import FrameReader, Source
@@ -32,6 +33,7 @@ from journal.names import ArchiveName, DataFileName, UnfinishedName
 from journal.operations import MIB
 from journal.owner import Ownership
 from journal.reserve import Reserve, reserve_size
+from journal.segment import Sealed
 from recovery.decide import Action
 from recovery.repair import Repaired, Repairer
 from recovery.report import FileReport, Loss, RecoveryReport, Suspect, Verdict
@@ -55,7 +57,7 @@ class RecoveryOptions:
     unreadable_as_damaged: bool = False
     data_file_bytes_max: int = 25 * MIB
     archives_max: int = 20
-    window: WindowBounds = WindowBounds()
+    window: WindowBounds = field(default_factory=WindowBounds)
     progress: Progress = no_progress
     seconds: Callable[[], float] = time.perf_counter
     new_identity: Callable[[], bytes] = lambda: uuid.uuid4().bytes
@@ -70,6 +72,7 @@ class Started:
     opening: Opening
     report: RecoveryReport
     files: dict[int, FileHeader]  # the data files that are there, by sequence
+    sealed: tuple[Sealed, ...]  # the same, as a reader without the lock wants to know them
 
 
 def start(disk: Disk, directory: Path, options: RecoveryOptions) -> Started:
@@ -135,11 +138,15 @@ class _Start:
         repairer = Repairer(self._disk, self._directory, reserve.release)
         reports: list[FileReport] = []
         kept: list[Repaired] = []
+        sealed: list[Sealed] = []
         for number, one in enumerate(examined, start=1):
             repaired = repairer.repair(one, truncate=self._options.policy == "truncate")
             if repaired.contents is not None:
                 index.replay(repaired.contents, one.sequence)
                 kept.append(replace(repaired, contents=None))
+                assert repaired.ending is not None
+                identity, end = repaired.ending.identity, repaired.ending.end
+                sealed.append(Sealed(one.sequence, identity, end, ranges(repaired.contents)))
             reports.append(one.report(repaired.action, repaired.archive))
             self._options.progress("replay", number, len(examined))
         files = {repaired.sequence: self._header(repaired.sequence) for repaired in kept}
@@ -154,6 +161,7 @@ class _Start:
             opening=replace(opening, owner=ownership.number),
             report=self.report(index, reports, began),
             files=files,
+            sealed=tuple(sealed),
         )
 
     def _tidy(self) -> None:

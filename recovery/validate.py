@@ -161,6 +161,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
         headers[sequence] = (path, header if isinstance(header, FileHeader) else None, is_rotted)
     late = _late({sequence: header for sequence, (_, header, _) in headers.items() if header is not None})
     known = [header for _, header, _ in headers.values() if header is not None]
+    _check_names({path: header for path, header, _ in headers.values() if header is not None})
     _check_lineage(known, directory)
     low_water = max((header.low_water for header in known), default=0)
     named: dict[int, tuple[Previous, tuple[int, int]]] = {}
@@ -202,6 +203,15 @@ def _late(headers: dict[int, FileHeader]) -> set[int]:
             late.add(sequence)
         owner = max(owner, header.owner)
     return late
+
+
+def _check_names(headers: dict[Path, FileHeader]) -> None:
+    for path, header in headers.items():
+        if path.name != str(DataFileName(header.sequence)):
+            raise NotThisDatabase(
+                f"{path} is {DataFileName(header.sequence)} under another name: "
+                "give it its own name, or move it away when it is a copy; nothing was changed"
+            )
 
 
 def _check_lineage(headers: Iterable[FileHeader], directory: Path) -> None:
@@ -283,7 +293,7 @@ def _sealed(file: DataFile, task: Task, footer: Footer, *, full: bool) -> Examin
     if full and file.checksum(summary.end) != summary.file_checksum:
         return _walked(file, task, footer, header.identity)
     contents = footer.contents()
-    ends_as_named = task.named is None or contents.has_gaps or _ends_as(contents, task.named)
+    ends_as_named = task.named is None or contents.has_gaps or _ends_as(contents, header.identity, task.named)
     decision = decide(
         Seen(
             head=Head.ROTTED if task.is_rotted else Head.GOOD,
@@ -308,8 +318,9 @@ def _sealed(file: DataFile, task: Task, footer: Footer, *, full: bool) -> Examin
     )
 
 
-def _ends_as(contents: Contents, named: Previous) -> bool:
-    return (contents.end, contents.last_commit, contents.chain) == (named.end, named.commit, named.chain)
+def _ends_as(contents: Contents, identity: int, named: Previous) -> bool:
+    ending = (identity, contents.end, contents.last_commit, contents.chain)
+    return ending == (named.identity, named.end, named.commit, named.chain)
 
 
 def _looks_written(data: bytes) -> bool:
@@ -344,15 +355,12 @@ def _walked(file: DataFile, task: Task, footer: Footer | BadFooter | None, ident
     found = walk(data, span)
     if footer is None and _was_sealed(data, found.end if end is None else end):
         footer = BadFooter("the file was cut to its length, yet its footer has no good end")
-        found = walk(data, replace(span, limit=found.end)) if end is None else found
+    if end is None and data[found.end : found.end + 8] == FOOTER_MAGIC:
+        found = walk(data, replace(span, limit=found.end))  # a footer that was begun is no torn frame
     vouched = found.vouched() if end is None else end
-    missing = (
-        [] if end is None or len(data) >= end else [BadRange(max(found.end, len(data)), end, "the file is cut off")]
-    )
-    ranges = found.bad_ranges + missing
-    if end is not None and not ranges and found.end < end:
-        ranges = [BadRange(found.end, end, "zeros where frames were promised")]
-    bad = tuple(bad_range for bad_range in ranges if bad_range.start < vouched)
+    ranges = found.bad_ranges if end is None else _ranges_up_to(end, found, len(data))
+    every_bad = tuple(bad_range for bad_range in ranges if bad_range.start < vouched)
+    bad = tuple(bad_range for bad_range in every_bad if bad_range.size >= FRAME_SIZE)  # a shorter one is padding
     good_end = _good_end(found, ranges, vouched)
     if task.vouched_only:
         good_end = min(good_end, max(vouched, span.start))
@@ -361,12 +369,12 @@ def _walked(file: DataFile, task: Task, footer: Footer | BadFooter | None, ident
         found = walk(data, replace(span, limit=good_end))
     payloads = tuple(payload for payload in found.bad_payloads if payload.frame < good_end)
     body = _body(found, bad, payloads, is_torn=cut > 0 or any(r.start >= vouched for r in ranges))
-    if body is Body.WHOLE and good_footer is not None and _checksum_differs(file, good_footer):
+    if body is Body.WHOLE and (every_bad or (good_footer is not None and _checksum_differs(file, good_footer))):
         body = Body.PADDING
     head = Head.ROTTED if task.is_rotted or header is None else Head.GOOD
     foot = Foot.GOOD if good_footer else Foot.ABSENT if footer is None else Foot.BAD
     contents = replace(found.builder.build(found.end), has_gaps=found.has_gaps)
-    matches = task.named is None or found.has_gaps or _ends_as(contents, task.named)
+    matches = task.named is None or found.has_gaps or _ends_as(contents, identity, task.named)
     decision = decide(Seen(head=head, body=body, foot=foot, is_followed=task.named is not None, ends_as_named=matches))
     return Examined(
         sequence=task.sequence,
@@ -377,7 +385,7 @@ def _walked(file: DataFile, task: Task, footer: Footer | BadFooter | None, ident
         end=good_end if end is None else end,
         reason=_reason(decision, ranges, payloads, footer),
         contents=contents,
-        bad_ranges=bad,
+        bad_ranges=every_bad,
         bad_payloads=payloads,
         losses=_losses(file.path.name, bad, payloads, found, good_footer),
         named=task.named,
@@ -386,6 +394,16 @@ def _walked(file: DataFile, task: Task, footer: Footer | BadFooter | None, ident
         owner=task.owner,
         cut_frames=cut,
     )
+
+
+def _ranges_up_to(end: int, found: Walk, size: int) -> list[BadRange]:
+    """Return the bad ranges of a file whose frames are known to go up to `end`."""
+    if found.end >= end:
+        return found.bad_ranges
+    before = [bad_range for bad_range in found.bad_ranges if bad_range.start < found.end]
+    reason = "the file is cut off" if size < end else "zeros where frames were promised"
+    last = [bad_range for bad_range in found.bad_ranges if bad_range.start >= found.end]
+    return [*before, replace(last[0], end=end) if last else BadRange(found.end, end, reason)]
 
 
 def _limit_of_bad_footer(data: bytes, span: Span) -> int:

@@ -35,7 +35,7 @@ from journal.iotest_place import look_at
 from journal.iotest_scratch import LOCK, LOCK_BYTE, PREFIX, scratch
 from tests.cli_runner import command_line, environment, oms, oms_json, oms_process
 
-QUICK = Bounds(seconds=0.2, bytes_max=16 << 20, data_file_size=1 << 20)
+QUICK = Bounds(seconds=0.2, bytes_max=16 << 20, data_file_size=256 << 10)
 HERE = [method for method in (*METHODS, UNSYNCED) if not lacking(method)]
 
 
@@ -177,7 +177,7 @@ def test_what_does_not_fit_into_the_space_is_left_out_and_said(tmp_path: Path) -
     report = measure(tmp_path, bounds, journal=_fake_journal)
 
     assert (report.rollover, report.read, report.journal) == (None, None, ())
-    assert max(each.size for each in report.appends) == 64 << 10
+    assert max(each.size for each in report.appends) <= 64 << 10
     assert len(report.notes) == 3
 
 

@@ -1,0 +1,102 @@
+"""Look one message up in a database that may be running, without its lock and without reading all of it.
+
+`omsmsg.index` says which sealed files can hold the message and which can have removed it; only their
+footers are read, and the files that are not sealed yet. Where the index file is missing or out of
+date, the whole database is read instead.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from database.view import DatabaseView
+from index import sealed
+from journal.contents import Contents
+from journal.datafile import DataFile, Footer
+from journal.disk import Disk, RealDisk
+from journal.dump import sequence_of
+from journal.errors import DiskError, MessageDamaged, NoSuchMessage
+from journal.message import FrameReader, Message, Source
+from journal.operations import Operation
+from journal.segment import Sealed
+from recovery.validate import data_files, examine, survey
+
+
+class _OutOfDate(Exception):
+    """The index file does not fit the files any more."""
+
+
+def look_up(directory: str | Path, number: int, *, disk: Disk | None = None) -> Message:
+    """Return an undelivered message; NoSuchMessage, MessageDamaged, DiskError."""
+    disk = disk or RealDisk()
+    path = Path(directory).absolute()
+    found = sealed.read(disk, path) if path.is_dir() else None
+    if found is not None:
+        try:
+            return _look_up(disk, path, found.files, number)
+        except (_OutOfDate, FileNotFoundError):
+            pass  # clean-up was faster
+    with DatabaseView.open(path, disk=disk) as view:
+        return view.read(number)
+
+
+def _look_up(disk: Disk, directory: Path, files: Sequence[Sealed], number: int) -> Message:
+    place: tuple[Path, int, int] | None = None  # file, its identity, offset of the frame
+    known = {file.sequence for file in files}
+    there = dict(data_files(disk, directory))
+    if known - set(there):
+        raise _OutOfDate
+    unsealed = [task for task in survey(disk, directory) if task.sequence not in known]
+    for file in files:
+        if _within(number, file.ranges.added) or _within(number, file.ranges.removed):
+            contents = _contents(disk, there[file.sequence], file)
+            place = _after(contents, number, (there[file.sequence], file.identity), place)
+    for task in unsealed:
+        examined = examine(disk, task, full=False)
+        if examined.contents is not None and examined.header is not None:
+            place = _after(examined.contents, number, (task.path, examined.header.identity), place)
+    if place is None:
+        raise NoSuchMessage(number)
+    return _read(disk, place, number)
+
+
+def _within(number: int, limits: tuple[int, int]) -> bool:
+    return limits[0] <= number <= limits[1]
+
+
+def _contents(disk: Disk, path: Path, expected: Sealed) -> Contents:
+    with DataFile(disk, path) as file:
+        footer = file.footer(identity=expected.identity)
+    if not isinstance(footer, Footer) or footer.summary.end != expected.end:
+        raise _OutOfDate
+    return footer.contents()
+
+
+def _after(
+    contents: Contents, number: int, file: tuple[Path, int], before: tuple[Path, int, int] | None
+) -> tuple[Path, int, int] | None:
+    """Return where the message is after one file's operations, given where it was before them."""
+    columns = contents.columns
+    added = np.flatnonzero((columns["kind"] == Operation.ADD) & (columns["number"] == np.uint64(number)))
+    place = (*file, int(columns["offset"][added[-1]])) if len(added) else before
+    is_removal = (columns["kind"] == Operation.DELIVER) | (columns["kind"] == Operation.DELETE)
+    if (is_removal & (columns["count"] == 1) & (columns["number"] == np.uint64(number))).any():
+        return None
+    sets = [numbers for numbers in contents.removal_sets() if numbers is not None]
+    return None if any(np.uint64(number) in numbers for numbers in sets) else place
+
+
+def _read(disk: Disk, place: tuple[Path, int, int], number: int) -> Message:
+    path, identity, offset = place
+    try:
+        with DataFile(disk, path) as file:
+            source = Source(file.file, path, identity, sequence_of(path))
+            found = next(FrameReader(source).messages([(number, offset)]))
+    except FileNotFoundError:
+        raise
+    except OSError as failure:
+        raise DiskError(path, failure, "read") from failure
+    if isinstance(found, MessageDamaged):
+        raise found
+    return found
