@@ -14,12 +14,14 @@ from typing import Any, Literal
 
 from cli.wording import as_text, iso, printable
 
+GAP = 2  # between columns
+SHRUNK_MIN = 8  # characters left of a column in the narrowest window
 WIDTH_UNBOUNDED = 10_000  # a table that goes into a file or a pipe is never folded
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. In a narrow window one that shrinks is cut, one that wraps gets more lines."""
+    """A column of a table. In a narrow window the one that shrinks is cut, one that wraps gets more lines."""
 
     title: str
     justify: Literal["left", "right"] = "left"
@@ -93,17 +95,19 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
     console = Console(file=sys.stdout, width=width, highlight=False, emoji=False)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
     cells = [[printable(cell) for cell in row] for row in rows]
-    for at, column in enumerate(columns):
-        widest = max(cell_len(text) for text in (column.title, *(row[at] for row in cells)))
+    widest = [max(map(cell_len, texts)) for texts in zip([c.title for c in columns], *cells, strict=True)]
+    fixed = sum(width for column, width in zip(columns, widest, strict=True) if not column.shrinks)
+    room = max(console.width - fixed - GAP * (len(columns) - 1), SHRUNK_MIN)
+    for column in columns:
         table.add_column(
             column.title,
             justify=column.justify,
-            overflow="ellipsis" if column.shrinks else "fold",
-            no_wrap=column.shrinks,
-            min_width=None if column.shrinks or column.wraps else widest,
+            overflow="fold" if column.wraps else "ellipsis",
+            no_wrap=not column.wraps,
+            max_width=room if column.shrinks else None,
         )
     for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*map(Text, row))
     console.print(table)
 
 

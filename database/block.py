@@ -28,15 +28,16 @@ class Operations:
     removals: dict[tuple[Operation, bytes], list[int]] = field(default_factory=dict)
     values: list[tuple[bytes, bytes | None]] = field(default_factory=list)  # None drops the key
     producer: bytes = b""  # one identifier for the whole commit
+    gone: list[int] = field(default_factory=list)  # removals that only a resend may have: the first has done them
 
     def is_empty(self) -> bool:
-        return not (self.messages or self.removals or self.values)
+        return not (self.messages or self.removals or self.values or self.gone)
 
     def compose(self) -> Draft:
         """Return the draft; LimitExceeded when it is too much for one commit."""
         composer = Composer()
         runs = self._compose_adds(composer)
-        removed: list[int] = []
+        removed = list(self.gone)
         for (kind, queue), numbers in self.removals.items():
             composer.remove(kind, queue, _ascending(numbers))
             removed += numbers
@@ -145,7 +146,13 @@ class CommitBlock:
     def _remove(self, kind: Operation, number: int) -> None:
         if any(number in numbers for numbers in self.operations.removals.values()):
             raise NotUndelivered(number)
-        queue = self._encode.queue_of(number)
+        try:
+            queue = self._encode.queue_of(number)
+        except NotUndelivered:
+            if not self.operations.producer:
+                raise
+            self.operations.gone.append(number)  # refused on leaving, unless the identifier is known
+            return
         self.operations.removals.setdefault((kind, queue), []).append(number)
 
     def put(self, key: str, value: bytes) -> None:

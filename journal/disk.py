@@ -161,10 +161,11 @@ def sync_data(descriptor: int) -> None:
 class RealFile:
     """A file of the operating system."""
 
-    __slots__ = ("_descriptor",)
+    __slots__ = ("_descriptor", "_writes_durably")
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._writes_durably = bool(_DSYNC)  # by one call
 
     def write(self, data: Buffer, offset: int) -> None:
         view = memoryview(data)
@@ -173,8 +174,14 @@ class RealFile:
             done += os.pwrite(self._descriptor, view[done : done + WRITE_BYTES_MAX], offset + done)
 
     def write_durably(self, buffers: Sequence[Buffer], offset: int) -> None:
-        if _DSYNC and len(buffers) == 1 and len(buffers[0]) <= WRITE_BYTES_MAX:
-            written = os.pwritev(self._descriptor, buffers, offset, _DSYNC)
+        if len(buffers) == 1 and self._writes_durably and len(buffers[0]) <= WRITE_BYTES_MAX:
+            try:
+                written = os.pwritev(self._descriptor, buffers, offset, _DSYNC)
+            except OSError as failure:
+                if failure.errno != errno.EOPNOTSUPP:
+                    raise
+                written = 0  # this file system has no such call; nothing was written
+                self._writes_durably = False
             if written == len(buffers[0]):
                 return
             buffers, offset = (memoryview(buffers[0])[written:],), offset + written

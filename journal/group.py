@@ -6,31 +6,17 @@ durable: as one group is in flight at a time, that is the end of the group befor
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from journal.disk import Buffer
 from journal.draft import NUMBER, Draft
 from journal.format import SEED_MASK, align, encode_frame_head
 from journal.records import padding
-from journal.single import GROUP_FIELDS, PlainAdds, PlainFrames
+from journal.single import GROUP_FIELDS, Frames, Place, PlainAdds, form_plain
 
 JOIN_BYTES_MAX = 1 << 20  # up to here one copy is cheaper than a vectored write
 
 AnyDraft = Draft | PlainAdds
-
-
-@dataclass(slots=True)
-class Place:
-    """Where the next group goes, and which numbers come next. The committer's alone."""
-
-    identity: int
-    sequence: int
-    owner: int
-    alignment: int
-    offset: int  # behind the last frame
-    synced: int  # the file is durable up to here
-    next_message: int
-    next_commit: int
 
 
 class Group:
@@ -55,39 +41,56 @@ class Group:
 
 def form(place: Place, drafts: Sequence[AnyDraft], *, time: int) -> Group:
     """Return the drafts as one group at the place, and write its numbers into them."""
+    common = GROUP_FIELDS.pack(place.owner, place.synced, time)
+    start = align(place.offset, place.alignment)
+    at = place if start == place.offset else replace(place, offset=start)
+    plain = [draft for draft in drafts if type(draft) is PlainAdds]
     group = Group(drafts, place)
-    offset = align(place.offset, place.alignment)
-    frames = PlainFrames(place.identity, GROUP_FIELDS.pack(place.owner, place.synced, time))
-    if offset > place.offset:
-        frames.buffers.append(bytes(offset - place.offset))
-    message, commit = place.next_message, place.next_commit
-    plain: list[PlainAdds] = []
-    for draft in drafts:
-        draft.first = message
-        if type(draft) is PlainAdds:
-            offset = frames.form(draft, offset, commit)
-            message += len(draft.payloads)
-            commit += len(draft.payloads)
-            plain.append(draft)
-            continue
-        assert isinstance(draft, Draft)
-        head = _form(draft, place, offset, commit, time)
-        frames.heads.append(head)
-        frames.offsets.append(offset)
-        frames.buffers += [head, *draft.payload, padding(draft.payload_size)]
-        message += draft.messages
-        commit += 1
-        offset += draft.frame_size
-    group.plain = plain if len(plain) == len(drafts) else ()
-    is_small = offset - place.offset <= JOIN_BYTES_MAX
-    group.buffers = [b"".join(frames.buffers)] if is_small else frames.buffers
-    group.heads, group.offsets = frames.heads, frames.offsets
-    group.end, group.next_message, group.next_commit = offset, message, commit
+    if len(plain) == len(drafts):
+        group.plain = plain
+        frames = form_plain(plain, at, common)
+        count = len(frames.heads)
+        group.next_message, group.next_commit = place.next_message + count, place.next_commit + count
+    else:
+        frames = _form_mixed(group, drafts, at, common)
+    buffers = frames.buffers
+    if start > place.offset:
+        buffers.insert(0, bytes(start - place.offset))
+    group.buffers = [b"".join(buffers)] if frames.end - place.offset <= JOIN_BYTES_MAX else buffers
+    group.heads, group.offsets, group.end = frames.heads, frames.offsets, frames.end
     return group
 
 
-def _form(draft: Draft, place: Place, offset: int, commit: int, time: int) -> bytes:
+def _form_mixed(group: Group, drafts: Sequence[AnyDraft], place: Place, common: bytes) -> Frames:
+    """Return the frames of drafts of both kinds."""
+    at = replace(place)
+    found = Frames([], [], [], 0)
+    _, _, time = GROUP_FIELDS.unpack(common)
+    for draft in drafts:
+        if isinstance(draft, PlainAdds):
+            frames = form_plain((draft,), at, common)
+            count = len(frames.heads)
+            at.offset, at.next_message, at.next_commit = frames.end, at.next_message + count, at.next_commit + count
+        else:
+            draft.first = at.next_message
+            head = _form(draft, at, time)
+            buffers: list[Buffer] = [head, *draft.payload, padding(draft.payload_size)]
+            frames = Frames([head], [at.offset], buffers, at.offset + draft.frame_size)
+            at.offset, at.next_message, at.next_commit = (
+                frames.end,
+                at.next_message + draft.messages,
+                at.next_commit + 1,
+            )
+        found.heads.extend(frames.heads)
+        found.offsets.extend(frames.offsets)
+        found.buffers.extend(frames.buffers)
+    group.next_message, group.next_commit = at.next_message, at.next_commit
+    return found._replace(end=at.offset)
+
+
+def _form(draft: Draft, place: Place, time: int) -> bytes:
     """Return header and records of one frame; its numbers stand in the draft."""
+    offset, commit = place.offset, place.next_commit
     draft.commit, draft.sequence, draft.offset, draft.time = commit, place.sequence, offset, time
     for at, distance in draft.fixups:
         NUMBER.pack_into(draft.records, at, draft.first + distance)

@@ -16,11 +16,12 @@ from journal.disk import Disk
 from journal.draft import Draft
 from journal.errors import DiskError, DiskFull, JournalError
 from journal.format import ALIGNMENT_MIN, FileHeader, Previous, align
-from journal.group import AnyDraft, Group, Place, form
+from journal.group import AnyDraft, Group, form
 from journal.names import DataFileName
 from journal.operations import MIB
 from journal.reserve import NO_SPACE, Reserve, reserve_size
 from journal.segment import FIRST_BYTES, Rolled, Sealed, Segment
+from journal.single import Place
 
 DATA_FILE_BYTES_MIN = 4096
 DATA_FILE_BYTES_MAX = 16 << 30  # the index keeps offsets divided by 8 in 32 bits

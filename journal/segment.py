@@ -23,8 +23,8 @@ from journal.disk import Disk, DiskFile
 from journal.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS
 from journal.footer import Ranges, encode_footer, footer_size_max, ranges, row_bytes_max
 from journal.format import FileHeader, Previous, encode_headers
-from journal.group import Group, Place
-from journal.single import PlainAdds
+from journal.group import Group
+from journal.single import Place, PlainAdds, QueueTemplate
 
 ZEROS = memoryview(bytes(1 << 20))
 FIRST_BYTES = 64 << 10  # how far an opening's first file is prepared before its first commit
@@ -56,6 +56,7 @@ class Segment:
         self._builder = ContentsBuilder()
         self._hasher = xxhash.xxh3_64()
         self._names: set[bytes] = set()
+        self._templates: set[QueueTemplate] = set()  # whose names are among them
         self._rows = 0
         self._blob_bytes = 0
         self._features = 0
@@ -113,9 +114,9 @@ class Segment:
         if group.plain:
             self._rows += len(group.heads)
             for plain in group.plain:
-                for queue in set(plain.queues):
-                    if queue.name not in self._names:
-                        self._take_names((queue.name,))
+                if not self._templates.issuperset(plain.queues):
+                    self._templates.update(plain.queues)
+                    self._take_names({queue.name for queue in plain.queues})
             return
         frame = -len(group.heads)
         for draft in group.drafts:

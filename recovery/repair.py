@@ -201,7 +201,8 @@ class Repairer:
         )
         found = walk(bytes(data), span)
         assert not found.bad_ranges and found.end == end, "a rebuilt file has good frames only"
-        contents = replace(found.builder.build(end), has_gaps=found.has_gaps)
+        is_other = examined.decision.row == "other ending"
+        contents = replace(found.builder.build(end), has_gaps=found.has_gaps or is_other)
         _mark(contents, found.bad_payloads)
         checksum = xxhash.xxh3_64(data).intdigest()
         data += encode_footer(contents, header, checksum, examined.successor)
@@ -256,11 +257,10 @@ def _extent(examined: Examined, header: FileHeader, *, truncate: bool) -> tuple[
 
 
 def _stand_in(examined: Examined) -> FileHeader:
-    """Return a header for a file whose own is gone, from what its successor says."""
-    assert examined.named is not None
+    """Return a header for a file whose own is gone, from what its neighbours say."""
     return FileHeader(
         database=examined.database,
-        identity=examined.named.identity,
+        identity=examined.identity,
         sequence=examined.sequence,
         owner=examined.owner,
         next_message=1,

@@ -51,7 +51,8 @@ class Examined:
     named: Previous | None = None  # what the successor says of it
     successor: tuple[int, int] = (0, 0)
     database: bytes = bytes(16)  # of the directory, for a file whose own header is gone
-    owner: int = 0  # of the successor, likewise
+    owner: int = 0  # of its frames, or of the successor, likewise
+    identity: int = 0  # likewise
     cut_frames: int = 0
 
     @property
@@ -87,6 +88,7 @@ class Task:
     is_late: bool = False  # its owner is lower than that of a file before it
     database: bytes = bytes(16)
     owner: int = 0
+    identity: int | None = None  # as its header or a neighbour says
     vouched_only: bool = False
 
 
@@ -156,9 +158,9 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
     for sequence, path in data_files(disk, directory):
         with open_data_file(disk, path) as file:
             copies = file.headers()
-            header = file.header()
+            best = file.header()
         is_rotted = not all(isinstance(copy, FileHeader) for copy in copies)
-        headers[sequence] = (path, header if isinstance(header, FileHeader) else None, is_rotted)
+        headers[sequence] = (path, best if isinstance(best, FileHeader) else None, is_rotted)
     late = _late({sequence: header for sequence, (_, header, _) in headers.items() if header is not None})
     known = [header for _, header, _ in headers.values() if header is not None]
     _check_names({path: header for path, header, _ in headers.values() if header is not None})
@@ -185,9 +187,31 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
                 is_late=sequence in late,
                 database=known[-1].database if known else bytes(16),
                 owner=_owner_of(headers.get(successor[0])),
+                identity=_identity(disk, header, previous, headers.get(sequence - 1), sequence),
             )
         )
     return tasks
+
+
+def _identity(
+    disk: Disk,
+    header: FileHeader | None,
+    named: Previous | None,
+    before: tuple[Path, FileHeader | None, bool] | None,
+    sequence: int,
+) -> int | None:
+    """Return a file's identity: by its header, its successor's header, or its predecessor's footer."""
+    if header is not None:
+        return header.identity
+    if named is not None:
+        return named.identity
+    if before is None or before[1] is None:
+        return None
+    with open_data_file(disk, before[0]) as file:
+        footer = file.footer(identity=before[1].identity)
+    if not isinstance(footer, Footer) or footer.summary.successor != sequence:
+        return None
+    return footer.summary.successor_identity
 
 
 def _owner_of(found: tuple[Path, FileHeader | None, bool] | None) -> int:
@@ -260,6 +284,7 @@ def _without_body(task: Task, size: int, body: Body, reason: str) -> Examined:
         successor=task.successor,
         database=task.database,
         owner=task.owner,
+        identity=task.identity or 0,
     )
 
 
@@ -270,7 +295,7 @@ def _examine(file: DataFile, task: Task, *, full: bool) -> Examined:
         return _without_body(task, size, Body.LATE, "written by a former owner after the directory was taken over")
     if header is None and file.is_zero():
         return _without_body(task, size, Body.ZERO, "nothing but zeros where frames were promised")
-    identity = header.identity if header is not None else task.named.identity if task.named is not None else None
+    identity = task.identity
     if identity is None:
         is_lost = _looks_written(file.bytes())
         body = Body.LOST if is_lost else Body.UNKNOWN
@@ -391,7 +416,8 @@ def _walked(file: DataFile, task: Task, footer: Footer | BadFooter | None, ident
         named=task.named,
         successor=task.successor,
         database=task.database,
-        owner=task.owner,
+        owner=found.frames[0].owner if found.frames else task.owner,
+        identity=identity,
         cut_frames=cut,
     )
 

@@ -25,8 +25,8 @@ class FileBytes:
     @classmethod
     def durably(cls, data: bytes) -> "FileBytes":
         file = cls()
-        file.write(data, 0)
-        file.sync()
+        file.data, file._durable = bytearray(data), bytearray(data)
+        file._space = set(_sectors(0, len(data)))
         return file
 
     def copy(self) -> "FileBytes":
