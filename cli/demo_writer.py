@@ -1,33 +1,33 @@
-"""The writer of `oms demo`, a process of its own: commits what the table says, and reports every durable commit.
+"""The writer of `oms demo`, in a process of its own: it commits what the table says, until it is killed.
 
-It is told on standard input where to begin, and says on standard output, in records of a fixed
-size, which commit it begins and which is durable. Every carrier is a task that has one commit under
-way; the tasks share syncs. It ends when its standard input does.
+On standard input it is told in one line where to begin. On standard output it reports, in records
+of one size, each commit that it begins and each that is durable: that report is the acknowledgement.
+Each carrier is a task with one commit under way at a time, and the tasks share syncs. The process
+ends when it has nothing more to do and its standard input is closed.
 """
 
 import asyncio
 import json
 import os
-import signal
 import struct
 import sys
 from dataclasses import dataclass, field
 from enum import IntEnum
-from pathlib import Path
-from typing import BinaryIO
 
 from cli.demo_flights import Carrier, Flights, load
+from cli.failures import Failure, meaning, tell
 from database import AsyncMessageDatabase, NotUndelivered
+from journal.errors import JournalError
 
 RECORD = struct.Struct("<BBIQ")  # what, carrier, commit, number of the commit's first message
+STANDARD_OUTPUT = 1
 
 
-class Told(IntEnum):
+class Report(IntEnum):
     """What a record says of a commit."""
 
     BEGUN = 0
-    DURABLE = 1  # and acknowledged by this record
-    KNOWN = 2  # it was durable already: a resend that found the first
+    DURABLE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Beginning:
     """Where a writer begins."""
 
     spool: str
-    durable: dict[str, int]  # carrier → how many of its commits were acknowledged
-    numbers: dict[int, int] = field(default_factory=dict)  # row → number, of messages still to be removed
+    durable: list[int]  # by carrier, how many of its commits were acknowledged
+    numbers: dict[int, int] = field(default_factory=dict)  # by row, of the messages that are undelivered
 
     def encode(self) -> bytes:
         return json.dumps([self.spool, self.durable, list(self.numbers.items())]).encode() + b"\n"
@@ -44,59 +44,70 @@ class Beginning:
     @classmethod
     def decode(cls, line: bytes) -> "Beginning":
         spool, durable, numbers = json.loads(line)
-        return cls(spool, durable, {row: number for row, number in numbers})
+        return cls(spool, durable, dict(numbers))
 
 
 class Writer:
-    """The tasks' common ground."""
+    """What the tasks of all carriers share."""
 
     def __init__(self, db: AsyncMessageDatabase, flights: Flights, numbers: dict[int, int]) -> None:
         self._db = db
         self._flights = flights
         self._numbers = numbers
 
-    async def run(self, place: int, carrier: Carrier, begin: int) -> None:
-        """Commit one carrier's events from a commit on; the first one may be a resend."""
+    async def run(self, place: int, begin: int) -> None:
+        """Commit one carrier's events. The first commit may be a resend: an earlier writer may have made it."""
+        carrier = self._flights.carriers[place]
         for index in range(begin, len(carrier)):
-            _tell(Told.BEGUN, place, index, 0)
-            answer, first = await self._commit(carrier, index)
-            assert answer is Told.DURABLE or index == begin, "only the first can be a resend"
-            _tell(answer, place, index, first)
+            _report(Report.BEGUN, place, index, 0)
+            try:
+                first = await self._commit(carrier, index)
+            except NotUndelivered:
+                if index > begin or carrier.commit(index).adds:
+                    raise
+                first = 0  # it only removed messages, and they are gone: it was made
+            _report(Report.DURABLE, place, index, first)
 
-    async def _commit(self, carrier: Carrier, index: int) -> tuple[Told, int]:
+    async def _commit(self, carrier: Carrier, index: int) -> int:
+        """Make one commit durable; return the number of its first message. Made twice it adds nothing twice."""
         commit = carrier.commit(index)
-        block = self._db.commit(producer_id=f"{carrier.name} {index}")
-        try:
-            async with block as operations:
-                for row in commit.adds:
-                    payload, properties = self._flights.payload(row), self._flights.properties(row)
-                    operations.add(carrier.name, payload, properties=properties)
-                for row in commit.delivers:
-                    operations.deliver(self._numbers.pop(row))
-                for row in commit.deletes:
-                    operations.delete(self._numbers.pop(row))
-        except NotUndelivered:
-            return Told.KNOWN, 0
+        async with self._db.commit(producer_id=f"{carrier.name}-{index}") as operations:
+            for row in commit.adds:
+                properties = self._flights.properties(row)
+                operations.add(carrier.name, self._flights.payload(row), properties=properties)
+            for row in commit.delivers:
+                operations.deliver(self._numbers.pop(row))
+            for row in commit.deletes:
+                operations.delete(self._numbers.pop(row))
         self._numbers.update(zip(commit.adds, operations.numbers, strict=True))
-        return Told.DURABLE, operations.numbers.start
+        return operations.numbers.start
 
 
-def _tell(told: Told, place: int, index: int, first: int) -> None:
-    os.write(1, RECORD.pack(told, place, index, first))
+def _report(what: Report, place: int, index: int, first: int) -> None:
+    os.write(STANDARD_OUTPUT, RECORD.pack(what, place, index, first))
 
 
 async def _write(flights: Flights, beginning: Beginning) -> None:
     async with AsyncMessageDatabase.open(beginning.spool, cleanup_interval=0) as db:
         writer = Writer(db, flights, beginning.numbers)
-        async with asyncio.TaskGroup() as tasks:
-            for place, carrier in enumerate(flights.carriers):
-                tasks.create_task(writer.run(place, carrier, beginning.durable[carrier.name]))
+        await asyncio.gather(*(writer.run(place, begin) for place, begin in enumerate(beginning.durable)))
+        await asyncio.to_thread(sys.stdin.buffer.read)
 
 
-def main():
-    flights = load(int(sys.argv[1]) if len(sys.argv) > 1 else None)
-    import time
-    t=time.perf_counter()
-    asyncio.run(_write(flights, Beginning(sys.argv[2], {c.name: 0 for c in flights.carriers})))
-    print(time.perf_counter()-t, file=sys.stderr)
-if __name__ == "__main__": main()
+def main() -> None:
+    """Write the first flights of the year; how many is the argument."""
+    flights = load(int(sys.argv[1]))
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return  # never needed
+    try:
+        asyncio.run(_write(flights, Beginning.decode(line)))
+    except BrokenPipeError:
+        sys.exit(1)  # nobody listens any more
+    except (JournalError, OSError, Failure) as failure:
+        tell(failure if isinstance(failure, Failure) else meaning(failure), as_json=False)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

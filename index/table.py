@@ -1,19 +1,9 @@
 """Which messages are undelivered, and where: columns, not objects.
 
-Messages are kept in blocks of neighbouring numbers, one block per data file as it was written:
-
-    column     bytes  meaning
-    offset     4      of the frame, divided by 8
-    size       4      bytes of properties and payload, for the accounts
-    queue      4      place of the queue's name
-    is_live    1      still undelivered
-    number     8      only in a sparse block; in a dense one the first number says all
-    sequence   8      only where a message was moved to another file than its block's
-
-A message costs 13 bytes in a dense block and 21 in a sparse one; a block becomes sparse when fewer
-than a quarter of its messages are live, and goes when none is. Numbers ascend through the blocks, so
-a message is found by bisection, and the undelivered of a queue come out in order by one pass over
-the columns. The table does not lock: its owner does.
+Messages are kept in blocks of neighbouring numbers (`block.py`), one block per data file as it was
+written. A block becomes sparse when fewer than a quarter of its messages are live, and goes when none
+is. Numbers ascend through the blocks, so a message is found by bisection, and the undelivered of a
+queue come out in order by one pass over the columns. The table does not lock: its owner does.
 """
 
 from array import array
@@ -23,15 +13,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from index.block import OFFSET_UNIT, Block, Ints, Numbers, sparse_block, writable
 
 SPARSE_SHARE = 4  # a block is packed when fewer than one in this many of its messages is live
-OFFSET_UNIT = 8  # frames start at multiples of 8
 
 _ONES = b"\1" * 64
-
-Ints = npt.NDArray[np.int64]
-Numbers = npt.NDArray[np.uint64]
 
 
 class Place(NamedTuple):
@@ -50,66 +37,6 @@ class FileUse:
 
     live_messages: int = 0
     live_bytes: int = 0
-
-
-class Block:
-    """Messages of ascending numbers."""
-
-    __slots__ = ("first", "is_live", "last", "live", "numbers", "offsets", "queues", "sequence", "sequences", "sizes")
-
-    def __init__(self, sequence: int, first: int) -> None:
-        self.sequence = sequence
-        self.first = first
-        self.last = first - 1
-        self.live = 0
-        self.numbers: Numbers | None = None
-        self.sequences: Numbers | None = None
-        self.offsets: array[int] | npt.NDArray[np.uint32] = array("I")
-        self.sizes: array[int] | npt.NDArray[np.uint32] = array("I")
-        self.queues: array[int] | npt.NDArray[np.uint32] = array("I")
-        self.is_live: bytearray | npt.NDArray[np.bool_] = bytearray()
-
-    def row(self, number: int) -> int:
-        """Return the number's row, -1 when it has none."""
-        if self.numbers is None:
-            row = number - self.first
-            return row if row < len(self.offsets) else -1
-        row = int(np.searchsorted(self.numbers, np.uint64(number)))
-        return row if row < len(self.numbers) and int(self.numbers[row]) == number else -1
-
-    def number(self, row: int) -> int:
-        return self.first + row if self.numbers is None else int(self.numbers[row])
-
-    def sequence_of(self, row: int) -> int:
-        return self.sequence if self.sequences is None else int(self.sequences[row])
-
-    def freeze(self) -> None:
-        """Turn the growing columns into arrays, without a copy."""
-        if isinstance(self.offsets, array):
-            self.offsets = np.frombuffer(self.offsets, np.uint32)
-            self.sizes = np.frombuffer(self.sizes, np.uint32)
-            self.queues = np.frombuffer(self.queues, np.uint32)
-            self.is_live = np.frombuffer(self.is_live, np.bool_)
-
-    def live_rows(self) -> Ints:
-        """Return the rows of the live messages, in order."""
-        found: Ints = np.flatnonzero(np.frombuffer(self.is_live, np.bool_))
-        return found
-
-    def pack(self) -> None:
-        """Keep the live messages only, with their numbers."""
-        self.freeze()
-        rows = self.live_rows()
-        if self.numbers is None:
-            self.numbers = rows.astype(np.uint64) + np.uint64(self.first)
-        else:
-            self.numbers = self.numbers[rows]
-        if self.sequences is not None:
-            self.sequences = self.sequences[rows]
-        assert isinstance(self.offsets, np.ndarray) and isinstance(self.sizes, np.ndarray)
-        assert isinstance(self.queues, np.ndarray)
-        self.offsets, self.sizes, self.queues = self.offsets[rows], self.sizes[rows], self.queues[rows]
-        self.is_live = np.ones(len(rows), np.bool_)
 
 
 class Table:
@@ -212,7 +139,7 @@ class Table:
         """Take in the messages of one data file in bulk: ascending numbers, (offsets, sizes, queues)."""
         if not len(numbers):
             return
-        block = _sparse_block(sequence, numbers, columns)
+        block = sparse_block(sequence, numbers, columns)
         assert not self._blocks or block.first > self._blocks[-1].last, "numbers ascend"
         if block.last - block.first + 1 == len(numbers):
             block.numbers = None
@@ -315,7 +242,7 @@ class Table:
         if block.sequences is None:
             block.sequences = np.full(len(block.offsets), block.sequence, np.uint64)
         block.sequences[row] = sequence
-        block.offsets = _writable(block.offsets)
+        block.offsets = writable(block.offsets)
         block.offsets[row] = offset >> 3
         self.files[old.sequence].live_messages -= 1
         self.files[old.sequence].live_bytes -= old.size
@@ -334,7 +261,7 @@ class Table:
                 self._merge(self._blocks[index], sequence, numbers[inside], _pick(columns, inside))
                 mine = mine[len(inside) :]
             if len(mine):
-                block = _sparse_block(sequence, numbers[mine], _pick(columns, mine))
+                block = sparse_block(sequence, numbers[mine], _pick(columns, mine))
                 self._blocks.insert(index + 1, block)
                 self._firsts.insert(index + 1, block.first)
         self._account(sequence, columns[1], columns[2])
@@ -469,21 +396,3 @@ class Table:
 
 def _pick(columns: tuple[Ints, Ints, Ints], rows: Ints) -> tuple[Ints, Ints, Ints]:
     return columns[0][rows], columns[1][rows], columns[2][rows]
-
-
-def _sparse_block(sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Ints]) -> Block:
-    """Return a block of live messages with a number each."""
-    block = Block(sequence, int(numbers[0]))
-    block.last = int(numbers[-1])
-    block.live = len(numbers)
-    block.numbers = numbers.astype(np.uint64)
-    block.offsets = (columns[0] >> 3).astype(np.uint32)
-    block.sizes = columns[1].astype(np.uint32)
-    block.queues = columns[2].astype(np.uint32)
-    block.is_live = np.ones(len(numbers), np.bool_)
-    return block
-
-
-def _writable(values: "npt.NDArray[np.uint32] | array[int]") -> "npt.NDArray[np.uint32]":
-    found: npt.NDArray[np.uint32] = np.frombuffer(values, np.uint32)
-    return found if found.flags.writeable else found.copy()

@@ -1,0 +1,101 @@
+"""A block of the index's table: messages of neighbouring numbers as columns.
+
+    column     bytes  meaning
+    offset     4      of the frame, divided by 8
+    size       4      bytes of properties and payload, for the accounts
+    queue      4      place of the queue's name
+    is_live    1      still undelivered
+    number     8      only in a sparse block; in a dense one the first number says all
+    sequence   8      only where a message was moved to another file than its block's
+
+A message costs 13 bytes in a dense block and 21 in a sparse one. The newest block grows by appending;
+every other one is frozen into arrays.
+"""
+
+from array import array
+
+import numpy as np
+import numpy.typing as npt
+
+OFFSET_UNIT = 8  # frames start at multiples of 8
+
+Ints = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.uint64]
+
+
+class Block:
+    """Messages of ascending numbers."""
+
+    __slots__ = ("first", "is_live", "last", "live", "numbers", "offsets", "queues", "sequence", "sequences", "sizes")
+
+    def __init__(self, sequence: int, first: int) -> None:
+        self.sequence = sequence
+        self.first = first
+        self.last = first - 1
+        self.live = 0
+        self.numbers: Numbers | None = None
+        self.sequences: Numbers | None = None
+        self.offsets: array[int] | npt.NDArray[np.uint32] = array("I")
+        self.sizes: array[int] | npt.NDArray[np.uint32] = array("I")
+        self.queues: array[int] | npt.NDArray[np.uint32] = array("I")
+        self.is_live: bytearray | npt.NDArray[np.bool_] = bytearray()
+
+    def row(self, number: int) -> int:
+        """Return the number's row, -1 when it has none."""
+        if self.numbers is None:
+            row = number - self.first
+            return row if row < len(self.offsets) else -1
+        row = int(np.searchsorted(self.numbers, np.uint64(number)))
+        return row if row < len(self.numbers) and int(self.numbers[row]) == number else -1
+
+    def number(self, row: int) -> int:
+        return self.first + row if self.numbers is None else int(self.numbers[row])
+
+    def sequence_of(self, row: int) -> int:
+        return self.sequence if self.sequences is None else int(self.sequences[row])
+
+    def freeze(self) -> None:
+        """Turn the growing columns into arrays, without a copy."""
+        if isinstance(self.offsets, array):
+            self.offsets = np.frombuffer(self.offsets, np.uint32)
+            self.sizes = np.frombuffer(self.sizes, np.uint32)
+            self.queues = np.frombuffer(self.queues, np.uint32)
+            self.is_live = np.frombuffer(self.is_live, np.bool_)
+
+    def live_rows(self) -> Ints:
+        """Return the rows of the live messages, in order."""
+        found: Ints = np.flatnonzero(np.frombuffer(self.is_live, np.bool_))
+        return found
+
+    def pack(self) -> None:
+        """Keep the live messages only, with their numbers."""
+        self.freeze()
+        rows = self.live_rows()
+        if self.numbers is None:
+            self.numbers = rows.astype(np.uint64) + np.uint64(self.first)
+        else:
+            self.numbers = self.numbers[rows]
+        if self.sequences is not None:
+            self.sequences = self.sequences[rows]
+        assert isinstance(self.offsets, np.ndarray) and isinstance(self.sizes, np.ndarray)
+        assert isinstance(self.queues, np.ndarray)
+        self.offsets, self.sizes, self.queues = self.offsets[rows], self.sizes[rows], self.queues[rows]
+        self.is_live = np.ones(len(rows), np.bool_)
+
+
+def sparse_block(sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Ints]) -> Block:
+    """Return a block of live messages with a number each."""
+    block = Block(sequence, int(numbers[0]))
+    block.last = int(numbers[-1])
+    block.live = len(numbers)
+    block.numbers = numbers.astype(np.uint64)
+    block.offsets = (columns[0] >> 3).astype(np.uint32)
+    block.sizes = columns[1].astype(np.uint32)
+    block.queues = columns[2].astype(np.uint32)
+    block.is_live = np.ones(len(numbers), np.bool_)
+    return block
+
+
+def writable(values: "npt.NDArray[np.uint32] | array[int]") -> "npt.NDArray[np.uint32]":
+    found: npt.NDArray[np.uint32] = np.frombuffer(values, np.uint32)
+    return found if found.flags.writeable else found.copy()
