@@ -1,182 +1,31 @@
 """The message database for asyncio: the same verbs, awaited.
 
-Commits that tasks hand in during one turn of the event loop go out together. On a fast device they
-are written and synced on the loop itself, since handing each group to a thread costs more than the
-sync; on a slow one a thread does it, so that the loop never stalls. What is fast is measured while
-running: an opening begins with the thread.
+Commits that tasks hand in during one turn of the event loop go out together (`loop.py`).
 """
 
 import asyncio
-import contextlib
-import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from database.block import CommitBlock, Operations
-from database.database import MessageDatabase, first_number, number_range, removed_count
+from database.database import MessageDatabase
+from database.drafting import first_number, number_range, removed_count
 from database.ledger import StaleDraft
+from database.loop import LoopCommit
 from database.options import Options
 from database.stats import CleanupReport, FileExplanation, Stats
 from journal.errors import JournalError
 from journal.group import AnyDraft
 from journal.message import Message
 from journal.operations import Operation
-from journal.single import PlainAdds, QueueTemplate
 from recovery.report import RecoveryReport
 
-SLOW_SECONDS = 0.005  # one group above this, and the thread takes over again
-FAST_SECONDS = 0.002  # so fast, so often, and the loop does it itself
-FAST_COUNT = 8
 READ_MESSAGES = 256  # read at once by a thread
 REMOVAL_ATTEMPTS_MAX = 100
-PLAIN_BYTES = 64 << 10  # of plain adds in one draft: it goes into one data file as a whole
 
 _T = TypeVar("_T")
-
-
-class Batch:
-    """The drafts of one turn of the loop, and the futures of their callers. A waiter for the committer."""
-
-    __slots__ = ("_group", "drafts", "futures")
-
-    def __init__(self, group: "LoopCommit") -> None:
-        self._group = group
-        self.drafts: list[AnyDraft] = []
-        self.futures: list[list[asyncio.Future[Any]]] = []  # of each draft
-
-    def lead(self) -> None:
-        self._group.called(self._group.lead)
-
-    def tell(self) -> None:
-        self._group.told(self)
-
-    def resolve(self) -> None:
-        """Wake the callers; one that was cancelled disturbs no other."""
-        for draft, futures in zip(self.drafts, self.futures, strict=True):
-            number = draft.first
-            failure = draft.failure
-            for future in futures:
-                if future.done():
-                    pass
-                elif failure is None:
-                    future.set_result(number)
-                else:
-                    future.set_exception(failure)
-                number += 1
-
-
-class LoopCommit:
-    """Commits of one event loop. Everything but `called` and `told` runs on the loop."""
-
-    def __init__(self, database: MessageDatabase, loop: asyncio.AbstractEventLoop) -> None:
-        self._database = database
-        self._group = database.group
-        self._loop = loop
-        self.create_future = loop.create_future
-        self.encode = database.encode
-        self._thread_id = threading.get_ident()
-        self._batch: Batch | None = None
-        self._is_leading = False  # on the loop, now
-        self._is_fast = False
-        self._fast_count = 0
-        self._told: list[Batch] = []
-        self._plain_bytes = min(PLAIN_BYTES, database.options.max_data_file_size // 4)
-        # The plain adds of this turn, as columns, and what they still have room for.
-        self.room = 0
-        self.queues: list[QueueTemplate] = []
-        self.payloads: list[bytes] = []
-        self.futures: list[asyncio.Future[int]] = []
-        self._plain: PlainAdds | None = None
-
-    def commit(self, draft: AnyDraft) -> "asyncio.Future[Any]":
-        """Return a future that is done when the draft is settled."""
-        self._end_plain()  # what comes later is formed later
-        future: asyncio.Future[Any] = self._loop.create_future()
-        batch = self._begin()
-        draft.waiter = batch
-        batch.drafts.append(draft)
-        batch.futures.append([future])
-        return future
-
-    def begin_plain(self) -> None:
-        """Make room for more plain adds of this turn; `room` says for how many bytes."""
-        self._end_plain()
-        batch = self._begin()
-        self.queues, self.payloads, self.futures = [], [], []
-        self._plain = PlainAdds(self.queues, self.payloads, 0)
-        self._plain.waiter = batch
-        self.room = self._plain_bytes
-        batch.drafts.append(self._plain)
-        batch.futures.append(self.futures)
-
-    def _end_plain(self) -> None:
-        if self._plain is not None:
-            self._plain.weight = self._plain_bytes - self.room
-            self._plain = None
-            self.room = 0
-
-    def _begin(self) -> Batch:
-        """Return this turn's batch, which goes out at the turn's end."""
-        if self._batch is None:
-            self._batch = Batch(self)
-            self._loop.call_soon(self._flush)
-        return self._batch
-
-    def _flush(self) -> None:
-        self._end_plain()
-        batch, self._batch = self._batch, None
-        assert batch is not None
-        try:
-            self._database.check_open()
-        except JournalError as failure:
-            for draft in batch.drafts:
-                draft.failure = failure
-            batch.resolve()
-            return
-        if self._group.submit(batch.drafts):
-            self.lead()
-
-    def lead(self) -> None:
-        """Write the next group: here when the device is fast, else in a thread."""
-        if not self._is_fast:
-            self._loop.run_in_executor(None, self._lead_measured)
-            return
-        self._is_leading = True
-        try:
-            self._lead_measured()
-        finally:
-            self._is_leading = False
-            told, self._told = self._told, []
-            for batch in told:
-                batch.resolve()
-
-    def _lead_measured(self) -> None:
-        began = time.perf_counter()
-        self._group.lead()
-        taken = time.perf_counter() - began
-        if taken > SLOW_SECONDS:
-            self._is_fast, self._fast_count = False, 0
-        elif taken < FAST_SECONDS and not self._is_fast:
-            self._fast_count += 1
-            self._is_fast = self._fast_count >= FAST_COUNT
-
-    def called(self, call: Callable[[], None]) -> None:
-        """Run something on the loop soon; from any thread."""
-        try:
-            self._loop.call_soon_threadsafe(call)
-        except RuntimeError:  # the loop was closed: somebody still has to write what others wait for
-            threading.Thread(target=self._group.lead, name="oms-commit").start()
-
-    def told(self, batch: Batch) -> None:
-        """Wake a batch's callers, on the loop; from any thread."""
-        if self._is_leading and threading.get_ident() == self._thread_id:
-            self._told.append(batch)
-            return
-        with contextlib.suppress(RuntimeError):  # the loop was closed, and with it every caller
-            self._loop.call_soon_threadsafe(batch.resolve)
 
 
 class AsyncMessageDatabase:
@@ -244,7 +93,7 @@ class AsyncMessageDatabase:
     ) -> int:
         """Add a message; return its number, durable."""
         if properties is not None or producer_id is not None:
-            draft = self._database.draft_add(queue, payload, properties, producer_id)
+            draft = self._database.drafting.add(queue, payload, properties, producer_id)
             await self._commit(draft)
             return first_number(draft)
         commits = self._commits
@@ -273,7 +122,7 @@ class AsyncMessageDatabase:
         producer_id: str | None = None,
     ) -> range:
         """Add messages in one commit; return their numbers."""
-        draft = self._database.draft_add_many(queue, payloads, properties, producer_id)
+        draft = self._database.drafting.add_many(queue, payloads, properties, producer_id)
         if draft is None:
             return range(0)
         await self._commit(draft)
@@ -284,7 +133,7 @@ class AsyncMessageDatabase:
         return AsyncCommitBlock(self._database.commit(producer_id=producer_id), self._write_operations)
 
     async def _write_operations(self, operations: Operations) -> range:
-        draft = self._database.compose(operations)
+        draft = self._database.drafting.operations(operations)
         await self._commit(draft)
         return number_range(draft)
 
@@ -305,14 +154,16 @@ class AsyncMessageDatabase:
         return await self._remove(Operation.DELETE, list(numbers))
 
     async def _remove(self, kind: Operation, numbers: Sequence[int]) -> int:
+        self._database.check_open()
         for _ in range(REMOVAL_ATTEMPTS_MAX):
-            draft = self._database.draft_removal(kind, numbers)
+            draft = self._database.drafting.removal(kind, numbers)
             if draft is None:
                 return 0
             try:
                 await self._commit(draft)
             except StaleDraft:
                 continue
+            self._database.forget_taken(numbers)
             return removed_count(draft)
         raise JournalError("these messages are being removed by others all the time; try again")
 
@@ -323,7 +174,7 @@ class AsyncMessageDatabase:
 
     async def drop(self, key: str) -> bool:
         """Remove a key; False when it was not there."""
-        if not self._database.has_key(key):
+        if not self._database.drafting.has_key(key):
             return False
         async with self.commit() as block:
             block.drop(key)

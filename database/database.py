@@ -21,9 +21,10 @@ from types import TracebackType
 from database import questions
 from database.block import CommitBlock, Operations
 from database.cleanup import Cleanup, CleanupContext
+from database.drafting import Drafting, first_number, number_range, removed_count
 from database.encode import Encoder
 from database.forks import close_in_children
-from database.ledger import Effect, Ledger, StaleDraft
+from database.ledger import Ledger, StaleDraft
 from database.options import Options
 from database.reading import Files, read_one
 from database.stats import CleanupReport, FileExplanation, Stats
@@ -33,7 +34,7 @@ from index import sealed
 from journal import names
 from journal.commit import GroupCommit
 from journal.disk import Disk, RealDisk
-from journal.draft import Composer, Draft
+from journal.draft import Composer
 from journal.errors import DatabaseClosed, JournalError, MessageDamaged, NoSuchMessage
 from journal.group import AnyDraft
 from journal.log import Journal, JournalSettings
@@ -41,7 +42,7 @@ from journal.message import Message
 from journal.operations import Operation
 from journal.segment import Sealed
 from recovery.report import RecoveryReport
-from recovery.startup import RecoveryOptions, Started, start
+from recovery.startup import Started, start
 from recovery.validate import Progress, no_progress
 
 _log = logging.getLogger("oms.database")
@@ -58,7 +59,8 @@ class MessageDatabase:
         self._disk = disk
         self._ownership = started.ownership
         self._ledger = Ledger(started.index)
-        self.encode = Encoder(self._ledger, options.max_message_size)
+        self.drafting = Drafting(self._ledger, Encoder(self._ledger, options.max_message_size), options.clock)
+        self._encode = self.drafting.encode
         self._taking = Taking(started.index.table)
         self._files = Files(disk, directory)
         settings = JournalSettings(
@@ -114,17 +116,8 @@ class MessageDatabase:
         """
         chosen = Options.of(**named) if options is None else options
         disk = disk or RealDisk()
-        recovery = RecoveryOptions(
-            policy=chosen.policy,
-            validation=chosen.validation,
-            unreadable_as_damaged=chosen.unreadable_as_damaged,
-            data_file_bytes_max=chosen.max_data_file_size,
-            archives_max=chosen.archives_max,
-            window=chosen.window,
-            progress=progress,
-        )
         path = Path(directory).absolute()
-        database = cls(disk, path, chosen, start(disk, path, recovery))
+        database = cls(disk, path, chosen, start(disk, path, chosen.recovery(progress)))
         for note in database.recovery.notes:
             _log.warning("%s", note)
         database._write_index()
@@ -215,25 +208,12 @@ class MessageDatabase:
     ) -> int:
         """Add a message; return its number, durable. A repeated producer identifier returns the first's."""
         if properties is None and producer_id is None:
-            plain = self.encode.one_add(queue, payload)
+            plain = self._encode.one_add(queue, payload)
             self.write(plain)
             return plain.first
-        draft = self.draft_add(queue, payload, properties, producer_id)
+        draft = self.drafting.add(queue, payload, properties, producer_id)
         self.write(draft)
         return first_number(draft)
-
-    def draft_add(
-        self, queue: str, payload: bytes, properties: Mapping[str, str] | None, producer_id: str | None
-    ) -> Draft:
-        """Return the draft of one added message with all that belongs to it. For the layers of the engine itself."""
-        operations = Operations(messages=[self.encode.message(queue, payload, properties, producer_id)])
-        return self.compose(operations)
-
-    def compose(self, operations: Operations) -> Draft:
-        """Return the draft of operations. For the layers of the engine itself."""
-        draft = operations.compose()
-        draft.time = self.options.clock()
-        return draft
 
     def add_many(
         self,
@@ -244,35 +224,18 @@ class MessageDatabase:
         producer_id: str | None = None,
     ) -> range:
         """Add messages in one commit; return their numbers. One producer identifier covers them all."""
-        draft = self.draft_add_many(queue, payloads, properties, producer_id)
+        draft = self.drafting.add_many(queue, payloads, properties, producer_id)
         if draft is None:
             return range(0)
         self.write(draft)
         return number_range(draft)
 
-    def draft_add_many(
-        self,
-        queue: str,
-        payloads: Sequence[bytes],
-        properties: Sequence[Mapping[str, str] | None] | None,
-        producer_id: str | None,
-    ) -> Draft | None:
-        """Return the draft of several added messages. For the layers of the engine itself."""
-        if not payloads:
-            return None
-        if properties is None and producer_id is None:
-            return self.encode.draft_many(queue, payloads)
-        block = CommitBlock(self.encode, lambda _: range(0), self.encode.producer(producer_id))
-        for index, payload in enumerate(payloads):
-            block.add(queue, payload, properties=properties[index] if properties else None)
-        return self.compose(block.operations)
-
     def commit(self, *, producer_id: str | None = None) -> CommitBlock:
         """Return a block that gathers operations and commits them as a whole when it is left."""
-        return CommitBlock(self.encode, self._write_operations, self.encode.producer(producer_id))
+        return self.drafting.block(self._write_operations, producer_id)
 
     def _write_operations(self, operations: Operations) -> range:
-        draft = self.compose(operations)
+        draft = self.drafting.operations(operations)
         self.write(draft)
         return number_range(draft)
 
@@ -293,33 +256,24 @@ class MessageDatabase:
         return self._remove(Operation.DELETE, list(numbers))
 
     def _remove(self, kind: Operation, numbers: Sequence[int]) -> int:
+        self.check_open()
         for _ in range(REMOVAL_ATTEMPTS_MAX):
-            draft = self.draft_removal(kind, numbers)
+            draft = self.drafting.removal(kind, numbers)
             if draft is None:
                 return 0
             try:
                 self.write(draft)
             except StaleDraft:
                 continue
+            self.forget_taken(numbers)
             return removed_count(draft)
         raise JournalError("these messages are being removed by others all the time; try again")
 
-    def draft_removal(self, kind: Operation, numbers: Sequence[int]) -> Draft | None:
-        """Return the draft that removes those of the numbers that are undelivered; None for none."""
-        self.check_open()
+    def forget_taken(self, numbers: Iterable[int]) -> None:
+        """Note that messages are gone, whoever had taken them. For the layers of the engine itself."""
         with self._ledger.lock:
-            live = self._ledger.live(numbers)
-            queues = questions.by_queue(self._ledger.index.table, live)
-            for number in live.tolist():
+            for number in numbers:
                 self._taking.forget(number)
-        if not len(live):
-            return None
-        composer = Composer()
-        for queue, mine in queues.items():
-            composer.remove(kind, queue, mine)
-        draft = composer.draft()
-        draft.effect = Effect(removed=live)
-        return draft
 
     def put(self, key: str, value: bytes) -> None:
         """Set a key to a value, durable on return."""
@@ -328,16 +282,11 @@ class MessageDatabase:
 
     def drop(self, key: str) -> bool:
         """Remove a key; False when it was not there."""
-        if not self.has_key(key):
+        if not self.drafting.has_key(key):
             return False
         with self.commit() as block:
             block.drop(key)
         return True
-
-    def has_key(self, key: str) -> bool:
-        """Say whether the key is there."""
-        with self._ledger.lock:
-            return self._ledger.index.keyed.find(self.encode.key(key)) is not None
 
     # Reading.
 
@@ -352,7 +301,7 @@ class MessageDatabase:
 
     def get(self, key: str) -> bytes | None:
         """Return the latest value of a key, None when it is not there; MessageDamaged when it is lost."""
-        return questions.get(self._ledger, self._files, self.encode.key(key))
+        return questions.get(self._ledger, self._files, self._encode.key(key))
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with the prefix, in order, as they were when asked."""
@@ -427,20 +376,3 @@ class MessageDatabase:
             compact_share=self.options.compact_share,
             data_file_bytes_max=self.options.max_data_file_size,
         )
-
-
-def first_number(draft: Draft) -> int:
-    """Return the number of a draft's only message, or the first answer's for a repeat."""
-    answer = draft.answer
-    return answer if isinstance(answer, int) else number_range(draft).start
-
-
-def number_range(draft: Draft) -> range:
-    """Return the numbers of a draft's messages, or the first answer's for a repeat."""
-    answer = draft.answer
-    return answer if isinstance(answer, range) else range(draft.first, draft.first + draft.messages)
-
-
-def removed_count(draft: Draft) -> int:
-    assert isinstance(draft.answer, int)
-    return draft.answer

@@ -14,7 +14,8 @@ from index.duplicates import WindowBounds
 from journal.format import ALIGNMENT_MAX, ALIGNMENT_MIN
 from journal.log import DATA_FILE_BYTES_MAX, DATA_FILE_BYTES_MIN
 from journal.operations import MESSAGE_BYTES_MAX, MIB
-from recovery.startup import Policy, Validation
+from recovery.startup import Policy, RecoveryOptions, Validation
+from recovery.validate import Progress
 
 _SIZE = re.compile(r"\s*([0-9]+)\s*([BKMG]?)\s*", re.IGNORECASE)
 _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([smhd]?)\s*", re.IGNORECASE)
@@ -104,6 +105,18 @@ class Options:
         for name, choice in (("policy", Policy), ("validation", Validation)):
             if getattr(self, name) not in get_args(choice):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(choice))}, not {getattr(self, name)!r}")
+
+    def recovery(self, progress: Progress) -> RecoveryOptions:
+        """Return what of it a start goes by."""
+        return RecoveryOptions(
+            policy=self.policy,
+            validation=self.validation,
+            unreadable_as_damaged=self.unreadable_as_damaged,
+            data_file_bytes_max=self.max_data_file_size,
+            archives_max=self.archives_max,
+            window=self.window,
+            progress=progress,
+        )
 
     @property
     def window(self) -> WindowBounds:

@@ -100,16 +100,20 @@ class Writer:
         return self._do(Change(adds=adds), lambda: self.database.add_many(queue, payloads))
 
     def deliver(self, *numbers: int) -> None:
-        self._do(Change(removed=numbers), lambda: self.database.deliver_many(numbers) and ())
+        self._do(Change(removed=numbers), lambda: _nothing(self.database.deliver_many(numbers)))
 
     def delete(self, *numbers: int) -> None:
-        self._do(Change(removed=numbers), lambda: self.database.delete_many(numbers) and ())
+        self._do(Change(removed=numbers), lambda: _nothing(self.database.delete_many(numbers)))
 
     def put(self, key: str, value: bytes) -> None:
-        self._do(Change(puts={key: value}), lambda: self.database.put(key, value) or ())
+        def put() -> Sequence[int]:
+            self.database.put(key, value)
+            return ()
+
+        self._do(Change(puts={key: value}), put)
 
     def drop(self, key: str) -> None:
-        self._do(Change(drops=[key]), lambda: self.database.drop(key) and ())
+        self._do(Change(drops=[key]), lambda: _nothing(self.database.drop(key)))
 
     def exchange(self, number: int, queue: str, payload: bytes, key: str, value: bytes) -> int:
         """One commit of several operations: deliver, add, put."""
@@ -133,6 +137,10 @@ class Writer:
         return numbers
 
 
+def _nothing(_: object) -> Sequence[int]:
+    return ()
+
+
 class Unattended(MessageDatabase):
     """A database without its tender's thread: what there is to do is done after each commit.
 
@@ -151,6 +159,8 @@ class Unattended(MessageDatabase):
         self._commits += 1
         if self._commits % self.patience == 0:
             self.tend()
+            if self.patience > 1:
+                self.vouch()
 
     def tend(self) -> None:
         try:
@@ -167,8 +177,8 @@ class Unattended(MessageDatabase):
 
 def open_unattended(disk: SimulatedDisk, **named: object) -> Unattended:
     ticks = count(1_700_000_000_000_000, 1000)
-    options = {"max_data_file_size": SMALL, "cleanup_interval": 0, "clock": lambda: next(ticks)} | named
-    database = Unattended.open(SPOOL, disk=disk, **options)  # type: ignore[arg-type]
+    defaults = {"max_data_file_size": SMALL, "cleanup_interval": 0, "clock": lambda: next(ticks)}
+    database = Unattended.open(SPOOL, disk=disk, **(defaults | named))  # type: ignore[arg-type]
     assert isinstance(database, Unattended)
     return database
 
@@ -256,3 +266,5 @@ def workload(writer: Writer, chance: random.Random, *, rounds: int = 40) -> None
                 if turn % 20 == 19:
                     writer.drop("pair")
                 writer.database.cleanup(compact=turn % 20 == 19)
+            case _:
+                pass

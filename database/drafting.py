@@ -1,0 +1,88 @@
+"""Drafts from what callers say: what the database for threads and the one for asyncio have in common."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from database import questions
+from database.block import CommitBlock, Operations
+from database.encode import Encoder
+from database.ledger import Effect, Ledger
+from journal.draft import Composer, Draft
+from journal.operations import Operation
+
+
+class Drafting:
+    """Makes the drafts of one database's commits. Safe from any thread."""
+
+    def __init__(self, ledger: Ledger, encode: Encoder, clock: Callable[[], int]) -> None:
+        self.encode = encode
+        self._ledger = ledger
+        self._clock = clock
+
+    def add(self, queue: str, payload: bytes, properties: Mapping[str, str] | None, producer_id: str | None) -> Draft:
+        """Return the draft of one message with all that belongs to it."""
+        return self.operations(Operations(messages=[self.encode.message(queue, payload, properties, producer_id)]))
+
+    def add_many(
+        self,
+        queue: str,
+        payloads: Sequence[bytes],
+        properties: Sequence[Mapping[str, str] | None] | None,
+        producer_id: str | None,
+    ) -> Draft | None:
+        """Return the draft of several messages of one queue; None for none."""
+        if not payloads:
+            return None
+        if properties is None and producer_id is None:
+            return self.encode.draft_many(queue, payloads)
+        if properties is not None and len(properties) != len(payloads):
+            raise ValueError(f"{len(payloads)} payloads with {len(properties)} properties")
+        block = self.block(lambda _: range(0), producer_id)
+        for place, payload in enumerate(payloads):
+            block.add(queue, payload, properties=properties[place] if properties is not None else None)
+        return self.operations(block.operations)
+
+    def block(self, write: Callable[[Operations], range], producer_id: str | None) -> CommitBlock:
+        """Return a block that gathers operations."""
+        return CommitBlock(self.encode, write, self.encode.producer(producer_id))
+
+    def operations(self, operations: Operations) -> Draft:
+        """Return the draft of gathered operations."""
+        draft = operations.compose()
+        draft.time = self._clock()  # the duplicate window is asked as of now
+        return draft
+
+    def removal(self, kind: Operation, numbers: Sequence[int]) -> Draft | None:
+        """Return the draft that removes those of the numbers that are undelivered; None for none."""
+        with self._ledger.lock:
+            live = self._ledger.live(numbers)
+            queues = questions.by_queue(self._ledger.index.table, live) if len(live) else {}
+        if not queues:
+            return None
+        composer = Composer()
+        for queue, mine in queues.items():
+            composer.remove(kind, queue, mine)
+        draft = composer.draft()
+        draft.effect = Effect(removed=live)
+        return draft
+
+    def has_key(self, key: str) -> bool:
+        """Say whether the key is there."""
+        with self._ledger.lock:
+            return self._ledger.index.keyed.find(self.encode.key(key)) is not None
+
+
+def first_number(draft: Draft) -> int:
+    """Return the number of a draft's only message, or the first answer's for a repeat."""
+    return number_range(draft).start
+
+
+def number_range(draft: Draft) -> range:
+    """Return the numbers of a draft's messages, or the first answer's for a repeat."""
+    answer = draft.answer
+    return answer if isinstance(answer, range) else range(draft.first, draft.first + draft.messages)
+
+
+def removed_count(draft: Draft) -> int:
+    """Return how many messages a draft removed."""
+    assert isinstance(draft.answer, int)
+    return draft.answer
