@@ -5,8 +5,8 @@ zeros and syncs it, fills the next file with zeros in a thread once a quarter of
 goes on there when this one is full. It has no checksums, no index, no footers, no locks.
 """
 
-import contextlib
 import os
+import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -71,7 +71,7 @@ class RawJournal:
         return descriptor
 
     def _fill_next(self) -> None:
-        for descriptor in self._old:  # sealed, as ours are: cut to its true length and synced
+        for descriptor in self._old:
             os.close(descriptor)
         self._old.clear()
         self._next = self._filled()
@@ -117,25 +117,20 @@ class RawJournal:
         for descriptor in (self._descriptor, self._next, *self._old):
             if descriptor is not None:
                 os.close(descriptor)
-        with contextlib.suppress(OSError):
-            for path in self._directory.iterdir():
-                path.unlink()
-            self._directory.rmdir()
+        for path in self._directory.iterdir():
+            path.unlink()
+        self._directory.rmdir()
 
 
-def faster_method(directory: Path, *, size: int = 352, rounds: int = 5, seconds: float = 0.1) -> tuple[str, float]:
-    """Return the faster way to write and sync here, and what one call takes, in seconds (medians, alternated)."""
+def sync_seconds(directory: Path, *, size: int = 352, rounds: int = 5, seconds: float = 0.1) -> dict[str, float]:
+    """Return what one write with its sync takes by each method, in seconds: medians of alternated rounds."""
     taken: dict[str, list[float]] = {name: [] for name in METHODS}
     for number in range(rounds):
         for name, write in METHODS.items():
-            raw = RawJournal(directory / f"method-{number}-{len(taken[name])}-{name[:6]}-{name[-3:-1]}", write, file_bytes=4 << 20)
-            try:
-                taken[name].append(1 / raw.run(bytes(size), seconds))
-            finally:
-                raw.close()
-    medians = {name: sorted(found)[len(found) // 2] for name, found in taken.items()}
-    name = min(medians, key=medians.__getitem__)
-    return name, medians[name]
+            raw = RawJournal(directory / f"{number}-{list(METHODS).index(name)}", write, file_bytes=4 << 20)
+            taken[name].append(1 / raw.run(bytes(size), seconds))
+            raw.close()
+    return {name: statistics.median(found) for name, found in taken.items()}
 
 
 def read_and_hash(paths: list[Path], chunk: int) -> float:

@@ -25,19 +25,22 @@ from pathlib import Path
 from cli.failures import ExitCode, Failure
 
 OPERATIONS_MAX = 64  # of one commit
+FLIGHTS = 336_776  # in the table
 DAY_MINUTES = 24 * 60
+KIND_BITS = 2
+KIND_MASK = 3
 COLUMNS = (
     "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,"
     "carrier,flight,tailnum,origin,dest,air_time,distance,hour,minute,time_hour"
-).split(",")
+).split(",")  # noqa: SIM905
 TEXTS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})  # the other columns are whole numbers
 NONE = "NA"
 NEW_YORK = -5  # hours from UTC, without summer time
-ATLANTIC = ("-4", "N")  # Puerto Rico and the Virgin Islands, which the package's list of airports leaves out
+ATLANTIC = (-4 * 60, "N")  # Puerto Rico and the Virgin Islands, which the package's list of airports leaves out
 SUMMER_TIME = "A"  # the American one, in that list
 
-Zones = dict[str, tuple[str, str]]  # airport → hours from UTC, which summer time
-Event = tuple[int, int, "Kind"]  # minute, row, what happens
+Zones = dict[str, tuple[int, str]]  # airport → minutes from UTC, which summer time
+Event = tuple[int, int]  # minute since 1970; row and kind
 
 _DEPARTURE, _DELAY, _ARRIVAL = (COLUMNS.index(name) for name in ("dep_time", "dep_delay", "arr_time"))
 _SCHEDULED_ARRIVAL, _CARRIER, _FLIGHT = (COLUMNS.index(name) for name in ("sched_arr_time", "carrier", "flight"))
@@ -68,7 +71,7 @@ class Carrier:
 
     def __init__(self, name: str, events: Iterable[Event]) -> None:
         self.name = name
-        self._events = array("I", (row << 2 | kind for _, row, kind in sorted(events)))
+        self._events = array("I", (event for _, event in sorted(events)))
         self._ends = array("I", _ends(self._events))
 
     def __len__(self) -> int:
@@ -79,21 +82,25 @@ class Carrier:
         """Return one commit."""
         found = Commit([], [], [])
         for event in self._events[self.operations(index) : self.operations(index + 1)]:
-            (found.adds, found.delivers, found.deletes)[event & 3].append(event >> 2)
+            (found.adds, found.delivers, found.deletes)[event & KIND_MASK].append(event >> KIND_BITS)
         return found
 
     def operations(self, commit_count: int) -> int:
         """Return how many operations the first commits have."""
         return self._ends[commit_count - 1] if commit_count else 0
 
+    def count(self, kind: Kind) -> int:
+        """Return how many events of a kind there are."""
+        return sum(event & KIND_MASK == kind for event in self._events)
+
     def undelivered(self, commit_count: int) -> list[int]:
         """Return the rows whose messages are undelivered after the first commits, in the order of their ADDs."""
         rows: dict[int, None] = {}
         for event in self._events[: self.operations(commit_count)]:
-            if event & 3 == Kind.ADD:
-                rows[event >> 2] = None
+            if event & KIND_MASK == Kind.ADD:
+                rows[event >> KIND_BITS] = None
             else:
-                del rows[event >> 2]
+                del rows[event >> KIND_BITS]
         return list(rows)
 
 
@@ -102,12 +109,12 @@ def _ends(events: Iterable[int]) -> Iterator[int]:
     added: set[int] = set()
     begin = end = 0
     for event in events:
-        if end - begin == OPERATIONS_MAX or (event & 3 != Kind.ADD and event >> 2 in added):
+        if end - begin == OPERATIONS_MAX or (event & KIND_MASK != Kind.ADD and event >> KIND_BITS in added):
             yield end
             begin = end
             added.clear()
-        if event & 3 == Kind.ADD:
-            added.add(event >> 2)
+        if event & KIND_MASK == Kind.ADD:
+            added.add(event >> KIND_BITS)
         end += 1
     if end > begin:
         yield end
@@ -121,8 +128,8 @@ class Flights:
         self.carriers = [Carrier(name, events) for name, events in sorted(_events(rows, zones).items())]
         self.commits = sum(map(len, self.carriers))
         self.operations = sum(carrier.operations(len(carrier)) for carrier in self.carriers)
-        left = sum(len(carrier.undelivered(len(carrier))) for carrier in self.carriers)
-        self.cancelled, self.unrecorded = left, 2 * len(rows) - left - self.operations
+        self.cancelled = 2 * len(rows) - self.operations
+        self.unrecorded = sum(carrier.count(Kind.DELETE) for carrier in self.carriers)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -153,51 +160,45 @@ class Flights:
 def _events(rows: list[str], zones: Zones) -> dict[str, list[Event]]:
     """Return each carrier's events."""
     events: dict[str, list[Event]] = {}
-    hours: dict[str, int] = {}  # minutes since 1970: most hours have many flights
+    hours: dict[str, tuple[int, int]] = {}
     for row, line in enumerate(rows):
         fields = line.split(",")
         mine = events.setdefault(fields[_CARRIER], [])
         hour = hours.get(fields[_TIME_HOUR])
         if hour is None:
-            hour = hours[fields[_TIME_HOUR]] = int(datetime.fromisoformat(fields[_TIME_HOUR]).timestamp()) // 60
-        departure = hour + int(fields[_MINUTE])
+            hour = hours[fields[_TIME_HOUR]] = _hour(fields)
+        departure = hour[0] + int(fields[_MINUTE])
         if fields[_DEPARTURE] == NONE:
-            mine.append((departure, row, Kind.ADD))
+            mine.append((departure, row << KIND_BITS | Kind.ADD))
             continue
         departure += int(fields[_DELAY])
         is_on_record = fields[_ARRIVAL] != NONE
-        arrival = _minutes(fields[_ARRIVAL if is_on_record else _SCHEDULED_ARRIVAL])
-        shown = departure + _offset(fields, zones)  # by the clock at the destination
-        under_way = (arrival - shown) % DAY_MINUTES or DAY_MINUTES
-        mine.append((departure, row, Kind.ADD))
-        mine.append((departure + under_way, row, Kind.DELIVER if is_on_record else Kind.DELETE))
+        clock = int(fields[_ARRIVAL if is_on_record else _SCHEDULED_ARRIVAL])  # 517 is 5:17
+        zone, kind = zones.get(fields[_DESTINATION], ATLANTIC)
+        shown = departure + zone + (hour[1] if kind == SUMMER_TIME else 0)  # by the clock at the destination
+        under_way = (clock // 100 * 60 + clock % 100 - shown) % DAY_MINUTES or DAY_MINUTES
+        mine.append((departure, row << KIND_BITS | Kind.ADD))
+        mine.append((departure + under_way, row << KIND_BITS | (Kind.DELIVER if is_on_record else Kind.DELETE)))
     return events
 
 
-def _minutes(clock: str) -> int:
-    """Return minutes since midnight: 517 is 5:17."""
-    hours, minutes = divmod(int(clock), 100)
-    return hours * 60 + minutes
+def _hour(fields: list[str]) -> tuple[int, int]:
+    """Return a row's scheduled hour in minutes since 1970, and by how many minutes it is summer time in New York."""
+    moment = datetime.fromisoformat(fields[_TIME_HOUR])
+    from_utc = (int(fields[_HOUR]) - moment.hour + 12) % 24 - 12
+    return int(moment.timestamp()) // 60, 60 * (from_utc - NEW_YORK)
 
 
-def _offset(fields: list[str], zones: Zones) -> int:
-    """Return the minutes from UTC to the clock at the destination, on the day of departure."""
-    hours, kind = zones.get(fields[_DESTINATION], ATLANTIC)
-    new_york = (int(fields[_HOUR]) - int(fields[_TIME_HOUR][11:13]) + 12) % 24 - 12
-    summer = new_york - NEW_YORK if kind == SUMMER_TIME else 0
-    return int(60 * (float(hours) + summer))
-
-
-def load(count: int | None = None) -> Flights:
-    """Return the first flights of the year, or all; Failure where the table is not installed."""
+def load(count: int = FLIGHTS) -> Flights:
+    """Return the first flights of the year; Failure where the table is not installed."""
     folder = _folder()
     with zipfile.ZipFile(folder / "flights.csv.zip") as packed:
         lines = packed.read("flights.csv").decode().splitlines()
     if lines[0].split(",") != COLUMNS:
         raise Failure(f"{folder} holds another table than the flights of 2013", ExitCode.UNUSABLE)
     with (folder / "airports.csv").open(encoding="utf-8", newline="") as file:
-        zones = {airport["faa"]: (airport["tz"], airport["dst"]) for airport in csv.DictReader(file)}
-    return Flights(lines[1:] if count is None else lines[1 : count + 1], zones)
+        zones = {one["faa"]: (int(60 * float(one["tz"])), one["dst"]) for one in csv.DictReader(file)}
+    return Flights(lines[1 : count + 1], zones)
 
 
 def _folder() -> Path:

@@ -63,30 +63,38 @@ class Tally:
         }
 
 
+File = Annotated[str, typer.Argument(metavar="FILE", help="The input; - is standard input.", show_default=False)]
+IntoQueue = Annotated[
+    str | None, typer.Option("--queue", "-q", metavar="Q", help="The queue; an envelope may name its own.")
+]
+Format = Annotated[
+    SourceFormat | None,
+    typer.Option("--format", help="How FILE is cut into messages.  [default: by its suffix, else lines]"),
+]
+Batch = Annotated[
+    int,
+    typer.Option(
+        "--batch", min=1, max=OPERATIONS_MAX, metavar="N", help="Messages in one commit; fewer where they are large."
+    ),
+]
+Skip = Annotated[int, typer.Option("--skip", min=0, metavar="N", help="Leave out the first N messages of FILE.")]
+ProducerPrefix = Annotated[
+    str | None,
+    typer.Option(
+        "--producer-prefix",
+        metavar="TEXT",
+        help="Give each commit an identifier: the same load again adds nothing twice.",
+    ),
+]
+
+
 def load(  # noqa: PLR0913
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The input; - is standard input.", show_default=False)],
-    queue: Annotated[
-        str | None,
-        typer.Option("--queue", "-q", metavar="Q", help="The queue; an envelope may name its own."),
-    ] = None,
-    kind: Annotated[
-        SourceFormat | None,
-        typer.Option("--format", help="How FILE is cut into messages.  [default: by its suffix, else lines]"),
-    ] = None,
-    batch: Annotated[
-        int,
-        typer.Option(
-            min=1, max=OPERATIONS_MAX, metavar="N", help="Messages in one commit; fewer where they are large."
-        ),
-    ] = 1000,
-    skip: Annotated[int, typer.Option(min=0, metavar="N", help="Leave out the first N messages of FILE.")] = 0,
-    producer_prefix: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Give each commit an identifier: the same load again adds nothing twice.",
-        ),
-    ] = None,
+    file: File,
+    queue: IntoQueue = None,
+    kind: Format = None,
+    batch: Batch = 1000,
+    skip: Skip = 0,
+    producer_prefix: ProducerPrefix = None,
     spool: options.Spool = options.SPOOL_DEFAULT,
     max_data_file_size: options.MaxDataFileSize = None,
     max_message_size: options.MaxMessageSize = None,

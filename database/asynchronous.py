@@ -66,6 +66,8 @@ class AsyncMessageDatabase:
         """Close the database, or let go of it when it was wrapped."""
         if self._opened is not None and self._owns:
             await asyncio.to_thread(self._opened.close)
+        if self._commits is not None:
+            self._commits.close()
 
     @property
     def _database(self) -> MessageDatabase:

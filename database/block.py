@@ -33,6 +33,10 @@ class Operations:
     def is_empty(self) -> bool:
         return not (self.messages or self.removals or self.values or self.gone)
 
+    def removed(self) -> list[int]:
+        """Return the numbers of the messages that it delivers or deletes."""
+        return [number for numbers in self.removals.values() for number in numbers]
+
     def compose(self) -> Draft:
         """Return the draft; LimitExceeded when it is too much for one commit."""
         composer = Composer()
@@ -42,7 +46,7 @@ class Operations:
             composer.remove(kind, queue, _ascending(numbers))
             removed += numbers
         latest = dict(self.values)
-        for key, value in self.values:
+        for key, value in latest.items():
             if value is None:
                 composer.drop(key)
             else:

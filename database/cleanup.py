@@ -12,8 +12,10 @@ until the mark is durable every file is still there.
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
+
+import numpy as np
 
 from database.ledger import Effect, StaleDraft
 from database.options import Options
@@ -72,20 +74,18 @@ class Cleanup:
 
     def _run(self, *, compact: bool | None, dry_run: bool) -> CleanupReport:
         began = time.perf_counter()
-        options = self._context.options
         look = self._context.look()
-        facts = self._with_idle_active(file_facts(look))
-        share = (
-            options.compact_share if compact is None else max(options.compact_share, ASKED_SHARE) if compact else 0.0
-        )
-        count = leading_dead(facts)
-        if share:
-            count = plan_compaction(facts, share=share, data_file_bytes=options.max_data_file_size)
-        doomed = facts[:count]
-        if dry_run or not doomed:
-            return _report(doomed, began, dry_run=True) if dry_run else CleanupReport()
-        if doomed[-1].is_active:
+        doomed = self._doomed(_with_idle_active(file_facts(look)), compact=compact)
+        if dry_run:
+            return _report(doomed, began, dry_run=True)
+        if doomed and doomed[-1].sequence == look.active:
+            # Nothing may come into the active file before it goes; what has come meanwhile keeps it.
             self._context.journal.roll_at_next_commit()
+            self._context.write(Composer().draft())
+            look = self._context.look()
+            doomed = self._doomed(file_facts(look), compact=compact)
+        if not doomed:
+            return CleanupReport()
         messages, keys, moved = self._move(doomed, look)
         self._commit_mark(moved, look)
         deleted, retained = self._remove(moved, look)
@@ -98,15 +98,15 @@ class Cleanup:
             seconds=time.perf_counter() - began,
         )
 
-    def _with_idle_active(self, facts: list[FileFacts]) -> list[FileFacts]:
-        """Let the active file go like the others when all in it is delivered and it is worth it."""
-        if facts and facts[-1].is_active and not facts[-1].is_needed and facts[-1].bytes >= IDLE_BYTES:
-            last = facts[-1]
-            idle = FileFacts(
-                sequence=last.sequence, bytes=last.bytes, live_messages=0, live_bytes=0, live_keys=0, is_active=False
-            )
-            return [*facts[:-1], idle]
-        return facts
+    def _doomed(self, facts: Sequence[FileFacts], *, compact: bool | None) -> Sequence[FileFacts]:
+        """Return the files that should go, the oldest ones."""
+        options = self._context.options
+        share = (
+            options.compact_share if compact is None else max(options.compact_share, ASKED_SHARE) if compact else 0.0
+        )
+        if not share:
+            return facts[: leading_dead(facts)]
+        return facts[: plan_compaction(facts, share=share, data_file_bytes=options.max_data_file_size)]
 
     # Moving.
 
@@ -137,8 +137,12 @@ class Cleanup:
     def _move_batch(self, numbers: Sequence[int], sequence: int, look: Look) -> int:
         while True:
             places = [place for number in numbers if (place := find(look.ledger, number)) is not None]
-            wanted = [(p.number, p.sequence, p.offset) for p in places if p.sequence == sequence]
-            found = list(read_many(look.files, [wanted], lambda number: find(look.ledger, number)))
+            mine = [(place.number, sequence, place.offset) for place in places if place.sequence == sequence]
+            if not mine:
+                return 0
+            numbers_, sequences, offsets = np.array(mine, np.int64).T
+            wanted = [(numbers_, sequences, offsets)]
+            found = list(read_many(look.files, wanted, lambda number: find(look.ledger, number)))
             for one in found:
                 if isinstance(one, MessageDamaged):
                     raise one
@@ -161,23 +165,24 @@ class Cleanup:
         return moved
 
     def _move_key(self, key: bytes, sequence: int, look: Look) -> int:
-        with look.ledger.lock:
-            version = look.ledger.index.keyed.find(key)
-        if version is None or version.sequence != sequence:
-            return 0
-        value = read_value(look.files, key, *version)
-        if not isinstance(value, bytes):
-            path = look.files.source(sequence).path
-            raise MessageDamaged(0, path, version.offset, f"the value of key {key!r}: {value.reason}")
-        composer = Composer()
-        composer.put(key, value, moved=True)
-        draft = composer.draft()
-        draft.effect = Effect(moved_keys=[(key, *version)])
-        try:
-            self._context.write(draft)
-        except StaleDraft:
-            return 0  # there is a newer version already
-        return 1
+        while True:
+            with look.ledger.lock:
+                version = look.ledger.index.keyed.find(key)
+            if version is None or version.sequence != sequence:
+                return 0
+            value = read_value(look.files, key, *version)
+            if not isinstance(value, bytes):
+                path = look.files.source(sequence).path
+                raise MessageDamaged(0, path, version.offset, f"the value of key {key!r}: {value.reason}")
+            composer = Composer()
+            composer.put(key, value, moved=True)
+            draft = composer.draft()
+            draft.effect = Effect(moved_keys=[(key, *version)])
+            try:
+                self._context.write(draft)
+            except StaleDraft:
+                continue  # a newer version was on its way
+            return 1
 
     # Letting go.
 
@@ -233,6 +238,13 @@ class Cleanup:
         if retention is not None:
             retention.trim()
         return deleted, retained
+
+
+def _with_idle_active(facts: list[FileFacts]) -> list[FileFacts]:
+    """Let the active file go like the others when all in it is delivered and it is worth it."""
+    if facts and facts[-1].is_active and not facts[-1].is_needed and facts[-1].bytes >= IDLE_BYTES:
+        return [*facts[:-1], replace(facts[-1], is_active=False)]
+    return facts
 
 
 def _report(doomed: Sequence[FileFacts], began: float, *, dry_run: bool) -> CleanupReport:

@@ -73,7 +73,7 @@ class MessageDatabase:
         self.group = GroupCommit(self._journal, self._ledger, self._ownership.is_ours)
         self._cleanup = Cleanup(
             CleanupContext(
-                look=self._look,
+                look=lambda: self._look(self._ledger),
                 write=self.write,
                 journal=self._journal,
                 options=options,
@@ -91,7 +91,8 @@ class MessageDatabase:
                 cleanup_seconds=options.cleanup_interval,
             )
         )
-        self._sealed = {file.sequence: file for file in started.sealed}  # the tender's and clean-up's
+        self._sealed = {file.sequence: file for file in started.sealed}
+        self._indexing = threading.Lock()  # guards the sealed files, and their index file
         self._journal.wake = self._tender.wake
         self._journal.on_sealed = self._take_sealed
         self._closing = threading.Lock()  # guards the end, and the tender's beginning
@@ -171,29 +172,34 @@ class MessageDatabase:
     def check_open(self) -> None:
         """Raise DatabaseClosed after close, and start the tender before the first commit."""
         if self._is_closed:
-            raise DatabaseClosed(f"{self.directory} was closed")
+            raise self._closed()
         if not self._tender.is_started:
             with self._closing:
                 if not self._tender.is_started and not self._is_closed:
                     self._tender.start()
                     self._is_ready = True
 
+    def _closed(self) -> DatabaseClosed:
+        return DatabaseClosed(f"{self.directory} was closed")
+
     def _clean_up(self) -> None:
         self._cleanup.run(compact=None, dry_run=False)
         self._write_index()
 
     def _take_sealed(self, file: Sealed) -> None:
-        self._sealed[file.sequence] = file
+        with self._indexing:
+            self._sealed[file.sequence] = file
         self._write_index()
 
     def _write_index(self) -> None:
         """Make `omsmsg.index` anew; a fault is not one of the database, which never reads it."""
-        there = [file for file in list(self._sealed.values()) if file.sequence >= self._journal.low_water]
-        self._sealed = {file.sequence: file for file in there}
-        try:
-            sealed.write(self._disk, self.directory, sealed.encode(self._ownership.number, there))
-        except OSError as failure:
-            _log.warning("%s: %s", names.INDEX, failure.strerror)
+        with self._indexing:
+            for sequence in [sequence for sequence in self._sealed if sequence < self._journal.low_water]:
+                del self._sealed[sequence]
+            try:
+                sealed.write(self._disk, self.directory, sealed.encode(self._ownership.number, self._sealed.values()))
+            except OSError as failure:
+                _log.warning("%s: %s", names.INDEX, failure.strerror)
 
     def _vouch(self) -> None:
         self.write(Composer().draft())
@@ -237,6 +243,7 @@ class MessageDatabase:
     def _write_operations(self, operations: Operations) -> range:
         draft = self.drafting.operations(operations)
         self.write(draft)
+        self.forget_taken(operations.removed())
         return number_range(draft)
 
     def deliver(self, number: int) -> bool:
@@ -282,6 +289,7 @@ class MessageDatabase:
 
     def drop(self, key: str) -> bool:
         """Remove a key; False when it was not there."""
+        self.check_open()
         if not self.drafting.has_key(key):
             return False
         with self.commit() as block:
@@ -290,9 +298,16 @@ class MessageDatabase:
 
     # Reading.
 
+    @property
+    def _readable(self) -> Ledger:
+        """The ledger, to be asked; DatabaseClosed after close."""
+        if self._is_closed:
+            raise self._closed()
+        return self._ledger
+
     def read(self, number: int) -> Message:
         """Return an undelivered message; NoSuchMessage, MessageDamaged."""
-        found = read_one(self._files, lambda: questions.find(self._ledger, number))
+        found = read_one(self._files, lambda: questions.find(self._readable, number))
         if found is None:
             raise NoSuchMessage(number)
         if isinstance(found, MessageDamaged):
@@ -301,36 +316,36 @@ class MessageDatabase:
 
     def get(self, key: str) -> bytes | None:
         """Return the latest value of a key, None when it is not there; MessageDamaged when it is lost."""
-        return questions.get(self._ledger, self._files, self._encode.key(key))
+        return questions.get(self._readable, self._files, self._encode.key(key))
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with the prefix, in order, as they were when asked."""
-        return questions.keys(self._ledger, prefix)
+        return questions.keys(self._readable, prefix)
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all, in order, as they were when asked.
 
         Reserves nothing. A message that cannot be read any more is logged and passed over.
         """
-        return questions.undelivered(self._ledger, self._files, queue)
+        return questions.undelivered(self._readable, self._files, queue)
 
     def undelivered_count(self, queue: str | None = None) -> int:
         """Return how many messages of a queue, or of all, are undelivered."""
-        return questions.undelivered_count(self._ledger, queue)
+        return questions.undelivered_count(self._readable, queue)
 
     def numbers(self, queue: str | None = None) -> Iterator[int]:
         """Yield the numbers of the undelivered messages of a queue, or of all, in order."""
-        return questions.numbers(self._ledger, queue)
+        return questions.numbers(self._readable, queue)
 
     def queues(self) -> dict[str, int]:
         """Return how many messages are undelivered in every queue that has any."""
-        with self._ledger.lock:
+        with self._readable.lock:
             return {name: count for name, (count, _) in self._ledger.index.table.queues().items()}
 
     def take(self, queue: str) -> Message | None:
         """Hand the queue's next message to this caller only, until it is released or removed; None for none."""
         while True:
-            with self._ledger.lock:
+            with self._readable.lock:
                 place = self._taking.take(queue)
             if place is None:
                 return None
@@ -342,7 +357,7 @@ class MessageDatabase:
 
     def release(self, number: int) -> bool:
         """Give back a message that was taken; False when it was not."""
-        with self._ledger.lock:
+        with self._readable.lock:
             return self._taking.release(number)
 
     # Looking after it.
@@ -357,17 +372,17 @@ class MessageDatabase:
 
     def stats(self) -> Stats:
         """Return the figures of the database."""
-        return questions.stats(self._look())
+        return questions.stats(self._look(self._readable))
 
     def explain(self) -> list[FileExplanation]:
         """Say of each data file why it is still there."""
-        return questions.explain(self._look())
+        return questions.explain(self._look(self._readable))
 
-    def _look(self) -> questions.Look:
+    def _look(self, ledger: Ledger) -> questions.Look:
         return questions.Look(
             disk=self._disk,
             directory=self.directory,
-            ledger=self._ledger,
+            ledger=ledger,
             files=self._files,
             active=self._journal.active_sequence,
             active_bytes=self._journal.unsealed_bytes(),

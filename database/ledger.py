@@ -54,6 +54,7 @@ class Ledger:
         self.index = index
         self.lock = threading.Lock()  # guards the index: applying a group, and reading
         self._claimed: set[int] = set()  # numbers removed by drafts that are admitted and not yet durable
+        self._keys: set[bytes] = set()  # put or dropped by such drafts
         self._scopes: dict[Scope, tuple[Draft, int, int, int]] = {}  # identifiers on their way, with their draft
         self._sharing: list[tuple[Draft, Draft, int, int]] = []  # (resend, first, distance, count)
 
@@ -75,8 +76,9 @@ class Ledger:
         if effect.moved:
             self._claim(effect.moved, is_strict=False, is_final=False)
         for key, sequence, offset in effect.moved_keys:
-            if self.index.keyed.find(key) != (sequence, offset):
+            if key in self._keys or self.index.keyed.find(key) != (sequence, offset):
                 raise StaleDraft
+        self._keys.update(effect.puts, effect.drops)
         for scope, distance, count, digest in effect.identifiers:
             self._scopes[scope] = (draft, distance, count, digest)
         return True
@@ -90,19 +92,32 @@ class Ledger:
             self._claimed.update(numbers)
 
     def _is_repeat(self, draft: Draft, effect: Effect) -> bool:
-        """Answer a resend of a known identifier; DuplicateConflict when the payload is another."""
-        for scope, _, _, digest in effect.identifiers:
+        """Answer a resend of known identifiers.
+
+        DuplicateConflict when a payload is another, or when only some of the commit was sent before.
+        """
+        firsts: set[tuple[Draft | None, int]] = set()  # commit on its way, and where this one's numbers begin in it
+        for scope, distance, _, digest in effect.identifiers:
             known = self.index.duplicates.find(scope, draft.time)
             if known is not None:
                 _check_same(scope, known.digest == digest)
-                draft.answer = known.numbers
-                return True
-            if scope in self._scopes:
-                first, distance, count, on_its_way = self._scopes[scope]
+                firsts.add((None, known.first - distance))
+            elif scope in self._scopes:
+                first, distance_there, _, on_its_way = self._scopes[scope]
                 _check_same(scope, on_its_way == digest)
-                self._sharing.append((draft, first, distance, count))
-                return True
-        return False
+                firsts.add((first, distance_there - distance))
+            else:
+                firsts.add((draft, 0))
+        if firsts == {(draft, 0)}:
+            return False
+        if len(firsts) > 1:
+            raise DuplicateConflict("some messages of the commit were sent before, others not; nothing was written")
+        (on_its_way_now, begin), *_ = firsts
+        if on_its_way_now is None:
+            draft.answer = range(begin, begin + draft.messages)
+        else:
+            self._sharing.append((draft, on_its_way_now, begin, draft.messages))
+        return True
 
     def withdraw(self, draft: AnyDraft) -> None:
         """Forget a draft that was refused after it had been admitted, and refuse what shares its outcome."""
@@ -110,6 +125,7 @@ class Ledger:
         if isinstance(effect, Effect):
             if effect.removed is not None:
                 self._claimed.difference_update(effect.removed.tolist())
+            self._keys.difference_update(effect.puts, effect.drops)
             for scope, *_ in effect.identifiers:
                 self._scopes.pop(scope, None)
 
@@ -155,6 +171,7 @@ class Ledger:
             index.keyed.put(key, *place)
         for key in effect.drops:
             index.keyed.drop(key)
+        self._keys.difference_update(effect.puts, effect.drops)
         for key, *_ in effect.moved_keys:
             index.keyed.put(key, *place)
         for scope, distance, count, digest in effect.identifiers:

@@ -6,6 +6,7 @@ date, the whole database is read instead.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,8 @@ from journal.errors import DiskError, MessageDamaged, NoSuchMessage
 from journal.message import FrameReader, Message, Source
 from journal.operations import Operation
 from journal.segment import Sealed
-from recovery.validate import data_files, examine, survey
+from recovery.survey import data_files, survey
+from recovery.validate import examine, read_contents
 
 
 class _OutOfDate(Exception):
@@ -53,9 +55,10 @@ def _look_up(disk: Disk, directory: Path, files: Sequence[Sealed], number: int) 
             contents = _contents(disk, there[file.sequence], file)
             place = _after(contents, number, (there[file.sequence], file.identity), place)
     for task in unsealed:
-        examined = examine(disk, task, full=False)
-        if examined.contents is not None and examined.header is not None:
-            place = _after(examined.contents, number, (task.path, examined.header.identity), place)
+        examined = examine(disk, replace(task, vouched_only=True), full=False)
+        walked = read_contents(disk, examined)
+        if walked is not None and examined.header is not None:
+            place = _after(walked, number, (task.path, examined.header.identity), place)
     if place is None:
         raise NoSuchMessage(number)
     return _read(disk, place, number)
@@ -83,8 +86,7 @@ def _after(
     is_removal = (columns["kind"] == Operation.DELIVER) | (columns["kind"] == Operation.DELETE)
     if (is_removal & (columns["count"] == 1) & (columns["number"] == np.uint64(number))).any():
         return None
-    sets = [numbers for numbers in contents.removal_sets() if numbers is not None]
-    return None if any(np.uint64(number) in numbers for numbers in sets) else place
+    return None if any(np.uint64(number) in numbers for numbers in contents.removal_sets()) else place
 
 
 def _read(disk: Disk, place: tuple[Path, int, int], number: int) -> Message:

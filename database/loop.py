@@ -10,6 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from database.database import MessageDatabase
@@ -64,6 +65,8 @@ class LoopCommit:
         self.create_future = loop.create_future
         self.encode = database.drafting.encode
         self._thread_id = threading.get_ident()
+        # A thread of its own: those of the loop's may all be waiting for a commit that it is to lead.
+        self._thread = ThreadPoolExecutor(1, "oms-commit")
         self._batch: Batch | None = None
         self._is_leading = False  # on the loop, now
         self._is_fast = False
@@ -76,6 +79,10 @@ class LoopCommit:
         self.payloads: list[bytes] = []
         self.futures: list[asyncio.Future[int]] = []
         self._plain: PlainAdds | None = None
+
+    def close(self) -> None:
+        """Let go of the thread, once it has led what it was told to."""
+        self._thread.shutdown(wait=False)
 
     def commit(self, draft: AnyDraft) -> "asyncio.Future[Any]":
         """Return a future that is done when the draft is settled."""
@@ -128,7 +135,7 @@ class LoopCommit:
     def lead(self) -> None:
         """Write the next group: here when the device is fast, else in a thread."""
         if not self._is_fast:
-            self._loop.run_in_executor(None, self._lead_measured)
+            self._loop.run_in_executor(self._thread, self._lead_measured)
             return
         self._is_leading = True
         try:

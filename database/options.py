@@ -27,7 +27,7 @@ def parse_size(text: str | int) -> int:
     """Return a size in bytes from "25M" or a number; units B (default), K, M, G, 1024-based. ValueError."""
     if isinstance(text, int):
         return text
-    match = _SIZE.fullmatch(text)
+    match = _SIZE.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"{text!r} is not a size; write a number and B, K, M or G, as in 25M")
     return int(match[1]) * _SIZE_UNITS[match[2].upper()]
@@ -37,7 +37,7 @@ def parse_duration(text: str | float) -> float:
     """Return a duration in seconds from "90", "90s", "30m", "12h" or "7d". ValueError."""
     if isinstance(text, int | float):
         return float(text)
-    match = _DURATION.fullmatch(text)
+    match = _DURATION.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"{text!r} is not a duration; write a number and s, m, h or d, as in 30m")
     return float(match[1]) * _DURATION_UNITS[match[2].lower()]
@@ -100,6 +100,9 @@ class Options:
         _within("compact_share", self.compact_share, 0, 1)
         for name in ("cleanup_interval", "duplicate_age", "duplicate_count", "archives_max"):
             _within(name, getattr(self, name), 0, float("inf"))
+        for name in ("retention_age", "retention_bytes"):
+            if getattr(self, name) is not None:
+                _within(name, getattr(self, name), 0, float("inf"))
         if self.group_alignment & (self.group_alignment - 1):
             raise ValueError(f"group_alignment must be a power of two, not {self.group_alignment}")
         for name, choice in (("policy", Policy), ("validation", Validation)):
@@ -133,6 +136,7 @@ ENVIRONMENT = {
 }
 _IN_MINUTES = ("MSG_CLEANUP_INTERVAL",)  # as the seed gives it: "defaults to 30 minutes"
 _SIZES = ("max_data_file_size", "max_message_size", "retention_bytes")
+_COUNTS = ("duplicate_count", "archives_max", "group_alignment")
 _DURATIONS = ("cleanup_interval", "duplicate_age", "retention_age")
 
 
@@ -145,11 +149,13 @@ def _parsed(name: str, value: object) -> Any:
         return parse_size(cast("str | int", value))
     if name in _DURATIONS:
         return parse_duration(cast("str | float", value))
+    if name in _COUNTS and isinstance(value, str) and value.strip().isdecimal():
+        return int(value)
     if name == "retention_directory":
         return Path(cast("str | Path", value))
     return value
 
 
-def _within(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
-        raise ValueError(f"{name} must be from {low} to {high}, not {value}")
+def _within(name: str, value: object, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise ValueError(f"{name} must be from {low} to {high}, not {value!r}")

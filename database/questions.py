@@ -9,7 +9,7 @@ import numpy as np
 
 from database.ledger import Ledger
 from database.plan import FileFacts, plan_compaction
-from database.reading import Files, Wanted, read_many, read_value
+from database.reading import Files, Wanted, read_many, read_one, read_value
 from database.stats import FileExplanation, Pin, QueueStats, Stats
 from index.table import Place, Table
 from journal import names
@@ -81,11 +81,10 @@ def get(ledger: Ledger, files: Files, key: bytes) -> bytes | None:
 
 
 def keys(ledger: Ledger, prefix: str) -> Iterator[str]:
-    """Yield the callers' keys with a prefix."""
+    """Return the callers' keys with a prefix, as they are now, in order."""
     with ledger.lock:
         found = [key for key in ledger.index.keyed.keys(prefix.encode()) if not key.startswith(b"\0")]
-    for key in found:
-        yield key.decode()
+    return (key.decode() for key in found)
 
 
 def undelivered_count(ledger: Ledger, queue: str | None) -> int:
@@ -94,8 +93,11 @@ def undelivered_count(ledger: Ledger, queue: str | None) -> int:
 
 
 def undelivered(ledger: Ledger, files: Files, queue: str | None) -> Iterator[Message]:
-    """Yield undelivered messages in order, as they were when asked."""
-    batches = _places(ledger, queue)
+    """Return undelivered messages in order: those that are there now, as they are when they are reached."""
+    return _readable(ledger, files, _places(ledger, queue))
+
+
+def _readable(ledger: Ledger, files: Files, batches: Iterator[Wanted]) -> Iterator[Message]:
     for found in read_many(files, batches, lambda number: find(ledger, number)):
         if isinstance(found, MessageDamaged):
             _log.error("%s", found)
@@ -104,26 +106,28 @@ def undelivered(ledger: Ledger, files: Files, queue: str | None) -> Iterator[Mes
 
 
 def numbers(ledger: Ledger, queue: str | None) -> Iterator[int]:
-    """Yield the numbers of undelivered messages in order, as they were when asked."""
-    for batch in _places(ledger, queue):
-        for number, _, _ in batch:
-            yield number
+    """Return the numbers of undelivered messages in order: those that are there now."""
+    return (number for batch in _places(ledger, queue) for number in batch[0].tolist())
 
 
-def _places(ledger: Ledger, queue: str | None) -> Iterator[list[Wanted]]:
-    """Yield batches of places, each looked up just before it is needed."""
+def _places(ledger: Ledger, queue: str | None) -> Iterator[Wanted]:
+    """Return batches of the places of the messages that are there now, each looked up just before it is needed."""
     with ledger.lock:
         last = ledger.index.highest_number()
+    return _places_up_to(ledger, queue, last)
+
+
+def _places_up_to(ledger: Ledger, queue: str | None, last: int) -> Iterator[Wanted]:
     after = 0
     while True:
         with ledger.lock:
             block = next(ledger.index.table.batches(queue, after, last), None)
         if block is None:
             return
-        found = list(zip(*(column.tolist() for column in block), strict=True))
-        after = found[-1][0]
-        for start in range(0, len(found), BATCH_MESSAGES):
-            yield found[start : start + BATCH_MESSAGES]
+        after = int(block[0][-1])
+        for start in range(0, len(block[0]), BATCH_MESSAGES):
+            part = slice(start, start + BATCH_MESSAGES)
+            yield block[0][part], block[1][part], block[2][part]
 
 
 def stats(look: Look) -> Stats:
@@ -145,7 +149,7 @@ def stats(look: Look) -> Stats:
         keys=key_count,
         pinned_by=_pin(look, needed) if needed is not None else None,
         archives=len(archives),
-        archive_bytes=sum(look.disk.size(look.directory / entry) for entry in archives),
+        archive_bytes=sum(_size(look, entry) for entry in archives),
         reserve_bytes=_size(look, names.RESERVE),
         owner=look.owner,
         free_bytes=look.disk.free_bytes(look.directory),
@@ -160,12 +164,8 @@ def _queue_stats(look: Look, count: int, size: int, oldest: Place | None) -> Que
 
 def _age(look: Look, place: Place) -> float | None:
     """Return how many seconds ago a message was added; None when it cannot be read."""
-    for found in read_many(
-        look.files, [[(place.number, place.sequence, place.offset)]], lambda number: find(look.ledger, number)
-    ):
-        if isinstance(found, Message):
-            return max(0.0, (look.now - found.added_us) / 1e6)
-    return None
+    found = read_one(look.files, lambda: find(look.ledger, place.number))
+    return max(0.0, (look.now - found.added_us) / 1e6) if isinstance(found, Message) else None
 
 
 def _size(look: Look, name: str) -> int:

@@ -8,8 +8,12 @@ again.
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+
+from index.block import Ints
 from index.table import Place
 from journal.datafile import DataFile, require_header
 from journal.disk import Disk
@@ -93,11 +97,11 @@ def read_value(files: Files, key: bytes, sequence: int, offset: int) -> bytes | 
         raise DiskError(source.path, failure, "read") from failure
 
 
-Wanted = tuple[int, int, int]  # number, sequence, offset
+Wanted = tuple[Ints, Ints, Ints]  # numbers, sequences, offsets
 
 
 def read_many(
-    files: Files, wanted: Iterable[list[Wanted]], find: Callable[[int], Place | None]
+    files: Files, wanted: Iterable[Wanted], find: Callable[[int], Place | None]
 ) -> Iterator[Message | MessageDamaged]:
     """Yield the messages of batches of places; those that are gone meanwhile are left out."""
     for batch in wanted:
@@ -117,10 +121,10 @@ def read_many(
                 raise DiskError(source.path, failure, "read") from failure
 
 
-def _by_file(batch: list[Wanted]) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+def _by_file(batch: Wanted) -> Iterator[tuple[int, list[tuple[int, int]]]]:
     """Split a batch where the file changes, keeping the order."""
-    start = 0
-    for end in range(1, len(batch) + 1):
-        if end == len(batch) or batch[end][1] != batch[start][1]:
-            yield batch[start][1], [(number, offset) for number, _, offset in batch[start:end]]
-            start = end
+    numbers, sequences, offsets = batch
+    starts = [0, *(np.flatnonzero(np.diff(sequences)) + 1).tolist(), len(numbers)]
+    for start, end in pairwise(starts):
+        pairs = zip(numbers[start:end].tolist(), offsets[start:end].tolist(), strict=True)
+        yield int(sequences[start]), list(pairs)

@@ -19,8 +19,7 @@ from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, JournalError, MessageDamaged, NoSuchMessage
 from journal.message import Message
 from journal.owner import Holder, read_holder
-from recovery.decide import Action
-from recovery.validate import Progress, examine_directory, no_progress
+from recovery.validate import Progress, examine_directory, no_progress, read_contents
 
 ATTEMPTS_MAX = 5  # a running database may clean up while it is being read
 
@@ -126,6 +125,7 @@ class DatabaseView:
 def _read(disk: Disk, directory: Path, progress: Progress) -> Index:
     index = Index(WindowBounds())
     for examined in examine_directory(disk, directory, progress, full=False, vouched_only=True):
-        if examined.contents is not None and examined.decision.action not in (Action.REMOVE, Action.DROP):
-            index.replay(examined.contents, examined.sequence)
+        contents = read_contents(disk, examined)
+        if contents is not None:
+            index.replay(contents, examined.sequence)
     return index

@@ -41,10 +41,11 @@ class Block:
         self.is_live: bytearray | npt.NDArray[np.bool_] = bytearray()
 
     def row(self, number: int) -> int:
-        """Return the number's row, -1 when it has none."""
+        """Return the number's row, -1 when it has none. The number is not below the first one."""
+        if number > self.last:
+            return -1
         if self.numbers is None:
-            row = number - self.first
-            return row if row < len(self.offsets) else -1
+            return number - self.first
         row = int(np.searchsorted(self.numbers, np.uint64(number)))
         return row if row < len(self.numbers) and int(self.numbers[row]) == number else -1
 
@@ -88,7 +89,8 @@ def sparse_block(sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Int
     block = Block(sequence, int(numbers[0]))
     block.last = int(numbers[-1])
     block.live = len(numbers)
-    block.numbers = numbers.astype(np.uint64)
+    is_dense = block.last - block.first + 1 == len(numbers)
+    block.numbers = None if is_dense else numbers.astype(np.uint64)
     block.offsets = (columns[0] >> 3).astype(np.uint32)
     block.sizes = columns[1].astype(np.uint32)
     block.queues = columns[2].astype(np.uint32)

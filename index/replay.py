@@ -42,9 +42,10 @@ class Index:
         return max(self.highest, self.table.last_number())
 
     def _queue_ids(self, contents: Contents) -> npt.NDArray[np.int64]:
-        names = np.unique(contents.columns["name"][contents.columns["kind"] == Operation.ADD])
+        is_queue = np.zeros(len(contents.names), np.bool_)
+        is_queue[contents.columns["name"][contents.columns["kind"] == Operation.ADD]] = True
         ids = np.zeros(len(contents.names), np.int64)
-        for name in names.tolist():
+        for name in np.flatnonzero(is_queue).tolist():
             ids[name] = self.table.queue_id(bytes(contents.names[name]).decode())
         return ids
 
@@ -89,7 +90,7 @@ def _removed(contents: Contents) -> npt.NDArray[np.uint64]:
     columns = contents.columns
     is_removal = (columns["kind"] == Operation.DELIVER) | (columns["kind"] == Operation.DELETE)
     singles: npt.NDArray[np.uint64] = columns["number"][is_removal & (columns["count"] == 1)].astype(np.uint64)
-    sets = [numbers for numbers in contents.removal_sets() if numbers is not None]
+    sets = contents.removal_sets()
     if not sets and (len(singles) < 2 or bool((np.diff(singles.view(np.int64)) > 0).all())):
         return singles
     found: npt.NDArray[np.uint64] = np.unique(np.concatenate((singles, *sets)))

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from journal import names
+from journal.contents import Ranges
 from journal.disk import Disk
-from journal.footer import Ranges
 from journal.format import CHECKSUM, xxh3
 from journal.segment import Sealed
 

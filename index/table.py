@@ -127,13 +127,21 @@ class Table:
             block = self._blocks[-1]
             if block.sequence == sequence and block.last + 1 == number and isinstance(block.offsets, array):
                 return block
-            block.freeze()
         assert not self._blocks or number > self._blocks[-1].last, "numbers ascend"
         block = Block(sequence, number)
-        self._blocks.append(block)
-        self._firsts.append(number)
+        self._append(block)
         self.files.setdefault(sequence, FileUse())
         return block
+
+    def _append(self, block: Block) -> None:
+        """Put a block behind the last one, which grows no more."""
+        self._blocks.append(block)
+        self._firsts.append(block.first)
+        if len(self._blocks) > 1:
+            full = self._blocks[-2]
+            full.freeze()
+            if full.live * SPARSE_SHARE < len(full.offsets):
+                self._shrink(full)
 
     def add_columns(self, sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Ints]) -> None:
         """Take in the messages of one data file in bulk: ascending numbers, (offsets, sizes, queues)."""
@@ -141,12 +149,7 @@ class Table:
             return
         block = sparse_block(sequence, numbers, columns)
         assert not self._blocks or block.first > self._blocks[-1].last, "numbers ascend"
-        if block.last - block.first + 1 == len(numbers):
-            block.numbers = None
-        if self._blocks:
-            self._blocks[-1].freeze()
-        self._blocks.append(block)
-        self._firsts.append(block.first)
+        self._append(block)
         self._account(sequence, columns[1], columns[2])
 
     def _account(self, sequence: int, sizes: Ints, queues: Ints) -> None:
@@ -154,6 +157,10 @@ class Table:
         use.live_messages += len(sizes)
         use.live_bytes += int(sizes.sum())
         self.count += len(sizes)
+        if len(queues) and bool((queues == queues[0]).all()):
+            self._queue_counts[int(queues[0])] += len(sizes)
+            self._queue_bytes[int(queues[0])] += int(sizes.sum())
+            return
         counts = np.bincount(queues)
         bytes_ = np.bincount(queues, weights=sizes)
         for queue in np.flatnonzero(counts).tolist():

@@ -21,7 +21,7 @@ order of the journal. Names are kept once and referred to by their place in `nam
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -76,11 +76,26 @@ _SIMPLE_FLAGS = 2  # PRODUCER: the only flag that leaves a single ADD's columns 
 Column = npt.NDArray[np.generic]
 
 
+NOTHING = (1, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranges:
+    """Lowest and highest of what a file holds, (1, 0) where it holds none: for skipping whole files."""
+
+    time: tuple[int, int] = NOTHING
+    added: tuple[int, int] = NOTHING
+    removed: tuple[int, int] = NOTHING
+    commit: tuple[int, int] = NOTHING
+    offset: tuple[int, int] = NOTHING
+    first_time: tuple[int, int] = NOTHING
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
     """The operations of one data file, and where its frames end."""
 
-    columns: dict[str, npt.NDArray[np.int64]]
+    columns: Mapping[str, npt.NDArray[np.int64]]
     names: Sequence[bytes] = ()
     producers: Sequence[bytes] = ()
     sets: bytes = b""  # the coded sets of the removal rows, behind one another
@@ -89,6 +104,7 @@ class Contents:
     end: int = 0  # behind the last frame
     last_commit: int = 0
     chain: int = 0  # XXH3 over the frames' checksums
+    ranges: Ranges | None = None  # where a footer has told them already
     has_gaps: bool = False  # an earlier repair put gap frames in, which changes the chain
 
     def __len__(self) -> int:
@@ -106,15 +122,18 @@ class Contents:
         start = int(ends[mine[-1] - 1]) if mine[-1] else 0
         return self.value_heads[start : int(ends[mine[-1]])]
 
-    def removal_sets(self) -> "list[npt.NDArray[np.uint64] | None]":
-        """Return the numbers of every removal row that holds more than one, None for the other rows."""
-        found: list[npt.NDArray[np.uint64] | None] = [None] * len(self)
+    def removal_sets(self) -> "list[npt.NDArray[np.uint64]]":
+        """Return the numbers of every removal row that holds more than one, in the order of the rows."""
+        if not self.sets:
+            return []
+        found: list[npt.NDArray[np.uint64]] = []
         kinds, counts, sizes = (self.columns[name] for name in ("kind", "count", "size"))
+        numbers = self.columns["number"]
         at = 0
         removal = (kinds == Operation.DELIVER) | (kinds == Operation.DELETE)
         for row in np.flatnonzero(removal & (sizes > 0)).tolist():
             end = at + int(sizes[row])
-            found[row] = decode_set(int(self.columns["number"][row]), int(counts[row]), self.sets[at:end])
+            found.append(decode_set(int(numbers[row]), int(counts[row]), self.sets[at:end]))
             at = end
         return found
 

@@ -5,8 +5,10 @@ what nothing vouches for yet is marked; what cannot be read as frames comes as d
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from journal import names
 from journal.datafile import DataFile, Footer
@@ -158,24 +160,19 @@ def _dump_frame(  # noqa: PLR0913
         reason = f"lost in an earlier repair; what was here is in {archive}"
         yield DumpedDamage(file=name, sequence=sequence, start=frame.offset, end=frame.end, reason=reason, is_gap=True)
         return
-    found = {(id(record), index): payload for record, index, payload in payloads(data, frame, records)}
     bad = {(payload.name, payload.number) for payload in walk.bad_payloads if payload.frame == frame.offset}
+    fixed = {
+        "file": name,
+        "sequence": sequence,
+        "offset": frame.offset,
+        "commit": frame.commit,
+        "owner": frame.owner,
+        "time": frame.time,
+        "vouched": is_vouched,
+    }
+    found = payloads(data, frame, records)
     for record in records:
-        for index, operation in enumerate(_operations(record, frame, name, sequence)):
-            payload = found.get((id(record), index))
-            if payload is None:
-                yield replace(operation, vouched=is_vouched)
-                continue
-            size = record.property_sizes[index] if record.flags & PROPERTIES else 0
-            is_bad = (record.name, operation.message or 0) in bad
-            yield replace(
-                operation,
-                vouched=is_vouched,
-                damaged=is_bad,
-                payload=payload[size:],
-                length=len(payload) - size,
-                properties=_properties(payload[:size]) if record.kind == Operation.ADD else None,
-            )
+        yield from _operations(record, fixed, found, bad)
 
 
 def _properties(data: bytes) -> dict[str, str]:
@@ -185,33 +182,37 @@ def _properties(data: bytes) -> dict[str, str]:
         return {}  # the payload is damaged, and said to be
 
 
-def _operations(record: Record, frame: FrameHeader, name: str, sequence: int) -> Iterator[DumpedOperation]:
-    """Yield the operations of one record; a removal set is one a message."""
+def _operations(
+    record: Record, fixed: dict[str, Any], found: Iterator[tuple[Record, int, bytes]], bad: set[tuple[bytes, int]]
+) -> Iterator[DumpedOperation]:
+    """Yield the operations of one record, taking its payloads; a removal set is one a message."""
     kind = Operation(record.kind)
     text = record.name.decode("utf-8", "backslashreplace")
-    fixed = {
-        "file": name,
-        "sequence": sequence,
-        "offset": frame.offset,
-        "commit": frame.commit,
-        "owner": frame.owner,
-        "operation": kind.name,
-        "time": frame.time,
-        "first_time": frame.time,
-    }
+    fixed = fixed | {"operation": kind.name, "first_time": fixed["time"]}
     if kind is Operation.ADD:
-        for index in range(record.count):
-            first_time = record.first_times[index] if record.first_times else frame.time
-            changes = {
-                "queue": text,
-                "message": record.message(index),
-                "first_time": first_time,
-                "producer": record.producer.decode("utf-8", "backslashreplace") or None,
-                "moved": bool(record.first_times),
-            }
-            yield DumpedOperation(**{**fixed, **changes})  # type: ignore[arg-type]
+        fixed |= {
+            "queue": text,
+            "producer": record.producer.decode("utf-8", "backslashreplace") or None,
+            "moved": bool(record.first_times),
+        }
+        for _, index, payload in islice(found, record.count):
+            size = record.property_sizes[index] if record.flags & PROPERTIES else 0
+            number = record.message(index)
+            if record.first_times:
+                fixed["first_time"] = record.first_times[index]
+            yield DumpedOperation(
+                **fixed,
+                message=number,
+                length=len(payload) - size,
+                properties=_properties(payload[:size]),
+                payload=payload[size:],
+                damaged=(record.name, number) in bad,
+            )
     elif kind in (Operation.DELIVER, Operation.DELETE):
         for number in decode_set(record.number, record.count, record.set_bytes).tolist():
-            yield DumpedOperation(**{**fixed, "queue": text, "message": number})
+            yield DumpedOperation(**fixed, queue=text, message=number)
+    elif kind is Operation.PUT:
+        _, _, value = next(found)
+        yield DumpedOperation(**fixed, key=text, length=len(value), payload=value, damaged=(record.name, 0) in bad)
     else:
-        yield DumpedOperation(**{**fixed, "key": text})  # type: ignore[arg-type]
+        yield DumpedOperation(**fixed, key=text)

@@ -35,7 +35,7 @@ Summary:
     ranges              144    9 × (lowest, highest), 8 bytes each, signed: time of commits; message numbers of ADD,
                                of removals; commit numbers; frame offsets; first times of ADD; three reserved.
                                (1, 0) where there is nothing
-    flags               8      1: the file holds gap frames, and its chain is not the one its successor names;
+    flags               8      1: the file was repaired, and its chain need not be the one its successor names;
                                others refused
 
 Trailer:
@@ -54,13 +54,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from journal.contents import COLUMNS, Contents
+from journal.contents import COLUMNS, NOTHING, Contents, Ranges
 from journal.format import CHECKSUM, HEADER_SIZE, BadHeader, FileHeader, decode_header, encode_header, xxh3
 from journal.operations import Operation
 
 MAGIC = b"OMSFOOT1"
 TRAILER_MAGIC = b"1ATOOFSM"
 SUMMARY = struct.Struct("<8sQQQQQQQQQ18qQ")
+Entry = tuple[int, int, int, int, int]
 ENTRY = struct.Struct("<BB6xQQQ")
 TRAILER = struct.Struct("<QQQ8s")
 GAPS = 1  # flag
@@ -74,22 +75,9 @@ _WIDTHS = {  # which ones a column may have
 _DIRECTORY_COUNT = len(_WIDTHS)
 FIXED_SIZE = SUMMARY.size + HEADER_SIZE + _DIRECTORY_COUNT * ENTRY.size + TRAILER.size
 _RANGE_COUNT = 9
-_NOTHING = (1, 0)
 _U64 = (1 << 64) - 1
 assert SUMMARY.size == 232
 assert TRAILER.size == 32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranges:
-    """Lowest and highest of what a file holds, (1, 0) where it holds none: for skipping whole files."""
-
-    time: tuple[int, int] = _NOTHING
-    added: tuple[int, int] = _NOTHING
-    removed: tuple[int, int] = _NOTHING
-    commit: tuple[int, int] = _NOTHING
-    offset: tuple[int, int] = _NOTHING
-    first_time: tuple[int, int] = _NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +177,7 @@ def _encode_column(values: npt.NDArray[np.int64]) -> tuple[int, int, int, bytes]
     return width, lowest & _U64, 0, above.astype(f"<u{width}").tobytes()
 
 
-def _decode_column(entry: tuple[int, int, int, int, int], data: bytes, name: str, rows: int) -> npt.NDArray[np.int64]:
+def _decode_column(entry: Entry, data: memoryview, name: str, rows: int) -> npt.NDArray[np.int64]:
     _, width, base, step, _ = entry
     kind = COLUMNS[name]
     if width == 0:
@@ -204,15 +192,17 @@ def _decode_column(entry: tuple[int, int, int, int, int], data: bytes, name: str
 
 def ranges(contents: Contents) -> Ranges:
     """Return lowest and highest of what the contents hold."""
+    if contents.ranges is not None:
+        return contents.ranges
     columns = contents.columns
     is_add = columns["kind"] == Operation.ADD
     is_removal = (columns["kind"] == Operation.DELIVER) | (columns["kind"] == Operation.DELETE)
     removed = _range(columns["number"][is_removal])
-    highest = max((int(numbers[-1]) for numbers in contents.removal_sets() if numbers is not None), default=0)
+    highest = max((int(numbers[-1]) for numbers in contents.removal_sets()), default=0)
     return Ranges(
         time=_range(columns["time"]),
         added=_range(columns["number"][is_add]),
-        removed=(removed[0], max(removed[1], highest)) if is_removal.any() else _NOTHING,
+        removed=(removed[0], max(removed[1], highest)) if is_removal.any() else NOTHING,
         commit=_range(columns["commit"]),
         offset=_range(columns["offset"]),
         first_time=_range(columns["first_time"][is_add]),
@@ -225,7 +215,7 @@ def _encode_ranges(found: Ranges) -> list[int]:
 
 
 def _range(values: npt.NDArray[np.int64]) -> tuple[int, int]:
-    return (int(values.min()), int(values.max())) if len(values) else _NOTHING
+    return (int(values.min()), int(values.max())) if len(values) else NOTHING
 
 
 def trailer_size(tail: bytes) -> int | None:
@@ -291,22 +281,35 @@ def _is_directory_known(data: bytes, *, columns: int, rows: int) -> bool:
     return not missing and room == 0
 
 
+class Columns(dict[str, npt.NDArray[np.int64]]):
+    """The columns of a footer, each decoded when it is first asked for: a start needs only some of them."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.rows = rows
+        self.encoded: dict[str, tuple[Entry, memoryview]] = {}
+
+    def __missing__(self, name: str) -> npt.NDArray[np.int64]:
+        entry, data = self.encoded[name]
+        column = self[name] = _decode_column(entry, data, name, self.rows)
+        return column
+
+
 def decode_contents(data: bytes, summary: Summary) -> Contents:
     """Return the columns of a footer whose summary was read and whose checksum was right."""
     ids = {number: name for name, number in _NUMBER_IDS.items()}
     at = SUMMARY.size + HEADER_SIZE
     entries = [ENTRY.unpack_from(data, at + index * ENTRY.size) for index in range(summary.columns)]
     at += summary.columns * ENTRY.size
-    columns: dict[str, npt.NDArray[np.int64]] = {}
+    columns = Columns(summary.rows)
     blobs: dict[int, bytes] = {}
     counts: dict[int, int] = {}
     for entry in entries:
         number, _, base, _, size = entry
-        part = data[at : at + size]
         if number in ids:
-            columns[ids[number]] = _decode_column(entry, part, ids[number], summary.rows)
+            columns.encoded[ids[number]] = (entry, memoryview(data)[at : at + size])
         else:
-            blobs[number], counts[number] = part, base
+            blobs[number], counts[number] = data[at : at + size], base
         at += size + -size % 8
     return Contents(
         columns=columns,
@@ -318,5 +321,6 @@ def decode_contents(data: bytes, summary: Summary) -> Contents:
         end=summary.end,
         last_commit=summary.last_commit,
         chain=summary.chain,
+        ranges=summary.ranges,
         has_gaps=summary.has_gaps,
     )

@@ -148,13 +148,14 @@ class Journal:
 
     def _make_room(self, drafts: Sequence[AnyDraft]) -> int:
         """Return how many of the drafts the active file takes now, at least one."""
-        if self._active is None or self._rolls_next:
+        if self._active is None or (self._rolls_next and self._active.is_begun):
             self._roll()
             self._rolls_next = False
         count = self._fitting(drafts)
-        if not count:
+        if not count and self._active is not None and self._active.is_begun:
             self._roll()
-            count = max(1, self._fitting(drafts))
+            count = self._fitting(drafts)
+        count = max(1, count)  # what is larger than a file has one of its own
         segment, place = self._active, self._place
         assert segment is not None and place is not None
         end = align(place.offset, place.alignment) + sum([draft.weight for draft in drafts[:count]])
@@ -180,7 +181,7 @@ class Journal:
 
     def _roll(self) -> None:
         """Begin the next file: the prepared one, or a short one made now."""
-        segment = self._take_next() or self._create(min(FIRST_BYTES, self._settings.data_file_bytes_max))
+        segment = self._create(min(FIRST_BYTES, self._settings.data_file_bytes_max))
         header = self._header(segment.sequence)
         with self._lock:
             if self._active is not None and self._place is not None:
@@ -196,26 +197,31 @@ class Journal:
             segment, self._next = self._next, None
         return segment
 
-    def _create(self, size: int) -> Segment:
-        """Return a new file prepared up to `size`, its name durable."""
+    def _create(self, size: int, *, for_later: bool = False) -> Segment:
+        """Return a new file prepared up to `size`, its name durable; the next one to be taken, if it is for later.
+
+        Files are begun in the order of their sequences, so nobody else may make one meanwhile.
+        """
         with self._lock:
-            sequence = self._next_sequence
-            path = self.directory / str(DataFileName(sequence))
+            if self._next is not None:
+                segment = self._next
+                self._next = segment if for_later else None
+                return segment
+            path = self.directory / str(DataFileName(self._next_sequence))
             try:
-                segment = Segment(self._disk, path, sequence)
+                segment = Segment(self._disk, path, self._next_sequence)
             except FileExistsError:
                 self._remove_stale(path)
-                segment = Segment(self._disk, path, sequence)
+                segment = Segment(self._disk, path, self._next_sequence)
+            try:
+                segment.prepare(size)
+                self._disk.sync_directory(self.directory)
+            except BaseException:
+                segment.discard()
+                raise
             self._next_sequence += 1
-        try:
-            segment.prepare(size)
-            self._disk.sync_directory(self.directory)
-        except BaseException:
-            segment.discard()
-            with self._lock:
-                if self._next_sequence == sequence + 1:
-                    self._next_sequence = sequence
-            raise
+            if for_later:
+                self._next = segment
         return segment
 
     def _remove_stale(self, path: Path) -> None:
@@ -325,9 +331,8 @@ class Journal:
             wanted = min(8 * self._active.prepared, self._settings.data_file_bytes_max)
             self._active.prepare(wanted)
         if self._wants_next():
-            segment = self._create(self._settings.data_file_bytes_max)
-            with self._lock:
-                self._next = segment
+            segment = self._create(min(FIRST_BYTES, self._settings.data_file_bytes_max), for_later=True)
+            segment.prepare(self._settings.data_file_bytes_max)  # the committer may take it meanwhile
 
     def close(self, *, seal: bool) -> None:
         """Seal the files, or after a failure only let go of them; remove the prepared one."""
@@ -335,7 +340,10 @@ class Journal:
             if (prepared := self._take_next()) is not None:
                 prepared.discard()
             if self._active is not None and self._place is not None:
-                self._rolled.append(Rolled(self._active, self._place.offset, (0, 0)))
+                if seal and not self._active.is_begun:
+                    self._active.discard()  # no commit came to it
+                else:
+                    self._rolled.append(Rolled(self._active, self._place.offset, (0, 0)))
                 self._active = self._place = None
             if seal:
                 try:

@@ -5,6 +5,7 @@ record has the checksum of the message's own properties and payload: so reading 
 and verifies that message, not the whole commit.
 """
 
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,14 +14,18 @@ from typing import NamedTuple
 
 from journal.disk import DiskFile
 from journal.errors import MessageDamaged
-from journal.format import CHECKSUM, FRAME, FRAME_SIZE, SEED_MASK, BadFrame, FrameHeader, decode_frame, xxh3
+from journal.format import FRAME, FRAME_SIZE, SEED_MASK, BadFrame, FrameHeader, decode_frame, xxh3
 from journal.operations import Operation
 from journal.records import MOVED, PROPERTIES, SINGLE, Record, decode_properties, decode_records
 
 READ_BYTES = 4096  # the first read of a frame: header and records of most, and a small payload
 WINDOW_BYTES = 256 << 10  # read at once when many messages are wanted in order
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SINGLE_CHECKED = FRAME_SIZE + SINGLE.size
+# Frame header and record of a plain message, with what makes it one (`_PLAIN_KIND`) as one field: operations,
+# frame flags, kind, flags; then name, producer and count are read over but for the name's size.
+_PLAIN = struct.Struct("<QII24xq10sB5xQQI")
+_PLAIN_KIND = struct.pack("<IIBB", 1, 0, Operation.ADD, 0)
+assert _PLAIN.size == FRAME_SIZE + SINGLE.size
 
 
 class Message(NamedTuple):
@@ -62,13 +67,38 @@ class FrameReader:
         self._frame: tuple[int, FrameHeader, list[Record], list[list[int]]] | None = None
 
     def messages(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Message | MessageDamaged]:
-        """Yield the messages of (number, frame offset) pairs, best in the order of the offsets."""
+        """Yield the messages of (number, frame offset) pairs, best in the order of the offsets.
+
+        Frames of one plain message are read here, without a call of our own for each: they are most.
+        """
+        sequence, identity, queues = self._source.sequence, self._source.identity, self._queues
+        unpack, hashed, make = _PLAIN.unpack_from, xxh3, tuple.__new__
+        data, base = self._data, self._base
         for index, (number, offset) in enumerate(wanted):
-            if not self._covers(offset, FRAME_SIZE):
-                near = wanted[min(index + 16, len(wanted) - 1)][1]
-                is_dense = 0 <= near - offset < WINDOW_BYTES and near != offset
-                self._load(offset, WINDOW_BYTES if is_dense else READ_BYTES)
-            yield self._single(number, offset) or self._message(number, offset)
+            at = offset - base
+            if not 0 <= at <= len(data) - _PLAIN.size:
+                self._load_for(wanted, index)
+                data, base, at = self._data, self._base, offset - self._base
+            if at <= len(data) - _PLAIN.size:
+                fields = unpack(data, at)
+                checksum, length, meta, time, kind, name_size, first, payload_hash, size = fields
+                start = at + FRAME_SIZE + meta
+                if kind == _PLAIN_KIND and first == number and at + length <= len(data) and size <= length:
+                    payload = data[start : start + size]
+                    seed = (identity + offset) & SEED_MASK
+                    if hashed(data[at + 8 : start], seed) == checksum and hashed(payload) == payload_hash:
+                        name = data[at + _PLAIN.size : at + _PLAIN.size + name_size]
+                        queue = queues.get(name) or queues.setdefault(name, name.decode())
+                        yield make(Message, (number, queue, payload, {}, time, None, sequence, offset))
+                        continue
+            yield self._message(number, offset)
+            data, base = self._data, self._base
+
+    def _load_for(self, wanted: Sequence[tuple[int, int]], index: int) -> None:
+        """Read from the frame on: as much as is worth it for what is wanted next."""
+        offset = wanted[index][1]
+        near = wanted[min(index + 16, len(wanted) - 1)][1]
+        self._load(offset, WINDOW_BYTES if 0 < near - offset < WINDOW_BYTES else READ_BYTES)
 
     def _covers(self, offset: int, size: int) -> bool:
         return self._base <= offset and offset + size <= self._base + len(self._data)
@@ -76,27 +106,6 @@ class FrameReader:
     def _load(self, offset: int, size: int) -> None:
         self._data = self._source.file.read(size, offset)
         self._base = offset
-
-    def _single(self, number: int, offset: int) -> Message | None:
-        """Return the message of a frame that is one plain ADD and lies in the window; None if it is not."""
-        data, at = self._data, offset - self._base
-        if at + _SINGLE_CHECKED > len(data):
-            return None
-        checksum, length, meta, _, _, _, time, operations, flags = FRAME.unpack_from(data, at)
-        kind, record_flags, name_size, _, _, first, hashed, size = SINGLE.unpack_from(data, at + FRAME_SIZE)
-        start = at + FRAME_SIZE + meta
-        end = start + size
-        if operations != 1 or flags or kind != Operation.ADD or record_flags or first != number:
-            return None
-        if at + length > len(data) or end > at + length:
-            return None
-        seed = (self._source.identity + offset) & SEED_MASK
-        payload = data[start:end]
-        if xxh3(data[at + CHECKSUM.size : start], seed) != checksum or xxh3(payload) != hashed:
-            return None
-        name = data[at + _SINGLE_CHECKED : at + _SINGLE_CHECKED + name_size]
-        queue = self._queues.get(name) or self._queues.setdefault(name, name.decode())
-        return Message(number, queue, payload, {}, time, None, self._source.sequence, offset)
 
     def _message(self, number: int, offset: int) -> Message | MessageDamaged:
         source = self._source
@@ -121,14 +130,14 @@ class FrameReader:
             return frame
         start = offset - self._base + FRAME_SIZE
         records = list(decode_records(self._data[start : start + frame.meta]))
-        found = BadFrame(offset, "the frame does not hold this key")
-        for record, begins in zip(records, payload_offsets(frame, records), strict=True):
+        found = list(zip(records, payload_offsets(frame, records), strict=True))
+        for record, begins in reversed(found):  # the last one wins
             if record.kind == Operation.PUT and record.name == key:
                 value = self._source.file.read(record.count, begins[0])
                 if xxh3(value) == record.number and len(value) == record.count:
                     return value
-                found = BadFrame(offset, "the value's checksum does not match")
-        return found
+                return BadFrame(offset, "the value's checksum does not match")
+        return BadFrame(offset, "the frame does not hold this key")
 
     def _read_frame(self, offset: int) -> FrameHeader | BadFrame:
         """Return the frame with its records in the window, wherever its payloads are."""

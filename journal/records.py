@@ -8,7 +8,8 @@ Every record starts with the same 16 bytes and is padded with zeros to a multipl
     name    1      bytes of the queue or key, 1 to 255
     extra   1      bytes of the producer identifier: 1 to 255 with PRODUCER, 0 without
     count   4      ADD, DELIVER, DELETE: messages, at least 1; PUT: bytes of the value; DROP, GAP: 0
-    number  8      ADD, DELIVER, DELETE: the first message's number; PUT: XXH3 of the value; DROP: 0; GAP: bytes lost
+    number  8      ADD (0 with MOVED), DELIVER, DELETE: the first message's number; PUT: XXH3 of the value; DROP: 0;
+                   GAP: bytes lost
 
 and goes on:
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import xxhash
 
-from journal.contents import ContentsBuilder
+from journal.contents import ContentsBuilder, Ranges
 from journal.disk import Disk, DiskFile
 from journal.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS
-from journal.footer import Ranges, encode_footer, footer_size_max, ranges, row_bytes_max
+from journal.footer import encode_footer, footer_size_max, ranges, row_bytes_max
 from journal.format import FileHeader, Previous, encode_headers
 from journal.group import Group
 from journal.single import Place, PlainAdds, QueueTemplate
@@ -63,13 +63,13 @@ class Segment:
 
     def prepare(self, size: int) -> None:
         """Fill the file with zeros up to `size`, durably. OSError leaves it as long as it was before."""
-        with self._preparing:
-            while self.prepared < size:
-                end = min(self.prepared + SYNC_BYTES, size)
+        while self.prepared < size:
+            with self._preparing:
+                end = max(self.prepared, min(self.prepared + SYNC_BYTES, size))
                 for at in range(self.prepared, end, len(ZEROS)):
                     self.file.write(ZEROS[: min(len(ZEROS), end - at)], at)
                 self.file.sync()
-                self.prepared = end
+                self.prepared = max(self.prepared, end)
 
     def begin(self, header: FileHeader) -> Place:
         """Make this the active file; the header goes out with the first group."""

@@ -90,48 +90,67 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One row of the table."""
+    """What follows."""
 
     row: str
     verdict: Verdict
     action: Action
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row of the table: what must be seen for it to apply."""
+
+    decision: Decision
+    bodies: frozenset[Body] = frozenset(Body)
+    heads: frozenset[Head] = frozenset(Head)
+    feet: frozenset[Foot] = frozenset(Foot)
+    followed: frozenset[bool] = frozenset((False, True))
+    ends_as_named: frozenset[bool] = frozenset((False, True))
+
+    def applies(self, seen: Seen) -> bool:
+        return (
+            seen.body in self.bodies
+            and seen.head in self.heads
+            and seen.foot in self.feet
+            and seen.is_followed in self.followed
+            and seen.ends_as_named in self.ends_as_named
+        )
+
+
+def _row(name: str, verdict: Verdict, action: Action, *bodies: Body, **seen: object) -> Row:
+    """Return a row; what is not given may be anything."""
+    sets = {key: frozenset((value,)) for key, value in seen.items()}
+    return Row(decision=Decision(name, verdict, action), bodies=frozenset(bodies or Body), **sets)  # type: ignore[arg-type]
+
+
 _CLEAN, _TORN, _DAMAGED = Verdict.CLEAN, Verdict.TORN, Verdict.DAMAGED
+
+# The first row that applies decides.
+TABLE = (
+    _row("missing", _DAMAGED, Action.ENTOMB, Body.MISSING),
+    _row("late", _TORN, Action.DROP, Body.LATE),
+    _row("emptied", _DAMAGED, Action.ENTOMB, Body.ZERO, followed=True),
+    _row("prepared", _CLEAN, Action.REMOVE, Body.ZERO),
+    _row("torn at birth", _TORN, Action.DROP, Body.UNKNOWN, followed=False, feet=Foot.ABSENT),
+    _row("lost header", _DAMAGED, Action.ENTOMB, Body.UNKNOWN, Body.LOST, followed=True),
+    _row("lost header", _DAMAGED, Action.DROP, Body.UNKNOWN, Body.LOST),
+    _row("lost header", _DAMAGED, Action.ENTOMB, heads=Head.NONE, followed=True),
+    _row("lost header", _DAMAGED, Action.DROP, heads=Head.NONE),
+    _row("damaged", _DAMAGED, Action.REBUILD, Body.BAD),
+    _row("damaged", _DAMAGED, Action.REBUILD, Body.TORN, Body.EMPTY, followed=True),
+    _row("damaged footer", _DAMAGED, Action.REBUILD, feet=Foot.BAD),
+    _row("damaged header", _DAMAGED, Action.REBUILD, heads=Head.ROTTED),
+    _row("damaged padding", _DAMAGED, Action.REBUILD, Body.PADDING),
+    _row("never begun", _TORN, Action.DROP, Body.EMPTY, feet=Foot.ABSENT),
+    _row("torn", _TORN, Action.CUT, Body.TORN, feet=Foot.ABSENT),
+    _row("damaged", _DAMAGED, Action.REBUILD, Body.TORN, Body.EMPTY),
+    _row("other ending", _DAMAGED, Action.REBUILD, followed=True, ends_as_named=False),
+    _row("sealed", _CLEAN, Action.KEEP, feet=Foot.GOOD),
+    _row("unsealed", _CLEAN, Action.SEAL),
+)
 
 
 def decide(seen: Seen) -> Decision:
-    """Return the row that applies. Every combination has exactly one."""
-    match seen:
-        case Seen(body=Body.MISSING):
-            return Decision("missing", _DAMAGED, Action.ENTOMB)
-        case Seen(body=Body.LATE):
-            return Decision("late", _TORN, Action.DROP)
-        case Seen(body=Body.ZERO, is_followed=True):
-            return Decision("emptied", _DAMAGED, Action.ENTOMB)
-        case Seen(body=Body.ZERO):
-            return Decision("prepared", _CLEAN, Action.REMOVE)
-        case Seen(body=Body.UNKNOWN, is_followed=False, foot=Foot.ABSENT):
-            return Decision("torn at birth", _TORN, Action.DROP)
-        case Seen(body=Body.UNKNOWN | Body.LOST) | Seen(head=Head.NONE):
-            return Decision("lost header", _DAMAGED, Action.ENTOMB if seen.is_followed else Action.DROP)
-        case Seen(body=Body.BAD) | Seen(body=Body.TORN, is_followed=True) | Seen(body=Body.EMPTY, is_followed=True):
-            return Decision("damaged", _DAMAGED, Action.REBUILD)
-        case Seen(foot=Foot.BAD):
-            return Decision("damaged footer", _DAMAGED, Action.REBUILD)
-        case Seen(head=Head.ROTTED):
-            return Decision("damaged header", _DAMAGED, Action.REBUILD)
-        case Seen(body=Body.PADDING):
-            return Decision("damaged padding", _DAMAGED, Action.REBUILD)
-        case Seen(body=Body.EMPTY, foot=Foot.ABSENT):
-            return Decision("never begun", _TORN, Action.DROP)
-        case Seen(body=Body.TORN, foot=Foot.ABSENT):
-            return Decision("torn", _TORN, Action.CUT)
-        case Seen(body=Body.TORN | Body.EMPTY):
-            return Decision("damaged", _DAMAGED, Action.REBUILD)
-        case Seen(is_followed=True, ends_as_named=False):
-            return Decision("other ending", _DAMAGED, Action.REBUILD)
-        case Seen(foot=Foot.GOOD):
-            return Decision("sealed", _CLEAN, Action.KEEP)
-        case _:
-            return Decision("unsealed", _CLEAN, Action.SEAL)
+    """Return what the first row that applies says."""
+    return next(row.decision for row in TABLE if row.applies(seen))

@@ -37,7 +37,7 @@ from journal.records import encode_gap
 from journal.reserve import NO_SPACE
 from journal.walk import BadPayload, Span, walk
 from recovery.decide import Action
-from recovery.validate import Examined
+from recovery.validate import Examined, read_contents
 
 COPY_BYTES = 1 << 20
 _T = TypeVar("_T")
@@ -66,8 +66,9 @@ class Repairer:
         """Do what the decision says; with `truncate`, cut at the first bad place as the seed's system does."""
         action = examined.decision.action
         if action is Action.KEEP:
-            assert examined.contents is not None and examined.header is not None
-            return Repaired(examined.sequence, examined.contents, _ending(examined.header, examined.contents), None, "")
+            contents = read_contents(self._disk, examined)
+            assert contents is not None and examined.header is not None
+            return Repaired(examined.sequence, contents, _ending(examined.header, contents), None, "")
         if action is Action.REMOVE:
             self._remove(examined.path)
             return Repaired(examined.sequence, None, None, None, action.value)

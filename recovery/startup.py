@@ -35,10 +35,11 @@ from journal.owner import Ownership
 from journal.reserve import Reserve, reserve_size
 from journal.segment import Sealed
 from recovery.decide import Action
+from recovery.losses import ranges_of
 from recovery.repair import Repaired, Repairer
 from recovery.report import FileReport, Loss, RecoveryReport, Suspect, Verdict
 from recovery.unreadable import ForgivingDisk
-from recovery.validate import Examined, Progress, examine_directory, no_progress, ranges_of
+from recovery.validate import Examined, Progress, examine_directory, no_progress, read_contents
 
 NUMBER_JUMP = 1 << 20  # after an end without a footer, or damage, no lost number may come again
 READ_ATTEMPTS = 3  # a read error may pass; damage does not
@@ -108,8 +109,9 @@ def recover(directory: Path | str, options: RecoveryOptions | None = None, *, dr
     examined = run.examine()
     index = Index(options.window)
     for one in examined:
-        if one.contents is not None and one.decision.action not in (Action.REMOVE, Action.DROP):
-            index.replay(one.contents, one.sequence)
+        contents = read_contents(disk, one)
+        if contents is not None:
+            index.replay(contents, one.sequence)
     files = [
         one.report(action=f"would be {one.decision.action.value}" if _needs_repair(one) else "") for one in examined
     ]

@@ -4,26 +4,24 @@ A file is judged by itself and by what its successor's header says of it: where 
 commit, and the chain over its frames. So a file that was cut, emptied, exchanged or removed shows.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from journal import names
 from journal.contents import Contents
-from journal.datafile import DataFile, Footer, open_data_file
+from journal.datafile import DataFile, Footer
 from journal.disk import Disk, RealDisk
-from journal.errors import DiskError, NotThisDatabase
+from journal.errors import DiskError, FormatError
 from journal.footer import MAGIC as FOOTER_MAGIC
-from journal.footer import BadFooter
+from journal.footer import BadFooter, Summary
 from journal.format import FRAME, FRAME_BYTES_MAX, FRAME_SIZE, HEADERS_SIZE, FileHeader, Previous
-from journal.names import DataFileName
 from journal.operations import LOW_WATER_KEY, Operation
 from journal.walk import BadPayload, BadRange, Span, Walk, walk
 from recovery.decide import Action, Body, Decision, Foot, Head, Seen, decide
+from recovery.losses import losses_of
 from recovery.report import FileReport, Loss, Verdict
+from recovery.survey import Task, survey
 
 Progress = Callable[[str, int, int], None]
 HASH_THREADS = 2  # hashing and reading let go of the interpreter's lock
@@ -44,7 +42,8 @@ class Examined:
     decision: Decision
     end: int  # behind the last frame to keep
     reason: str = ""
-    contents: Contents | None = None  # of a file that is kept as it is
+    contents: Contents | None = None  # of a file that was walked; others are read from their footer when wanted
+    low_water: int = 0  # the first sequence that is still needed, where the file holds that mark
     bad_ranges: tuple[BadRange, ...] = ()  # vouched for, and gone
     bad_payloads: tuple[BadPayload, ...] = ()
     losses: tuple[Loss, ...] = ()
@@ -75,33 +74,6 @@ class Examined:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """One data file to examine, and what its neighbours say of it."""
-
-    sequence: int
-    path: Path
-    header: FileHeader | None
-    is_rotted: bool
-    named: Previous | None
-    successor: tuple[int, int]
-    is_late: bool = False  # its owner is lower than that of a file before it
-    database: bytes = bytes(16)
-    owner: int = 0
-    identity: int | None = None  # as its header or a neighbour says
-    vouched_only: bool = False
-
-
-def data_files(disk: Disk, directory: Path) -> list[tuple[int, Path]]:
-    """Return the directory's data files in the order of writing; DiskError when it cannot be listed."""
-    try:
-        entries = disk.list(directory)
-    except OSError as failure:
-        raise DiskError(directory, failure, "list") from failure
-    parsed = [(names.parse(entry), entry) for entry in entries]
-    return sorted((name.sequence, directory / entry) for name, entry in parsed if isinstance(name, DataFileName))
-
-
 def validate_directory(
     directory: Path | str, disk: Disk | None = None, *, progress: Progress = no_progress, full: bool = True
 ) -> tuple[FileReport, ...]:
@@ -128,18 +100,28 @@ def examine_directory(
             found.append(examined)
             done += examined.size
             progress("validate", done, total)
-    mark = _low_water(found)
+    mark = max((examined.low_water for examined in found), default=0)
     return [examined for examined in found if examined.sequence >= mark]
 
 
-def _low_water(found: Iterable[Examined]) -> int:
-    """Return the first sequence that clean-up still needed, as it last wrote it down."""
-    marks = [0]
-    for examined in found:
-        value = None if examined.contents is None else examined.contents.value_head(LOW_WATER_KEY)
-        if value is not None and len(value) == 8:
-            marks.append(int.from_bytes(value, "little"))
-    return max(marks)
+def _low_water(contents: Contents) -> int:
+    """Return the first sequence that clean-up still needed, as the file has it, 0 where it does not."""
+    value = contents.value_head(LOW_WATER_KEY)
+    return int.from_bytes(value, "little") if value is not None and len(value) == 8 else 0
+
+
+def read_contents(disk: Disk, examined: Examined) -> Contents | None:
+    """Return the operations of a file that is to be replayed; None for one that is not."""
+    if examined.decision.action in (Action.REMOVE, Action.DROP, Action.ENTOMB) or examined.contents is not None:
+        return examined.contents
+    try:
+        with DataFile(disk, examined.path) as file:
+            footer = file.footer(identity=None)
+    except OSError as failure:
+        raise DiskError(examined.path, failure, "read") from failure
+    if not isinstance(footer, Footer):
+        raise FormatError(examined.path, examined.end, "the footer changed while the database was being opened")
+    return footer.contents()
 
 
 def _size(disk: Disk, path: Path) -> int:
@@ -147,109 +129,6 @@ def _size(disk: Disk, path: Path) -> int:
         return disk.size(path)
     except FileNotFoundError:
         return 0
-
-
-def survey(disk: Disk, directory: Path) -> list[Task]:
-    """Read every header, and say what is to be examined; files below the low-water mark are not.
-
-    NotThisDatabase when the headers name different databases; NewerFormat when one is beyond us.
-    """
-    headers: dict[int, tuple[Path, FileHeader | None, bool]] = {}
-    for sequence, path in data_files(disk, directory):
-        with open_data_file(disk, path) as file:
-            copies = file.headers()
-            best = file.header()
-        is_rotted = not all(isinstance(copy, FileHeader) for copy in copies)
-        headers[sequence] = (path, best if isinstance(best, FileHeader) else None, is_rotted)
-    late = _late({sequence: header for sequence, (_, header, _) in headers.items() if header is not None})
-    known = [header for _, header, _ in headers.values() if header is not None]
-    _check_names({path: header for path, header, _ in headers.values() if header is not None})
-    _check_lineage(known, directory)
-    low_water = max((header.low_water for header in known), default=0)
-    named: dict[int, tuple[Previous, tuple[int, int]]] = {}
-    for sequence, (_, header, _) in headers.items():
-        if header is not None and header.previous.sequence and sequence not in late:
-            named.setdefault(header.previous.sequence, (header.previous, (sequence, header.identity)))
-    tasks = []
-    for sequence in sorted({*headers, *named}):
-        if sequence < low_water:
-            continue
-        path, header, is_rotted = headers.get(sequence, (directory / str(DataFileName(sequence)), None, False))
-        previous, successor = named.get(sequence, (None, (0, 0)))
-        tasks.append(
-            Task(
-                sequence=sequence,
-                path=path,
-                header=header,
-                is_rotted=is_rotted,
-                named=previous,
-                successor=successor,
-                is_late=sequence in late,
-                database=known[-1].database if known else bytes(16),
-                owner=_owner_of(headers.get(successor[0])),
-                identity=_identity(disk, header, previous, headers.get(sequence - 1), sequence),
-            )
-        )
-    return tasks
-
-
-def _identity(
-    disk: Disk,
-    header: FileHeader | None,
-    named: Previous | None,
-    before: tuple[Path, FileHeader | None, bool] | None,
-    sequence: int,
-) -> int | None:
-    """Return a file's identity: by its header, its successor's header, or its predecessor's footer."""
-    if header is not None:
-        return header.identity
-    if named is not None:
-        return named.identity
-    if before is None or before[1] is None:
-        return None
-    with open_data_file(disk, before[0]) as file:
-        footer = file.footer(identity=before[1].identity)
-    if not isinstance(footer, Footer) or footer.summary.successor != sequence:
-        return None
-    return footer.summary.successor_identity
-
-
-def _owner_of(found: tuple[Path, FileHeader | None, bool] | None) -> int:
-    return found[1].owner if found is not None and found[1] is not None else 0
-
-
-def _late(headers: dict[int, FileHeader]) -> set[int]:
-    """Return the files that an owner wrote after it had lost the directory to another."""
-    late = set()
-    owner = 0
-    for sequence, header in sorted(headers.items()):
-        if header.owner < owner:
-            late.add(sequence)
-        owner = max(owner, header.owner)
-    return late
-
-
-def _check_names(headers: dict[Path, FileHeader]) -> None:
-    for path, header in headers.items():
-        if path.name != str(DataFileName(header.sequence)):
-            raise NotThisDatabase(
-                f"{path} is {DataFileName(header.sequence)} under another name: "
-                "give it its own name, or move it away when it is a copy; nothing was changed"
-            )
-
-
-def _check_lineage(headers: Iterable[FileHeader], directory: Path) -> None:
-    databases = sorted({header.database for header in headers})
-    newest = max(headers, key=lambda header: header.sequence, default=None)
-    for header in headers:
-        assert newest is not None
-        is_parent = header.database == newest.parent and header.sequence <= newest.parent_sequence
-        if header.database != newest.database and not is_parent:
-            found = " and ".join(database.hex() for database in databases)
-            raise NotThisDatabase(
-                f"{directory} holds data files of different databases ({found}); "
-                f"move the strangers away, starting with {DataFileName(header.sequence)}"
-            )
 
 
 def examine(disk: Disk, task: Task, *, full: bool) -> Examined:
@@ -317,8 +196,7 @@ def _sealed(file: DataFile, task: Task, footer: Footer, *, full: bool) -> Examin
     assert header is not None
     if full and file.checksum(summary.end) != summary.file_checksum:
         return _walked(file, task, footer, header.identity)
-    contents = footer.contents()
-    ends_as_named = task.named is None or contents.has_gaps or _ends_as(contents, header.identity, task.named)
+    ends_as_named = task.named is None or summary.has_gaps or _ends_as(summary, header.identity, task.named)
     decision = decide(
         Seen(
             head=Head.ROTTED if task.is_rotted else Head.GOOD,
@@ -337,13 +215,13 @@ def _sealed(file: DataFile, task: Task, footer: Footer, *, full: bool) -> Examin
         decision=decision,
         end=summary.end,
         reason=reason,
-        contents=contents,
+        low_water=_low_water(footer.contents()) if LOW_WATER_KEY in footer.data else 0,
         named=task.named,
         successor=task.successor,
     )
 
 
-def _ends_as(contents: Contents, identity: int, named: Previous) -> bool:
+def _ends_as(contents: Contents | Summary, identity: int, named: Previous) -> bool:
     ending = (identity, contents.end, contents.last_commit, contents.chain)
     return ending == (named.identity, named.end, named.commit, named.chain)
 
@@ -410,9 +288,10 @@ def _walked(file: DataFile, task: Task, footer: Footer | BadFooter | None, ident
         end=good_end if end is None else end,
         reason=_reason(decision, ranges, payloads, footer),
         contents=contents,
+        low_water=_low_water(contents),
         bad_ranges=every_bad,
         bad_payloads=payloads,
-        losses=_losses(file.path.name, bad, payloads, found, good_footer),
+        losses=losses_of(file.path.name, bad, payloads, found, good_footer),
         named=task.named,
         successor=task.successor,
         database=task.database,
@@ -480,71 +359,3 @@ def _reason(
     if isinstance(footer, BadFooter):
         parts.append(footer.reason)
     return "; ".join(parts) or decision.row
-
-
-def _losses(
-    name: str, bad: Sequence[BadRange], payloads: Sequence[BadPayload], found: Walk, footer: Footer | None
-) -> tuple[Loss, ...]:
-    losses = []
-    contents = footer.contents() if footer is not None else None
-    for bad_range in bad:
-        if contents is not None:
-            losses.append(_exact_loss(name, bad_range, contents))
-        else:
-            losses.append(_likely_loss(name, bad_range, found))
-    for payload in payloads:
-        is_message = payload.operation is Operation.ADD
-        reason = "the message's bytes" if is_message else f"the value of key {payload.name.decode()!r}"
-        losses.append(
-            Loss(
-                name=name,
-                start=payload.frame,
-                end=payload.frame,
-                reason=f"{reason} do not match the checksum",
-                numbers=((payload.number, payload.number),) if is_message else (),
-                queues=(payload.name.decode(),) if is_message else (),
-                is_exact=True,
-            )
-        )
-    return tuple(losses)
-
-
-def _exact_loss(name: str, bad: BadRange, contents: Contents) -> Loss:
-    """Return what the footer says of the operations in a range."""
-    offsets = contents.columns["offset"].astype(np.int64)
-    inside = (offsets >= bad.start) & (offsets < bad.end)
-    adds = inside & (contents.columns["kind"] == Operation.ADD)
-    queues = np.unique(contents.columns["name"][inside & (contents.columns["kind"] <= Operation.DELETE)])
-    return Loss(
-        name=name,
-        start=bad.start,
-        end=bad.end,
-        reason=bad.reason,
-        numbers=ranges_of(contents.columns["number"][adds].tolist()),
-        queues=tuple(sorted(bytes(contents.names[queue]).decode() for queue in queues.tolist())),
-        is_exact=True,
-    )
-
-
-def _likely_loss(name: str, bad: BadRange, found: Walk) -> Loss:
-    """Return which messages may have been in a range, by the numbers before and behind it."""
-    contents = found.builder.build(found.end)
-    adds = contents.columns["kind"] == Operation.ADD
-    offsets, numbers = contents.columns["offset"][adds], contents.columns["number"][adds]
-    before = numbers[offsets.astype(np.int64) < bad.start]
-    behind = numbers[offsets.astype(np.int64) >= bad.end]
-    first = int(before.max()) + 1 if len(before) else 0
-    last = int(behind.min()) - 1 if len(behind) else 0
-    known = ((first, last),) if first and last >= first else ()
-    return Loss(name=name, start=bad.start, end=bad.end, reason=bad.reason, numbers=known)
-
-
-def ranges_of(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Return numbers as ranges, both ends included."""
-    found: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
-    return tuple(found)

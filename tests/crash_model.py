@@ -190,7 +190,7 @@ def state_of(database: MessageDatabase) -> State:
         for message in database.undelivered()
     }
     keys: dict[str, bytes] = {}
-    for key in database.keys():
+    for key in list(database.keys()):
         try:
             value = database.get(key)
         except MessageDamaged:

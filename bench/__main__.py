@@ -1,0 +1,76 @@
+"""`python -m bench`: every figure against the raw limit measured beside it, as one table."""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench import beside, commits, machine, memory, processor, reopening, starting, table
+from bench.measure import Row, Settings
+from bench.raw import sync_seconds
+
+README = Path(__file__).parent.parent / "README.md"
+GROUPS: dict[str, Callable[[Settings], Iterator[Row]]] = {
+    "one": commits.one,
+    "processor": processor.processor,
+    "asyncio": commits.tasks,
+    "threads": commits.threads,
+    "add-many": commits.add_many,
+    "reopen": reopening.reopen,
+    "memory": memory.memory,
+    "beside": beside.beside,
+    "deliver": commits.deliver,
+    "roll": starting.roll,
+    "start": starting.start,
+}
+
+
+def main() -> int:
+    """Measure, print, and say by the exit status whether everything was reached."""
+    arguments = _arguments()
+    directory = Path(tempfile.mkdtemp(prefix="oms-bench-", dir=arguments.directory))
+    try:
+        syncs = sync_seconds(directory)
+        settings = Settings(directory=directory, method=min(syncs, key=syncs.__getitem__))
+        settings = settings.quick() if arguments.quick else settings
+        described = [*machine.describe(directory, syncs), f"Measured {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"]
+        print("\n".join(described), end="\n\n", flush=True)
+        rows = _measure(settings, arguments.only or list(GROUPS))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    print(table.text(rows))
+    if arguments.json is not None:
+        document = {"machine": described, "rows": [table.as_dict(row) for row in rows]}
+        arguments.json.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    if arguments.write_readme:
+        table.rewrite(README, table.markdown(rows, described))
+    return int(any(row.is_met is False for row in rows))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--only", action="append", choices=list(GROUPS), help="measure these rows only (repeatable)")
+    parser.add_argument("--quick", action="store_true", help="a look: few short rounds, little data")
+    parser.add_argument("--directory", type=Path, help="where to measure; the system's temporary directory otherwise")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write machine and rows there too")
+    parser.add_argument("--write-readme", action="store_true", help="put the table between the README's markers")
+    return parser.parse_args()
+
+
+def _measure(settings: Settings, groups: list[str]) -> list[Row]:
+    """Return the rows of the groups; each is said on the way, since all of them take many minutes."""
+    rows = []
+    for group in groups:
+        for row in GROUPS[group](settings):
+            rows.append(row)
+            what, bound, measured, *_ = table.cells(row)
+            print(f"{what}: {measured} {bound}".rstrip(), file=sys.stderr, flush=True)
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Commits a second: one caller, tasks, threads, many messages in one commit, deliveries."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from bench.callers import QUEUE, Tasks, frame_bytes, many_threads, one_caller, raw_journal, scratch
+from bench.measure import Alternation, Row, Settings, alternate_rates, rate_text
+from database import MessageDatabase
+
+SMALL = 256  # bytes of payload
+MANY = 64  # messages in one commit
+
+
+@contextmanager
+def _open(settings: Settings) -> Iterator[MessageDatabase]:
+    with MessageDatabase.open(scratch(settings.directory, "db")) as database:
+        yield database
+
+
+def one(settings: Settings) -> Iterator[Row]:
+    """One caller, one durable commit after the other."""
+    for size in (SMALL, 1024):
+        payload = os.urandom(size)
+        data = os.urandom(frame_bytes(settings.directory, lambda db: db.add(QUEUE, payload)))
+        with raw_journal(settings.directory, settings.method) as raw, _open(settings) as database:
+            found = alternate_rates(
+                settings,
+                lambda seconds: raw.run(data, seconds),
+                lambda seconds: one_caller(lambda: database.add(QUEUE, payload), seconds),
+            )
+        yield _row(f"one-{size}", f"one caller, {size} B, one commit each", found, 0.90)
+
+
+def tasks(settings: Settings) -> Iterator[Row]:
+    """Callers in asyncio, one message each per commit."""
+    yield from _tasks(settings, "asyncio", asyncio.new_event_loop, {16: 0.65, 64: 0.40})
+    try:
+        import uvloop
+    except ImportError:
+        return
+    yield from _tasks(settings, "uvloop", uvloop.new_event_loop, {16: 0.70, 64: 0.50})
+
+
+def _tasks(
+    settings: Settings, name: str, new_loop: Callable[[], asyncio.AbstractEventLoop], bounds: dict[int, float]
+) -> Iterator[Row]:
+    payload = os.urandom(SMALL)
+    frame = frame_bytes(settings.directory, lambda db: db.add(QUEUE, payload))
+    for count, bound in bounds.items():
+        data = os.urandom(frame * count)
+        with raw_journal(settings.directory, settings.method) as raw, _open(settings) as database:
+            callers = Tasks(database, new_loop())
+            found = alternate_rates(
+                settings,
+                lambda seconds: count * raw.run(data, seconds),
+                lambda seconds: callers.rate(payload, count, seconds),
+            )
+            callers.close()
+        yield _row(f"{name}-{count}", f"{count} {name} callers, {SMALL} B each", found, bound)
+
+
+def threads(settings: Settings) -> Iterator[Row]:
+    """Callers in threads, compared with one of them alone."""
+    payload = os.urandom(SMALL)
+    for count, bound in {16: 4.0, 64: 4.5}.items():
+        with _open(settings) as database:
+            found = alternate_rates(
+                settings,
+                lambda seconds: one_caller(lambda: database.add(QUEUE, payload), seconds),
+                lambda seconds: many_threads(lambda: database.add(QUEUE, payload), count, seconds),
+            )
+        yield Row(
+            name=f"threads-{count}",
+            what=f"{count} threads, {SMALL} B each, against one thread",
+            measured=found.ratios,
+            bound=bound,
+            raw=rate_text(found.raw, "/s, one"),
+            ours=rate_text(found.ours, "/s"),
+        )
+
+
+def add_many(settings: Settings) -> Iterator[Row]:
+    """Many messages in one commit."""
+    payloads = [os.urandom(SMALL) for _ in range(MANY)]
+    data = os.urandom(frame_bytes(settings.directory, lambda db: db.add_many(QUEUE, payloads)))
+    with raw_journal(settings.directory, settings.method) as raw, _open(settings) as database:
+        found = alternate_rates(
+            settings,
+            lambda seconds: MANY * raw.run(data, seconds),
+            lambda seconds: MANY * one_caller(lambda: database.add_many(QUEUE, payloads), seconds),
+        )
+    yield _row("add-many", f"add_many of {MANY} × {SMALL} B", found, 0.80)
+
+
+def deliver(settings: Settings) -> Iterator[Row]:
+    """One caller delivers messages, one commit each."""
+    both = frame_bytes(settings.directory, lambda db: db.deliver(db.add(QUEUE, b"")))
+    data = os.urandom(both - frame_bytes(settings.directory, lambda db: db.add(QUEUE, b"")))
+    with raw_journal(settings.directory, settings.method) as raw, _open(settings) as database:
+        left: list[int] = []
+
+        def deliver_one() -> None:
+            if not left:
+                left.extend(reversed(database.add_many(QUEUE, [b""] * 100_000)))
+            database.deliver(left.pop())
+
+        found = alternate_rates(
+            settings, lambda seconds: raw.run(data, seconds), lambda seconds: one_caller(deliver_one, seconds)
+        )
+    yield _row("deliver", "one caller delivers, one commit each", found, None)
+
+
+def _row(name: str, what: str, found: Alternation, bound: float | None) -> Row:
+    return Row(
+        name=name,
+        what=what,
+        measured=found.ratios,
+        bound=bound,
+        raw=rate_text(found.raw, "/s"),
+        ours=rate_text(found.ours, "/s"),
+    )

@@ -1,0 +1,59 @@
+"""What the index takes of memory for each undelivered message, weighed in processes of their own."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.callers import QUEUE, scratch
+from bench.datasets import add_batches
+from bench.measure import Row, Settings
+from database import MessageDatabase
+
+PAYLOAD = 16  # bytes: payloads are not in the index
+LIVE_SHARE = 1000  # scattered: one number in so many is live
+WEIGHINGS = 3
+
+
+def memory(settings: Settings) -> Iterator[Row]:
+    """One queue, a thousand queues, and few messages among many numbers."""
+    for count in settings.message_counts:
+        for queues in (1, 1000):
+            path = scratch(settings.directory, "weighed")
+            with MessageDatabase.open(path) as database:
+                add_batches(database, size=PAYLOAD, count=count, queues=[f"{QUEUE}-{n}" for n in range(queues)])
+            name = f"memory-{queues}-{count // 1000}k"
+            yield _weigh(settings, path, name, f"index, {count:,} messages, {_queues(queues)}", 24)
+            if queues == 1:
+                with MessageDatabase.open(path) as database:
+                    database.deliver_many(n for n in range(1, count + 1) if n % LIVE_SHARE)
+                name = f"memory-scattered-{count // 1000}k"
+                yield _weigh(settings, path, name, f"index, 1 in {LIVE_SHARE:,} of {count:,} numbers live", 64)
+
+
+def _queues(count: int) -> str:
+    return "one queue" if count == 1 else f"{count:,} queues"
+
+
+def _weigh(settings: Settings, path: Path, name: str, what: str, bound: float) -> Row:
+    empty = scratch(settings.directory, "empty")
+    weighed = [_probe(path, empty, traced=True) for _ in range(WEIGHINGS)]
+    resident = [_probe(path, empty, traced=False) for _ in range(WEIGHINGS)]
+    return Row(
+        name=name,
+        what=what,
+        measured=weighed,
+        unit=" B",
+        bound=bound,
+        is_most=True,
+        ours=f"{sorted(resident)[WEIGHINGS // 2]:.1f} B by resident memory",
+    )
+
+
+def _probe(path: Path, empty: Path, *, traced: bool) -> float:
+    """Return the bytes a message that an opening keeps, as its own process sees it."""
+    command = [sys.executable, "-m", "bench.weighing", str(path), str(empty), *(["--traced"] if traced else [])]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    said = json.loads(done.stdout)
+    return float(said["bytes"]) / float(said["messages"])

@@ -1,0 +1,69 @@
+"""The one table, for a terminal and for the README, and the same as JSON."""
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.measure import Row
+
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+HEADS = ("what", "to reach", "measured (lowest to highest)", "raw limit", "ours", "met")
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return the row's cells, in the order of the heads."""
+    bound = "" if row.bound is None else f"{'≤' if row.is_most else '≥'} {_number(row.bound)}{row.unit}"
+    low, high = _number(min(row.measured)), _number(max(row.measured))
+    measured = f"{_number(row.median)}{row.unit} ({low} to {high})"
+    met = {None: "", True: "yes", False: "NO"}[row.is_met]
+    return row.what, bound, measured, row.raw, row.ours, met
+
+
+def _number(value: float) -> str:
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def text(rows: Sequence[Row]) -> str:
+    """Return the table for a terminal."""
+    lines = [HEADS, *map(cells, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADS))]
+    padded = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]
+    return "\n".join("  ".join(line).rstrip() for line in padded)
+
+
+def markdown(rows: Sequence[Row], machine: Sequence[str]) -> str:
+    """Return the machine's description and the table as Markdown."""
+    lines = [HEADS, ("---",) * len(HEADS), *map(cells, rows)]
+    table = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+    described = "\n".join(f"- {line}" for line in machine)
+    notes = "\n".join(f"- {row.what}: {row.note}" for row in rows if row.note)
+    return "\n\n".join(part for part in (described, table, notes) if part)
+
+
+def as_dict(row: Row) -> dict[str, object]:
+    """Return the row's values, JSON-ready."""
+    return {
+        "name": row.name,
+        "what": row.what,
+        "measured": list(row.measured),
+        "median": statistics.median(row.measured),
+        "unit": row.unit.strip(),
+        "bound": row.bound,
+        "is_most": row.is_most,
+        "is_met": row.is_met,
+        "raw": row.raw,
+        "ours": row.ours,
+        "note": row.note,
+    }
+
+
+def rewrite(readme: Path, table: str) -> None:
+    """Put the table between the README's markers; ValueError when it has none."""
+    old = readme.read_text(encoding="utf-8")
+    begin, end = old.find(BEGIN), old.find(END)
+    if not 0 <= begin < end:
+        raise ValueError(f"{readme} has no line {BEGIN} with a line {END} behind it")
+    new = f"{old[: begin + len(BEGIN)]}\n\n{table}\n\n{old[end:]}"
+    readme.write_text(new, encoding="utf-8")

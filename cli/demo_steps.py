@@ -1,0 +1,352 @@
+"""The main job on real input, step by step, and what was seen.
+
+write       a writer process commits what happened to the flights
+kill        SIGKILL, at a random moment while commits are under way
+recover     open the directory
+compare     what is there against the table and the acknowledgements; then the next round
+finish      the last writer goes on to the end, and sends again what was never acknowledged
+read back   every operation in the files against the table
+clean up    what pins which file, and what compaction frees
+open again  what is left: the cancelled flights
+"""
+
+import random
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cli.demo_flights import Flights, load
+from cli.demo_proof import Findings, ReadBack, UnderWay, compare, read_back
+from cli.demo_reports import Attempt, Heard
+from cli.demo_screen import Screen
+from cli.output import Column, number_column
+from cli.progress import ProgressBar
+from cli.wording import counted, size_text
+from database import MessageDatabase
+from database.stats import CleanupReport, FileExplanation
+from recovery.report import RecoveryReport
+
+HESITATION_SECONDS = 0.005  # the kill comes up to so long after its moment
+FILES_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the demo is asked for."""
+
+    spool: Path
+    flights: int
+    rounds: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One writer that was killed, and what was found afterwards."""
+
+    pid: int
+    moment: int  # operations acknowledged when the kill was decided
+    hesitation: float  # seconds until it was sent
+    operations: int  # acknowledged by all writers so far
+    under_way: int  # commits begun and not acknowledged
+    recovery: RecoveryReport
+    outcome: UnderWay
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "pid": self.pid,
+            "moment": self.moment,
+            "hesitation": self.hesitation,
+            "operations": self.operations,
+            "under_way": self.under_way,
+            "found_whole": len(self.outcome.whole),
+            "found_absent": len(self.outcome.absent),
+            "recovery": self.recovery.as_dict(),
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Seen:
+    """What was seen. Sizes in bytes, durations in seconds."""
+
+    settings: Settings
+    flights: int = 0
+    operations: int = 0  # that the table makes
+    commits: int = 0
+    acknowledged: int = 0  # operations
+    write_seconds: float = 0.0
+    rounds: list[Round] = field(default_factory=list)
+    read_back: ReadBack | None = None
+    files: list[FileExplanation] = field(default_factory=list)  # before clean-up
+    cleanup: CleanupReport | None = None
+    compaction: CleanupReport | None = None
+    undelivered: int | None = None  # in the end
+    seconds: float = 0.0
+    findings: Findings = field(default_factory=Findings)
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything was compared, and all is as it should be."""
+        return not self.findings.count and self.undelivered is not None
+
+    @property
+    def rate(self) -> float:
+        """Acknowledged operations in a second of writing."""
+        return self.acknowledged / self.write_seconds if self.write_seconds else 0.0
+
+    @property
+    def bytes(self) -> int:
+        """The size of all files before clean-up."""
+        return sum(file.bytes for file in self.files)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "holds": self.holds,
+            "findings": self.findings.texts,
+            "finding_count": self.findings.count,
+            "spool": str(self.settings.spool),
+            "seed": self.settings.seed,
+            "flights": self.flights,
+            "operations": self.operations,
+            "commits": self.commits,
+            "acknowledged": self.acknowledged,
+            "write_seconds": round(self.write_seconds, 6),
+            "operations_per_second": round(self.rate, 1),
+            "bytes": self.bytes,
+            "rounds": [each.as_dict() for each in self.rounds],
+            "read_back": None if self.read_back is None else self.read_back.as_dict(),
+            "files": [file.as_dict() for file in self.files],
+            "cleanup": None if self.cleanup is None else self.cleanup.as_dict(),
+            "compaction": None if self.compaction is None else self.compaction.as_dict(),
+            "undelivered": self.undelivered,
+            "seconds": round(self.seconds, 6),
+        }
+
+
+class Demo:
+    """One run. `after_kill` is called with the spool before each recovery; what it does there is to be found."""
+
+    def __init__(self, settings: Settings, screen: Screen, after_kill: Callable[[Path], None] = lambda _: None) -> None:
+        self.seen = Seen(settings=settings)
+        self._settings = settings
+        self._screen = screen
+        self._after_kill = after_kill
+        self._random = random.Random(settings.seed)
+        self._flights: Flights
+        self._heard: Heard
+
+    def run(self) -> Seen:
+        """Run all steps, up to the first at which something is not as it should be."""
+        began = time.perf_counter()
+        with ExitStack() as attempts:
+            first = attempts.enter_context(self._attempt())
+            self._screen.heading("The flights that left New York City in 2013, as messages")
+            with self._screen.bar("reading the table"):
+                self._flights = load(self._settings.flights)
+            self._heard = Heard(self._flights)
+            self._introduce()
+            self._write(attempts, first)
+        if not self.seen.findings.count:
+            self._read_back()
+        if not self.seen.findings.count:
+            self._clean_up()
+            self._open_again()
+        self.seen.seconds = time.perf_counter() - began
+        return self.seen
+
+    def _attempt(self) -> Attempt:
+        return Attempt(self._settings.flights)
+
+    def _introduce(self) -> None:
+        flights, seen = self._flights, self.seen
+        seen.flights, seen.operations, seen.commits = len(flights), flights.operations, flights.commits
+        unrecorded = f" Of {flights.unrecorded:,} no arrival is on record: these are deleted." * bool(
+            flights.unrecorded
+        )
+        self._screen.say(
+            f"{len(flights):,} real flights of {len(flights.carriers)} airlines. A flight is a message on its "
+            f"airline's queue: added when it departs, delivered when it arrives, in the order in which that happened. "
+            f"{flights.cancelled:,} were cancelled: nobody ever takes them.{unrecorded} "
+            f"That makes {flights.operations:,} operations in {flights.commits:,} commits."
+        )
+
+    # Writing.
+
+    def _write(self, attempts: ExitStack, attempt: Attempt) -> None:
+        """Write everything, with all the kills on the way."""
+        for number in range(self._settings.rounds):
+            following = attempts.enter_context(self._attempt())  # loads its table beside the one at work
+            self._screen.heading(f"Write, and be killed ({number + 1} of {self._settings.rounds})")
+            if not number:
+                self._screen.say(
+                    "Another process writes, with one task for every airline. A commit is up to 64 operations that "
+                    "are durable together or not at all. When a commit is durable, it is acknowledged: reported "
+                    "through a pipe to this process, which remembers."
+                )
+            self._write_until_killed(attempt, number)
+            if self.seen.findings.count:
+                return
+            attempt = following
+        self._screen.heading("Write to the end")
+        with self._screen.bar("writing", self._flights.operations) as show:
+            self._hear(attempt, self._flights.operations, show)
+            attempt.finish()
+        self._screen.say(
+            "A new writer goes on. It sends again what had begun at the kill, under the same producer identifiers: "
+            "a commit that had got through is answered and adds nothing."
+        )
+
+    def _write_until_killed(self, attempt: Attempt, number: int) -> None:
+        heard, settings = self._heard, self._settings
+        share = (number + self._random.uniform(0.25, 0.75)) / settings.rounds
+        moment, hesitation = int(share * self._flights.operations), self._random.uniform(0, HESITATION_SECONDS)
+        with self._screen.bar("writing", self._flights.operations) as show:
+            self._hear(attempt, moment, show)
+            time.sleep(hesitation)
+            attempt.kill()
+        for reports in attempt.reports():
+            heard.take(reports)
+        self._screen.say(
+            f"Process {attempt.pid} was killed with SIGKILL, {1000 * hesitation:.1f} ms after acknowledgement "
+            f"{moment:,}; seed {settings.seed} chose the moment. It had acknowledged {heard.operations:,} operations "
+            f"in all, and {counted(len(heard.under_way()), 'commit')} had begun."
+        )
+        self._after_kill(settings.spool)
+        recovery, outcome = self._recover(is_first=not number)
+        self.seen.rounds.append(
+            Round(
+                pid=attempt.pid,
+                moment=moment,
+                hesitation=hesitation,
+                operations=heard.operations,
+                under_way=len(heard.under_way()),
+                recovery=recovery,
+                outcome=outcome,
+            )
+        )
+
+    def _hear(self, attempt: Attempt, until: int, show: Callable[[int], None]) -> None:
+        """Take in what the writer reports until so many operations are acknowledged."""
+        heard = self._heard
+        attempt.begin(heard.beginning(self._settings.spool))
+        began = 0.0
+        for reports in attempt.reports():
+            began = began or time.perf_counter()  # its opening does not count
+            heard.take(reports)
+            show(heard.operations)
+            if heard.operations >= until:
+                self.seen.write_seconds += time.perf_counter() - began
+                self.seen.acknowledged = heard.operations
+                return
+        raise attempt.failure()
+
+    def _recover(self, *, is_first: bool) -> tuple[RecoveryReport, UnderWay]:
+        """Open the database and compare it with the table."""
+        self._screen.heading("Recover, and compare")
+        if is_first:
+            self._screen.say(
+                "A killed writer leaves a file that ends anywhere. To open the directory is to recover it: all files "
+                "are read and checked, and what is only half there at the end is cut off."
+            )
+        with ProgressBar() as progress:
+            db = MessageDatabase.open(self._settings.spool, cleanup_interval=0, progress=progress)
+        with db:
+            self._tell_recovery(db.recovery)
+            outcome = compare(db, self._flights, self._heard, self.seen.findings)
+        for loss in db.recovery.lost:
+            self.seen.findings.add(f"recovery lost {counted(loss.end - loss.start, 'byte')} of {loss.name}")
+        if not self.seen.findings.count:
+            self._screen.say(
+                f"{counted(db.recovery.undelivered, 'message')} undelivered: the very ones that the table has in the "
+                f"air or cancelled after what was acknowledged. Of the commits that had begun "
+                f"{len(outcome.whole)} are there as a whole, {len(outcome.absent)} not at all, none by half."
+            )
+        return db.recovery, outcome
+
+    def _tell_recovery(self, report: RecoveryReport) -> None:
+        size = size_text(sum(file.size for file in report.files))
+        self._screen.say(f"{counted(len(report.files), 'file')}, {size}, in {report.seconds:.2f} s.")
+        for file in report.files:
+            if file.action not in ("", "kept"):
+                archive = f", a copy kept as {file.archive}" if file.archive else ""
+                self._screen.say(f"{file.name}: {file.reason or 'ends with a whole commit'}; {file.action}{archive}.")
+
+    # Afterwards.
+
+    def _read_back(self) -> None:
+        """Compare every operation in the files with the table."""
+        seen = self.seen
+        self._screen.heading("Read everything back")
+        began = time.perf_counter()
+        with self._screen.bar("reading", self._flights.operations) as show:
+            seen.read_back = read_back(self._settings.spool, self._flights, self._heard, seen.findings, show)
+        if not seen.findings.count:
+            self._screen.say(
+                f"{seen.read_back.operations:,} operations in {seen.read_back.commits:,} commits, read from the files "
+                f"in {time.perf_counter() - began:.1f} s. They are the commits of the table: each once, each whole, in "
+                f"order, every message with its row and the number that was acknowledged."
+            )
+
+    def _clean_up(self) -> None:
+        """Show what pins what, and what clean-up frees without and with compaction."""
+        seen = self.seen
+        self._screen.heading("Clean up")
+        with MessageDatabase.open(self._settings.spool, cleanup_interval=0) as db:
+            seen.files = db.explain()
+            self._screen.say(
+                "A file can go when neither it nor an older one holds anything that is needed. Almost all of it is "
+                "delivered, yet each file is kept by some cancelled flights:"
+            )
+            self._show_pins(db)
+            seen.cleanup = db.cleanup()
+            seen.compaction = db.cleanup(compact=True)
+        self._screen.say(
+            f"Plain clean-up frees {size_text(seen.cleanup.freed_bytes)}. Compaction moves "
+            f"{counted(seen.compaction.moved_messages, 'message')} forward, so that "
+            f"{counted(len(seen.compaction.deleted), 'file')} can go: it frees "
+            f"{size_text(seen.compaction.freed_bytes)} in {seen.compaction.seconds:.1f} s."
+        )
+
+    def _show_pins(self, db: MessageDatabase) -> None:
+        columns = (
+            number_column("file"),
+            number_column("size"),
+            number_column("needed"),
+            number_column("messages"),
+            Column("first of them", shrinks=True),
+        )
+        files = self.seen.files
+        self._screen.table(columns, [(*_figures(file), _pin(db, file)) for file in files[:FILES_SHOWN]])
+        if len(files) > FILES_SHOWN:
+            self._screen.say(f"… and {counted(len(files) - FILES_SHOWN, 'more file')}.")
+
+    def _open_again(self) -> None:
+        """Compare what is left with the cancelled flights."""
+        seen = self.seen
+        with MessageDatabase.open(self._settings.spool, cleanup_interval=0) as db:
+            compare(db, self._flights, self._heard, seen.findings)
+            seen.undelivered = db.undelivered_count()
+        if not db.recovery.intact:
+            seen.findings.add("the directory was closed, and is not intact when it is opened again")
+        if not seen.findings.count:
+            self._screen.say(
+                f"Opened once more, in {db.recovery.seconds:.2f} s: intact, and the "
+                f"{counted(seen.undelivered, 'cancelled flight')} are all that is left."
+            )
+
+
+def _figures(file: FileExplanation) -> tuple[str, str, str, str]:
+    share = f"{file.live_bytes / file.bytes:.1%}" if file.bytes else ""
+    return str(file.sequence), size_text(file.bytes), share, f"{file.live_messages:,}"
+
+
+def _pin(db: MessageDatabase, file: FileExplanation) -> str:
+    """Return what keeps a file, as a person calls it."""
+    if file.pinned_by is None or file.pinned_by.number is None:
+        return ""
+    message = db.read(file.pinned_by.number)
+    flight = message.properties
+    return f"{flight['flight']} {flight['origin']}-{flight['dest']}, message {message.number}"

@@ -1,0 +1,79 @@
+"""What is known of what was lost: exactly by the file's footer, else by the numbers before and behind."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from journal.contents import Contents
+from journal.datafile import Footer
+from journal.operations import Operation
+from journal.walk import BadPayload, BadRange, Walk
+from recovery.report import Loss
+
+
+def losses_of(
+    name: str, bad: Sequence[BadRange], payloads: Sequence[BadPayload], found: Walk, footer: Footer | None
+) -> tuple[Loss, ...]:
+    found_losses: list[Loss] = []
+    contents = footer.contents() if footer is not None else None
+    for bad_range in bad:
+        if contents is not None:
+            found_losses.append(_exact_loss(name, bad_range, contents))
+        else:
+            found_losses.append(_likely_loss(name, bad_range, found))
+    for payload in payloads:
+        is_message = payload.operation is Operation.ADD
+        reason = "the message's bytes" if is_message else f"the value of key {payload.name.decode()!r}"
+        found_losses.append(
+            Loss(
+                name=name,
+                start=payload.frame,
+                end=payload.frame,
+                reason=f"{reason} do not match the checksum",
+                numbers=((payload.number, payload.number),) if is_message else (),
+                queues=(payload.name.decode(),) if is_message else (),
+                is_exact=True,
+            )
+        )
+    return tuple(found_losses)
+
+
+def _exact_loss(name: str, bad: BadRange, contents: Contents) -> Loss:
+    """Return what the footer says of the operations in a range."""
+    offsets = contents.columns["offset"].astype(np.int64)
+    inside = (offsets >= bad.start) & (offsets < bad.end)
+    adds = inside & (contents.columns["kind"] == Operation.ADD)
+    queues = np.unique(contents.columns["name"][inside & (contents.columns["kind"] <= Operation.DELETE)])
+    return Loss(
+        name=name,
+        start=bad.start,
+        end=bad.end,
+        reason=bad.reason,
+        numbers=ranges_of(contents.columns["number"][adds].tolist()),
+        queues=tuple(sorted(bytes(contents.names[queue]).decode() for queue in queues.tolist())),
+        is_exact=True,
+    )
+
+
+def _likely_loss(name: str, bad: BadRange, found: Walk) -> Loss:
+    """Return which messages may have been in a range, by the numbers before and behind it."""
+    contents = found.builder.build(found.end)
+    adds = contents.columns["kind"] == Operation.ADD
+    offsets, numbers = contents.columns["offset"][adds], contents.columns["number"][adds]
+    before = numbers[offsets.astype(np.int64) < bad.start]
+    behind = numbers[offsets.astype(np.int64) >= bad.end]
+    first = int(before.max()) + 1 if len(before) else 0
+    last = int(behind.min()) - 1 if len(behind) else 0
+    known = ((first, last),) if first and last >= first else ()
+    return Loss(name=name, start=bad.start, end=bad.end, reason=bad.reason, numbers=known)
+
+
+def ranges_of(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return numbers as ranges, both ends included."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return tuple(found)

@@ -1,0 +1,187 @@
+"""Small stores to damage, and what must be left of one when a known place of it is damaged.
+
+A store is read here frame by frame, without recovery and without footers, into what each frame does.
+Replaying that with some frames lost, or some messages' bytes damaged, gives exactly what a start may
+find: nothing invented, nothing lost but what stood at the damaged place.
+"""
+
+import random
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from journal.format import FRAME_SIZE, FileHeader, FrameHeader, decode_frame, decode_header
+from journal.message import payload_offsets
+from journal.operations import Operation
+from journal.records import PROPERTIES, Record, decode_properties, decode_records, decode_set
+from tests.crash_model import SPOOL, Account, Content, State, Unattended, Writer, open_unattended
+from tests.faulty_disk import SimulatedDisk
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The bytes of one message or value: where they are, and what they stand for."""
+
+    start: int
+    end: int
+    number: int = 0
+    content: Content | None = None
+    key: str = ""
+    value: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameAt:
+    """One frame, and what it does."""
+
+    name: str  # of the data file
+    offset: int
+    body: int  # where its pieces begin
+    end: int
+    synced: int
+    pieces: tuple[Piece, ...] = ()
+    removed: tuple[int, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Store:
+    """The files of a database that nobody has open, and what is in them."""
+
+    files: dict[str, bytes]
+    account: Account
+    frames: list[FrameAt] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name in self.data_files():
+            self.frames += _frames(name, self.files[name])
+
+    def data_files(self) -> list[str]:
+        return [name for name in self.files if name.endswith(".data")]
+
+    def newest(self) -> str:
+        return self.data_files()[-1]
+
+    def disk(self, **changed: bytes | None) -> SimulatedDisk:
+        """Return a disk with the files, some of them changed or, with None, gone; names without `.data`."""
+        disk = SimulatedDisk()
+        for name, data in self.files.items():
+            disk.put(SPOOL / name, data)
+        for name, changed_data in changed.items():
+            path = SPOOL / f"{name}.data"
+            disk.put(path, changed_data) if changed_data is not None else disk.remove(path)
+        return disk
+
+    def damaged(self, name: str, data: bytes | None) -> SimulatedDisk:
+        return self.disk(**{name.removesuffix(".data"): data})
+
+    def flipped(self, name: str, bit: int) -> SimulatedDisk:
+        data = bytearray(self.files[name])
+        data[bit // 8] ^= 1 << bit % 8
+        return self.damaged(name, bytes(data))
+
+    def frame_at(self, name: str, offset: int) -> FrameAt | None:
+        return next((f for f in self.frames if f.name == name and f.offset <= offset < f.end), None)
+
+    def frames_of(self, name: str) -> list[FrameAt]:
+        return [frame for frame in self.frames if frame.name == name]
+
+    def state(self, *, lost: Collection[FrameAt] = (), damaged: Collection[Piece] = ()) -> State:
+        """Return what is there without the lost frames; what is damaged cannot be read, and hides what it replaced."""
+        state = State()
+        for frame in self.frames:
+            if frame in lost:
+                continue
+            for piece in frame.pieces:
+                if piece.content is not None:
+                    state.messages.pop(piece.number, None)
+                    if piece not in damaged:
+                        state.messages[piece.number] = piece.content
+                elif not piece.key.startswith("\0"):
+                    state.keys.pop(piece.key, None)
+                    if piece not in damaged:
+                        state.keys[piece.key] = piece.value
+            for number in frame.removed:
+                state.messages.pop(number, None)
+            for key in frame.dropped:
+                state.keys.pop(key, None)
+        return State(dict(sorted(state.messages.items())), state.keys)
+
+
+def small_store(*, is_closed: bool = True, seed: int = 1, **named: object) -> Store:
+    """Return a store of three files and some 9 KB: every operation, sets, properties, moved messages."""
+    disk, account = SimulatedDisk(), Account()
+    database = open_unattended(disk, **named)
+    _fill(Writer(database, account), database, random.Random(seed))
+    if is_closed:
+        database.close()
+    return Store({n: d for n, d in disk.contents(SPOOL).items() if n != "omsmsg.reserve"}, account)
+
+
+def _fill(writer: Writer, database: Unattended, chance: random.Random) -> None:
+    first = writer.add("old", b"an old one that is moved", kind="old")
+    writer.put("moved", b"a value that is moved")
+    passing = [*writer.add_many("passing", [chance.randbytes(300) for _ in range(9)])]
+    passing += writer.add_many("passing", [chance.randbytes(300) for _ in range(9)])
+    writer.deliver(*passing)
+    database.cleanup(compact=True)
+    assert writer.account.state.messages.keys() == {first}
+    numbers = writer.add_many("many", [b"", b"x", *(chance.randbytes(30) for _ in range(4))])
+    writer.add("props", b"with properties", kind="b", note="odd \u2603 \0 character")
+    writer.put("key", b"its first value")
+    writer.add("identified", b"order-1", producer_id="order-1")
+    writer.deliver(numbers[0], numbers[2], numbers[3])
+    writer.put("key", b"its second value")
+    writer.put("dropped", b"not for long")
+    writer.exchange(numbers[1], "many", b"exchanged", "pair", b"v")
+    large = writer.add("large", chance.randbytes(1100))
+    writer.drop("dropped")
+    writer.delete(numbers[4])
+    writer.add("large", chance.randbytes(900))
+    writer.add_many("two", [chance.randbytes(50)] * 3)
+    writer.delete(large)
+    database.vouch()
+    for turn in range(3):
+        writer.add("last", bytes([turn]) * 9)
+
+
+def headers_of(data: bytes) -> FileHeader:
+    header = decode_header(data[:256])
+    assert isinstance(header, FileHeader)
+    return header
+
+
+def _frames(name: str, data: bytes) -> Iterator[FrameAt]:
+    header = headers_of(data)
+    offset = header.start()
+    while isinstance(frame := decode_frame(data, offset, identity=header.identity), FrameHeader):
+        records = list(decode_records(data[frame.records]))
+        pieces = tuple(_pieces(data, frame, records))
+        removed = [
+            number
+            for record in records
+            if record.kind in (Operation.DELIVER, Operation.DELETE)
+            for number in decode_set(record.number, record.count, record.set_bytes).tolist()
+        ]
+        dropped = tuple(record.name.decode() for record in records if record.kind == Operation.DROP)
+        body = offset + FRAME_SIZE + frame.meta
+        yield FrameAt(name, offset, body, frame.end, frame.synced, pieces, tuple(removed), dropped)
+        offset = frame.end
+
+
+def _pieces(data: bytes, frame: FrameHeader, records: list[Record]) -> Iterator[Piece]:
+    for record, starts in zip(records, payload_offsets(frame, records), strict=True):
+        name = record.name.decode()
+        for index, start in enumerate(starts):
+            if record.kind == Operation.PUT:
+                end = start + record.count
+                yield Piece(start, end, key=name, value=data[start:end])
+                continue
+            size = record.property_sizes[index] if record.flags & PROPERTIES else 0
+            end = start + record.sizes[index]
+            properties = tuple(decode_properties(data[start : start + size]).items())
+            yield Piece(start, end, record.message(index), Content(name, data[start + size : end], properties))
+
+
+def archives_in(disk: SimulatedDisk, directory: Path = SPOOL) -> dict[str, bytes]:
+    return {name: data for name, data in disk.contents(directory).items() if name.endswith(".archive")}

@@ -1,0 +1,118 @@
+"""One bit of a store flipped: every bit of headers, frames and footers, a stride of bits elsewhere.
+
+What must be left is known exactly: everything but what the flipped frame held. When may the verdict
+be "clean" although a byte differs? Only where nothing was promised and nothing can tell:
+
+    frame padding, and the zeros between the header's copies, of a file without a footer
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from recovery.report import Verdict
+from recovery.validate import validate_directory
+from tests.crash_model import SPOOL, State, found_after, open_unattended, state_of
+from tests.crash_store import FrameAt, Store, archives_in, small_store
+from tests.faulty_disk import SimulatedDisk
+
+SEALED = small_store()
+UNSEALED = small_store(is_closed=False)
+HEADERS = 768
+STORES = [pytest.param(SEALED, id="sealed"), pytest.param(UNSEALED, id="unsealed")]
+
+
+def places(store: Store, name: str, *, stride: int) -> Iterator[int]:
+    """Yield bits of a file: every `stride`-th byte, each time another of its bits."""
+    for turn, byte in enumerate(range(0, len(store.files[name]), stride)):
+        yield 8 * byte + turn % 8
+
+
+def bits_that_decide(store: Store, name: str) -> Iterator[int]:
+    """Yield every bit of the header's copies, of frames' headers and records, and of the footer's ends."""
+    data = store.files[name]
+    frames = store.frames_of(name)
+    ranges = [(0, 256), (512, HEADERS)] + [(frame.offset, frame.body) for frame in frames]
+    if store is SEALED or name != store.newest():
+        ranges += [(frames[-1].end, frames[-1].end + 232), (len(data) - 32, len(data))]
+    for start, end in ranges:
+        yield from range(8 * start, 8 * end)
+
+
+def is_vouched(store: Store, frame: FrameAt) -> bool:
+    """Say whether something besides the frame itself says that it was durable."""
+    if store is SEALED or frame.name != store.newest():
+        return True
+    return any(other.synced > frame.offset for other in store.frames_of(frame.name) if other is not frame)
+
+
+def expected(store: Store, name: str, bit: int) -> State:
+    """Return what a start must find after the flip."""
+    frame = store.frame_at(name, bit // 8)
+    if frame is None:
+        return store.state()
+    if not is_vouched(store, frame):
+        in_padding = bit // 8 >= max([frame.body, *(piece.end for piece in frame.pieces)])
+        return store.state() if in_padding else store.state(lost=[frame])
+    if bit // 8 < frame.body:
+        return store.state(lost=[frame])
+    return store.state(damaged=[piece for piece in frame.pieces if piece.start <= bit // 8 < piece.end])
+
+
+def is_unpromised(store: Store, name: str, bit: int) -> bool:
+    """Say whether the flip is where nothing was promised, so that "clean" is no lie."""
+    if store is SEALED or name != store.newest():
+        return False
+    frame, byte = store.frame_at(name, bit // 8), bit // 8
+    if frame is None:
+        return 256 <= byte < 512
+    return byte >= max([frame.body, *(piece.end for piece in frame.pieces)])
+
+
+def verdict_on(disk: SimulatedDisk, name: str) -> tuple[Verdict, str]:
+    (report,) = [report for report in validate_directory(SPOOL, disk) if report.name == name]
+    assert report.row
+    return report.verdict, report.row
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_no_flipped_bit_that_decides_something_goes_unnoticed(store: Store) -> None:
+    for name in store.data_files():
+        for bit in bits_that_decide(store, name):
+            verdict, row = verdict_on(store.flipped(name, bit), name)
+            assert verdict is not Verdict.CLEAN or is_unpromised(store, name, bit), (name, divmod(bit, 8), row)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_no_flipped_byte_anywhere_goes_unnoticed(store: Store) -> None:
+    for name in store.data_files():
+        for bit in places(store, name, stride=1):
+            verdict, row = verdict_on(store.flipped(name, bit), name)
+            assert verdict is not Verdict.CLEAN or is_unpromised(store, name, bit), (name, divmod(bit, 8), row)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_flipped_bit_costs_what_its_frame_held_and_nothing_else(store: Store) -> None:
+    for name in store.data_files():
+        for bit in places(store, name, stride=7):
+            check_salvage(store, name, bit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", STORES)
+def test_every_flipped_bit_costs_what_its_frame_held_and_nothing_else(store: Store) -> None:
+    for name in store.data_files():
+        for bit in range(8 * len(store.files[name])):
+            check_salvage(store, name, bit)
+
+
+def check_salvage(store: Store, name: str, bit: int) -> None:
+    disk = store.flipped(name, bit)
+    verdict, row = verdict_on(disk, name)
+    with open_unattended(disk) as database:
+        (report,) = [report for report in database.recovery.files if report.name == name]
+        assert (report.verdict, report.row) == (verdict, row)
+        assert state_of(database) == expected(store, name, bit), (name, divmod(bit, 8), row)
+        if verdict is not Verdict.CLEAN:
+            assert archives_in(disk)[report.archive or ""] == store.flipped(name, bit).content(SPOOL / name)
+    assert found_after(disk) == expected(store, name, bit), (name, divmod(bit, 8), row)

@@ -1,0 +1,101 @@
+"""The power cut at every change that a workload makes on its disk, with any of the unsynced sectors kept.
+
+Whatever is left: all that was acknowledged is there, what was in flight is there whole or not at all,
+nothing is invented, the second and the third start find the same, and the database goes on without
+giving a number twice.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.crash_model import Account, Writer, check_goes_on, found_after, open_unattended, workload
+from tests.faulty_disk import Killed, SimulatedDisk
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A way of running the workload."""
+
+    name: str
+    options: Mapping[str, object] = field(default_factory=dict)
+    is_harsh: bool = False  # a sector that was being written may hold garbage
+    patience: int = 1  # commits between two looks at what is to be prepared and sealed
+
+
+SCENARIOS = [
+    Scenario("plain"),
+    Scenario("sealed late and vouched for", patience=3),
+    Scenario("without compaction", {"compact_share": 0.0}),
+    Scenario("files kept elsewhere", {"retention_directory": Path("/kept")}),
+    Scenario("larger files", {"max_data_file_size": 12_000}, patience=2),
+    Scenario("groups aligned to sectors", {"group_alignment": 512}, is_harsh=True),
+    Scenario("groups aligned to pages", {"group_alignment": 4096, "max_data_file_size": 40_000}, is_harsh=True),
+    Scenario("aligned, sealed late", {"group_alignment": 512}, is_harsh=True, patience=3),
+]
+
+
+def cut_power_at_every_change(scenario: Scenario, seed: int, *, stride: int = 1) -> int:
+    """Run the workload; at every `stride`-th change check what a power cut would leave. Returns how many."""
+    disk, account = SimulatedDisk(), Account()
+    checked = 0
+
+    def check(change: str) -> None:
+        nonlocal checked
+        if disk.steps % stride:
+            return
+        crash_seed = 1000 * seed + disk.steps
+        where = f"{scenario.name}, seed {seed}, change {disk.steps} ({change}), crash seed {crash_seed}"
+        left, promised = disk.crash(crash_seed, is_harsh=scenario.is_harsh), account.copy()
+        found = found_after(left, **scenario.options)
+        assert promised.allows(found), where
+        check_goes_on(left, promised, **scenario.options)
+        checked += 1
+
+    disk.before_change = check
+    database = open_unattended(disk, **scenario.options)
+    database.patience = scenario.patience
+    workload(Writer(database, account), random.Random(seed))
+    database.close()
+    check("the end")
+    return checked
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_power_cut_takes_nothing_that_was_acknowledged(scenario: Scenario) -> None:
+    points = cut_power_at_every_change(scenario, seed=1, stride=1 if scenario is SCENARIOS[0] else 3)
+
+    assert points > 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_nor_with_many_other_seeds(scenario: Scenario, seed: int) -> None:
+    assert cut_power_at_every_change(scenario, seed) > 100
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_power_cut_during_the_start_after_a_power_cut_takes_nothing_either(seed: int) -> None:
+    disk, account = SimulatedDisk(), Account()
+    chance = random.Random(seed)
+    for turn in range(12):
+        disk = _run_until_the_power_goes(disk, account, kill_after=chance.randint(1, 60), seed=100 * seed + turn)
+        found = found_after(disk.restart())
+        assert account.allows(found), f"seed {seed}, turn {turn}"
+        account.state, account.in_flight = found, None
+
+
+def _run_until_the_power_goes(disk: SimulatedDisk, account: Account, *, kill_after: int, seed: int) -> SimulatedDisk:
+    """Open the database and work on it; return what the power cut at some change leaves."""
+    disk.kill_at = disk.steps + kill_after
+    try:
+        database = open_unattended(disk)
+        workload(Writer(database, account), random.Random(seed), rounds=10)
+        database.close()
+    except Killed:
+        pass
+    return disk.crash(seed)

@@ -1,0 +1,286 @@
+"""The table of undelivered messages, against a plain dict: every operation in any order, checked after each."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from index.block import Block
+from index.table import Place, Table
+
+QUEUES = ["orders", "häuser", "\0", "q" * 255]
+LAST = 1 << 62
+queues = st.integers(0, len(QUEUES) - 1)
+sizes = st.integers(0, 1000)
+# Small jumps leave holes that moved messages may come into; large ones are those after a crash.
+jumps = st.sampled_from([0, 0, 0, 1, 3, 1 << 20])
+
+
+@dataclass(frozen=True)
+class Row:
+    """One message as the model knows it."""
+
+    queue: int
+    sequence: int
+    offset: int
+    size: int
+
+
+def _numbers(wanted: Sequence[int]) -> np.ndarray:  # type: ignore[type-arg]
+    return np.array(wanted, np.uint64)
+
+
+def _columns(rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    return (
+        np.array([row.offset for row in rows], np.int64),
+        np.array([row.size for row in rows], np.int64),
+        np.array([row.queue for row in rows], np.int64),
+    )
+
+
+class TableMachine(RuleBasedStateMachine):
+    """Random operations on a table and on a dict of rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = Table()
+        self.model: dict[int, Row] = {}
+        self.next_number = 1
+        self.holes: set[int] = set()  # numbers that were never given
+        self.sequence = 1
+        self.offset = 0
+
+    @initialize()
+    def name_the_queues(self) -> None:
+        assert [self.table.queue_id(queue) for queue in QUEUES] == list(range(len(QUEUES)))
+
+    def _frame(self) -> int:
+        self.offset += 8
+        return self.offset
+
+    def _skip(self, jump: int) -> None:
+        self.holes.update(range(self.next_number, self.next_number + min(jump, 3)))
+        self.next_number += jump
+
+    def _take(self, rows: Sequence[Row]) -> int:
+        first = self.next_number
+        self.model.update(zip(range(first, first + len(rows)), rows, strict=True))
+        self.next_number += len(rows)
+        return first
+
+    @rule(messages=st.lists(st.tuples(queues, sizes), min_size=1, max_size=70), jump=jumps)
+    def add_singles(self, messages: list[tuple[int, int]], jump: int) -> None:
+        self._skip(jump)
+        rows = [Row(queue, self.sequence, self._frame(), size) for queue, size in messages]
+        columns = ([r.offset for r in rows], [r.size for r in rows], [r.queue for r in rows])
+        self.table.add_singles(self._take(rows), self.sequence, columns)
+
+    @rule(queue=queues, run=st.lists(sizes, min_size=1, max_size=30), jump=jumps)
+    def add_run(self, queue: int, run: list[int], jump: int) -> None:
+        self._skip(jump)
+        offset = self._frame()
+        first = self._take([Row(queue, self.sequence, offset, size) for size in run])
+        self.table.add_run(queue, first, self.sequence, offset, run)
+
+    @rule(gaps=st.lists(st.tuples(jumps, queues, sizes), max_size=30))
+    def add_columns(self, gaps: list[tuple[int, int, int]]) -> None:
+        self.roll()
+        numbers, rows = [], []
+        for jump, queue, size in gaps:
+            self._skip(jump)
+            rows.append(Row(queue, self.sequence, self._frame(), size))
+            numbers.append(self._take(rows[-1:]))
+        self.table.add_columns(self.sequence, _numbers(numbers), _columns(rows))
+
+    @precondition(lambda self: self.holes)
+    @rule(data=st.data())
+    def insert_columns(self, data: st.DataObject) -> None:
+        chosen = sorted(data.draw(st.sets(st.sampled_from(sorted(self.holes)), min_size=1, max_size=8)))
+        self.holes.difference_update(chosen)
+        rows = [Row(data.draw(queues), self.sequence, self._frame(), data.draw(sizes)) for _ in chosen]
+        self.table.insert_columns(self.sequence, _numbers(chosen), _columns(rows))
+        self.model.update(zip(chosen, rows, strict=True))
+
+    @rule()
+    def roll(self) -> None:
+        self.sequence += 1
+        self.offset = 0
+
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from([*self.model, 0, self.next_number, LAST, 1 << 64]))
+        row = self.model.pop(number, None)
+        expected = None if row is None else Place(number, row.queue, row.sequence, row.offset, row.size)
+        assert self.table.remove(number) == expected
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), every=st.sampled_from([1, 2, 5]))
+    def remove_many(self, data: st.DataObject, every: int) -> None:
+        low = data.draw(st.sampled_from(sorted(self.model)))
+        high = data.draw(st.integers(low, self.next_number + 3))
+        inside = [number for number in self.model if low <= number <= high]
+        chosen = {*inside[::every], low - 1, high + 1}
+        assert self.table.remove_many(_numbers(sorted(chosen))) == len(chosen & self.model.keys())
+        self.model = {number: row for number, row in self.model.items() if number not in chosen}
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def move(self, data: st.DataObject) -> None:
+        self.sequence += 1
+        chosen = data.draw(st.sets(st.sampled_from(sorted(self.model)), min_size=1, max_size=5))
+        for number in sorted(chosen):
+            offset = self._frame()
+            assert self.table.move(number, self.sequence, offset)
+            row = self.model[number]
+            self.model[number] = Row(row.queue, self.sequence, offset, row.size)
+        assert not self.table.move(self.next_number, self.sequence, 8)
+
+    @invariant()
+    def the_accounts_are_right(self) -> None:
+        self.table.check()
+        assert self.table.count == len(self.model)
+        assert self.table.last_number() < self.next_number
+        assert self.table.last_number() >= max(self.model, default=0)
+        for place, queue in enumerate(QUEUES):
+            assert self.table.queue_count(queue) == sum(row.queue == place for row in self.model.values())
+
+    @invariant()
+    def every_message_is_found_in_its_place(self) -> None:
+        for number, row in self.model.items():
+            assert self.table.find(number) == Place(number, row.queue, row.sequence, row.offset, row.size)
+        for gone in (0, self.next_number, *self.holes):
+            assert self.table.find(gone) is None
+
+    @rule(queue=st.sampled_from([None, *QUEUES, "nobody's"]), data=st.data())
+    def walk_in_order(self, queue: str | None, data: st.DataObject) -> None:
+        after = data.draw(st.integers(0, self.next_number))
+        last = data.draw(st.integers(after, self.next_number))
+        found = [
+            triple
+            for batch in self.table.batches(queue, after, last)
+            for triple in zip(*(column.tolist() for column in batch), strict=True)
+        ]
+        expected = [
+            (number, row.sequence, row.offset)
+            for number, row in sorted(self.model.items())
+            if after < number <= last and queue in (None, QUEUES[row.queue])
+        ]
+        assert found == expected
+        oldest = self.table.oldest(queue)
+        mine = [number for number, row in self.model.items() if queue in (None, QUEUES[row.queue])]
+        assert (oldest.number if oldest else None) == min(mine, default=None)
+
+    @rule(data=st.data())
+    def look_into_a_file(self, data: st.DataObject) -> None:
+        sequence = data.draw(st.integers(1, self.sequence))
+        expected = [number for number, row in sorted(self.model.items()) if row.sequence == sequence]
+        assert [place.number for place in self.table.in_file(sequence)] == expected
+        if not expected:
+            self.table.forget_file(sequence)
+
+
+TableMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
+TestTheTableAgainstADict = TableMachine.TestCase
+
+
+@pytest.mark.slow
+class TestTheTableAgainstADictForLong(TableMachine.TestCase):  # type: ignore[name-defined,misc]
+    settings = settings(max_examples=3000, stateful_step_count=60, deadline=None)
+
+
+def _of(count: int, *, queue: str = "q") -> Table:
+    table = Table()
+    table.add_run(table.queue_id(queue), 1, 1, 8, [10] * count)
+    return table
+
+
+def _blocks(table: Table) -> list[Block]:
+    return table._blocks
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 100])
+@pytest.mark.parametrize("remove", [lambda t, n: t.remove(n), lambda t, n: t.remove_many(_numbers([n]))])
+def test_a_block_whose_messages_are_all_gone_takes_no_memory_once_another_follows(
+    count: int, remove: Callable[[Table, int], object]
+) -> None:
+    table = _of(count)
+    for number in range(1, count + 1):
+        remove(table, number)
+    table.add_run(0, count + 1, 2, 8, [10])
+
+    assert [block.first for block in _blocks(table)] == [count + 1]
+    table.check()
+
+
+def test_a_block_of_which_little_is_live_when_the_next_begins_is_packed() -> None:
+    table = _of(1000)
+    for number in range(1, 1000):
+        table.remove(number)
+    table.add_run(0, 1001, 2, 8, [10])
+
+    assert [len(block.offsets) for block in _blocks(table)] == [1, 1]
+    assert [place.number for place in table.in_file(1)] == [1000]
+
+
+@pytest.mark.parametrize("live", [1, 10, 249, 250, 251, 999])
+def test_a_block_is_packed_when_fewer_than_a_quarter_of_it_is_live(live: int) -> None:
+    table = _of(1000)
+    table.add_run(0, 1001, 2, 8, [10])
+    table.remove_many(_numbers(range(1, 1001 - live)))
+
+    assert len(_blocks(table)[0].offsets) == (live if live < 250 else 1000)
+    assert table.count == live + 1
+    table.check()
+
+
+def test_the_last_number_is_known_when_every_message_is_gone() -> None:
+    table = _of(100)
+    table.remove_many(_numbers(range(1, 101)))
+
+    assert table.last_number() == 100
+    table.add_run(0, 101, 2, 8, [1])
+    table.remove(101)
+    assert table.last_number() == 101
+
+
+@given(numbers=st.sets(st.integers(1, 200), min_size=1))
+@settings(derandomize=True, deadline=None)
+def test_removing_numbers_together_leaves_what_removing_them_one_by_one_leaves(numbers: set[int]) -> None:
+    together, singly = _of(120), _of(120)
+    for table in (together, singly):
+        table.add_run(table.queue_id("r"), 131, 2, 8, [5] * 40)
+
+    assert together.remove_many(_numbers(sorted(numbers))) == sum(singly.remove(n) is not None for n in sorted(numbers))
+
+    for table in (together, singly):
+        table.check()
+    assert [list(together.in_file(s)) for s in (1, 2)] == [list(singly.in_file(s)) for s in (1, 2)]
+    assert together.queues() == singly.queues()
+
+
+def test_a_queue_is_known_by_the_place_it_got_first() -> None:
+    table = Table()
+
+    assert [table.queue_id(name) for name in ("a", "b", "a", "c", "b")] == [0, 1, 0, 2, 1]
+    assert [table.queue_name(place) for place in range(3)] == ["a", "b", "c"]
+    assert table.queues() == {}
+
+
+def test_a_million_messages_take_less_than_24_bytes_each() -> None:
+    table = Table()
+    for first in range(1, 1_000_001, 1000):
+        queue = table.queue_id(f"queue {first % 977}")
+        table.add_run(queue, first, 1 + first // 100_000, 8 * first, [256] * 1000)
+
+    held = sum(
+        memoryview(column).nbytes
+        for block in _blocks(table)
+        for column in (block.offsets, block.sizes, block.queues, block.is_live)
+    )
+
+    assert held <= 24 * 1_000_000
+    assert table.count == 1_000_000
