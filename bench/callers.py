@@ -44,9 +44,8 @@ def raw_journal(directory: Path, method: str) -> Iterator[RawJournal]:
         raw.close()
 
 
-def one_caller(write: Callable[[], object], seconds: float) -> float:
-    """Commit one after the other for so long; return commits a second."""
-    clock = time.perf_counter
+def one_caller(write: Callable[[], object], seconds: float, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Commit one after the other for so long, by a clock in seconds; return commits a second."""
     count = 0
     began = clock()
     end = began + seconds

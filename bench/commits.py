@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from bench.callers import QUEUE, Tasks, frame_bytes, many_threads, one_caller, raw_journal, scratch
 from bench.measure import Alternation, Row, Settings, alternate_rates, rate_text
@@ -22,63 +22,73 @@ def _open(settings: Settings) -> Iterator[MessageDatabase]:
 def one(settings: Settings) -> Iterator[Row]:
     """One caller, one durable commit after the other."""
     for size in (SMALL, 1024):
-        payload = os.urandom(size)
-        data = os.urandom(frame_bytes(settings.directory, lambda db: db.add(QUEUE, payload)))
-        with raw_journal(settings.directory, settings.method) as raw, _open(settings) as database:
-            found = alternate_rates(
-                settings,
-                lambda seconds: raw.run(data, seconds),
-                lambda seconds: one_caller(lambda: database.add(QUEUE, payload), seconds),
-            )
-        yield _row(f"one-{size}", f"one caller, {size} B, one commit each", found, 0.90)
+        yield _one(settings, size)
+
+
+def _one(settings: Settings, size: int) -> Row:
+    payload = os.urandom(size)
+    data = os.urandom(frame_bytes(settings.directory, lambda db: db.add(QUEUE, payload)))
+    with raw_journal(settings.directory, settings.method) as raw, _open(settings) as database:
+        found = alternate_rates(
+            settings,
+            lambda seconds: raw.run(data, seconds),
+            lambda seconds: one_caller(lambda: database.add(QUEUE, payload), seconds),
+        )
+    return _row(f"one-{size}", f"one caller, {size} B, one commit each", found, 0.90)
 
 
 def tasks(settings: Settings) -> Iterator[Row]:
     """Callers in asyncio, one message each per commit."""
-    yield from _tasks(settings, "asyncio", asyncio.new_event_loop, {16: 0.65, 64: 0.40})
+    for count, bound in {16: 0.65, 64: 0.40}.items():
+        found = _tasks(settings, asyncio.new_event_loop, count)
+        yield _row(f"asyncio-{count}", f"{count} asyncio callers, {SMALL} B each", found, bound)
     try:
         import uvloop
     except ImportError:
         return
-    yield from _tasks(settings, "uvloop", uvloop.new_event_loop, {16: 0.70, 64: 0.50})
+    for count, bound in {16: 0.70, 64: 0.50}.items():
+        found = _tasks(settings, uvloop.new_event_loop, count)
+        yield _row(f"uvloop-{count}", f"{count} asyncio callers with uvloop, {SMALL} B each", found, bound)
 
 
-def _tasks(
-    settings: Settings, name: str, new_loop: Callable[[], asyncio.AbstractEventLoop], bounds: dict[int, float]
-) -> Iterator[Row]:
+def _tasks(settings: Settings, new_loop: Callable[[], asyncio.AbstractEventLoop], count: int) -> Alternation:
+    """Compare so many tasks with the raw loop that syncs the same bytes in one write of so many."""
     payload = os.urandom(SMALL)
-    frame = frame_bytes(settings.directory, lambda db: db.add(QUEUE, payload))
-    for count, bound in bounds.items():
-        data = os.urandom(frame * count)
-        with raw_journal(settings.directory, settings.method) as raw, _open(settings) as database:
-            callers = Tasks(database, new_loop())
-            found = alternate_rates(
-                settings,
-                lambda seconds: count * raw.run(data, seconds),
-                lambda seconds: callers.rate(payload, count, seconds),
-            )
-            callers.close()
-        yield _row(f"{name}-{count}", f"{count} {name} callers, {SMALL} B each", found, bound)
+    data = os.urandom(count * frame_bytes(settings.directory, lambda db: db.add(QUEUE, payload)))
+    with (
+        raw_journal(settings.directory, settings.method) as raw,
+        _open(settings) as database,
+        closing(Tasks(database, new_loop())) as callers,
+    ):
+        return alternate_rates(
+            settings,
+            lambda seconds: count * raw.run(data, seconds),
+            lambda seconds: callers.rate(payload, count, seconds),
+        )
 
 
 def threads(settings: Settings) -> Iterator[Row]:
     """Callers in threads, compared with one of them alone."""
-    payload = os.urandom(SMALL)
     for count, bound in {16: 4.0, 64: 4.5}.items():
-        with _open(settings) as database:
-            found = alternate_rates(
-                settings,
-                lambda seconds: one_caller(lambda: database.add(QUEUE, payload), seconds),
-                lambda seconds: many_threads(lambda: database.add(QUEUE, payload), count, seconds),
-            )
-        yield Row(
-            name=f"threads-{count}",
-            what=f"{count} threads, {SMALL} B each, against one thread",
-            measured=found.ratios,
-            bound=bound,
-            raw=rate_text(found.raw, "/s, one"),
-            ours=rate_text(found.ours, "/s"),
+        yield _threads(settings, count, bound)
+
+
+def _threads(settings: Settings, count: int, bound: float) -> Row:
+    payload = os.urandom(SMALL)
+    with _open(settings) as database:
+        found = alternate_rates(
+            settings,
+            lambda seconds: one_caller(lambda: database.add(QUEUE, payload), seconds),
+            lambda seconds: many_threads(lambda: database.add(QUEUE, payload), count, seconds),
         )
+    return Row(
+        name=f"threads-{count}",
+        what=f"{count} threads, {SMALL} B each, against one thread",
+        measured=found.ratios,
+        bound=bound,
+        raw=rate_text(found.raw, "/s, one thread"),
+        ours=rate_text(found.ours, "/s"),
+    )
 
 
 def add_many(settings: Settings) -> Iterator[Row]:

@@ -29,10 +29,11 @@ FLIGHTS = 336_776  # in the table
 DAY_MINUTES = 24 * 60
 KIND_BITS = 2
 KIND_MASK = 3
-COLUMNS = (
+HEADER = (
     "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,"
     "carrier,flight,tailnum,origin,dest,air_time,distance,hour,minute,time_hour"
-).split(",")  # noqa: SIM905
+)
+COLUMNS = HEADER.split(",")
 TEXTS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})  # the other columns are whole numbers
 NONE = "NA"
 NEW_YORK = -5  # hours from UTC, without summer time
@@ -194,7 +195,7 @@ def load(count: int = FLIGHTS) -> Flights:
     folder = _folder()
     with zipfile.ZipFile(folder / "flights.csv.zip") as packed:
         lines = packed.read("flights.csv").decode().splitlines()
-    if lines[0].split(",") != COLUMNS:
+    if lines[0] != HEADER:
         raise Failure(f"{folder} holds another table than the flights of 2013", ExitCode.UNUSABLE)
     with (folder / "airports.csv").open(encoding="utf-8", newline="") as file:
         zones = {one["faa"]: (int(60 * float(one["tz"])), one["dst"]) for one in csv.DictReader(file)}

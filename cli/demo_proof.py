@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from cli.demo_flights import Carrier, Flights
+from cli.demo_flights import Flights
 from cli.demo_reports import Heard
 from database import MessageDatabase
 from journal.disk import RealDisk

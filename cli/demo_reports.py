@@ -5,6 +5,7 @@ import subprocess
 import sys
 from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -81,7 +82,8 @@ class Attempt:
         self._child.wait()
         for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
             assert pipe is not None
-            pipe.close()
+            with suppress(BrokenPipeError):  # what it was never told
+                pipe.close()
 
     def begin(self, beginning: Beginning) -> None:
         """Tell the writer where to begin."""

@@ -96,16 +96,17 @@ async def _write(flights: Flights, beginning: Beginning) -> None:
 
 def main() -> None:
     """Write the first flights of the year; how many is the argument."""
-    flights = load(int(sys.argv[1]))
-    line = sys.stdin.buffer.readline()
-    if not line:
-        return  # never needed
     try:
-        asyncio.run(_write(flights, Beginning.decode(line)))
+        flights = load(int(sys.argv[1]))
+        if line := sys.stdin.buffer.readline():  # else it was never needed
+            asyncio.run(_write(flights, Beginning.decode(line)))
     except BrokenPipeError:
         sys.exit(1)  # nobody listens any more
-    except (JournalError, OSError, Failure) as failure:
-        tell(failure if isinstance(failure, Failure) else meaning(failure), as_json=False)
+    except Failure as failure:
+        tell(failure, as_json=False)
+        sys.exit(1)
+    except (JournalError, OSError) as failure:
+        tell(meaning(failure), as_json=False)
         sys.exit(1)
 
 

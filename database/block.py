@@ -14,7 +14,7 @@ from database.encode import Encoder, NewMessage
 from database.ledger import Effect, Run
 from index.duplicates import Scope, digest
 from journal.draft import Added, Composer, Draft
-from journal.errors import NotUndelivered
+from journal.errors import DuplicateConflict, InvalidName, NotUndelivered
 from journal.format import xxh3
 from journal.operations import Operation
 from journal.records import WHOLE_COMMIT, Numbers
@@ -99,11 +99,14 @@ class Operations:
         if self.producer and self.messages:
             hashes = [xxh3(message.payload) for message in self.messages]
             return [((self.messages[0].queue, self.producer), 0, len(hashes), digest(hashes))]
-        return [
+        found = [
             ((message.queue, message.producer), distance, 1, xxh3(message.payload))
             for distance, message in enumerate(self.messages)
             if message.producer
         ]
+        if len({scope for scope, *_ in found}) < len(found):
+            raise DuplicateConflict("a producer identifier stands twice in one commit; nothing was written")
+        return found
 
 
 def _ascending(numbers: Sequence[int]) -> Numbers:
@@ -132,6 +135,8 @@ class CommitBlock:
         producer_id: str | None = None,
     ) -> None:
         """Add a message to the commit."""
+        if producer_id is not None and self.operations.producer:
+            raise InvalidName("the commit has a producer identifier of its own, which covers its messages too")
         self.operations.messages.append(self._encode.message(queue, payload, properties, producer_id))
 
     def add_many(self, queue: str, payloads: Sequence[bytes]) -> None:

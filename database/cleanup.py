@@ -60,12 +60,13 @@ class Cleanup:
         self._context = context
         self._running = threading.Lock()
 
-    def at_start(self) -> None:
+    def at_start(self) -> CleanupReport:
         """Clean up where it frees something worth a new data file."""
         facts = file_facts(self._context.look())
         dead = facts[: leading_dead(facts)]
         if len(dead) >= AT_START_FILES or sum(fact.bytes for fact in dead) > AT_START_BYTES:
-            self.run(compact=None, dry_run=False)
+            return self.run(compact=None, dry_run=False)
+        return CleanupReport()
 
     def run(self, *, compact: bool | None, dry_run: bool) -> CleanupReport:
         """Clean up once; `compact` None means: by the option `compact_share`."""

@@ -56,6 +56,7 @@ class MessageDatabase:
         self.directory = directory
         self.options = options
         self.recovery: RecoveryReport = started.report
+        self.cleaned_at_start = CleanupReport()
         self._disk = disk
         self._ownership = started.ownership
         self._ledger = Ledger(started.index)
@@ -123,7 +124,7 @@ class MessageDatabase:
             _log.warning("%s", note)
         database._write_index()
         try:
-            database._cleanup.at_start()
+            database.cleaned_at_start = database._cleanup.at_start()
         except JournalError as failure:
             _log.warning("clean-up at start: %s", failure)
         return database

@@ -94,7 +94,8 @@ class Ledger:
     def _is_repeat(self, draft: Draft, effect: Effect) -> bool:
         """Answer a resend of known identifiers.
 
-        DuplicateConflict when a payload is another, or when only some of the commit was sent before.
+        DuplicateConflict when a payload is another, or when the commit is more than what was sent
+        before: an answer would acknowledge what was never written.
         """
         firsts: set[tuple[Draft | None, int]] = set()  # commit on its way, and where this one's numbers begin in it
         for scope, distance, _, digest in effect.identifiers:
@@ -110,14 +111,20 @@ class Ledger:
                 firsts.add((draft, 0))
         if firsts == {(draft, 0)}:
             return False
-        if len(firsts) > 1:
-            raise DuplicateConflict("some messages of the commit were sent before, others not; nothing was written")
+        is_whole = sum(count for _, _, count, _ in effect.identifiers) == draft.messages
+        if len(firsts) > 1 or not is_whole or self._removes_more(effect):
+            raise DuplicateConflict("some of the commit was sent before, the rest was not; nothing was written")
         (on_its_way_now, begin), *_ = firsts
         if on_its_way_now is None:
             draft.answer = range(begin, begin + draft.messages)
         else:
             self._sharing.append((draft, on_its_way_now, begin, draft.messages))
         return True
+
+    def _removes_more(self, effect: Effect) -> bool:
+        """Say whether a resend removes what the first one has not: that would be gone, or about to go."""
+        removed = () if effect.removed is None else effect.removed.tolist()
+        return any(number not in self._claimed and self.index.table.find(number) for number in removed)
 
     def withdraw(self, draft: AnyDraft) -> None:
         """Forget a draft that was refused after it had been admitted, and refuse what shares its outcome."""
@@ -138,6 +145,12 @@ class Ledger:
                     plain.answer = plain.first
             else:
                 self._apply_mixed(group)
+
+    def apply_one(self, adds: PlainAdds, sequence: int, offset: int) -> None:
+        place = adds.queues[0].place
+        with self.lock:
+            self.index.table.add_one(place, adds.first, sequence, offset, len(adds.payloads[0]))
+            adds.answer = adds.first
 
     def _apply_mixed(self, group: Group) -> None:
         frame = 0

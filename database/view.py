@@ -5,6 +5,7 @@ could still take back. A view is a picture of one moment; open a new one for a l
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -19,6 +20,7 @@ from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, JournalError, MessageDamaged, NoSuchMessage
 from journal.message import Message
 from journal.owner import Holder, read_holder
+from recovery.decide import Action
 from recovery.validate import Progress, examine_directory, no_progress, read_contents
 
 ATTEMPTS_MAX = 5  # a running database may clean up while it is being read
@@ -27,10 +29,11 @@ ATTEMPTS_MAX = 5  # a running database may clean up while it is being read
 class DatabaseView:
     """A picture of a database, to be asked the same questions. Made by `open`; close it."""
 
-    def __init__(self, disk: Disk, directory: Path, index: Index) -> None:
+    def __init__(self, disk: Disk, directory: Path, read: "_Read") -> None:
         self.directory = directory
+        self._read = read
         self._disk = disk
-        self._ledger = Ledger(index)
+        self._ledger = Ledger(read.index)
         self._files = Files(disk, directory)
 
     @classmethod
@@ -115,17 +118,29 @@ class DatabaseView:
             directory=self.directory,
             ledger=self._ledger,
             files=self._files,
-            active=None,
-            active_bytes=0,
+            active=self._read.active,
+            active_bytes=self._read.active_bytes,
             owner=holder.number if holder is not None else 0,
             now=system_clock(),
         )
 
 
-def _read(disk: Disk, directory: Path, progress: Progress) -> Index:
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What reading the directory gave."""
+
+    index: Index
+    active: int | None  # the newest data file, while it is not sealed
+    active_bytes: int  # how far it is vouched for
+
+
+def _read(disk: Disk, directory: Path, progress: Progress) -> _Read:
     index = Index(WindowBounds())
+    read = _Read(index, None, 0)
     for examined in examine_directory(disk, directory, progress, full=False, vouched_only=True):
         contents = read_contents(disk, examined)
         if contents is not None:
             index.replay(contents, examined.sequence)
-    return index
+            is_sealed = examined.decision.action is not Action.SEAL
+            read = _Read(index, None if is_sealed else examined.sequence, examined.end)
+    return read

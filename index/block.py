@@ -83,6 +83,45 @@ class Block:
         self.offsets, self.sizes, self.queues = self.offsets[rows], self.sizes[rows], self.queues[rows]
         self.is_live = np.ones(len(rows), np.bool_)
 
+    def merge(self, sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Ints]) -> None:
+        """Put more live messages of one data file among those of the block."""
+        if not len(numbers):
+            return
+        self.pack()
+        assert self.numbers is not None
+        if self.sequences is None:
+            self.sequences = np.full(len(self.numbers), self.sequence, np.uint64)
+        at = np.searchsorted(self.numbers, numbers)
+        self.numbers = np.insert(self.numbers, at, numbers)
+        self.sequences = np.insert(self.sequences, at, sequence)
+        self.offsets = np.insert(np.frombuffer(self.offsets, np.uint32), at, columns[0] >> 3)
+        self.sizes = np.insert(np.frombuffer(self.sizes, np.uint32), at, columns[1])
+        self.queues = np.insert(np.frombuffer(self.queues, np.uint32), at, columns[2])
+        self.is_live = np.ones(len(self.numbers), np.bool_)
+        self.live = len(self.numbers)
+
+    def select(self, queue: int | None, after: int, last: int) -> tuple[Ints, Ints, Ints] | None:
+        """Return (numbers, sequences, offsets) of the live messages of a queue, or of all; None for none.
+
+        Only of numbers above `after` and up to `last`.
+        """
+        live = np.frombuffer(self.is_live, np.bool_)
+        rows: Ints
+        if queue is None:
+            rows = np.flatnonzero(live)
+        else:
+            rows = np.flatnonzero(live & (np.frombuffer(self.queues, np.uint32) == queue))
+        numbers = rows + self.first if self.numbers is None else self.numbers[rows].astype(np.int64)
+        if len(numbers) and (int(numbers[0]) <= after or int(numbers[-1]) > last):
+            inside = (numbers > after) & (numbers <= last)
+            rows, numbers = rows[inside], numbers[inside]
+        if not len(numbers):
+            return None
+        offsets = np.frombuffer(self.offsets, np.uint32)[rows].astype(np.int64) * OFFSET_UNIT
+        if self.sequences is None:
+            return numbers, np.full(len(rows), self.sequence, np.int64), offsets
+        return numbers, self.sequences[rows].astype(np.int64), offsets
+
 
 def sparse_block(sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Ints]) -> Block:
     """Return a block of live messages with a number each."""

@@ -104,6 +104,22 @@ class Table:
         use.live_messages += count
         use.live_bytes += total
 
+    def add_one(self, queue: int, number: int, sequence: int, offset: int, size: int) -> None:
+        """Take in one message that has its own frame."""
+        block = self._open_block(number, sequence)
+        block.offsets.append(offset >> 3)  # type: ignore[union-attr]
+        block.sizes.append(size)  # type: ignore[union-attr]
+        block.queues.append(queue)  # type: ignore[union-attr]
+        block.is_live.append(1)  # type: ignore[union-attr]
+        block.last = number
+        block.live += 1
+        self.count += 1
+        self._queue_counts[queue] += 1
+        self._queue_bytes[queue] += size
+        use = self.files[sequence]
+        use.live_messages += 1
+        use.live_bytes += size
+
     def add_run(self, queue: int, first: int, sequence: int, offset: int, sizes: Sequence[int]) -> None:
         """Take in neighbouring messages of one queue that one frame holds."""
         count, total = len(sizes), sum(sizes)
@@ -265,30 +281,13 @@ class Table:
             mine = np.flatnonzero(places == index)
             if index >= 0:
                 inside = mine[numbers[mine] <= np.uint64(self._blocks[index].last)]
-                self._merge(self._blocks[index], sequence, numbers[inside], _pick(columns, inside))
+                self._blocks[index].merge(sequence, numbers[inside], _pick(columns, inside))
                 mine = mine[len(inside) :]
             if len(mine):
                 block = sparse_block(sequence, numbers[mine], _pick(columns, mine))
                 self._blocks.insert(index + 1, block)
                 self._firsts.insert(index + 1, block.first)
         self._account(sequence, columns[1], columns[2])
-
-    def _merge(self, block: Block, sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Ints]) -> None:
-        """Put more messages among those of a block."""
-        if not len(numbers):
-            return
-        block.pack()
-        assert block.numbers is not None
-        if block.sequences is None:
-            block.sequences = np.full(len(block.numbers), block.sequence, np.uint64)
-        at = np.searchsorted(block.numbers, numbers)
-        block.numbers = np.insert(block.numbers, at, numbers)
-        block.sequences = np.insert(block.sequences, at, sequence)
-        block.offsets = np.insert(np.frombuffer(block.offsets, np.uint32), at, columns[0] >> 3)
-        block.sizes = np.insert(np.frombuffer(block.sizes, np.uint32), at, columns[1])
-        block.queues = np.insert(np.frombuffer(block.queues, np.uint32), at, columns[2])
-        block.is_live = np.ones(len(block.numbers), np.bool_)
-        block.live = len(block.numbers)
 
     def forget_file(self, sequence: int) -> None:
         """Forget the accounts of a file that is gone; nothing in it is live."""
@@ -337,30 +336,12 @@ class Table:
             batch = None
             while index < len(self._blocks) and batch is None:
                 block = self._blocks[index]
-                batch = self._batch(block, place, after, last) if block.last > after else None
+                batch = block.select(place, after, last) if block.last > after else None
                 index += 1
             if batch is None:
                 return
             after = int(batch[0][-1])
             yield batch
-
-    def _batch(self, block: Block, queue: int | None, after: int, last: int) -> tuple[Ints, Ints, Ints] | None:
-        live = np.frombuffer(block.is_live, np.bool_)
-        rows: Ints
-        if queue is None:
-            rows = np.flatnonzero(live)
-        else:
-            rows = np.flatnonzero(live & (np.frombuffer(block.queues, np.uint32) == queue))
-        numbers = rows + block.first if block.numbers is None else block.numbers[rows].astype(np.int64)
-        if len(numbers) and (int(numbers[0]) <= after or int(numbers[-1]) > last):
-            inside = (numbers > after) & (numbers <= last)
-            rows, numbers = rows[inside], numbers[inside]
-        if not len(numbers):
-            return None
-        offsets = np.frombuffer(block.offsets, np.uint32)[rows].astype(np.int64) * OFFSET_UNIT
-        if block.sequences is None:
-            return numbers, np.full(len(rows), block.sequence, np.int64), offsets
-        return numbers, block.sequences[rows].astype(np.int64), offsets
 
     def oldest(self, queue: str | None = None) -> Place | None:
         """Return the undelivered message with the lowest number, of one queue or of all."""

@@ -167,6 +167,12 @@ class ContentsBuilder:
         self._offsets.extend(offsets)
         self._hasher.update(heads[0][:8] if len(heads) == 1 else b"".join([head[:8] for head in heads]))
 
+    def add_one(self, offset: int, head: bytes) -> None:
+        """Take in one frame without PUTs."""
+        self._heads.append(head)
+        self._offsets.append(offset)
+        self._hasher.update(head[:8])
+
     def add_value_heads(self, frame: int, value_heads: Sequence[bytes]) -> None:
         """Take in the beginnings of the values of a frame's PUTs; the frame is counted from the end: -1 the last."""
         self._value_heads[len(self._heads) + frame] = value_heads

@@ -92,6 +92,9 @@ def dump(disk: Disk, paths: Iterable[Path]) -> Iterator[Dumped]:
             named = _named(disk, path, successor)
             with DataFile(disk, path) as file:
                 yield from _dump_file(file, named)
+        except FileNotFoundError:
+            reason = "it was removed, by a clean-up perhaps, while it was being read"
+            yield DumpedDamage(file=path.name, sequence=sequence_of(path), start=0, end=0, reason=reason)
         except OSError as failure:
             raise DiskError(path, failure, "read") from failure
 
@@ -100,8 +103,11 @@ def _named(disk: Disk, path: Path, successor: Path | None) -> Previous | None:
     """Return what the next file's header says of this one's end."""
     if successor is None or successor.parent != path.parent:
         return None
-    with DataFile(disk, successor) as file:
-        header = file.header()
+    try:
+        with DataFile(disk, successor) as file:
+            header = file.header()
+    except FileNotFoundError:
+        return None
     if isinstance(header, FileHeader) and header.previous.sequence == sequence_of(path):
         return header.previous
     return None

@@ -14,7 +14,7 @@ JournalError
 │   └── NotAttempted       it was never written: an earlier one failed, reopen the database
 ├── LimitExceeded          longer or more than a documented limit; nothing was written
 ├── InvalidName            a queue, key or producer identifier outside 1 to 255 bytes of UTF-8
-├── DuplicateConflict      a known producer identifier with a different payload
+├── DuplicateConflict      a known producer identifier with a different payload, or beside unknown ones
 ├── NotUndelivered         a commit of several operations removes a message that is gone
 ├── NoSuchMessage          no undelivered message has this number
 └── MessageDamaged         the message's bytes on disk no longer match their checksum

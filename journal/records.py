@@ -17,7 +17,7 @@ and goes on:
     ADD              checksums    8 × count  XXH3 over properties and payload of each message
                      hashes       8 × count  with PROPERTIES: XXH3 over the payload alone
                      numbers      8 × count  with MOVED (else the numbers follow one another)
-                     first times  8 × count  with MOVED: time of the first ADD, microseconds since 1970-01-01 UTC, signed
+                     first times  8 × count  with MOVED: time of the first ADD, as a frame's `time`
                      sizes        4 × count  bytes of properties and payload together
                      properties   4 × count  with PROPERTIES: bytes of the properties
                      name         name       the queue

@@ -133,6 +133,15 @@ class Segment:
             self._features |= draft.features
             self._take_names(draft.names)
 
+    def take_one(self, offset: int, head: bytes, frame: bytes, queue: QueueTemplate) -> None:
+        """Remember the durable frame of one plain message for the footer."""
+        self._hasher.update(frame)
+        self._builder.add_one(offset, head)
+        self._rows += 1
+        if queue not in self._templates:
+            self._templates.add(queue)
+            self._take_names((queue.name,))
+
     def _take_names(self, names: Iterable[bytes]) -> None:
         for name in names:
             if name not in self._names:

@@ -120,6 +120,18 @@ def form_plain(drafts: Sequence[PlainAdds], place: Place, common: bytes) -> Fram
     return Frames(heads, offsets, buffers, offset)
 
 
+def form_one(adds: PlainAdds, place: Place, time: int) -> tuple[bytes, bytes]:
+    """Return header and record of the one message's frame, and the whole frame: `form_plain` without its columns."""
+    queue, payload = adds.queues[0], adds.payloads[0]
+    size = len(payload)
+    rest = -size & 7
+    common = GROUP_FIELDS.pack(place.owner, place.synced, time)
+    length, commit, message = queue.head_size + size + rest, place.next_commit, place.next_message
+    body = queue.pack(length, queue.meta, commit, common, queue.kind, message, xxh3(payload), size, queue.tail)
+    head = CHECKSUM.pack(xxh3(body, (place.identity + place.offset) & SEED_MASK)) + body
+    return head, head + payload if not rest else b"".join((head, payload, bytes(rest)))
+
+
 def plain_columns(drafts: Sequence[PlainAdds]) -> tuple[list[int], list[int]]:
     """Return the sizes and the queues' places of all messages."""
     if len(drafts) == 1:

@@ -99,7 +99,11 @@ class ReplayMachine(RuleBasedStateMachine):
         draft = self.journal.drafting.operations(block.operations)
 
         def effect() -> None:
-            several = [(queue, b"several", {"k": "v"}, None), (QUEUES[0], b"", {}, None), (QUEUES[0], b"more", {}, None)]
+            several = [
+                (queue, b"several", {"k": "v"}, None),
+                (QUEUES[0], b"", {}, None),
+                (QUEUES[0], b"more", {}, None),
+            ]
             self._added(draft, several)
             self.keys = (self.keys | {key}) - {dropped}
             for number in numbers:
@@ -154,7 +158,7 @@ class ReplayMachine(RuleBasedStateMachine):
         assert rebuilt.highest_number() < self.journal.place.next_message
 
 
-ReplayMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None, derandomize=True)
+ReplayMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None, derandomize=True)
 TestTheIndexAgainstARebuild = ReplayMachine.TestCase
 
 
