@@ -26,6 +26,7 @@ from database.retention import Retention
 from database.stats import CleanupReport
 from index.duplicates import KEY_PREFIX, carried
 from index.table import Place
+from journal.courtesy import courteous
 from journal.draft import Added, Composer, Draft
 from journal.errors import DiskError, MessageDamaged
 from journal.log import Journal
@@ -70,7 +71,7 @@ class Cleanup:
 
     def run(self, *, compact: bool | None, dry_run: bool) -> CleanupReport:
         """Clean up once; `compact` None means: by the option `compact_share`."""
-        with self._running:
+        with self._running, courteous():
             return self._run(compact=compact, dry_run=dry_run)
 
     def _run(self, *, compact: bool | None, dry_run: bool) -> CleanupReport:

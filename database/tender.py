@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from journal.courtesy import courteous
 from journal.errors import JournalError
 
 VOUCH_SECONDS = 1.0
@@ -88,7 +89,8 @@ class Tender:
     def _try(self, chore: Callable[[], None]) -> None:
         """Do one thing; a fault here fails no commit, and is tried again next time."""
         try:
-            chore()
+            with courteous():
+                chore()
         except (JournalError, OSError) as failure:
             if str(failure) != str(self.failure):
                 _log.warning("%s", failure)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from journal.contents import Contents
+from journal.courtesy import courteous
 from journal.datafile import DataFile, Footer
 from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, FormatError
@@ -79,13 +80,19 @@ def validate_directory(
 ) -> tuple[FileReport, ...]:
     """Return the verdict on every data file of a directory. Takes no lock, changes nothing."""
     disk = disk or RealDisk()
-    return tuple(
-        examined.report(action="") for examined in examine_directory(disk, Path(directory), progress, full=full)
-    )
+    with courteous():
+        examined_files = examine_directory(disk, Path(directory), progress, full=full, threads=1)
+    return tuple(examined.report(action="") for examined in examined_files)
 
 
-def examine_directory(
-    disk: Disk, directory: Path, progress: Progress, *, full: bool, vouched_only: bool = False
+def examine_directory(  # noqa: PLR0913 - what a start, a view and `verify` each want differently
+    disk: Disk,
+    directory: Path,
+    progress: Progress,
+    *,
+    full: bool,
+    vouched_only: bool = False,
+    threads: int = HASH_THREADS,
 ) -> list[Examined]:
     """Examine every data file, and every one that should be there and is not, in the order of writing.
 
@@ -95,7 +102,7 @@ def examine_directory(
     total = sum(_size(disk, task.path) for task in tasks)
     done = 0
     found: list[Examined] = []
-    with ThreadPoolExecutor(HASH_THREADS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         for examined in pool.map(lambda task: examine(disk, task, full=full), tasks):
             found.append(examined)
             done += examined.size

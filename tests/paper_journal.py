@@ -15,9 +15,10 @@ from index.replay import Index
 from journal.contents import Contents, ContentsBuilder
 from journal.draft import Added, Composer, Draft
 from journal.format import HEADERS_SIZE
-from journal.group import AnyDraft, Place, form
+from journal.group import AnyDraft, form
 from journal.message import Message
 from journal.records import MOVED, encode_properties
+from journal.single import Place
 
 
 class PaperJournal:

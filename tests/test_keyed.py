@@ -54,6 +54,8 @@ def test_whatever_is_put_and_dropped_the_latest_version_is_found(commits: list[t
                         model.pop(key, None)
                     else:
                         model[key] = Version(sequence, offset)
+            case _:
+                raise AssertionError(step)
         _check(keyed, model)
 
 

@@ -1,6 +1,6 @@
 """The index of a running database is the index that a start builds from its files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import settings
@@ -52,10 +52,14 @@ class ReplayMachine(RuleBasedStateMachine):
         if draft is not None:
             self.waiting.append((draft, effect))
 
-    def _added(self, draft: AnyDraft, messages: list[tuple[str, bytes, dict[str, str], str | None]]) -> None:
+    def _added(self, draft: AnyDraft, messages: Sequence[tuple[str, bytes, dict[str, str], str | None]]) -> None:
         for number, (queue, payload, properties, producer) in enumerate(messages, draft.first):
             added = self.journal.now
             self.messages[number] = Message(number, queue, payload, properties, added, producer, 0, 0)
+
+    def _removed(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            del self.messages[number]
 
     @rule(queue=queues, payload=payloads)
     def add_a_plain_one(self, queue: str, payload: bytes) -> None:
@@ -83,7 +87,7 @@ class ReplayMachine(RuleBasedStateMachine):
     def remove(self, data: st.DataObject, kind: Operation) -> None:
         numbers = self._numbers(data, 12)
         draft = self.journal.drafting.removal(kind, numbers)
-        self._hand_in(draft, lambda: [self.messages.pop(number) for number in numbers] and None)
+        self._hand_in(draft, lambda: self._removed(numbers))
 
     @rule(data=st.data(), key=keys, dropped=keys, queue=queues, producer=st.sampled_from([None, "whole"]))
     def commit_several(self, data: st.DataObject, key: str, dropped: str, queue: str, producer: str | None) -> None:
@@ -106,8 +110,7 @@ class ReplayMachine(RuleBasedStateMachine):
             ]
             self._added(draft, several)
             self.keys = (self.keys | {key}) - {dropped}
-            for number in numbers:
-                del self.messages[number]
+            self._removed(numbers)
 
         self._hand_in(draft, effect)
 
@@ -162,9 +165,12 @@ ReplayMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=
 TestTheIndexAgainstARebuild = ReplayMachine.TestCase
 
 
-@pytest.mark.slow
-class TestTheIndexAgainstARebuildForLong(ReplayMachine.TestCase):  # type: ignore[name-defined,misc]
-    settings = settings(max_examples=2000, stateful_step_count=60, deadline=None)
+class ReplayMachineForLong(ReplayMachine):
+    """The same, many times."""
+
+
+ReplayMachineForLong.TestCase.settings = settings(max_examples=2000, stateful_step_count=60, deadline=None)
+TestTheIndexAgainstARebuildForLong = pytest.mark.slow(ReplayMachineForLong.TestCase)
 
 
 def _put(journal: PaperJournal, key: str) -> Draft:

@@ -30,11 +30,11 @@ class Row:
     size: int
 
 
-def _numbers(wanted: Sequence[int]) -> np.ndarray:  # type: ignore[type-arg]
+def _numbers(wanted: Sequence[int]) -> np.ndarray:
     return np.array(wanted, np.uint64)
 
 
-def _columns(rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _columns(rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return (
         np.array([row.offset for row in rows], np.int64),
         np.array([row.size for row in rows], np.int64),
@@ -187,9 +187,12 @@ TableMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=4
 TestTheTableAgainstADict = TableMachine.TestCase
 
 
-@pytest.mark.slow
-class TestTheTableAgainstADictForLong(TableMachine.TestCase):  # type: ignore[name-defined,misc]
-    settings = settings(max_examples=3000, stateful_step_count=60, deadline=None)
+class TableMachineForLong(TableMachine):
+    """The same, many times."""
+
+
+TableMachineForLong.TestCase.settings = settings(max_examples=3000, stateful_step_count=60, deadline=None)
+TestTheTableAgainstADictForLong = pytest.mark.slow(TableMachineForLong.TestCase)
 
 
 def _of(count: int, *, queue: str = "q") -> Table:
@@ -277,7 +280,7 @@ def test_a_million_messages_take_less_than_24_bytes_each() -> None:
         table.add_run(queue, first, 1 + first // 100_000, 8 * first, [256] * 1000)
 
     held = sum(
-        memoryview(column).nbytes
+        np.frombuffer(column, np.uint8).nbytes
         for block in _blocks(table)
         for column in (block.offsets, block.sizes, block.queues, block.is_live)
     )
