@@ -18,28 +18,30 @@ WEIGHINGS = 3
 
 def memory(settings: Settings) -> Iterator[Row]:
     """One queue, a thousand queues, and few messages among many numbers."""
+    small = scratch(settings.directory, "small")
+    with MessageDatabase.open(small) as database:
+        database.deliver_many(database.add_many(QUEUE, [b""] * 8)[1:])
     for count in settings.message_counts:
         for queues in (1, 1000):
             path = scratch(settings.directory, "weighed")
             with MessageDatabase.open(path) as database:
                 add_batches(database, size=PAYLOAD, count=count, queues=[f"{QUEUE}-{n}" for n in range(queues)])
             name = f"memory-{queues}-{count // 1000}k"
-            yield _weigh(settings, path, name, f"index, {count:,} messages, {_queues(queues)}", 24)
+            yield _weigh((path, small), name, f"index, {count:,} messages, {_queues(queues)}", 24)
             if queues == 1:
                 with MessageDatabase.open(path) as database:
                     database.deliver_many(n for n in range(1, count + 1) if n % LIVE_SHARE)
                 name = f"memory-scattered-{count // 1000}k"
-                yield _weigh(settings, path, name, f"index, 1 in {LIVE_SHARE:,} of {count:,} numbers live", 64)
+                yield _weigh((path, small), name, f"index, 1 in {LIVE_SHARE:,} of {count:,} numbers live", 64)
 
 
 def _queues(count: int) -> str:
     return "one queue" if count == 1 else f"{count:,} queues"
 
 
-def _weigh(settings: Settings, path: Path, name: str, what: str, bound: float) -> Row:
-    empty = scratch(settings.directory, "empty")
-    weighed = [_probe(path, empty, traced=True) for _ in range(WEIGHINGS)]
-    resident = [_probe(path, empty, traced=False) for _ in range(WEIGHINGS)]
+def _weigh(paths: tuple[Path, Path], name: str, what: str, bound: float) -> Row:
+    weighed = [_probe(*paths, traced=True) for _ in range(WEIGHINGS)]
+    resident = [_probe(*paths, traced=False) for _ in range(WEIGHINGS)]
     return Row(
         name=name,
         what=what,
@@ -51,9 +53,9 @@ def _weigh(settings: Settings, path: Path, name: str, what: str, bound: float) -
     )
 
 
-def _probe(path: Path, empty: Path, *, traced: bool) -> float:
+def _probe(path: Path, small: Path, *, traced: bool) -> float:
     """Return the bytes a message that an opening keeps, as its own process sees it."""
-    command = [sys.executable, "-m", "bench.weighing", str(path), str(empty), *(["--traced"] if traced else [])]
+    command = [sys.executable, "-m", "bench.weighing", str(path), str(small), *(["--traced"] if traced else [])]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     said = json.loads(done.stdout)
     return float(said["bytes"]) / float(said["messages"])

@@ -1,8 +1,8 @@
 """Opens a database in a process of its own and says how much memory that took.
 
-python -m bench.weighing DIRECTORY EMPTY-DIRECTORY [--traced]: by what Python and numpy have allocated
-(`--traced`) or by the resident memory of the process. What opening an empty database takes is not
-counted.
+python -m bench.weighing DIRECTORY OTHER-DIRECTORY [--traced]: by what Python and numpy have allocated
+(`--traced`) or by the resident memory of the process. What opening the other, small database takes is
+not counted; it is opened first, for what is loaded only once.
 """
 
 import gc
@@ -33,12 +33,12 @@ def _weigh(path: str, *, traced: bool) -> tuple[int, int]:
 
 
 def main() -> None:
-    path, empty = sys.argv[1:3]
+    path, small = sys.argv[1:3]
     traced = "--traced" in sys.argv
     if traced:
         tracemalloc.start()
-    _weigh(empty, traced=traced)  # what is loaded at the first opening only
-    fixed, _ = _weigh(empty, traced=traced)
+    _weigh(small, traced=traced)
+    fixed, _ = _weigh(small, traced=traced)
     taken, count = _weigh(path, traced=traced)
     print(json.dumps({"bytes": taken - fixed, "messages": count}))
 

@@ -1,5 +1,6 @@
 """`oms demo`: the main job on real input, with kills on the way, and a verdict."""
 
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from cli.wording import counted, size_text
 from journal.iotest_place import look_at
 
 if TYPE_CHECKING:  # the engine is imported when the command runs
-    from cli.demo_steps import Seen
+    from cli.demo_seen import Seen
 
 FLIGHTS_MIN = 1000  # a day and more: from its first hour on a cancelled flight keeps the files
 IN_MEMORY = ("tmpfs", "ramfs")
@@ -46,7 +47,8 @@ def demo(  # noqa: PLR0913
     cleans up, and says what it saw. Takes about a minute at most.
     Exits 1 when the proof fails; the directory is kept then.
     """
-    from cli.demo_steps import Demo, Settings
+    from cli.demo_seen import Settings
+    from cli.demo_steps import Demo
 
     screen = Screen(is_silent=as_json)
     with _directory(spool, keep=keep) as place:
@@ -56,7 +58,7 @@ def demo(  # noqa: PLR0913
     if as_json:
         output.print_json(seen.as_dict() | {"kept": place.is_kept})
     elif place.is_kept:
-        screen.say(f"To look around: oms stats --spool {place.path}")
+        screen.facts({"To look around:": f"oms stats --spool {shlex.quote(str(place.path))}"})
     if not seen.holds:
         raise typer.Exit(ExitCode.NO)
 

@@ -1,10 +1,10 @@
 """The flights that left New York City in 2013, as messages, and what happened to them, in order.
 
-    event                                        operation on the flight's message
-    it departs                                   ADD to its carrier's queue
-    it should depart, and is cancelled           ADD; nothing ever takes it: it stays undelivered
-    it arrives                                   DELIVER
-    it should arrive, but no arrival is on record  DELETE
+    a flight                                         its message
+    departs                                          ADD to its carrier's queue
+    should depart, and is cancelled                  ADD; nobody ever takes it: it stays undelivered
+    arrives                                          DELIVER
+    should arrive, and no arrival is on record       DELETE
 
 Clocks in the table are local. A departure is its scheduled hour, which the table also has in UTC,
 and minute, plus the delay. An arrival is the first moment after it at which the clock at the
@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 from importlib.util import find_spec
+from io import TextIOWrapper
+from itertools import islice
 from pathlib import Path
 
 from cli.failures import ExitCode, Failure
@@ -126,7 +128,7 @@ class Flights:
 
     def __init__(self, rows: list[str], zones: Zones) -> None:
         self._rows = rows
-        self.carriers = [Carrier(name, events) for name, events in sorted(_events(rows, zones).items())]
+        self.carriers = [Carrier(name, events) for name, events in sorted(events_of(rows, zones).items())]
         self.commits = sum(map(len, self.carriers))
         self.operations = sum(carrier.operations(len(carrier)) for carrier in self.carriers)
         self.cancelled = 2 * len(rows) - self.operations
@@ -158,8 +160,8 @@ class Flights:
         return f"{flight} {fields[_ORIGIN]}-{fields[_DESTINATION]} of {day}"
 
 
-def _events(rows: list[str], zones: Zones) -> dict[str, list[Event]]:
-    """Return each carrier's events."""
+def events_of(rows: list[str], zones: Zones) -> dict[str, list[Event]]:
+    """Return each carrier's events, flight by flight."""
     events: dict[str, list[Event]] = {}
     hours: dict[str, tuple[int, int]] = {}
     for row, line in enumerate(rows):
@@ -193,13 +195,13 @@ def _hour(fields: list[str]) -> tuple[int, int]:
 def load(count: int = FLIGHTS) -> Flights:
     """Return the first flights of the year; Failure where the table is not installed."""
     folder = _folder()
-    with zipfile.ZipFile(folder / "flights.csv.zip") as packed:
-        lines = packed.read("flights.csv").decode().splitlines()
+    with zipfile.ZipFile(folder / "flights.csv.zip") as packed, packed.open("flights.csv") as file:
+        lines = "".join(islice(TextIOWrapper(file, encoding="utf-8"), count + 1)).splitlines()
     if lines[0] != HEADER:
         raise Failure(f"{folder} holds another table than the flights of 2013", ExitCode.UNUSABLE)
-    with (folder / "airports.csv").open(encoding="utf-8", newline="") as file:
-        zones = {one["faa"]: (int(60 * float(one["tz"])), one["dst"]) for one in csv.DictReader(file)}
-    return Flights(lines[1 : count + 1], zones)
+    with (folder / "airports.csv").open(encoding="utf-8", newline="") as airports:
+        zones = {one["faa"]: (int(60 * float(one["tz"])), one["dst"]) for one in csv.DictReader(airports)}
+    return Flights(lines[1:], zones)
 
 
 def _folder() -> Path:

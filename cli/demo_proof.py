@@ -1,9 +1,12 @@
 """The proof of `oms demo`: what is in the spool, compared with the table and with what was acknowledged.
 
-compare     the undelivered messages of a recovered database. For every carrier they are what the table says
-            after its acknowledged commits, or after one more: the one that was under way, as a whole.
-read_back   every operation in the data files. They are the commits of the table: each whole, each once, in
-            order, with the numbers that were acknowledged.
+    compare    the undelivered messages: of every carrier those that the table says after its acknowledged
+               commits, or after one more: the one that was under way, as a whole
+    Reading    every operation in the data files: they are the commits of the table, each whole, each once, in
+               order, with the numbers that were acknowledged
+
+`compare` shows what a recovery has made of the files. What was delivered is no longer there to be
+seen, so that only `Reading` can tell a message that was delivered from one that was lost.
 """
 
 from collections import Counter
@@ -86,9 +89,11 @@ class _Comparison:
             rows.append(row)
             if message.properties != flights.properties(row):
                 findings.add(f"{flights.name(row)}: its message has other properties")
-            if self._heard.numbers[row] not in (0, message.number):
-                acknowledged = self._heard.numbers[row]
-                findings.add(f"{flights.name(row)}: message {message.number}, acknowledged as {acknowledged}")
+            number = self._heard.numbers[row]
+            if not number:  # of a commit that got through unheard; a resend has to be answered with this number
+                self._heard.numbers[row] = message.number
+            elif number != message.number:
+                findings.add(f"{flights.name(row)}: message {message.number}, acknowledged as {number}")
         return rows
 
     def tell_difference(self, queue: str, rows: list[int], before: list[int], after: list[int]) -> None:
@@ -104,9 +109,6 @@ class _Comparison:
             findings.add(f"queue {queue}: a commit is there in part, or messages are out of order")
 
 
-Progress = Callable[[int], None]
-
-
 @dataclass(slots=True)
 class ReadBack:
     """What was found in the data files."""
@@ -118,23 +120,11 @@ class ReadBack:
         return {"operations": self.operations, "commits": self.commits}
 
 
-def read_back(spool: Path, flights: Flights, heard: Heard, findings: Findings, progress: Progress) -> ReadBack:
-    """Compare every operation in the data files with the table; all commits have been acknowledged."""
-    reading = _Reading(flights, heard, findings)
-    for _, found in groupby(dump(RealDisk(), [spool]), key=_place):
-        reading.take(list(found))
-        progress(reading.done.operations)
-    reading.end()
-    return reading.done
+class Reading:
+    """Reads data files back, oldest first, and compares every frame with the commit that comes next in its queue.
 
-
-def _place(found: DumpedOperation | DumpedDamage) -> tuple[int, int]:
-    """Return the same for all operations of one frame, and another for every damaged range."""
-    return (found.sequence, found.start if isinstance(found, DumpedDamage) else found.offset)
-
-
-class _Reading:
-    """Takes frame by frame and compares each with the commit that comes next in its queue."""
+    The numbers of all messages in the files have to be known.
+    """
 
     def __init__(self, flights: Flights, heard: Heard, findings: Findings) -> None:
         self._flights = flights
@@ -145,7 +135,22 @@ class _Reading:
         self._lost: set[int] = set()  # places whose queue differs: what follows there says nothing more
         self.done = ReadBack()
 
-    def take(self, frame: list[DumpedOperation | DumpedDamage]) -> None:
+    def read(self, files: Iterable[Path], is_stopped: Callable[[], bool], progress: Callable[[int], None]) -> None:
+        """Read the files that come next; may be stopped at any frame."""
+        for _, found in groupby(dump(RealDisk(), files), key=_place):
+            if is_stopped():
+                return
+            self._take(list(found))
+            progress(self.done.operations)
+
+    def end(self) -> None:
+        """Say what of the table was not in the files."""
+        for place, carrier in enumerate(self._flights.carriers):
+            missing = len(carrier) - self._next[place]
+            if missing and place not in self._lost:
+                self._findings.add(f"the last {missing:,} commits of queue {carrier.name} are not in the files")
+
+    def _take(self, frame: list[DumpedOperation | DumpedDamage]) -> None:
         """Compare one frame."""
         operations = []
         for found in frame:
@@ -161,14 +166,12 @@ class _Reading:
         self.done.operations += len(operations)
         head = operations[0]
         place = self._places.get(head.queue or "")
-        if place in self._lost:
+        if place is not None and (place in self._lost or self._is_next(place, operations)):
+            self._next[place] += 1
             return
-        if place is None or not self._is_next(place, operations):
-            where = f"{head.file} at byte {head.offset:,}"
-            self._findings.add(f"{where}: this is not the next commit of queue {head.queue}, by the table")
-            self._lost |= set() if place is None else {place}
-            return
-        self._next[place] += 1
+        where = f"{head.file} at byte {head.offset:,}"
+        self._findings.add(f"{where}: this is not the next commit of queue {head.queue}, by the table")
+        self._lost |= set() if place is None else {place}
 
     def _is_next(self, place: int, operations: list[DumpedOperation]) -> bool:
         carrier, index = self._flights.carriers[place], self._next[place]
@@ -184,12 +187,10 @@ class _Reading:
             and _numbers(operations, "DELETE") == sorted(numbers[row] for row in commit.deletes)
         )
 
-    def end(self) -> None:
-        """Say what of the table was not in the files."""
-        for place, carrier in enumerate(self._flights.carriers):
-            missing = len(carrier) - self._next[place]
-            if missing and place not in self._lost:
-                self._findings.add(f"the last {missing:,} commits of queue {carrier.name} are not in the files")
+
+def _place(found: DumpedOperation | DumpedDamage) -> tuple[int, int]:
+    """Return the same for all operations of one frame, and another for every damaged range."""
+    return (found.sequence, found.start if isinstance(found, DumpedDamage) else found.offset)
 
 
 def _numbers(operations: Iterable[DumpedOperation], operation: str) -> list[int]:

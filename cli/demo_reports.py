@@ -25,7 +25,8 @@ class Heard:
         self._flights = flights
         self.begun = [0] * len(flights.carriers)
         self.durable = [0] * len(flights.carriers)
-        self.numbers = array("Q", bytes(8 * len(flights)))  # by row; 0 is none yet
+        self.numbers = array("Q", bytes(8 * len(flights)))  # of messages, by row; 0 is none yet
+        self.contradictions: list[int] = []  # rows whose message came again under another number
         self.commits = 0
         self.operations = 0
 
@@ -37,6 +38,8 @@ class Heard:
                 continue
             carrier = self._flights.carriers[place]
             for number, row in enumerate(carrier.commit(index).adds, start=first):
+                if self.numbers[row] not in (0, number):
+                    self.contradictions.append(row)
                 self.numbers[row] = number
             self.durable[place] = index + 1
             self.commits += 1

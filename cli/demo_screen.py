@@ -31,9 +31,15 @@ class Screen:
     def say(self, text: str) -> None:
         """Print a paragraph."""
         if not self._is_silent:
-            for line in textwrap.wrap(text, self._width - 2, initial_indent="  ", subsequent_indent="  "):
-                output.print_line(line)
+            for line in textwrap.wrap(text, self._width - 4, break_long_words=False, break_on_hyphens=False):
+                output.print_line(f"  {line}")
             sys.stdout.flush()
+
+    def explain(self, text: str) -> None:
+        """Print a paragraph that stands by itself."""
+        if not self._is_silent:
+            self.say(text)
+            output.print_line()
 
     def facts(self, facts: Mapping[str, str]) -> None:
         """Print what is called how, a line each."""

@@ -1,129 +1,42 @@
-"""The main job on real input, step by step, and what was seen.
+"""The main job on real input, step by step.
 
-write       a writer process commits what happened to the flights
-kill        SIGKILL, at a random moment while commits are under way
-recover     open the directory
-compare     what is there against the table and the acknowledgements; then the next round
-finish      the last writer goes on to the end, and sends again what was never acknowledged
-read back   every operation in the files against the table
-clean up    what pins which file, and what compaction frees
-open again  what is left: the cancelled flights
+    write        a writer process commits what happened to the flights
+    kill         SIGKILL, at a random moment while commits are under way
+    recover      open the directory
+    compare      what is undelivered, with the table and the acknowledgements; then the next round
+    finish       the last writer goes on to the end, and sends again what was never acknowledged
+    read back    every operation in the files, with the table
+    clean up     what pins which file, and what compaction frees
+    open again   what is left: the cancelled flights
+
+The first difference that is found ends it: the directory is then as it was found.
 """
 
 import random
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from cli.demo_flights import Flights, load
-from cli.demo_proof import Findings, ReadBack, UnderWay, compare, read_back
+from cli.demo_proof import Reading, UnderWay, compare
 from cli.demo_reports import Attempt, Heard
 from cli.demo_screen import Screen
+from cli.demo_seen import Round, Seen, Settings
 from cli.output import Column, number_column
 from cli.progress import ProgressBar
 from cli.wording import counted, size_text
 from database import MessageDatabase
-from database.stats import CleanupReport, FileExplanation
+from database.stats import FileExplanation
+from journal.disk import RealDisk
+from journal.dump import data_paths
 from recovery.report import RecoveryReport
 
 HESITATION_SECONDS = 0.005  # the kill comes up to so long after its moment
+PAUSE_SECONDS = 0.001  # between two looks into the pipe: the writer needs both cores
 FILES_SHOWN = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What the demo is asked for."""
-
-    spool: Path
-    flights: int
-    rounds: int
-    seed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    """One writer that was killed, and what was found afterwards."""
-
-    pid: int
-    moment: int  # operations acknowledged when the kill was decided
-    hesitation: float  # seconds until it was sent
-    operations: int  # acknowledged by all writers so far
-    under_way: int  # commits begun and not acknowledged
-    recovery: RecoveryReport
-    outcome: UnderWay
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "pid": self.pid,
-            "moment": self.moment,
-            "hesitation": self.hesitation,
-            "operations": self.operations,
-            "under_way": self.under_way,
-            "found_whole": len(self.outcome.whole),
-            "found_absent": len(self.outcome.absent),
-            "recovery": self.recovery.as_dict(),
-        }
-
-
-@dataclass(slots=True, kw_only=True)
-class Seen:
-    """What was seen. Sizes in bytes, durations in seconds."""
-
-    settings: Settings
-    flights: int = 0
-    operations: int = 0  # that the table makes
-    commits: int = 0
-    acknowledged: int = 0  # operations
-    write_seconds: float = 0.0
-    rounds: list[Round] = field(default_factory=list)
-    read_back: ReadBack | None = None
-    files: list[FileExplanation] = field(default_factory=list)  # before clean-up
-    cleanup: CleanupReport | None = None
-    compaction: CleanupReport | None = None
-    undelivered: int | None = None  # in the end
-    seconds: float = 0.0
-    findings: Findings = field(default_factory=Findings)
-
-    @property
-    def holds(self) -> bool:
-        """Whether everything was compared, and all is as it should be."""
-        return not self.findings.count and self.undelivered is not None
-
-    @property
-    def rate(self) -> float:
-        """Acknowledged operations in a second of writing."""
-        return self.acknowledged / self.write_seconds if self.write_seconds else 0.0
-
-    @property
-    def bytes(self) -> int:
-        """The size of all files before clean-up."""
-        return sum(file.bytes for file in self.files)
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "holds": self.holds,
-            "findings": self.findings.texts,
-            "finding_count": self.findings.count,
-            "spool": str(self.settings.spool),
-            "seed": self.settings.seed,
-            "flights": self.flights,
-            "operations": self.operations,
-            "commits": self.commits,
-            "acknowledged": self.acknowledged,
-            "write_seconds": round(self.write_seconds, 6),
-            "operations_per_second": round(self.rate, 1),
-            "bytes": self.bytes,
-            "rounds": [each.as_dict() for each in self.rounds],
-            "read_back": None if self.read_back is None else self.read_back.as_dict(),
-            "files": [file.as_dict() for file in self.files],
-            "cleanup": None if self.cleanup is None else self.cleanup.as_dict(),
-            "compaction": None if self.compaction is None else self.compaction.as_dict(),
-            "undelivered": self.undelivered,
-            "seconds": round(self.seconds, 6),
-        }
 
 
 class Demo:
@@ -137,6 +50,8 @@ class Demo:
         self._random = random.Random(settings.seed)
         self._flights: Flights
         self._heard: Heard
+        self._reading: Reading
+        self._files: list[Path] = []  # of the killed writers
 
     def run(self) -> Seen:
         """Run all steps, up to the first at which something is not as it should be."""
@@ -163,14 +78,11 @@ class Demo:
     def _introduce(self) -> None:
         flights, seen = self._flights, self.seen
         seen.flights, seen.operations, seen.commits = len(flights), flights.operations, flights.commits
-        unrecorded = f" Of {flights.unrecorded:,} no arrival is on record: these are deleted." * bool(
-            flights.unrecorded
-        )
         self._screen.say(
             f"{len(flights):,} real flights of {len(flights.carriers)} airlines. A flight is a message on its "
             f"airline's queue: added when it departs, delivered when it arrives, in the order in which that happened. "
-            f"{flights.cancelled:,} were cancelled: nobody ever takes them.{unrecorded} "
-            f"That makes {flights.operations:,} operations in {flights.commits:,} commits."
+            f"{flights.cancelled:,} were cancelled: nobody ever takes them. {flights.unrecorded:,} have no arrival on "
+            f"record: they are deleted. That makes {flights.operations:,} operations in {flights.commits:,} commits."
         )
 
     # Writing.
@@ -181,7 +93,7 @@ class Demo:
             following = attempts.enter_context(self._attempt())  # loads its table beside the one at work
             self._screen.heading(f"Write, and be killed ({number + 1} of {self._settings.rounds})")
             if not number:
-                self._screen.say(
+                self._screen.explain(
                     "Another process writes, with one task for every airline. A commit is up to 64 operations that "
                     "are durable together or not at all. When a commit is durable, it is acknowledged: reported "
                     "through a pipe to this process, which remembers."
@@ -191,13 +103,7 @@ class Demo:
                 return
             attempt = following
         self._screen.heading("Write to the end")
-        with self._screen.bar("writing", self._flights.operations) as show:
-            self._hear(attempt, self._flights.operations, show)
-            attempt.finish()
-        self._screen.say(
-            "A new writer goes on. It sends again what had begun at the kill, under the same producer identifiers: "
-            "a commit that had got through is answered and adds nothing."
-        )
+        self._write_to_the_end(attempt)
 
     def _write_until_killed(self, attempt: Attempt, number: int) -> None:
         heard, settings = self._heard, self._settings
@@ -211,8 +117,8 @@ class Demo:
             heard.take(reports)
         self._screen.say(
             f"Process {attempt.pid} was killed with SIGKILL, {1000 * hesitation:.1f} ms after acknowledgement "
-            f"{moment:,}; seed {settings.seed} chose the moment. It had acknowledged {heard.operations:,} operations "
-            f"in all, and {counted(len(heard.under_way()), 'commit')} had begun."
+            f"{moment:,}; seed {settings.seed} chose the moment. {heard.operations:,} operations were acknowledged by "
+            f"then, and {counted(len(heard.under_way()), 'more commit')} had begun."
         )
         self._after_kill(settings.spool)
         recovery, outcome = self._recover(is_first=not number)
@@ -228,10 +134,34 @@ class Demo:
             )
         )
 
+    def _write_to_the_end(self, attempt: Attempt) -> None:
+        """Let a writer finish; read back meanwhile what the killed ones have written, which nothing changes."""
+        self._reading = Reading(self._flights, self._heard, self.seen.findings)
+        self._files = data_paths(RealDisk(), [self._settings.spool])
+        self._screen.explain(
+            "A new writer goes on. It sends again what had begun at the kill, under the same producer identifiers: "
+            "a commit that had got through is answered, and adds nothing."
+        )
+        with ThreadPoolExecutor(max_workers=1) as aside, ExitStack() as ending:
+            stop = threading.Event()
+            ending.callback(stop.set)
+            earlier = aside.submit(self._reading.read, self._files, stop.is_set, lambda _: None)
+            with self._screen.bar("writing", self._flights.operations) as show:
+                self._hear(attempt, self._flights.operations, show)
+                attempt.finish()
+            with self._screen.bar("reading"):
+                earlier.result()
+        for row in self._heard.contradictions:
+            self.seen.findings.add(f"{self._flights.name(row)}: sent again, it was added again")
+        self._screen.say(
+            f"All {self.seen.acknowledged:,} operations are acknowledged, {self.seen.rate:,.0f} a second of writing."
+        )
+
     def _hear(self, attempt: Attempt, until: int, show: Callable[[int], None]) -> None:
         """Take in what the writer reports until so many operations are acknowledged."""
         heard = self._heard
         attempt.begin(heard.beginning(self._settings.spool))
+        show(heard.operations)
         began = 0.0
         for reports in attempt.reports():
             began = began or time.perf_counter()  # its opening does not count
@@ -241,13 +171,14 @@ class Demo:
                 self.seen.write_seconds += time.perf_counter() - began
                 self.seen.acknowledged = heard.operations
                 return
+            time.sleep(PAUSE_SECONDS)
         raise attempt.failure()
 
     def _recover(self, *, is_first: bool) -> tuple[RecoveryReport, UnderWay]:
         """Open the database and compare it with the table."""
         self._screen.heading("Recover, and compare")
         if is_first:
-            self._screen.say(
+            self._screen.explain(
                 "A killed writer leaves a file that ends anywhere. To open the directory is to recover it: all files "
                 "are read and checked, and what is only half there at the end is cut off."
             )
@@ -268,7 +199,7 @@ class Demo:
 
     def _tell_recovery(self, report: RecoveryReport) -> None:
         size = size_text(sum(file.size for file in report.files))
-        self._screen.say(f"{counted(len(report.files), 'file')}, {size}, in {report.seconds:.2f} s.")
+        self._screen.say(f"Recovered: {counted(len(report.files), 'file')}, {size}, in {report.seconds:.2f} s.")
         for file in report.files:
             if file.action not in ("", "kept"):
                 archive = f", a copy kept as {file.archive}" if file.archive else ""
@@ -280,14 +211,20 @@ class Demo:
         """Compare every operation in the files with the table."""
         seen = self.seen
         self._screen.heading("Read everything back")
-        began = time.perf_counter()
+        self._screen.explain(
+            "What is delivered is gone from the queues, but its operations are in the files until these are cleaned "
+            "away. So nothing has to be believed:"
+        )
+        later = [path for path in data_paths(RealDisk(), [self._settings.spool]) if path not in self._files]
         with self._screen.bar("reading", self._flights.operations) as show:
-            seen.read_back = read_back(self._settings.spool, self._flights, self._heard, seen.findings, show)
+            self._reading.read(later, lambda: False, show)
+            self._reading.end()
+        seen.read_back = self._reading.done
         if not seen.findings.count:
             self._screen.say(
-                f"{seen.read_back.operations:,} operations in {seen.read_back.commits:,} commits, read from the files "
-                f"in {time.perf_counter() - began:.1f} s. They are the commits of the table: each once, each whole, in "
-                f"order, every message with its row and the number that was acknowledged."
+                f"{seen.read_back.operations:,} operations in {seen.read_back.commits:,} commits were read back. They "
+                f"are the commits of the table: each once, each whole, in order, every message with its row of the "
+                f"table and the number that was acknowledged."
             )
 
     def _clean_up(self) -> None:

@@ -58,15 +58,17 @@ class Writer:
     async def run(self, place: int, begin: int) -> None:
         """Commit one carrier's events. The first commit may be a resend: an earlier writer may have made it."""
         carrier = self._flights.carriers[place]
+        durable = b""
         for index in range(begin, len(carrier)):
-            _report(Report.BEGUN, place, index, 0)
+            os.write(STANDARD_OUTPUT, durable + RECORD.pack(Report.BEGUN, place, index, 0))
             try:
                 first = await self._commit(carrier, index)
             except NotUndelivered:
                 if index > begin or carrier.commit(index).adds:
                     raise
                 first = 0  # it only removed messages, and they are gone: it was made
-            _report(Report.DURABLE, place, index, first)
+            durable = RECORD.pack(Report.DURABLE, place, index, first)
+        os.write(STANDARD_OUTPUT, durable)
 
     async def _commit(self, carrier: Carrier, index: int) -> int:
         """Make one commit durable; return the number of its first message. Made twice it adds nothing twice."""
@@ -81,10 +83,6 @@ class Writer:
                 operations.delete(self._numbers.pop(row))
         self._numbers.update(zip(commit.adds, operations.numbers, strict=True))
         return operations.numbers.start
-
-
-def _report(what: Report, place: int, index: int, first: int) -> None:
-    os.write(STANDARD_OUTPUT, RECORD.pack(what, place, index, first))
 
 
 async def _write(flights: Flights, beginning: Beginning) -> None:

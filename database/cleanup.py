@@ -9,6 +9,7 @@ A crash between any two steps loses nothing: a start discards what lies below th
 until the mark is durable every file is still there.
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -63,7 +64,8 @@ class Cleanup:
 
     def at_start(self) -> CleanupReport:
         """Clean up where it frees something worth a new data file."""
-        facts = file_facts(self._context.look())
+        with self._disk_errors():
+            facts = file_facts(self._context.look())
         dead = facts[: leading_dead(facts)]
         if len(dead) >= AT_START_FILES or sum(fact.bytes for fact in dead) > AT_START_BYTES:
             return self.run(compact=None, dry_run=False)
@@ -71,8 +73,15 @@ class Cleanup:
 
     def run(self, *, compact: bool | None, dry_run: bool) -> CleanupReport:
         """Clean up once; `compact` None means: by the option `compact_share`."""
-        with self._running, courteous():
+        with self._running, courteous(), self._disk_errors():
             return self._run(compact=compact, dry_run=dry_run)
+
+    @contextlib.contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as failure:
+            raise DiskError(self._context.journal.directory, failure, "clean up") from failure
 
     def _run(self, *, compact: bool | None, dry_run: bool) -> CleanupReport:
         began = time.perf_counter()

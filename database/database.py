@@ -95,7 +95,7 @@ class MessageDatabase:
         self._sealed = {file.sequence: file for file in started.sealed}
         self._indexing = threading.Lock()  # guards the sealed files, and their index file
         self._journal.wake = self._tender.wake
-        self._journal.on_sealed = self._take_sealed
+        self._journal.on_sealed(self._take_sealed)
         self._closing = threading.Lock()  # guards the end, and the tender's beginning
         self._is_closed = False
         self._is_ready = False  # open, and the tender is at work

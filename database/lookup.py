@@ -21,8 +21,9 @@ from journal.errors import DiskError, MessageDamaged, NoSuchMessage
 from journal.message import FrameReader, Message, Source
 from journal.operations import Operation
 from journal.segment import Sealed
+from recovery.examined import read_contents
 from recovery.survey import data_files, survey
-from recovery.validate import examine, read_contents
+from recovery.validate import examine
 
 
 class _OutOfDate(Exception):

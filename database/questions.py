@@ -11,6 +11,7 @@ from database.ledger import Ledger
 from database.plan import FileFacts, plan_compaction
 from database.reading import Files, Wanted, read_many, read_one, read_value
 from database.stats import FileExplanation, Pin, QueueStats, Stats
+from index.block import distinct
 from index.table import Place, Table
 from journal import names
 from journal.disk import Disk
@@ -56,7 +57,7 @@ def by_queue(table: Table, numbers: Numbers) -> dict[bytes, Numbers]:
         return {table.queue_name(place.queue).encode(): numbers}
     places = [table.find(number) for number in numbers.tolist()]
     queues = np.array([place.queue for place in places if place is not None], np.int64)
-    return {table.queue_name(queue).encode(): numbers[queues == queue] for queue in np.unique(queues).tolist()}
+    return {table.queue_name(queue).encode(): numbers[queues == queue] for queue in distinct(queues).tolist()}
 
 
 def get(ledger: Ledger, files: Files, key: bytes) -> bytes | None:

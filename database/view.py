@@ -21,7 +21,8 @@ from journal.errors import DiskError, JournalError, MessageDamaged, NoSuchMessag
 from journal.message import Message
 from journal.owner import Holder, read_holder
 from recovery.decide import Action
-from recovery.validate import Progress, examine_directory, no_progress, read_contents
+from recovery.examined import read_contents
+from recovery.validate import Progress, examine_directory, no_progress
 
 ATTEMPTS_MAX = 5  # a running database may clean up while it is being read
 

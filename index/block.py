@@ -13,12 +13,14 @@ every other one is frozen into arrays.
 """
 
 from array import array
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 OFFSET_UNIT = 8  # frames start at multiples of 8
 
+_Kind = TypeVar("_Kind", bound=np.generic)
 Ints = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint64]
 
@@ -140,3 +142,11 @@ def sparse_block(sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Int
 def writable(values: "npt.NDArray[np.uint32] | array[int]") -> "npt.NDArray[np.uint32]":
     found: npt.NDArray[np.uint32] = np.frombuffer(values, np.uint32)
     return found if found.flags.writeable else found.copy()
+
+
+def distinct(values: "npt.NDArray[_Kind]") -> "npt.NDArray[_Kind]":
+    """Return the different values, ascending. `np.unique` hashes, which is far slower for what is nearly sorted."""
+    ordered = np.sort(values)
+    is_first = np.ones(len(ordered), np.bool_)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[is_first]

@@ -6,6 +6,7 @@ The index is made anew at each start and knows nothing that the journal does not
 import numpy as np
 import numpy.typing as npt
 
+from index.block import distinct
 from index.duplicates import DuplicateWindow, WindowBounds
 from index.keyed import Keyed
 from index.table import Table
@@ -93,5 +94,5 @@ def _removed(contents: Contents) -> npt.NDArray[np.uint64]:
     sets = contents.removal_sets()
     if not sets and (len(singles) < 2 or bool((np.diff(singles.view(np.int64)) > 0).all())):
         return singles
-    found: npt.NDArray[np.uint64] = np.unique(np.concatenate((singles, *sets)))
+    found: npt.NDArray[np.uint64] = distinct(np.concatenate((singles, *sets)))
     return found

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from index.block import OFFSET_UNIT, Block, Ints, Numbers, sparse_block, writable
+from index.block import OFFSET_UNIT, Block, Ints, Numbers, distinct, sparse_block, writable
 
 SPARSE_SHARE = 4  # a block is packed when fewer than one in this many of its messages is live
 
@@ -208,7 +208,7 @@ class Table:
             return sum(self.remove(number) is not None for number in numbers.tolist())
         removed = 0
         firsts = np.array(self._firsts, np.uint64)
-        for index in np.unique(np.searchsorted(firsts, numbers, "right")).tolist():
+        for index in distinct(np.searchsorted(firsts, numbers, "right")).tolist():
             if index:
                 block = self._blocks[index - 1]
                 low, high = np.searchsorted(numbers, np.array([block.first, block.last + 1], np.uint64))
@@ -232,11 +232,11 @@ class Table:
         sizes = np.frombuffer(block.sizes, np.uint32)[rows].astype(np.int64)
         queues = np.frombuffer(block.queues, np.uint32)[rows]
         sequences = np.full(len(rows), block.sequence) if block.sequences is None else block.sequences[rows]
-        for sequence in np.unique(sequences).tolist():
+        for sequence in distinct(sequences).tolist():
             mine = sequences == sequence
             self.files[sequence].live_messages -= int(mine.sum())
             self.files[sequence].live_bytes -= int(sizes[mine].sum())
-        for queue in np.unique(queues).tolist():
+        for queue in distinct(queues).tolist():
             mine = queues == queue
             self._queue_counts[queue] -= int(mine.sum())
             self._queue_bytes[queue] -= int(sizes[mine].sum())
@@ -277,7 +277,7 @@ class Table:
     def insert_columns(self, sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Ints]) -> None:
         """Take in moved messages whose first file is gone: ascending numbers, lower than others in the table."""
         places = np.searchsorted(np.array(self._firsts, np.uint64), numbers, "right").astype(np.int64) - 1
-        for index in np.unique(places)[::-1].tolist():
+        for index in distinct(places)[::-1].tolist():
             mine = np.flatnonzero(places == index)
             if index >= 0:
                 inside = mine[numbers[mine] <= np.uint64(self._blocks[index].last)]

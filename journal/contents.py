@@ -16,7 +16,7 @@ order of the journal. Names are kept once and referred to by their place in `nam
     offset      all           of the frame
     commit      all           number of the commit
     time        all           of the commit, microseconds since 1970-01-01 UTC, signed
-    first_time  all           of the first ADD: differs from `time` where a message was moved
+    first_time  MOVED ADD     of the message's first ADD, as `time`; else 0
     hash        ADD, PUT      XXH3 of the payload (without properties) or value; else 0
 """
 
@@ -111,11 +111,12 @@ class Contents:
         return len(self.columns["kind"])
 
     def value_head(self, key: bytes) -> bytes | None:
-        """Return the first 128 bytes of the last value put under the key in this file."""
+        """Return the first 128 bytes of the last undamaged value put under the key in this file."""
         if key not in self.names:
             return None
         puts = self.columns["kind"] == Operation.PUT
-        mine = np.flatnonzero(self.columns["name"][puts] == list(self.names).index(key))
+        is_good = (self.columns["flags"][puts] & DAMAGED) == 0
+        mine = np.flatnonzero(is_good & (self.columns["name"][puts] == list(self.names).index(key)))
         if not len(mine):
             return None
         ends = np.cumsum(value_head_sizes(self.columns["size"][puts].astype(np.int64)))
@@ -248,7 +249,6 @@ def _rows_of_length(heads: list[bytes], frames: list[int], length: int, tables: 
     rows["frame"] = frames
     for name in ("kind", "flags", "number", "commit", "time"):
         rows[name] = found[name]
-    rows["first_time"] = found["time"]
     is_add = found["kind"] == Operation.ADD
     is_put = found["kind"] == Operation.PUT
     is_key = found["kind"] >= Operation.PUT
@@ -285,7 +285,8 @@ def _other_rows(heads: list[bytes], tables: _Tables) -> "npt.NDArray[np.void]":
             for record in decode_records(head[FRAME_SIZE:]):
                 rows = _record_rows(record, tables)
                 rows["frame"], rows["commit"], rows["time"] = frame, commit, time
-                rows["first_time"] = record.first_times if len(record.first_times) else time
+                if record.first_times:
+                    rows["first_time"] = record.first_times
                 parts.append(rows)
     return np.concatenate(parts) if parts else np.empty(0, _ROW)
 

@@ -13,7 +13,14 @@ import xxhash
 from journal.contents import Contents
 from journal.disk import Disk, DiskFile
 from journal.errors import DiskError, FormatError, NewerFormat
-from journal.footer import TRAILER, BadFooter, Summary, decode_contents, decode_summary, trailer_size
+from journal.footer import (
+    TRAILER,
+    BadFooter,
+    Summary,
+    decode_contents,
+    decode_summary,
+    trailer_size,
+)
 from journal.format import HEADER_COPIES, HEADER_SIZE, HEADERS_SIZE, BadHeader, FileHeader, decode_header
 
 HASH_BYTES = 1 << 20  # read and hashed at once: stays in the processor's cache
@@ -86,7 +93,7 @@ class DataFile:
             if summary.is_newer:
                 raise NewerFormat(self.path, size - footer_size, summary.reason)
             return summary
-        if summary.end != size - footer_size:
+        if summary.start != size - footer_size:
             return BadFooter("the footer does not start where the frames end")
         return Footer(summary, data)
 

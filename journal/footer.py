@@ -1,6 +1,7 @@
 """The footer of a sealed file: its contents as columns, and the proof that the file is whole.
 
-It begins right behind the last frame (`end`) and is the last thing in the file:
+It begins at the first multiple of the group alignment at or behind the last frame's end, with zeros in between,
+and is the last thing in the file:
 
     part       bytes            meaning
     summary    232              below
@@ -25,7 +26,7 @@ Summary:
     magic               8      OMSFOOT1
     size                8      of the footer, trailer included
     rows                8      how many
-    end                 8      the first byte behind the last frame: where this footer starts
+    end                 8      the first byte behind the last frame
     frames              8      how many
     last commit         8      number of the last frame's commit
     chain               8      XXH3 over the frames' checksums, in order, 8 bytes each
@@ -36,12 +37,13 @@ Summary:
                                of removals; commit numbers; frame offsets; first times of ADD; three reserved.
                                (1, 0) where there is nothing
     flags               8      1: the file was repaired, and its chain need not be the one its successor names;
+                               2: written by a recovery: whoever begins the next file leaves out 2^20 numbers;
                                others refused
 
 Trailer:
 
     field            bytes  meaning
-    file checksum    8      XXH3 over the file from byte 0 up to `end`
+    file checksum    8      XXH3 over the file from byte 0 up to the footer
     footer checksum  8      XXH3 over the footer up to here, seed: the file's identity
     size             8      of the footer, as above
     magic            8      1ATOOFSM
@@ -55,8 +57,9 @@ import numpy as np
 import numpy.typing as npt
 
 from journal.contents import COLUMNS, NOTHING, Contents, Ranges
-from journal.format import CHECKSUM, HEADER_SIZE, BadHeader, FileHeader, decode_header, encode_header, xxh3
+from journal.format import CHECKSUM, HEADER_SIZE, BadHeader, FileHeader, align, decode_header, encode_header, xxh3
 from journal.operations import Operation
+from journal.records import MOVED
 
 MAGIC = b"OMSFOOT1"
 TRAILER_MAGIC = b"1ATOOFSM"
@@ -64,7 +67,8 @@ SUMMARY = struct.Struct("<8sQQQQQQQQQ18qQ")
 Entry = tuple[int, int, int, int, int]
 ENTRY = struct.Struct("<BB6xQQQ")
 TRAILER = struct.Struct("<QQQ8s")
-GAPS = 1  # flag
+GAPS, RECOVERED = 1, 2  # flags
+FLAGS = GAPS | RECOVERED
 BYTES = 255  # the width of a column of bytes
 NAMES, PRODUCERS, SETS, VALUE_HEADS = 32, 33, 34, 35
 _NUMBER_IDS = {column: number for number, column in enumerate(COLUMNS, start=1)}
@@ -95,8 +99,14 @@ class Summary:
     columns: int
     ranges: Ranges
     has_gaps: bool
+    is_recovered: bool
     header: FileHeader
     file_checksum: int
+
+    @property
+    def start(self) -> int:
+        """Where the footer begins; the file checksum goes up to here."""
+        return footer_start(self.end, self.header)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +130,19 @@ def row_bytes_max(*, name_count: int, has: Sequence[bool]) -> int:
     return fixed + 4 * has_producers + 4 * has_properties + 4 * has_sets + 8 * has_moved
 
 
-def encode_footer(contents: Contents, header: FileHeader, file_checksum: int, successor: tuple[int, int]) -> bytes:
+def footer_start(end: int, header: FileHeader) -> int:
+    """Return where the footer begins of a file whose frames end at `end`: never in a sector that is durable already."""
+    return align(end, header.alignment)
+
+
+def encode_footer(
+    contents: Contents,
+    header: FileHeader,
+    file_checksum: int,
+    successor: tuple[int, int],
+    *,
+    is_recovered: bool = False,
+) -> bytes:
     """Return the footer of a file with these contents; `successor` is the next file's (sequence, identity)."""
     entries: list[bytes] = []
     parts: list[bytes] = []
@@ -134,9 +156,8 @@ def encode_footer(contents: Contents, header: FileHeader, file_checksum: int, su
     body = b"".join((encode_header(header), *entries, *parts))
     size = SUMMARY.size + len(body) + TRAILER.size
     numbers = (size, len(contents), contents.end, contents.frame_count, contents.last_commit, contents.chain)
-    summary = SUMMARY.pack(
-        MAGIC, *numbers, *successor, len(entries), *_encode_ranges(ranges(contents)), GAPS * contents.has_gaps
-    )
+    flags = GAPS * contents.has_gaps | RECOVERED * is_recovered
+    summary = SUMMARY.pack(MAGIC, *numbers, *successor, len(entries), *_encode_ranges(ranges(contents)), flags)
     checked = summary + body + CHECKSUM.pack(file_checksum)
     return checked + struct.pack("<QQ8s", xxh3(checked, header.identity), size, TRAILER_MAGIC)
 
@@ -205,7 +226,7 @@ def ranges(contents: Contents) -> Ranges:
         removed=(removed[0], max(removed[1], highest)) if is_removal.any() else NOTHING,
         commit=_range(columns["commit"]),
         offset=_range(columns["offset"]),
-        first_time=_range(columns["first_time"][is_add]),
+        first_time=_range(np.where(columns["flags"] & MOVED, columns["first_time"], columns["time"])[is_add]),
     )
 
 
@@ -236,11 +257,11 @@ def decode_summary(data: bytes, *, identity: int | None) -> Summary | BadFooter:
         return BadFooter(f"the header in the footer: {header.reason}", is_newer=header.version is not None)
     file_checksum, checksum, size, magic = TRAILER.unpack_from(data, len(data) - TRAILER.size)
     checked = data[: len(data) - TRAILER.size + CHECKSUM.size]
-    if magic != TRAILER_MAGIC or size != len(data) or checksum != xxh3(checked, header.identity):
+    if magic != TRAILER_MAGIC or not size == fields[1] == len(data) or checksum != xxh3(checked, header.identity):
         return BadFooter("the footer's checksum does not match")
     if identity not in (None, header.identity):
         return BadFooter("the footer belongs to another file")
-    if fields[28] & ~GAPS or not _is_directory_known(data, columns=fields[9], rows=fields[2]):
+    if fields[28] & ~FLAGS or not _is_directory_known(data, columns=fields[9], rows=fields[2]):
         return BadFooter("the footer has flags or columns that this program does not know", is_newer=True)
     limits = fields[10:28]
     pairs = [(limits[at], limits[at + 1]) for at in range(0, 12, 2)]
@@ -257,6 +278,7 @@ def decode_summary(data: bytes, *, identity: int | None) -> Summary | BadFooter:
         columns=fields[9],
         ranges=Ranges(**dict(zip(kinds, pairs, strict=True))),
         has_gaps=bool(fields[28] & GAPS),
+        is_recovered=bool(fields[28] & RECOVERED),
         header=header,
         file_checksum=file_checksum,
     )

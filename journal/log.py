@@ -7,21 +7,20 @@ commit waits for any of it.
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from journal.datafile import DataFile
 from journal.disk import Disk
 from journal.draft import Draft
 from journal.errors import DiskError, DiskFull, JournalError
 from journal.format import ALIGNMENT_MIN, FileHeader, Previous, align
 from journal.group import AnyDraft, Group, form
-from journal.names import DataFileName
 from journal.operations import MIB
 from journal.reserve import NO_SPACE, Reserve, reserve_size
-from journal.segment import FIRST_BYTES, Rolled, Sealed, Segment
+from journal.segment import FIRST_BYTES, Sealed, Segment
 from journal.single import Place, PlainAdds, form_one
+from journal.supply import NO_SUCCESSOR, Supply
 
 DATA_FILE_BYTES_MIN = 4096
 DATA_FILE_BYTES_MAX = 16 << 30  # the index keeps offsets divided by 8 in 32 bits
@@ -81,16 +80,16 @@ class Journal:
         self._active: Segment | None = None
         self._place: Place | None = None
         self._room = 0  # what the active file can still take, footer included
-        self._lock = threading.Lock()  # guards the next file and the rolled ones, which two threads touch
-        self._next: Segment | None = None
-        self._next_sequence = opening.next_sequence
-        self._rolled: list[Rolled] = []
+        self._supply = Supply(disk, directory, opening.owner, opening.next_sequence)
         self._tending = threading.Lock()  # one tender at a time
         self._unvouched = False
         self._rolls_next = False
         self._tend_at = 0  # once the active file is written up to here, the tender is woken
         self.wake: Callable[[], None] = lambda: None
-        self.on_sealed: Callable[[Sealed], None] = lambda _: None
+
+    def on_sealed(self, call: Callable[[Sealed], None]) -> None:
+        """Have something called, by the tender, for every file that was sealed."""
+        self._supply.on_sealed = call
 
     @property
     def active_sequence(self) -> int | None:
@@ -109,7 +108,7 @@ class Journal:
     @property
     def needs_tending(self) -> bool:
         """Whether there is something to prepare or seal."""
-        return bool(self._rolled) or self._wants_space() or self._wants_next()
+        return self._supply.has_rolled or self._wants_space() or self._wants_next()
 
     def unsealed_bytes(self) -> int:
         """Return how far the active file is written."""
@@ -189,15 +188,23 @@ class Journal:
             self._roll()
             count = self._fitting(drafts)
         count = max(1, count)  # what is larger than a file has one of its own
+        self._prepare_for(drafts[:count])
+        return count
+
+    def _prepare_for(self, drafts: Sequence[AnyDraft]) -> None:
+        """Make sure that the active file has its space on disk for the drafts."""
         segment, place = self._active, self._place
         assert segment is not None and place is not None
-        end = align(place.offset, place.alignment) + sum([draft.weight for draft in drafts[:count]])
-        if end > segment.prepared:
-            end = align(place.offset, place.alignment) + sum([draft.frame_size for draft in drafts[:count]])
-        if end > segment.prepared:
-            wanted = min(2 * segment.prepared, self._settings.data_file_bytes_max)
-            segment.prepare(max(end, wanted if any(draft.has_add for draft in drafts) else 0))
-        return count
+        end = align(place.offset, place.alignment) + sum([draft.frame_size for draft in drafts])
+        if end <= segment.prepared:
+            return
+        if segment.failure is not None and segment.failure.errno in NO_SPACE:
+            # The disk was full when this file was to grow. Another one can, when there is space again.
+            self._roll() if segment.is_begun else self._replace_active(segment)
+            self._prepare_for(drafts)
+            return
+        wanted = min(2 * segment.prepared, self._settings.data_file_bytes_max)
+        segment.prepare(max(end, wanted if any(draft.has_add for draft in drafts) else 0))
 
     def _fitting(self, drafts: Sequence[AnyDraft]) -> int:
         assert self._active is not None and self._place is not None
@@ -205,7 +212,8 @@ class Journal:
         if sum([draft.weight for draft in drafts]) + padding <= self._room:
             return len(drafts)
         limit = self._settings.data_file_bytes_max
-        self._room = room = limit - self._place.offset - self._active.footer_bound() - padding
+        self._room = limit - self._place.offset - self._active.footer_bound() - padding
+        room = self._room - padding
         for count, draft in enumerate(drafts):
             room -= draft.weight
             if room < 0:
@@ -214,57 +222,27 @@ class Journal:
 
     def _roll(self) -> None:
         """Begin the next file: the prepared one, or a short one made now."""
-        segment = self._create(min(FIRST_BYTES, self._settings.data_file_bytes_max))
+        segment = self._supply.take(self._settings.data_file_bytes_max)
         header = self._header(segment.sequence)
-        with self._lock:
-            if self._active is not None and self._place is not None:
-                successor = (header.sequence, header.identity)
-                self._rolled.append(Rolled(self._active, self._place.offset, successor))
-            self._active = segment
-            self._place = segment.begin(header)
+        before, end = self._active, self.unsealed_bytes()
+        self._active, self._place = segment, segment.begin(header)
+        if before is not None:
+            self._supply.retire(before, end, (header.sequence, header.identity))
         self._room = self._settings.data_file_bytes_max - self._place.offset - segment.footer_bound()
+        self._room -= self._place.alignment  # where the footer begins
         self._tend_at = 0
 
-    def _take_next(self) -> Segment | None:
-        with self._lock:
-            segment, self._next = self._next, None
-        return segment
-
-    def _create(self, size: int, *, for_later: bool = False) -> Segment:
-        """Return a new file prepared up to `size`, its name durable; the next one to be taken, if it is for later.
-
-        Files are begun in the order of their sequences, so nobody else may make one meanwhile.
-        """
-        with self._lock:
-            if self._next is not None:
-                segment = self._next
-                self._next = segment if for_later else None
-                return segment
-            path = self.directory / str(DataFileName(self._next_sequence))
-            try:
-                segment = Segment(self._disk, path, self._next_sequence)
-            except FileExistsError:
-                self._remove_stale(path)
-                segment = Segment(self._disk, path, self._next_sequence)
-            try:
-                segment.prepare(size)
-                self._disk.sync_directory(self.directory)
-            except BaseException:
-                segment.discard()
-                raise
-            self._next_sequence += 1
-            if for_later:
-                self._next = segment
-        return segment
-
-    def _remove_stale(self, path: Path) -> None:
-        """Remove what a former owner, stopped and late, has put where our next file belongs."""
-        with DataFile(self._disk, path) as file:
-            header = file.header()
-            is_older = isinstance(header, FileHeader) and header.owner < self._opening.owner
-            if not is_older and not file.is_zero():
-                raise JournalError(f"{path} appeared while this process owns the directory; close and recover")
-        self._disk.unlink(path)
+    def _replace_active(self, unused: Segment) -> None:
+        """Begin another file in the place of one that no commit has come to."""
+        segment = self._supply.take(self._settings.data_file_bytes_max)
+        assert unused.header is not None
+        identity = self._settings.random_identity()
+        header = replace(unused.header, sequence=segment.sequence, identity=identity, created=self._settings.clock())
+        self._active, self._place = segment, segment.begin(header)
+        self._supply.rename_successor((header.sequence, identity))
+        unused.discard()
+        self._room = self._settings.data_file_bytes_max - self._place.offset - segment.footer_bound()
+        self._room -= self._place.alignment  # where the footer begins
 
     def _header(self, sequence: int) -> FileHeader:
         opening = self._opening
@@ -298,6 +276,7 @@ class Journal:
         place.next_message, place.next_commit = group.next_message, group.next_commit
         drafts = group.drafts
         self._room -= drafts[0].weight if len(drafts) == 1 else sum([draft.weight for draft in drafts])
+        self._room -= group.offsets[0] - group.offset  # the padding
         self._unvouched = not _is_vouching(drafts[-1])
         if place.offset >= self._tend_at:
             self._tend_at = 1 << 62
@@ -313,7 +292,7 @@ class Journal:
         """Seal what was rolled, prepare what will be needed, fill the reserve. DiskError on a fault."""
         with self._tending:
             try:
-                self._seal_rolled()
+                self._supply.seal(self._active)
                 self._prepare_ahead()
                 self._reserve.fill()
             except OSError as failure:
@@ -325,27 +304,19 @@ class Journal:
         """Return when every rolled file is sealed."""
         with self._tending:
             try:
-                self._seal_rolled()
+                self._supply.seal(self._active)
             except OSError as failure:
                 raise DiskError(self.directory, failure, "seal files in") from failure
 
     def _next_tending(self) -> int:
         """Return how far the active file is written when the tender is needed again."""
         segment, place = self._active, self._place
-        if segment is None or place is None or self._rolled or self._wants_space() or self._wants_next():
+        if segment is None or place is None or self.needs_tending:
             return 0
         limit = self._settings.data_file_bytes_max
         if segment.prepared < limit:
             return segment.prepared // 2 + 1
-        return limit // _TEND_SHARE + 1 if self._next is None else 1 << 62
-
-    def _seal_rolled(self) -> None:
-        while self._rolled:
-            rolled = self._rolled[0]
-            sealed = rolled.segment.seal(rolled.end, rolled.successor)
-            with self._lock:
-                self._rolled.pop(0)
-            self.on_sealed(sealed)
+        return 1 << 62 if self._supply.has_next else limit // _TEND_SHARE + 1
 
     def _wants_space(self) -> bool:
         segment, place = self._active, self._place
@@ -356,7 +327,7 @@ class Journal:
     def _wants_next(self) -> bool:
         place = self._place
         is_used = place is not None and _TEND_SHARE * place.offset > self._settings.data_file_bytes_max
-        return self._next is None and is_used
+        return is_used and not self._supply.has_next
 
     def _prepare_ahead(self) -> None:
         if self._wants_space():
@@ -364,28 +335,25 @@ class Journal:
             wanted = min(8 * self._active.prepared, self._settings.data_file_bytes_max)
             self._active.prepare(wanted)
         if self._wants_next():
-            segment = self._create(min(FIRST_BYTES, self._settings.data_file_bytes_max), for_later=True)
-            segment.prepare(self._settings.data_file_bytes_max)  # the committer may take it meanwhile
+            self._supply.make_ahead(self._settings.data_file_bytes_max)
 
     def close(self, *, seal: bool) -> None:
         """Seal the files, or after a failure only let go of them; remove the prepared one."""
         with self._tending:
-            if (prepared := self._take_next()) is not None:
-                prepared.discard()
-            if self._active is not None and self._place is not None:
+            if self._active is not None:
                 if seal and not self._active.is_begun:
                     self._active.discard()  # no commit came to it
+                    self._supply.rename_successor(NO_SUCCESSOR)
                 else:
-                    self._rolled.append(Rolled(self._active, self._place.offset, (0, 0)))
+                    self._supply.retire(self._active, self.unsealed_bytes(), NO_SUCCESSOR)
                 self._active = self._place = None
-            if seal:
-                try:
-                    self._seal_rolled()
-                except OSError as failure:
-                    raise DiskError(self.directory, failure, "seal the last file in") from failure
-            for rolled in self._rolled:
-                rolled.segment.close()
-            self._rolled.clear()
+            try:
+                if seal:
+                    self._supply.seal(None)
+            except OSError as failure:
+                raise DiskError(self.directory, failure, "seal the last file in") from failure
+            finally:
+                self._supply.close()
 
 
 def _is_vouching(draft: AnyDraft) -> bool:

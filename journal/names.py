@@ -3,7 +3,7 @@
     file                        holds
     omsmsg-SEQ.data             data file, SEQ ten digits from 1
     omsmsg-SEQ-vVER.archive     copy of a data file from before a repair, VER four digits from 1
-    omsmsg-SEQ.data.new         a repaired data file before it takes its place
+    omsmsg-SEQ.data.new         a repaired data file before it takes its place; an archive's name likewise
     omsmsg.index                directory of the sealed files, for readers without the lock
     omsmsg.lock                 who owns the directory
     omsmsg.reserve              space kept back so that a full disk can be drained
@@ -22,7 +22,7 @@ SEQUENCE_MAX = 9_999_999_999
 VERSION_MAX = 9_999
 
 _DATA = re.compile(r"omsmsg-([0-9]{10})\.data")
-_UNFINISHED = re.compile(r"omsmsg-([0-9]{10})\.data\.new|omsmsg\.index\.new")
+_UNFINISHED = re.compile(r"omsmsg-[0-9]{10}(\.data|-v[0-9]{4}\.archive)\.new|omsmsg\.index\.new")
 _ARCHIVE = re.compile(r"omsmsg-([0-9]{10})-v([0-9]{4})\.archive")
 
 

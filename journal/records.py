@@ -134,9 +134,9 @@ def decode_set(first: int, count: int, coded: bytes) -> Numbers:
         return np.array([first], np.uint64)
     values = _unleb128(coded)
     runs, gaps = values[0::2], values[1::2]
-    if not len(values) % 2 or int(runs.astype(float).sum()) != count or not runs.all():
+    if not len(values) % 2 or _sum(runs) != count or not runs.all():
         raise BadRecord("a removal set does not hold as many numbers as it says")
-    if first + float(values.astype(float).sum()) >= 2.0**64:
+    if first + _sum(values) > 1 << 64:
         raise BadRecord("a removal set ends behind the last possible number")
     if len(runs) == 1:
         return np.arange(first, first + count, dtype=np.uint64)
@@ -144,6 +144,12 @@ def decode_set(first: int, count: int, coded: bytes) -> Numbers:
     steps[0] = first
     steps[np.cumsum(runs)[:-1].astype(np.int64)] = gaps + np.uint64(1)
     return np.cumsum(steps, dtype=np.uint64)
+
+
+def _sum(values: Numbers) -> int:
+    """Return the sum, which may be more than 64 bits can hold."""
+    high, low = values >> np.uint64(32), values & np.uint64(0xFFFFFFFF)
+    return (int(high.sum()) << 32) + int(low.sum())
 
 
 def _leb128(values: Numbers) -> bytes:

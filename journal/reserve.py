@@ -52,7 +52,10 @@ class Reserve:
             file.sync()
         except OSError as failure:
             with contextlib.suppress(OSError):
-                file.truncate(have)
+                if failure.errno in NO_SPACE:
+                    file.truncate(have)
+                else:
+                    self._disk.unlink(self._path)  # a sync that failed is never tried again on the same file
             if failure.errno not in NO_SPACE:
                 raise
             return False

@@ -21,7 +21,7 @@ import xxhash
 from journal.contents import ContentsBuilder, Ranges
 from journal.disk import Disk, DiskFile
 from journal.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS
-from journal.footer import encode_footer, footer_size_max, ranges, row_bytes_max
+from journal.footer import encode_footer, footer_size_max, footer_start, ranges, row_bytes_max
 from journal.format import FileHeader, Previous, encode_headers
 from journal.group import Group
 from journal.single import Place, PlainAdds, QueueTemplate
@@ -48,6 +48,7 @@ class Segment:
         self.path = path
         self.sequence = sequence
         self.prepared = 0  # bytes of zeros, or more, that the file durably has
+        self.failure: OSError | None = None  # of preparing; the file is as long as it will ever be
         self.header: FileHeader | None = None
         self.is_begun = False  # its header is on disk
         self._disk = disk
@@ -62,14 +63,23 @@ class Segment:
         self._features = 0
 
     def prepare(self, size: int) -> None:
-        """Fill the file with zeros up to `size`, durably. OSError leaves it as long as it was before."""
+        """Fill the file with zeros up to `size`, durably. OSError leaves it as long as it was before.
+
+        After a failure the file is never extended again: its sync is not to be tried twice.
+        """
         while self.prepared < size:
             with self._preparing:
+                if self.failure is not None:
+                    raise self.failure
                 end = max(self.prepared, min(self.prepared + SYNC_BYTES, size))
-                for at in range(self.prepared, end, len(ZEROS)):
-                    self.file.write(ZEROS[: min(len(ZEROS), end - at)], at)
-                self.file.sync()
-                self.prepared = max(self.prepared, end)
+                try:
+                    for at in range(self.prepared, end, len(ZEROS)):
+                        self.file.write(ZEROS[: min(len(ZEROS), end - at)], at)
+                    self.file.sync()
+                except OSError as failure:
+                    self.failure = failure
+                    raise
+                self.prepared = end
 
     def begin(self, header: FileHeader) -> Place:
         """Make this the active file; the header goes out with the first group."""
@@ -163,10 +173,12 @@ class Segment:
         """Append the footer, cut the file to its true length, close it. The frames end at `end`."""
         assert self.header is not None
         contents = self._builder.build(end)
+        start = footer_start(end, self.header)
+        self._hasher.update(bytes(start - end))
         footer = encode_footer(contents, self.header, self._hasher.intdigest(), successor)
-        self.file.write(footer, end)
+        self.file.write(footer, start)
         self.file.sync()
-        self.file.truncate(end + len(footer))
+        self.file.truncate(start + len(footer))
         self.file.sync()
         self.close()
         return Sealed(self.sequence, self.header.identity, end, ranges(contents))
@@ -175,9 +187,9 @@ class Segment:
         self.file.close()
 
     def discard(self) -> None:
-        """Remove a prepared file that was never begun."""
+        """Remove a prepared file that was never begun; where the system refuses, the next start does it."""
         self.close()
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             self._disk.unlink(self.path)
 
 

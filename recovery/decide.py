@@ -1,25 +1,34 @@
-"""The decision on one data file, as a table: what is seen → verdict and action.
+"""The decision on one data file, as a table: what is seen → verdict and action. The first row that fits decides.
 
-    row                  header     body       footer   followed  verdict   action
-    prepared             none       zero       -        no        clean     remove
-    emptied              none       zero       -        yes       damaged   entomb
-    never begun          good       no frame   absent   no        torn      drop
-    torn at birth        none       unknown    absent   no        torn      drop
-    lost header          none       unknown    -        -         damaged   entomb, or drop when not followed
-    sealed               good       whole      good     -         clean     keep
-    unsealed             good       whole      absent   -         clean     seal
-    torn                 good       torn       absent   no        torn      cut
-    damaged              -          bad        -        -         damaged   rebuild
-    damaged footer       good       whole      bad      -         damaged   rebuild
-    damaged header       rotted     whole      -        -         damaged   rebuild
-    damaged padding      good       padding    -        -         damaged   rebuild
-    other ending         good       whole      good     yes       damaged   rebuild
-    missing              -          missing    -        yes       damaged   entomb
-    late                 good       late       -        -         torn      drop
+    row              header        body           footer       followed   verdict  action
+    missing          -             missing        -            -          damaged  entomb
+    emptied          -             zero           -            yes        damaged  entomb
+    prepared         -             zero           -            no         clean    remove
+    late             -             late           -            -          torn     drop
+    torn at birth    -             unknown        absent       no         torn     drop
+    lost header      -             unknown, lost  -            -          damaged  entomb
+    lost header      none          -              -            -          damaged  entomb
+    damaged          -             bad            -            -          damaged  rebuild
+    damaged          -             torn, empty    -            yes        damaged  rebuild
+    damaged footer   -             -              bad          -          damaged  rebuild
+    damaged header   rotted        -              -            -          damaged  rebuild
+    damaged          -             torn, empty    good         -          damaged  rebuild
+    never begun      -             empty          -            -          torn     drop
+    torn             -             torn           -            -          torn     cut
+    torn header      half          -              absent       no         torn     cut
+    damaged header   half          -              -            -          damaged  rebuild
+    damaged padding  -             padding        -            -          damaged  rebuild
+    other ending     -             -              -            otherwise  damaged  rebuild
+    sealed           -             -              good         -          clean    keep
+    unsealed         -             -              -            -          clean    seal
+
+Followed is a file that a later one names as its predecessor: yes, and it ends as that one says, or
+otherwise than that one says. An empty file is followed too when the one before it names it.
 
 Torn is a write that was interrupted: nobody was told that it is safe. Damaged is the loss, or the
 near loss, of something that somebody was told is safe. The row's name stands in every report.
 
+    keep     leave it as it is
     remove   the file holds nothing and is nobody's
     drop     keep an archive, remove the file: nothing in it was promised
     cut      keep an archive, write the good frames again, with a footer
@@ -38,16 +47,17 @@ class Head(Enum):
     """Where the file's header was found."""
 
     GOOD = "good"
-    ROTTED = "rotted"  # one copy, the footer or the successor still tells it
+    HALF = "half"  # one copy only, and nothing says that more than its first write was ever finished
+    ROTTED = "rotted"  # one copy, the footer or a neighbour still tells it
     NONE = "none"
 
 
 class Body(Enum):
-    """What the frames say. `vouched` means: a later frame, a footer or a successor says it was durable."""
+    """What the frames say. Vouched for is what a later frame, a footer or a neighbour says was durable."""
 
-    MISSING = "missing"  # no such file, but its successor names it
+    MISSING = "missing"  # no such file, but a neighbour names it
     ZERO = "zero"  # nothing but zeros, or no byte at all
-    EMPTY = "no frame"  # not one good frame, and nothing vouched for
+    EMPTY = "empty"  # not one good frame, and nothing vouched for
     WHOLE = "whole"
     TORN = "torn"  # bad only where nothing is vouched for
     PADDING = "padding"  # every frame good, yet the file's checksum is not: only padding can differ
@@ -126,25 +136,24 @@ def _row(name: str, verdict: Verdict, action: Action, *bodies: Body, **seen: obj
 
 _CLEAN, _TORN, _DAMAGED = Verdict.CLEAN, Verdict.TORN, Verdict.DAMAGED
 
-# The first row that applies decides.
 TABLE = (
     _row("missing", _DAMAGED, Action.ENTOMB, Body.MISSING),
-    _row("late", _TORN, Action.DROP, Body.LATE),
     _row("emptied", _DAMAGED, Action.ENTOMB, Body.ZERO, followed=True),
-    _row("prepared", _CLEAN, Action.REMOVE, Body.ZERO),
-    _row("torn at birth", _TORN, Action.DROP, Body.UNKNOWN, followed=False, feet=Foot.ABSENT),
-    _row("lost header", _DAMAGED, Action.ENTOMB, Body.UNKNOWN, Body.LOST, followed=True),
-    _row("lost header", _DAMAGED, Action.DROP, Body.UNKNOWN, Body.LOST),
-    _row("lost header", _DAMAGED, Action.ENTOMB, heads=Head.NONE, followed=True),
-    _row("lost header", _DAMAGED, Action.DROP, heads=Head.NONE),
+    _row("prepared", _CLEAN, Action.REMOVE, Body.ZERO, followed=False),
+    _row("late", _TORN, Action.DROP, Body.LATE),
+    _row("torn at birth", _TORN, Action.DROP, Body.UNKNOWN, feet=Foot.ABSENT, followed=False),
+    _row("lost header", _DAMAGED, Action.ENTOMB, Body.UNKNOWN, Body.LOST),
+    _row("lost header", _DAMAGED, Action.ENTOMB, heads=Head.NONE),
     _row("damaged", _DAMAGED, Action.REBUILD, Body.BAD),
     _row("damaged", _DAMAGED, Action.REBUILD, Body.TORN, Body.EMPTY, followed=True),
     _row("damaged footer", _DAMAGED, Action.REBUILD, feet=Foot.BAD),
     _row("damaged header", _DAMAGED, Action.REBUILD, heads=Head.ROTTED),
+    _row("damaged", _DAMAGED, Action.REBUILD, Body.TORN, Body.EMPTY, feet=Foot.GOOD),
+    _row("never begun", _TORN, Action.DROP, Body.EMPTY),
+    _row("torn", _TORN, Action.CUT, Body.TORN),
+    _row("torn header", _TORN, Action.CUT, heads=Head.HALF, feet=Foot.ABSENT, followed=False),
+    _row("damaged header", _DAMAGED, Action.REBUILD, heads=Head.HALF),
     _row("damaged padding", _DAMAGED, Action.REBUILD, Body.PADDING),
-    _row("never begun", _TORN, Action.DROP, Body.EMPTY, feet=Foot.ABSENT),
-    _row("torn", _TORN, Action.CUT, Body.TORN, feet=Foot.ABSENT),
-    _row("damaged", _DAMAGED, Action.REBUILD, Body.TORN, Body.EMPTY),
     _row("other ending", _DAMAGED, Action.REBUILD, followed=True, ends_as_named=False),
     _row("sealed", _CLEAN, Action.KEEP, feet=Foot.GOOD),
     _row("unsealed", _CLEAN, Action.SEAL),

@@ -7,20 +7,24 @@ import numpy as np
 from journal.contents import Contents
 from journal.datafile import Footer
 from journal.operations import Operation
+from journal.records import MOVED
 from journal.walk import BadPayload, BadRange, Walk
 from recovery.report import Loss
+from recovery.survey import Task
 
 
 def losses_of(
-    name: str, bad: Sequence[BadRange], payloads: Sequence[BadPayload], found: Walk, footer: Footer | None
+    task: Task, bad: Sequence[BadRange], payloads: Sequence[BadPayload], found: Walk, footer: Footer | None
 ) -> tuple[Loss, ...]:
+    """Return what stood in the bad ranges and payloads of one file."""
+    name = task.path.name
     found_losses: list[Loss] = []
     contents = footer.contents() if footer is not None else None
     for bad_range in bad:
         if contents is not None:
             found_losses.append(_exact_loss(name, bad_range, contents))
         else:
-            found_losses.append(_likely_loss(name, bad_range, found))
+            found_losses.append(_likely_loss(task, bad_range, found))
     for payload in payloads:
         is_message = payload.operation is Operation.ADD
         reason = "the message's bytes" if is_message else f"the value of key {payload.name.decode()!r}"
@@ -55,17 +59,20 @@ def _exact_loss(name: str, bad: BadRange, contents: Contents) -> Loss:
     )
 
 
-def _likely_loss(name: str, bad: BadRange, found: Walk) -> Loss:
+def _likely_loss(task: Task, bad: BadRange, found: Walk) -> Loss:
     """Return which messages may have been in a range, by the numbers before and behind it."""
     contents = found.builder.build(found.end)
-    adds = contents.columns["kind"] == Operation.ADD
-    offsets, numbers = contents.columns["offset"][adds], contents.columns["number"][adds]
-    before = numbers[offsets.astype(np.int64) < bad.start]
-    behind = numbers[offsets.astype(np.int64) >= bad.end]
-    first = int(before.max()) + 1 if len(before) else 0
-    last = int(behind.min()) - 1 if len(behind) else 0
-    known = ((first, last),) if first and last >= first else ()
-    return Loss(name=name, start=bad.start, end=bad.end, reason=bad.reason, numbers=known)
+    is_new = (contents.columns["kind"] == Operation.ADD) & ((contents.columns["flags"] & MOVED) == 0)
+    offsets, numbers = contents.columns["offset"][is_new].astype(np.int64), contents.columns["number"][is_new]
+    before, behind = numbers[offsets < bad.start], numbers[offsets >= bad.end]
+    first = int(before.max()) + 1 if len(before) else task.numbers[0]
+    last = int(behind.min()) - 1 if len(behind) else task.numbers[1]
+    return Loss(name=task.path.name, start=bad.start, end=bad.end, reason=bad.reason, numbers=between(first, last))
+
+
+def between(first: int, last: int) -> tuple[tuple[int, int], ...]:
+    """Return the numbers that may be lost as ranges; none where they are not known, or there are none."""
+    return ((first, last),) if 0 < first <= last else ()
 
 
 def ranges_of(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:

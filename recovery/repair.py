@@ -2,26 +2,23 @@
 
 A repaired file is built beside the old one, synced, and takes its place by a rename: a crash at any
 step leaves the old file or the new one, and the next start does the same again. Before that, a copy
-of what was found is kept as `omsmsg-SEQ-vVER.archive`, synced too; a repair that is repeated finds
-the identical archive and does not make a second one. Good frames keep their offsets; every bad range
-becomes a gap frame of the same length that names the archive.
+of what was found is kept as `omsmsg-SEQ-vVER.archive`, built and named in the same way; a repair that
+is repeated finds the identical archive and does not make a second one. Good frames keep their
+offsets; every bad range becomes a gap frame of the same length that names the archive.
 """
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-import xxhash
-
 from journal import names
-from journal.contents import DAMAGED, Contents
+from journal.contents import Contents
 from journal.datafile import DataFile
 from journal.disk import Disk, DiskFile
 from journal.errors import DiskError, JournalError
-from journal.footer import encode_footer
+from journal.footer import encode_footer, footer_start
 from journal.format import (
     FRAME_BYTES_MAX,
     FRAME_SIZE,
@@ -30,17 +27,29 @@ from journal.format import (
     Previous,
     encode_frame_head,
     encode_headers,
+    xxh3,
 )
 from journal.names import ArchiveName
-from journal.operations import Operation
 from journal.records import encode_gap
 from journal.reserve import NO_SPACE
-from journal.walk import BadPayload, Span, walk
+from journal.walk import Span, walk
 from recovery.decide import Action
-from recovery.validate import Examined, read_contents
+from recovery.examined import Examined, read_contents
+from recovery.walked import PROMISED_BYTES, mark_damaged
 
 COPY_BYTES = 1 << 20
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What is known when it is a file's turn: how the file before it ended, and which numbers may come."""
+
+    database: bytes
+    previous: Previous = field(default_factory=Previous)
+    owner: int = 0
+    next_message: int = 1
+    next_commit: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +58,21 @@ class Repaired:
 
     sequence: int
     contents: Contents | None
-    ending: Previous | None
+    header: FileHeader | None
     archive: str | None
     action: str
+
+    @property
+    def ending(self) -> Previous:
+        """How the file ends, as its successor will say it."""
+        assert self.header is not None and self.contents is not None
+        return Previous(
+            sequence=self.header.sequence,
+            identity=self.header.identity,
+            end=self.contents.end,
+            commit=self.contents.last_commit,
+            chain=self.contents.chain,
+        )
 
 
 class Repairer:
@@ -62,48 +83,49 @@ class Repairer:
         self._directory = directory
         self._make_room = make_room
 
-    def repair(self, examined: Examined, *, truncate: bool = False) -> Repaired:
-        """Do what the decision says; with `truncate`, cut at the first bad place as the seed's system does."""
+    def repair(self, examined: Examined, before: Before, *, truncate: bool = False) -> Repaired:
+        """Do what the decision says; with `truncate`, cut at the first bad place as the seed's system does.
+
+        DiskError; then the next start does it again.
+        """
+        try:
+            return self._repair(examined, before, truncate=truncate)
+        except OSError as failure:
+            raise DiskError(self._directory, failure, "write the repaired files in") from failure
+
+    def _repair(self, examined: Examined, before: Before, *, truncate: bool) -> Repaired:
         action = examined.decision.action
         if action is Action.KEEP:
-            contents = read_contents(self._disk, examined)
-            assert contents is not None and examined.header is not None
-            return Repaired(examined.sequence, contents, _ending(examined.header, contents), None, "")
+            return Repaired(examined.sequence, read_contents(self._disk, examined), examined.header, None, "")
         if action is Action.REMOVE:
             self._remove(examined.path)
             return Repaired(examined.sequence, None, None, None, action.value)
-        archive = None
-        if action is not Action.SEAL:
-            archive = self._with_room(examined.size, lambda: self.archive(examined))
+        if action is Action.SEAL:
+            return self._seal(examined, before)
+        archive = self._with_room(examined.size, lambda: self.archive(examined))
         if action is Action.DROP:
             self._remove(examined.path)
             return Repaired(examined.sequence, None, None, archive, action.value)
-        if action is Action.SEAL:
-            return self._seal(examined)
-        needed = max(examined.size, examined.end)
-        return self._with_room(needed, lambda: self._rebuild(examined, archive or "", truncate=truncate))
+        needed = max(examined.size, examined.end, examined.extent)
+        return self._with_room(needed, lambda: self._rebuild(examined, before, archive, truncate=truncate))
 
-    def _seal(self, examined: Examined) -> Repaired:
-        """Write the frames again with a footer; where there is no space, the last ones in their place."""
+    def _seal(self, examined: Examined, before: Before) -> Repaired:
+        """Write the frames again with a footer; where there is no space, in their place and without."""
         try:
-            return self._with_room(examined.end, lambda: self._rebuild(examined, "", truncate=False))
-        except DiskError as failure:
-            if failure.failure.errno not in NO_SPACE:
+            return self._with_room(examined.end, lambda: self._rebuild(examined, before, None, truncate=False))
+        except OSError as failure:
+            if failure.errno not in NO_SPACE:
                 raise
-        self._rewrite_tail(examined)
-        assert examined.contents is not None and examined.header is not None
-        ending = _ending(examined.header, examined.contents)
-        return Repaired(examined.sequence, examined.contents, ending, None, "kept without a footer: no space")
+        self._rewrite_in_place(examined)
+        return Repaired(examined.sequence, examined.contents, examined.header, None, "kept without a footer: no space")
 
-    def _rewrite_tail(self, examined: Examined) -> None:
+    def _rewrite_in_place(self, examined: Examined) -> None:
         """Write the frames once more where they are and sync them: after a failed sync the page cache lies."""
         file = self._disk.open(examined.path, writable=True)
         try:
             for at in range(0, examined.end, COPY_BYTES):
                 file.write(file.read(min(COPY_BYTES, examined.end - at), at), at)
             file.sync()
-        except OSError as failure:
-            raise DiskError(examined.path, failure, "write") from failure
         finally:
             file.close()
 
@@ -112,25 +134,20 @@ class Repairer:
         try:
             return step()
         except OSError as failure:
-            if failure.errno not in NO_SPACE or not self._make_room(size + COPY_BYTES):
-                raise DiskError(self._directory, failure, "write the repaired files in") from failure
-        try:
-            return step()
-        except OSError as failure:
-            raise DiskError(self._directory, failure, "write the repaired files in") from failure
+            if failure.errno not in NO_SPACE:
+                raise
+        self._make_room(size + COPY_BYTES)
+        return step()
 
     def _remove(self, path: Path) -> None:
-        try:
-            with contextlib.suppress(FileNotFoundError):
-                self._disk.unlink(path)
-            self._disk.sync_directory(self._directory)
-        except OSError as failure:
-            raise DiskError(path, failure, "remove") from failure
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.unlink(path)
+        self._disk.sync_directory(self._directory)
 
     # The archive.
 
     def archive(self, examined: Examined) -> str | None:
-        """Copy the file as it is to the next free archive name, durably; return the name."""
+        """Copy the file as it is to the next free archive name, durably; return the name. None without a file."""
         path = examined.path
         try:
             source = self._disk.open(path)
@@ -140,24 +157,21 @@ class Repairer:
             size = source.size()
             versions = self._versions(examined.sequence)
             for version in versions:
-                if self._is_identical(source, size, self._archive_path(examined.sequence, version)):
-                    return str(ArchiveName(examined.sequence, version))
+                name = ArchiveName(examined.sequence, version)
+                if self._is_identical(source, size, self._directory / str(name)):
+                    return str(name)
             version = max(versions, default=0) + 1
             if version > names.VERSION_MAX:
                 raise JournalError(f"{path.name} has {len(versions)} archives; move some of them away")
-            target = self._archive_path(examined.sequence, version)
-            self._copy(source, size, target)
+            target = self._directory / str(ArchiveName(examined.sequence, version))
+            self._build(target, lambda new: _copy(source, size, new))
         finally:
             source.close()
-        self._disk.sync_directory(self._directory)
         return target.name
 
     def _versions(self, sequence: int) -> list[int]:
         parsed = [names.parse(entry) for entry in self._disk.list(self._directory)]
         return sorted(name.version for name in parsed if isinstance(name, ArchiveName) and name.sequence == sequence)
-
-    def _archive_path(self, sequence: int, version: int) -> Path:
-        return self._directory / str(ArchiveName(sequence, version))
 
     def _is_identical(self, source: DiskFile, size: int, path: Path) -> bool:
         file = self._disk.open(path)
@@ -170,28 +184,30 @@ class Repairer:
         finally:
             file.close()
 
-    def _copy(self, source: DiskFile, size: int, path: Path) -> None:
-        file = self._disk.create(path)
+    def _build(self, path: Path, fill: Callable[[DiskFile], None]) -> None:
+        """Make a file beside the path, durable, and then give it that name, durably."""
+        new = path.with_name(names.unfinished(path.name))
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.unlink(new)
+        file = self._disk.create(new)
         try:
-            for at in range(0, size, COPY_BYTES):
-                data = source.read(COPY_BYTES, at)
-                if data.count(0) != len(data):  # what was only prepared stays a hole
-                    file.write(data, at)
-            file.truncate(size)
+            fill(file)
             file.sync()
         except BaseException:
             with contextlib.suppress(OSError):
-                self._disk.unlink(path)
+                self._disk.unlink(new)
             raise
         finally:
             file.close()
+        self._disk.rename(new, path)
+        self._disk.sync_directory(self._directory)
 
     # The new file.
 
-    def _rebuild(self, examined: Examined, archive: str, *, truncate: bool) -> Repaired:
-        header = examined.header or _stand_in(examined)
+    def _rebuild(self, examined: Examined, before: Before, archive: str | None, *, truncate: bool) -> Repaired:
+        header = examined.header or _stand_in(examined, before)
         end, ranges = _extent(examined, header, truncate=truncate)
-        data = self._new_bytes(examined, header, archive, end, ranges)
+        data = self._new_bytes(examined, header, archive or "-", end, ranges)
         span = Span(
             path=examined.path,
             identity=header.identity,
@@ -204,15 +220,14 @@ class Repairer:
         assert not found.bad_ranges and found.end == end, "a rebuilt file has good frames only"
         is_other = examined.decision.row == "other ending"
         contents = replace(found.builder.build(end), has_gaps=found.has_gaps or is_other)
-        _mark(contents, found.bad_payloads)
-        checksum = xxhash.xxh3_64(data).intdigest()
-        data += encode_footer(contents, header, checksum, examined.successor)
-        self._replace(examined.path, data)
-        action = examined.decision.action.value
-        return Repaired(examined.sequence, contents, _ending(header, contents), archive or None, action)
+        mark_damaged(contents, found.bad_payloads)
+        data += bytes(footer_start(end, header) - end)
+        data += encode_footer(contents, header, xxh3(data), examined.successor, is_recovered=True)
+        self._build(examined.path, lambda new: new.write(data, 0))
+        return Repaired(examined.sequence, contents, header, archive, examined.decision.action.value)
 
     def _new_bytes(
-        self, examined: Examined, header: FileHeader, archive: str, end: int, ranges: Sequence[tuple[int, int]]
+        self, examined: Examined, header: FileHeader, archive: str, end: int, gaps: Sequence[tuple[int, int]]
     ) -> bytearray:
         data = bytearray(end)
         if examined.decision.action is not Action.ENTOMB:
@@ -220,35 +235,26 @@ class Repairer:
                 found = file.bytes(min(end, file.size()))
                 data[: len(found)] = found
         data[: header.start()] = encode_headers(header)
-        for start, stop in ranges:
-            is_padding = stop - start < FRAME_SIZE
-            gap = bytes(stop - start) if is_padding else b"".join(_gap_frames(header, archive, start, stop, examined))
-            data[start:stop] = gap
+        for bad in examined.bad_padding:
+            data[bad.start : bad.end] = bytes(bad.size)
+        for start, stop in gaps:
+            data[start:stop] = b"".join(_gap_frames(header, archive, start, stop))
         return data
 
-    def _replace(self, path: Path, data: bytes | bytearray) -> None:
-        new = path.with_name(names.unfinished(path.name))
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.unlink(new)
-        file = self._disk.create(new)
-        try:
-            file.write(data, 0)
-            file.sync()
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self._disk.unlink(new)
-            raise
-        finally:
-            file.close()
-        self._disk.rename(new, path)
-        self._disk.sync_directory(self._directory)
+
+def _copy(source: DiskFile, size: int, file: DiskFile) -> None:
+    for at in range(0, size, COPY_BYTES):
+        data = source.read(COPY_BYTES, at)
+        if data.count(0) != len(data):  # what was only prepared stays a hole
+            file.write(data, at)
+    file.truncate(size)
 
 
 def _extent(examined: Examined, header: FileHeader, *, truncate: bool) -> tuple[int, Sequence[tuple[int, int]]]:
     """Return where the rebuilt file's frames end, and which ranges become gap frames."""
     if examined.decision.action is Action.ENTOMB:
-        assert examined.named is not None
-        return examined.named.end, [(header.start(), examined.named.end)]
+        end = examined.extent if examined.named is not None else max(examined.extent, header.start() + PROMISED_BYTES)
+        return end, [(header.start(), end)]
     ranges = [(bad.start, bad.end) for bad in examined.bad_ranges]
     bad_places = [start for start, _ in ranges] + [bad.frame for bad in examined.bad_payloads]
     if truncate and bad_places:
@@ -257,51 +263,29 @@ def _extent(examined: Examined, header: FileHeader, *, truncate: bool) -> tuple[
     return examined.end, ranges
 
 
-def _stand_in(examined: Examined) -> FileHeader:
-    """Return a header for a file whose own is gone, from what its neighbours say."""
+def _stand_in(examined: Examined, before: Before) -> FileHeader:
+    """Return a header for a file whose own is gone, from what its neighbours and its frames say."""
+    database = examined.task.database or before.database
+    identity = examined.task.identity
     return FileHeader(
-        database=examined.database,
-        identity=examined.identity,
+        database=database,
+        identity=xxh3(database, examined.sequence) if identity is None else identity,
         sequence=examined.sequence,
-        owner=examined.owner,
-        next_message=1,
-        next_commit=1,
+        owner=examined.owner or before.owner,
+        next_message=before.next_message,
+        next_commit=before.next_commit,
         low_water=0,
         created=0,
+        alignment=examined.alignment,
+        previous=before.previous,
     )
 
 
-def _gap_frames(header: FileHeader, archive: str, start: int, stop: int, examined: Examined) -> Iterable[bytes]:
+def _gap_frames(header: FileHeader, archive: str, start: int, stop: int) -> Iterable[bytes]:
     """Yield frames that fill a range: usually one, more where one frame cannot be so long."""
-    commit = examined.named.commit if examined.named is not None else 0
-    name = archive.encode() or b"-"
     while start < stop:
         length = min(stop - start, FRAME_BYTES_MAX // 8 * 8)
-        record = encode_gap(name, length) if length >= FRAME_SIZE + 64 else b""
-        fields = (length, commit, header.owner, start, 0, 0, GAP)
-        head = encode_frame_head(record, header.identity + start, *fields)
+        record = encode_gap(archive.encode(), length) if length >= FRAME_SIZE + 64 else b""
+        head = encode_frame_head(record, header.identity + start, length, 0, header.owner, start, 0, 0, GAP)
         yield head.ljust(length, b"\0")
         start += length
-
-
-def _mark(contents: Contents, bad: Iterable[BadPayload]) -> None:
-    """Flag the rows whose bytes are known not to match, so that later starts don't report them anew."""
-    columns = contents.columns
-    for payload in bad:
-        mine = columns["offset"] == payload.frame
-        if payload.operation is Operation.ADD:
-            mine &= columns["number"] == payload.number
-        else:
-            names_ = [place for place, name in enumerate(contents.names) if name == payload.name]
-            mine &= (columns["kind"] == Operation.PUT) & np.isin(columns["name"], names_)
-        columns["flags"][mine] |= DAMAGED
-
-
-def _ending(header: FileHeader, contents: Contents) -> Previous:
-    return Previous(
-        sequence=header.sequence,
-        identity=header.identity,
-        end=contents.end,
-        commit=contents.last_commit,
-        chain=contents.chain,
-    )

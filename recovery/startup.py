@@ -2,8 +2,8 @@
 
     step       what                                          killed in the middle
     lock       become the owner (`journal/owner.py`)         the next opening takes the next number
-    tidy       remove unfinished and never used files        is done again
     validate   judge every file (`validate.py`)              changes nothing
+    tidy       remove what an earlier one was still making   is done again
     repair     archive, write anew, rename (`repair.py`)     is done again, with the same result
     replay     build the index                               changes nothing
 
@@ -22,7 +22,6 @@ from typing import Literal
 from index.duplicates import KEY_PREFIX, WindowBounds
 from index.replay import Index
 from journal import names
-from journal.datafile import open_data_file, require_header
 from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, RecoveryRefused
 from journal.footer import ranges
@@ -35,13 +34,15 @@ from journal.owner import Ownership
 from journal.reserve import Reserve, reserve_size
 from journal.segment import Sealed
 from recovery.decide import Action
+from recovery.examined import Examined, read_contents
 from recovery.losses import ranges_of
-from recovery.repair import Repaired, Repairer
+from recovery.repair import Before, Repairer
 from recovery.report import FileReport, Loss, RecoveryReport, Suspect, Verdict
 from recovery.unreadable import ForgivingDisk
-from recovery.validate import Examined, Progress, examine_directory, no_progress, read_contents
+from recovery.validate import Progress, examine_directory, no_progress
 
 NUMBER_JUMP = 1 << 20  # after an end without a footer, or damage, no lost number may come again
+NUMBER_JUMP_BLIND = 1 << 40  # where nothing is left that says how far the numbers were
 READ_ATTEMPTS = 3  # a read error may pass; damage does not
 SUSPECTS_MAX = 1000  # ranges listed in a report
 
@@ -132,35 +133,38 @@ class _Start:
         self._notes: list[str] = []
 
     def run(self, ownership: Ownership, began: float) -> Started:
-        self._tidy()
         examined = self.examine()
         self._check_policy(examined)
+        self._tidy()
         index = Index(self._options.window)
         reserve = Reserve(self._disk, self._directory, reserve_size(self._options.data_file_bytes_max))
         repairer = Repairer(self._disk, self._directory, reserve.release)
+        counters = _Counters(examined, self._options.new_identity)
         reports: list[FileReport] = []
-        kept: list[Repaired] = []
+        files: dict[int, FileHeader] = {}
         sealed: list[Sealed] = []
+        dropped = {one.sequence for one in examined if one.decision.action in (Action.DROP, Action.REMOVE)}
         for number, one in enumerate(examined, start=1):
-            repaired = repairer.repair(one, truncate=self._options.policy == "truncate")
-            if repaired.contents is not None:
+            before = counters.before(index, is_followed=one.named is not None)
+            if one.successor[0] in dropped:
+                one = replace(one, successor=(0, 0))
+            repaired = repairer.repair(one, before, truncate=self._options.policy == "truncate")
+            if repaired.contents is not None and repaired.header is not None:
                 index.replay(repaired.contents, one.sequence)
-                kept.append(replace(repaired, contents=None))
-                assert repaired.ending is not None
-                identity, end = repaired.ending.identity, repaired.ending.end
-                sealed.append(Sealed(one.sequence, identity, end, ranges(repaired.contents)))
+                limits, ending = ranges(repaired.contents), repaired.ending
+                sealed.append(Sealed(one.sequence, ending.identity, ending.end, limits))
+                files[one.sequence] = repaired.header
+                counters.take(repaired.header, ending, limits.commit[1])
             reports.append(one.report(repaired.action, repaired.archive))
             self._options.progress("replay", number, len(examined))
-        files = {repaired.sequence: self._header(repaired.sequence) for repaired in kept}
         self._load_duplicates(index, files)
-        opening = self._opening(examined, kept, files, index)
         highest_owner = max((header.owner for header in files.values()), default=0)
         if ownership.number <= highest_owner:
             ownership.raise_to(highest_owner + 1)
         return Started(
             ownership=ownership,
             index=index,
-            opening=replace(opening, owner=ownership.number),
+            opening=_opening(ownership.number, examined, counters.before(index, is_followed=False), files),
             report=self.report(index, reports, began),
             files=files,
             sealed=tuple(sealed),
@@ -196,14 +200,6 @@ class _Start:
             what = "; ".join(f"{one.name} is {one.decision.verdict}: {one.reason}" for one in bad)
             raise RecoveryRefused(f"{what} (nothing was changed; recover with another policy)")
 
-    def _header(self, sequence: int) -> FileHeader:
-        path = self._directory / str(DataFileName(sequence))
-        try:
-            with open_data_file(self._disk, path) as file:
-                return require_header(file)
-        except OSError as failure:
-            raise DiskError(path, failure, "read") from failure
-
     def _load_duplicates(self, index: Index, files: dict[int, FileHeader]) -> None:
         """Read what clean-up carried forward of the duplicate window."""
         values = []
@@ -211,36 +207,18 @@ class _Start:
             version = index.keyed.find(key)
             assert version is not None
             path = self._directory / str(DataFileName(version.sequence))
-            with open_data_file(self._disk, path) as file:
-                source = Source(file.file, path, files[version.sequence].identity, version.sequence)
+            try:
+                file = self._disk.open(path)
+                source = Source(file, path, files[version.sequence].identity, version.sequence)
                 value = FrameReader(source).value(key, version.offset)
+                file.close()
+            except OSError as failure:
+                raise DiskError(path, failure, "read") from failure
             if isinstance(value, bytes):
                 values.append(value)
             else:
                 self._notes.append(f"part of the duplicate window is lost: {value.reason}")
         index.duplicates.load(values)
-
-    def _opening(
-        self, examined: Sequence[Examined], kept: Sequence[Repaired], files: dict[int, FileHeader], index: Index
-    ) -> Opening:
-        headers = list(files.values())
-        newest = headers[-1] if headers else None
-        last = kept[-1].ending if kept else None
-        was_closed = all(one.decision.action in (Action.KEEP, Action.REMOVE) for one in examined)
-        jump = 0 if was_closed else NUMBER_JUMP
-        known = [one.header for one in examined if one.header is not None]
-        commits = [repaired.ending.commit + 1 for repaired in kept if repaired.ending is not None]
-        return Opening(
-            database=newest.database if newest is not None else self._options.new_identity(),
-            parent=newest.parent if newest is not None else bytes(16),
-            parent_sequence=newest.parent_sequence if newest is not None else 0,
-            owner=0,
-            next_sequence=max((one.sequence for one in examined), default=0) + 1,
-            next_message=max([index.highest + 1, *(header.next_message for header in known)]) + jump,
-            next_commit=max([1, *commits, *(header.next_commit for header in known)]) + jump,
-            low_water=max((header.low_water for header in known), default=1),
-            previous=last or Previous(),
-        )
 
     def report(self, index: Index, files: Sequence[FileReport], began: float) -> RecoveryReport:
         """Return the report of what was found."""
@@ -269,6 +247,55 @@ class _Start:
         for entry in self._entries():
             if names.parse(entry) is None:
                 yield f"{entry} is not one of the database's files and was left alone"
+
+
+class _Counters:
+    """The numbers that must never come again, file by file, and how far the next ones keep clear of lost ones."""
+
+    def __init__(self, examined: Sequence[Examined], new_identity: Callable[[], bytes]) -> None:
+        known = [one.header for one in examined if one.header is not None]
+        self._before = Before(database=known[-1].database if known else new_identity())
+        repaired = [one for one in examined if one.decision.action not in (Action.KEEP, Action.REMOVE)]
+        if not repaired and examined and examined[-1].is_recovered:
+            repaired = [examined[-1]]
+        sizes = [max(one.size, one.end, one.extent) for one in repaired]  # a message takes more than a byte
+        self._jump = max(NUMBER_JUMP, *sizes) if sizes else 0
+        if not known and any(one.losses for one in examined):
+            self._jump = NUMBER_JUMP_BLIND
+
+    def take(self, header: FileHeader, ending: Previous, highest_commit: int) -> None:
+        """Note a file that is kept."""
+        before = self._before
+        self._before = replace(
+            before,
+            previous=ending,
+            owner=max(before.owner, header.owner),
+            next_message=max(before.next_message, header.next_message),
+            next_commit=max(before.next_commit, header.next_commit, highest_commit + 1, ending.commit + 1),
+        )
+
+    def before(self, index: Index, *, is_followed: bool) -> Before:
+        """Return what is known when it is a file's turn; nothing behind a file that is followed may be overtaken."""
+        jump = 0 if is_followed else self._jump
+        message = max(self._before.next_message, index.highest + 1)
+        return replace(self._before, next_message=message + jump, next_commit=self._before.next_commit + jump)
+
+
+def _opening(owner: int, examined: Sequence[Examined], before: Before, files: dict[int, FileHeader]) -> Opening:
+    """Return what the opening starts from: behind everything that is, or may have been, there."""
+    newest = files[max(files)] if files else None
+    known = [one.header.low_water for one in examined if one.header is not None]
+    return Opening(
+        database=before.database,
+        parent=newest.parent if newest is not None else bytes(16),
+        parent_sequence=newest.parent_sequence if newest is not None else 0,
+        owner=owner,
+        next_sequence=max((one.sequence for one in examined), default=0) + 1,
+        next_message=before.next_message,
+        next_commit=before.next_commit,
+        low_water=max([1, *known, *(one.low_water for one in examined)]),
+        previous=before.previous,
+    )
 
 
 def _suspects(index: Index, files: Sequence[FileReport], lost: Sequence[Loss]) -> Iterable[Suspect]:

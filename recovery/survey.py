@@ -4,15 +4,17 @@ What a directory must not hold together is refused here, before anything is chan
 database, a file under another file's name, a newer format.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from journal import names
-from journal.datafile import Footer, open_data_file
+from journal.datafile import DataFile, Footer
 from journal.disk import Disk
 from journal.errors import DiskError, NotThisDatabase
-from journal.format import FileHeader, Previous
+from journal.footer import Summary
+from journal.format import ALIGNMENT_MIN, FileHeader, Previous
 from journal.names import DataFileName
 
 
@@ -24,13 +26,26 @@ class Task:
     path: Path
     header: FileHeader | None
     is_rotted: bool
-    named: Previous | None
+    named: Previous | None  # how it ended, as its successor's header says
     successor: tuple[int, int]
-    is_late: bool = False  # its owner is lower than that of a file before it
-    database: bytes = bytes(16)
-    owner: int = 0
     identity: int | None = None  # as its header or a neighbour says
+    is_promised: bool = False  # the file before it names it: its first group was durable
+    is_listed: bool = True
+    is_late: bool = False  # a former owner wrote it, when the directory was another's already
+    database: bytes | None = None  # of the directory, for a file whose own header is gone
+    owner: int = 0  # of its successor, likewise
+    alignment: int = ALIGNMENT_MIN  # of its neighbours, likewise
+    numbers: tuple[int, int] = (0, 0)  # which messages it can have, as the headers say; 0 where they don't
     vouched_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A data file that is there: its header, where one of the copies can be read."""
+
+    path: Path
+    header: FileHeader | None
+    is_rotted: bool
 
 
 def data_files(disk: Disk, directory: Path) -> list[tuple[int, Path]]:
@@ -48,82 +63,128 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
 
     NotThisDatabase when the headers name different databases; NewerFormat when one is beyond us.
     """
-    headers: dict[int, tuple[Path, FileHeader | None, bool]] = {}
-    for sequence, path in data_files(disk, directory):
-        with open_data_file(disk, path) as file:
-            copies = file.headers()
-            best = file.header()
-        is_rotted = not all(isinstance(copy, FileHeader) for copy in copies)
-        headers[sequence] = (path, best if isinstance(best, FileHeader) else None, is_rotted)
-    late = _late({sequence: header for sequence, (_, header, _) in headers.items() if header is not None})
-    known = [header for _, header, _ in headers.values() if header is not None]
-    _check_names({path: header for path, header, _ in headers.values() if header is not None})
-    _check_lineage(known, directory)
-    low_water = max((header.low_water for header in known), default=0)
-    named: dict[int, tuple[Previous, tuple[int, int]]] = {}
-    for sequence, (_, header, _) in headers.items():
-        if header is not None and header.previous.sequence and sequence not in late:
-            named.setdefault(header.previous.sequence, (header.previous, (sequence, header.identity)))
+    files = {sequence: _read_header(disk, path) for sequence, path in data_files(disk, directory)}
+    headers = {sequence: file.header for sequence, file in files.items() if file.header is not None}
+    _check_names({files[sequence].path: header for sequence, header in headers.items()})
+    _check_lineage(headers.values(), directory)
+    late = _late(files)
+    kept = {sequence: header for sequence, header in headers.items() if sequence not in late}
+    low_water = max((header.low_water for header in kept.values()), default=0)
+    named = {
+        header.previous.sequence: (header.previous, (sequence, header.identity))
+        for sequence, header in sorted(kept.items(), reverse=True)
+        if header.previous.sequence
+    }
+    promised = _promised(disk, directory, files, kept)
+    lowest = 0
+    newest = kept[max(kept)] if kept else None
     tasks = []
-    for sequence in sorted({*headers, *named}):
+    for sequence in sorted({*files, *named, *promised}):
         if sequence < low_water:
             continue
-        path, header, is_rotted = headers.get(sequence, (directory / str(DataFileName(sequence)), None, False))
+        missing = _File(directory / str(DataFileName(sequence)), None, is_rotted=False)
+        file = files.get(sequence, missing)
         previous, successor = named.get(sequence, (None, (0, 0)))
+        near = kept.get(successor[0], newest)
+        lowest = file.header.next_message if file.header is not None else lowest
+        highest = kept[successor[0]].next_message - 1 if successor[0] else 0
+        identities = [one.identity for one in (file.header, previous) if one is not None]
         tasks.append(
             Task(
                 sequence=sequence,
-                path=path,
-                header=header,
-                is_rotted=is_rotted,
+                path=file.path,
+                header=file.header,
+                is_rotted=file.is_rotted,
                 named=previous,
                 successor=successor,
+                identity=identities[0] if identities else promised.get(sequence),
+                is_promised=sequence in promised,
+                is_listed=sequence in files,
                 is_late=sequence in late,
-                database=known[-1].database if known else bytes(16),
-                owner=_owner_of(headers.get(successor[0])),
-                identity=_identity(disk, header, previous, headers.get(sequence - 1), sequence),
+                database=near.database if near else None,
+                owner=kept[successor[0]].owner if successor[0] else 0,
+                alignment=near.alignment if near else ALIGNMENT_MIN,
+                numbers=(lowest, highest),
             )
         )
     return tasks
 
 
-def _identity(
-    disk: Disk,
-    header: FileHeader | None,
-    named: Previous | None,
-    before: tuple[Path, FileHeader | None, bool] | None,
-    sequence: int,
-) -> int | None:
-    """Return a file's identity: by its header, its successor's header, or its predecessor's footer."""
-    if header is not None:
-        return header.identity
-    if named is not None:
-        return named.identity
-    if before is None or before[1] is None:
-        return None
-    with open_data_file(disk, before[0]) as file:
-        footer = file.footer(identity=before[1].identity)
-    if not isinstance(footer, Footer) or footer.summary.successor != sequence:
-        return None
-    return footer.summary.successor_identity
+def _read_header(disk: Disk, path: Path) -> _File:
+    try:
+        with DataFile(disk, path) as file:
+            copies, best = file.headers(), file.header()
+    except OSError as failure:
+        raise DiskError(path, failure, "read") from failure
+    is_rotted = not all(isinstance(copy, FileHeader) for copy in copies)
+    return _File(path, best if isinstance(best, FileHeader) else None, is_rotted)
 
 
-def _owner_of(found: tuple[Path, FileHeader | None, bool] | None) -> int:
-    return found[1].owner if found is not None and found[1] is not None else 0
+def _promised(disk: Disk, directory: Path, files: Mapping[int, _File], kept: Collection[int]) -> dict[int, int]:
+    """Return the files, with their identities, that the footer of the one before them tells of.
+
+    A file is sealed when its successor has a durable group: so that one was begun and was promised, even
+    when its header is gone, or all of its frames, or the whole file. Asked where nothing else tells.
+    """
+    found = {}
+    ordered = sorted(files)
+    for sequence, following in zip(ordered, [*ordered[1:], None], strict=False):
+        is_vouched = following in kept and following != ordered[-1]
+        if sequence not in kept or is_vouched:
+            continue
+        summary = _summary(disk, files[sequence].path)
+        if summary is None or not summary.successor:
+            continue
+        if following is None and _is_there(disk, directory / str(DataFileName(summary.successor))):
+            continue  # begun since the directory was listed
+        if following in (None, summary.successor):
+            found[summary.successor] = summary.successor_identity
+    return found
 
 
-def _late(headers: dict[int, FileHeader]) -> set[int]:
-    """Return the files that an owner wrote after it had lost the directory to another."""
+def _summary(disk: Disk, path: Path) -> Summary | None:
+    try:
+        with DataFile(disk, path) as file:
+            footer = file.footer(identity=None)
+    except OSError as failure:
+        raise DiskError(path, failure, "read") from failure
+    return footer.summary if isinstance(footer, Footer) else None
+
+
+def _is_there(disk: Disk, path: Path) -> bool:
+    try:
+        disk.size(path)
+    except OSError:
+        return False
+    return True
+
+
+def _late(files: Mapping[int, _File]) -> set[int]:
+    """Return the files that an owner wrote after it had lost the directory to another.
+
+    The other one has written files of lower sequences, or one whose predecessor it says is further back.
+    """
     late = set()
-    owner = 0
-    for sequence, header in sorted(headers.items()):
-        if header.owner < owner:
+    ordered = sorted(files)
+    highest = 0
+    for sequence in ordered:
+        header = files[sequence].header
+        if header is None:
+            continue
+        if header.owner < highest:
             late.add(sequence)
-        owner = max(owner, header.owner)
+        elif header.previous.sequence:
+            skipped = ordered[bisect_right(ordered, header.previous.sequence) : bisect_left(ordered, sequence)]
+            late |= {other for other in skipped if _owner(files[other]) < header.owner}
+        highest = max(highest, header.owner)
     return late
 
 
-def _check_names(headers: dict[Path, FileHeader]) -> None:
+def _owner(file: _File) -> int:
+    return file.header.owner if file.header is not None else -1
+
+
+def _check_names(headers: Mapping[Path, FileHeader]) -> None:
     for path, header in headers.items():
         if path.name != str(DataFileName(header.sequence)):
             raise NotThisDatabase(

@@ -67,7 +67,9 @@ class _Annotator:
         for frame in walk(self._data, span).frames:
             yield from self._zeros_up_to(frame.offset)
             yield from self._frame(frame)
-        yield from self._footer() if limit > 0 else self._zeros_up_to(len(self._data))
+        yield from self._zeros_up_to(limit if limit > 0 else len(self._data))
+        if limit > 0:
+            yield from self._footer()
         assert self._at == len(self._data)
 
     def _take(self, size: int, comment: str) -> Iterator[str]:

@@ -250,7 +250,7 @@ def workload(writer: Writer, chance: random.Random, *, rounds: int = 40) -> None
             case 2:
                 writer.put(f"key{turn % 3}", chance.randbytes(chance.randint(0, 200)))
             case 3:
-                identifier = f"order-{turn}"
+                identifier = f"order-{turn}-{chance.getrandbits(32)}"
                 live.append(writer.add("identified", identifier.encode(), producer_id=identifier))
             case 4 if len(live) > 4:
                 chosen = sorted(chance.sample(live[1:], min(len(live) - 1, 4)))

@@ -47,6 +47,7 @@ class Fault:
     nth: int
     code: int = errno.EIO
     is_short: bool = False  # of a write: the first sectors are written, then it fails
+    stays: bool = False  # every later call fails too
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,10 @@ class SimulatedDisk:
         """Have the n-th call of the verb, counted from here on, raise this error."""
         assert verb in VERBS
         self.faults.append(Fault(verb, self.calls[verb] + nth, code, is_short))
+
+    def fail_from(self, verb: str, nth: int = 1, code: int = errno.EIO) -> None:
+        """Have the n-th call of the verb and every later one raise this error."""
+        self.faults.append(Fault(verb, self.calls[verb] + nth, code, stays=True))
 
     def crash(self, seed: int, *, is_harsh: bool = False) -> "SimulatedDisk":
         """Return what a power cut leaves: chosen by the seed from all that could be left."""
@@ -232,7 +237,7 @@ class SimulatedDisk:
                 self.is_dead = True
                 raise Killed(what)
         for fault in self.faults:
-            if fault.verb == verb and fault.nth == self.calls[verb]:
+            if fault.verb == verb and (fault.nth == self.calls[verb] or (fault.stays and fault.nth < self.calls[verb])):
                 self.failed.append(fault)
                 if fault.is_short or verb in ("sync", "write_durably"):
                     return fault

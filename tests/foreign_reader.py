@@ -244,20 +244,21 @@ def walk(data: bytes, head: Fields, ending: int | None) -> tuple[list[Fields], l
     at = -(-768 // alignment) * alignment
     frames: list[Fields] = []
     bad: list[tuple[int, int]] = []
-    is_behind_frame = True
+    footer_place = at
     while at < limit:
         one = frame(data, at, limit, identity)
         if one is not None:
             frames.append(one)
-            at, is_behind_frame = one["end"], True
+            at = one["end"]
+            footer_place = -(-at // alignment) * alignment
             continue
         group = -(-at // alignment) * alignment
         if at < group < limit and not any(data[at:group]):
-            at, is_behind_frame = group, False
+            at = group
             continue
         if ending is None and not any(data[at:limit]):
             break
-        if ending is None and is_behind_frame and data[at : at + 8] == b"OMSFOOT1":
+        if ending is None and at == footer_place and data[at : at + 8] == b"OMSFOOT1":
             break
         following = range(at + 8, limit, 8)
         end = next((place for place in following if frame(data, place, limit, identity) is not None), None)
@@ -265,7 +266,7 @@ def walk(data: bytes, head: Fields, ending: int | None) -> tuple[list[Fields], l
             content = len(bytes(data[:limit]).rstrip(b"\0"))
             end = content + -content % 8 if ending is None else ending
         bad.append((at, end))
-        at, is_behind_frame = end, False
+        at = end
     if ending is not None and at < ending and (not bad or bad[-1][1] < ending):
         bad.append((at, ending))
     return frames, bad
@@ -292,11 +293,11 @@ def footer(data: bytes, identity: int | None) -> Fields | None:
         return None
     if xxh3(data[begin : len(data) - 24], head["identity"]) != checksum:
         return None
-    if found["size"] != size or found["end"] != begin:
+    if found["size"] != size or -(-found["end"] // head["alignment"]) * head["alignment"] != begin:
         return None
-    if found["flags"] & ~1:
+    if found["flags"] & ~3:
         raise Refused("footer flags")
-    found["header"], found["file_checksum"] = head, file_checksum
+    found["header"], found["file_checksum"], found["begin"] = head, file_checksum, begin
     found["ranges"] = Bytes(found["ranges"]).numbers(8, 18, signed=True)
     found["column"], found["blob"] = columns(data, begin + 488, found["columns"], found["rows"])
     return found

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from recovery.report import Verdict
-from recovery.validate import validate_directory
+from recovery.survey import survey
+from recovery.validate import examine
 from tests.crash_model import SPOOL, State, found_after, open_unattended, state_of
 from tests.crash_store import FrameAt, Store, archives_in, small_store
 from tests.faulty_disk import SimulatedDisk
@@ -70,14 +71,15 @@ def is_unpromised(store: Store, name: str, bit: int) -> bool:
 
 
 def verdict_on(disk: SimulatedDisk, name: str) -> tuple[Verdict, str]:
-    (report,) = [report for report in validate_directory(SPOOL, disk) if report.name == name]
-    assert report.row
-    return report.verdict, report.row
+    """Return the verdict on one file, without judging the others."""
+    (task,) = [task for task in survey(disk, SPOOL) if task.path.name == name]
+    decision = examine(disk, task, full=True).decision
+    return decision.verdict, decision.row
 
 
 @pytest.mark.parametrize("store", STORES)
 def test_no_flipped_bit_that_decides_something_goes_unnoticed(store: Store) -> None:
-    for name in store.data_files():
+    for name in store.data_files() if store is SEALED else [store.newest()]:
         for bit in bits_that_decide(store, name):
             verdict, row = verdict_on(store.flipped(name, bit), name)
             assert verdict is not Verdict.CLEAN or is_unpromised(store, name, bit), (name, divmod(bit, 8), row)

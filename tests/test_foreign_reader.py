@@ -175,7 +175,7 @@ def _row_of(one: Fields) -> Fields:
     """Return what a footer's row must say of an operation."""
     found: Fields = {name: one[name] for name in ("offset", "commit", "time")}
     found |= {"kind": one["operation"], "name": one.get("queue", one.get("key"))}
-    found |= {"first_time": one.get("first_time", one["time"]), "producer": one.get("producer", "")}
+    found |= {"first_time": one.get("first_time", 0), "producer": one.get("producer", "")}
     if "payload" in one:
         found |= {"size": len(one["payload"]), "hash": foreign_reader.xxh3(one["payload"])}
     return found
@@ -202,7 +202,7 @@ def test_every_file_ends_as_its_footer_and_the_next_file_say(journal: Path) -> N
             assert ending == (foot["end"], foot["last_commit"], foot["chain"])
             assert foot["frames"] == len(frames)
             data = (journal / f"omsmsg-{file['sequence']:010}.data").read_bytes()
-            assert foreign_reader.xxh3(data[: foot["end"]]) == foot["file_checksum"]
+            assert foreign_reader.xxh3(data[: foot["begin"]]) == foot["file_checksum"]
         if named is not None:
             assert ending == (named["previous_end"], named["previous_commit"], named["previous_chain"])
             assert named["previous_identity"] == file["header"]["identity"]

@@ -1,0 +1,119 @@
+"""Data files before and after they are written: made ahead of need, sealed when they have a successor.
+
+The committer takes a file when it rolls over; the tender makes the next one and seals the old ones
+beside it. What both touch is guarded by one lock, which nobody holds while more than a file's first
+few blocks are written.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from journal.datafile import DataFile
+from journal.disk import Disk
+from journal.errors import JournalError
+from journal.format import FileHeader
+from journal.names import DataFileName
+from journal.segment import FIRST_BYTES, Rolled, Sealed, Segment
+
+NO_SUCCESSOR = (0, 0)
+
+
+class Supply:
+    """The files of one opening that are not being written: the next one, and those that were."""
+
+    def __init__(self, disk: Disk, directory: Path, owner: int, next_sequence: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._owner = owner
+        self._lock = threading.Lock()  # guards all below
+        self._next_sequence = next_sequence
+        self._next: Segment | None = None
+        self._rolled: list[Rolled] = []
+        self.on_sealed: Callable[[Sealed], None] = lambda _: None
+
+    @property
+    def has_next(self) -> bool:
+        return self._next is not None
+
+    @property
+    def has_rolled(self) -> bool:
+        return bool(self._rolled)
+
+    def take(self, size_max: int) -> Segment:
+        """Return the next file: the one made ahead, or one made now and prepared only a little. OSError."""
+        with self._lock:
+            segment, self._next = self._next, None
+            return segment if segment is not None else self._create(min(FIRST_BYTES, size_max))
+
+    def make_ahead(self, size: int) -> None:
+        """Make the next file and prepare it up to `size`; the committer may take it meanwhile. OSError."""
+        with self._lock:
+            if self._next is None:
+                self._next = self._create(min(FIRST_BYTES, size))
+            segment = self._next
+        segment.prepare(size)
+
+    def _create(self, size: int) -> Segment:
+        """Return a new file, its name durable. With the lock: files are begun in the order of their sequences."""
+        path = self._directory / str(DataFileName(self._next_sequence))
+        try:
+            segment = Segment(self._disk, path, self._next_sequence)
+        except FileExistsError:
+            self._remove_stale(path)
+            segment = Segment(self._disk, path, self._next_sequence)
+        try:
+            segment.prepare(size)
+            self._disk.sync_directory(self._directory)
+        except BaseException:
+            segment.discard()
+            raise
+        self._next_sequence += 1
+        return segment
+
+    def _remove_stale(self, path: Path) -> None:
+        """Remove what a former owner, stopped and late, has put where our next file belongs."""
+        with DataFile(self._disk, path) as file:
+            header = file.header()
+            is_older = isinstance(header, FileHeader) and header.owner < self._owner
+            if not is_older and not file.is_zero():
+                raise JournalError(f"{path} appeared while this process owns the directory; close and recover")
+        self._disk.unlink(path)
+
+    def retire(self, segment: Segment, end: int, successor: tuple[int, int]) -> None:
+        """Take back a file whose frames end at `end`; its successor is (sequence, identity)."""
+        with self._lock:
+            self._rolled.append(Rolled(segment, end, successor))
+
+    def rename_successor(self, successor: tuple[int, int]) -> None:
+        """Note that another file than the one last named follows the last one."""
+        with self._lock:
+            self._rolled[-1:] = [replace(rolled, successor=successor) for rolled in self._rolled[-1:]]
+
+    def seal(self, active: Segment | None) -> None:
+        """Seal the rolled files. A footer names its successor only when that is there to stay. OSError."""
+        while True:
+            with self._lock:
+                if not self._rolled:
+                    return
+                successor = self._rolled[0].successor[0]
+                if active is not None and successor == active.sequence and not active.is_begun:
+                    return
+                rolled = self._rolled.pop(0)
+            try:
+                sealed = rolled.segment.seal(rolled.end, rolled.successor)
+            except OSError:
+                rolled.segment.close()  # it stays without a footer; the next start gives it one
+                raise
+            self.on_sealed(sealed)
+
+    def close(self) -> None:
+        """Remove the file made ahead, and let go of those that are not sealed."""
+        with self._lock:
+            if self._next is not None:
+                self._next.discard()
+                self._next = None
+            for rolled in self._rolled:
+                rolled.segment.close()
+            self._rolled.clear()

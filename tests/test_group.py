@@ -1,0 +1,143 @@
+"""Forming a group: whichever way a commit was drafted, its bytes are the same, and each frame is a good one."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journal.draft import Added, Composer, Draft
+from journal.format import FrameHeader, align, decode_frame, xxh3
+from journal.group import AnyDraft, Group, form
+from journal.operations import Operation
+from journal.records import decode_records
+from journal.single import Place, PlainAdds, QueueTemplate, form_one
+from journal.walk import payloads
+
+PLACE = Place(
+    identity=2**64 - 5, sequence=3, owner=7, alignment=8, offset=4096, synced=2000, next_message=1000, next_commit=40
+)
+TIME = -77
+QUEUES = st.binary(min_size=1, max_size=255)
+MESSAGES = st.lists(st.tuples(QUEUES, st.binary(max_size=70)), min_size=1, max_size=8)
+ALIGNMENTS = st.sampled_from([8 << n for n in range(10)])
+
+
+def composed(queue: bytes, *given: bytes) -> Draft:
+    composer = Composer()
+    composer.add(Added(queue=queue, payloads=given))
+    return composer.draft()
+
+
+def plain(messages: list[tuple[bytes, bytes]]) -> PlainAdds:
+    templates = [QueueTemplate(queue, place) for place, (queue, _) in enumerate(messages)]
+    return PlainAdds(templates, [payload for _, payload in messages], 0)
+
+
+def removal() -> Draft:
+    composer = Composer()
+    composer.remove(Operation.DELIVER, b"queue", np.array([1, 2, 9], np.uint64))
+    return composer.draft()
+
+
+def written(group: Group) -> bytes:
+    return b"".join(bytes(buffer) for buffer in group.buffers)
+
+
+def frames_of(group: Group, place: Place) -> list[FrameHeader]:
+    """Return the group's frames as a reader finds them."""
+    data, found = written(group), []
+    at = align(place.offset, place.alignment)
+    while at < place.offset + len(data):
+        frame = decode_frame(data, at, identity=place.identity, base=place.offset)
+        assert isinstance(frame, FrameHeader), frame
+        found.append(frame)
+        at = frame.end
+    return found
+
+
+@given(MESSAGES, ALIGNMENTS, st.integers(0, 600).map(lambda n: 4096 + 8 * n))
+def test_plain_messages_have_the_same_bytes_whichever_way_they_were_drafted(
+    messages: list[tuple[bytes, bytes]], alignment: int, offset: int
+) -> None:
+    place = replace(PLACE, alignment=alignment, offset=offset)
+    one_by_one = [plain([message]) for message in messages]
+    slowly: list[AnyDraft] = [composed(*message) for message in messages]
+    mixed: list[AnyDraft] = [plain([m]) if n % 2 else composed(*m) for n, m in enumerate(messages)]
+
+    groups = [form(place, drafts, time=TIME) for drafts in ([plain(messages)], one_by_one, slowly, mixed)]
+
+    assert len({written(group) for group in groups}) == 1
+    assert len({(group.end, group.next_message, group.next_commit) for group in groups}) == 1
+    assert len({tuple(group.offsets) for group in groups}) == 1
+    assert len({tuple(bytes(head) for head in group.heads) for group in groups}) == 1
+
+
+@given(QUEUES, st.binary(max_size=70))
+def test_one_plain_message_alone_has_the_same_bytes_too(queue: bytes, payload: bytes) -> None:
+    group = form(PLACE, [composed(queue, payload)], time=TIME)
+
+    head, frame = form_one(plain([(queue, payload)]), PLACE, TIME)
+
+    assert (head, frame) == (group.heads[0], written(group))
+
+
+@given(MESSAGES, ALIGNMENTS, st.booleans())
+def test_every_frame_of_a_group_is_good_and_they_follow_one_another(
+    messages: list[tuple[bytes, bytes]], alignment: int, has_removal: bool
+) -> None:
+    place = replace(PLACE, alignment=alignment, offset=PLACE.offset + 8)
+    drafts: list[AnyDraft] = [plain(messages), *([removal()] if has_removal else []), composed(b"q", b"a", b"b")]
+
+    group = form(place, drafts, time=TIME)
+
+    frames = frames_of(group, place)
+    assert [frame.offset for frame in frames] == list(group.offsets)
+    assert group.offset == place.offset
+    assert group.offsets[0] % alignment == 0
+    assert [frame.commit for frame in frames] == list(range(40, 40 + len(frames)))
+    assert {(frame.owner, frame.synced, frame.time, frame.flags) for frame in frames} == {(7, 2000, TIME, 0)}
+    assert (group.end, group.next_commit) == (frames[-1].end, 40 + len(frames))
+    assert group.next_message == 1000 + len(messages) + 2
+    assert not any(written(group)[: group.offsets[0] - place.offset])
+
+
+@given(MESSAGES)
+def test_the_messages_come_back_from_the_bytes_with_the_numbers_their_callers_are_told(
+    messages: list[tuple[bytes, bytes]],
+) -> None:
+    drafts: list[AnyDraft] = [plain(messages), composed(b"last", *(payload for _, payload in messages))]
+    group = form(PLACE, drafts, time=TIME)
+    data = bytes(PLACE.offset) + written(group)
+
+    found = []
+    for frame in frames_of(group, PLACE):
+        records = list(decode_records(data[frame.records]))
+        for record, index, payload in payloads(data, frame, records):
+            assert xxh3(payload) == record.checksum(index)
+            found.append((record.message(index), record.name, payload))
+
+    expected = [*messages, *((b"last", payload) for _, payload in messages)]
+    assert found == [(1000 + n, queue, payload) for n, (queue, payload) in enumerate(expected)]
+    assert [draft.first for draft in drafts] == [1000, 1000 + len(messages)]
+
+
+def test_a_group_of_more_than_a_mebibyte_has_the_same_bytes_uncopied() -> None:
+    messages = [(b"queue", bytes([n]) * 300_001) for n in range(5)]
+
+    group = form(PLACE, [plain(messages)], time=TIME)
+
+    assert len(group.buffers) > 1
+    assert written(group) == b"".join(
+        written(form(replace(PLACE, offset=offset, next_message=1000 + n, next_commit=40 + n), [plain([m])], time=TIME))
+        for n, (offset, m) in enumerate(zip(group.offsets, messages, strict=True))
+    )
+
+
+def test_an_empty_commit_is_a_frame_that_only_vouches() -> None:
+    group = form(PLACE, [Composer().draft()], time=TIME)
+
+    (frame,) = frames_of(group, PLACE)
+
+    assert (frame.length, frame.meta, frame.operations, frame.synced) == (56, 0, 0, PLACE.synced)
+    assert group.next_message == PLACE.next_message

@@ -1,0 +1,181 @@
+"""Interrupts from the keyboard, and forks, while commits are under way: real signals in a process of its own."""
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.project import REPOSITORY
+from tests.watched_disk import TIMEOUT_SECONDS
+
+
+def _run(program: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+
+
+def test_the_child_of_a_fork_has_a_closed_database(tmp_path: Path) -> None:
+    program = """
+        import os, sys
+        from database import DatabaseClosed, MessageDatabase
+        with MessageDatabase.open(sys.argv[1]) as db:
+            db.add("q", b"before")
+            child = os.fork()
+            if not child:
+                try:
+                    db.add("q", b"from the child")
+                except DatabaseClosed:
+                    os._exit(0)
+                os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            db.add("q", b"after")
+            try:
+                MessageDatabase.open(sys.argv[1])
+            except Exception as failure:
+                print(type(failure).__name__, [m.payload for m in db.undelivered()])
+    """
+    done = _run(program, tmp_path)
+
+    assert done.stdout.strip() == "DatabaseLocked [b'before', b'after']", done.stderr
+
+
+INTERRUPTED = """
+    import os, signal, sys, threading
+    from database import CommitFailed, MessageDatabase
+    from tests.watched_disk import WatchedDisk
+
+    disk = WatchedDisk()
+    db = MessageDatabase.open(sys.argv[1], disk=disk, cleanup_interval=0)
+    db.add("q", b"durable")
+    with disk.held():
+        leader = None
+        if sys.argv[2] == "waiting":
+            leader = threading.Thread(target=db.add, args=("q", b"leading"))
+            leader.start()
+            disk.wait_for_write()
+        def interrupt():
+            disk.wait_for_write()
+            while sys.argv[2] == "waiting" and not db.group._queue:
+                pass
+            os.kill(os.getpid(), signal.SIGINT)
+            if sys.argv[2] == "leading":
+                disk._gate.set()  # an interrupt is seen when the system call is over
+        sender = threading.Thread(target=interrupt)
+        sender.start()
+        try:
+            db.add("q", b"interrupted")
+            print("no interrupt")
+        except KeyboardInterrupt:
+            pass
+        sender.join()
+    if leader:
+        leader.join()
+    others = []
+    def add():
+        try:
+            others.append(db.add("q", b"later"))
+        except CommitFailed as failure:
+            others.append(type(failure).__name__)
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    db.close()
+    with MessageDatabase.open(sys.argv[1]) as again:
+        found = [message.payload for message in again.undelivered()]
+        print(found.count(b"durable"), found.count(b"leading"), found.count(b"interrupted") <= 1)
+        print(sorted(map(str, others)), found.count(b"later"))
+"""
+
+
+def test_an_interrupt_while_waiting_for_another_thread_harms_no_other_commit(tmp_path: Path) -> None:
+    done = _run(INTERRUPTED, tmp_path, "waiting")
+
+    lines = done.stdout.splitlines()
+    assert lines[0] == "1 1 True", done.stderr
+    assert lines[1].endswith(" 4"), "the others go on"
+
+
+def test_an_interrupt_in_the_writing_thread_is_final_and_wakes_everyone(tmp_path: Path) -> None:
+    done = _run(INTERRUPTED, tmp_path, "leading")
+
+    lines = done.stdout.splitlines()
+    assert lines[0] == "1 0 True", done.stderr
+    assert lines[1] == "['NotAttempted', 'NotAttempted', 'NotAttempted', 'NotAttempted'] 0"
+
+
+STORM = """
+    import faulthandler, os, random, signal, sys, threading, time
+    from database import CommitFailed, MessageDatabase
+
+    faulthandler.dump_traceback_later(50, exit=True)
+    chance = random.Random(int(sys.argv[2]))
+
+    def add(db, answered, done):
+        try:
+            while not done.is_set():
+                answered.append(db.add("q", b"other"))
+        except CommitFailed:
+            pass
+
+    def interrupt(done):
+        time.sleep(chance.random() / 100)
+        os.kill(os.getpid(), signal.SIGINT)
+        done.set()
+
+    def main_thread(db, answered, done):
+        try:
+            while not done.is_set():
+                answered.append(db.add("q", b"main"))
+        except CommitFailed:
+            pass
+
+    total = 0
+    for _ in range(int(sys.argv[3])):
+        answered, done = [], threading.Event()
+        db = MessageDatabase.open(sys.argv[1], cleanup_interval=0)
+        threads = [threading.Thread(target=add, args=(db, answered, done)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        threads.append(threading.Thread(target=interrupt, args=(done,)))
+        try:
+            threads[-1].start()
+            main_thread(db, answered, done)
+            done.wait()
+            time.sleep(1)  # the interrupt comes here at the latest
+        except KeyboardInterrupt:
+            pass
+        for thread in threads:
+            thread.join()
+        db.close()
+        with MessageDatabase.open(sys.argv[1]) as again:
+            assert set(answered) <= set(again.numbers("q"))
+            again.delete_many(again.numbers("q"))
+            again.cleanup()
+        total += 1
+    print(total)
+"""
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_interrupts_at_any_moment_hang_nobody_and_lose_nothing_answered(seed: int, tmp_path: Path) -> None:
+    done = _run(STORM, tmp_path, seed, 15)
+
+    assert done.stdout == "15\n", (seed, done.stderr)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_many_interrupts_at_any_moment_hang_nobody_and_lose_nothing_answered(seed: int, tmp_path: Path) -> None:
+    done = _run(STORM, tmp_path, seed, 100)
+
+    assert done.stdout == "100\n", (seed, done.stderr)

@@ -1,0 +1,52 @@
+"""The README says what is there: its map, its commands, and its ten lines, which run."""
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from cli.main import app
+from tests.project import REPOSITORY
+from tests.readme_map import BEGIN, END, drawn
+
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+
+
+def commands() -> set[str]:
+    group = typer.main.get_command(app)
+    return set(group.list_commands(None))  # type: ignore[attr-defined]
+
+
+def test_the_map_is_made_of_the_modules_own_first_sentences() -> None:
+    found = README.split(BEGIN)[1].split(END)[0].strip()
+
+    assert found == drawn(), "write it anew: python -m tests.readme_map"
+
+
+def test_every_command_stands_in_the_table_and_every_row_is_a_command() -> None:
+    rows = set(re.findall(r"^\| `oms ([a-z-]+)", README, re.MULTILINE))
+
+    assert rows == commands()
+
+
+def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = README.split("## The library in ten lines")[1].split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+
+    exec(compile(code, "README.md", "exec"), {})
+
+    assert (tmp_path / "spool" / "omsmsg-0000000001.data").exists()
+
+
+def test_every_file_the_readme_links_to_is_there() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (REPOSITORY / target).exists(), target
+
+
+def test_every_link_within_the_readme_leads_to_a_heading() -> None:
+    headings = {
+        re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.+)$", README, re.MULTILINE)
+    }
+
+    assert set(re.findall(r"\]\(#([\w-]+)\)", README)) <= headings

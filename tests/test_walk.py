@@ -1,0 +1,215 @@
+"""Walking a file: what is good is found, whatever stands between it, and nothing else is."""
+
+import random
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from journal.errors import NewerFormat
+from journal.format import FRAME_SIZE, GAP, FrameHeader, align, encode_frame_head, xxh3
+from journal.operations import Operation
+from journal.records import RECORD, encode_drop, encode_gap, encode_put
+from journal.walk import BadRange, Span, Walk, walk
+
+IDENTITY = 0xFFFF_FFFF_FFFF_F000
+START = 768
+
+
+def span(data: bytes, *, alignment: int = 8, limit: int | None = None, start: int = START) -> Span:
+    return Span(
+        path=Path("omsmsg-0000000001.data"),
+        identity=IDENTITY,
+        start=start,
+        limit=len(data) if limit is None else limit,
+        alignment=alignment,
+        owner=7,
+    )
+
+
+def frame(offset: int, *, records: bytes = b"", payload: bytes = b"", operations: int = 0, flags: int = 0) -> bytes:
+    size = FRAME_SIZE + len(records) + len(payload)
+    fields = (align(size, 8), 5, 7, START, 9, operations, flags)
+    data = encode_frame_head(records, IDENTITY + offset, *fields) + payload
+    return data.ljust(align(size, 8), b"\0")
+
+
+def put(offset: int, value: bytes) -> bytes:
+    return frame(offset, records=encode_put(b"key", value, xxh3(value)), payload=value, operations=1)
+
+
+def build(sizes: list[int], *, alignment: int = 8) -> tuple[bytes, list[tuple[int, int]]]:
+    """Return a file with one PUT in a group of its own for each size, and where the frames stand."""
+    data = bytearray(align(START, alignment))
+    places = []
+    for size, number in zip(sizes, count(1), strict=False):
+        data += bytes(align(len(data), alignment) - len(data))
+        start = len(data)
+        data += put(start, bytes([number % 255 + 1]) * size)
+        places.append((start, len(data)))
+    return bytes(data), places
+
+
+def found_places(found: Walk) -> list[tuple[int, int]]:
+    return [(one.offset, one.end) for one in found.frames]
+
+
+SIZES = [0, 5, 100, 3, 64, 7, 48, 1, 200]
+
+
+@pytest.mark.parametrize("alignment", [8 << n for n in range(10)])
+@pytest.mark.parametrize("tail", [0, 8, 4096])
+def test_every_frame_is_found_at_any_alignment(alignment: int, tail: int) -> None:
+    data, places = build([8 * n for n in range(70)], alignment=alignment)
+    data += bytes(tail)
+
+    found = walk(data, span(data, alignment=alignment, start=align(START, alignment)))
+
+    assert found_places(found) == places
+    assert found.bad_ranges == []
+    assert found.end == places[-1][1]
+
+
+def test_a_file_cut_anywhere_keeps_every_whole_frame() -> None:
+    data, places = build(SIZES)
+    for cut in range(START, len(data) + 1):
+        found = walk(data[:cut], span(data[:cut]))
+
+        whole = [place for place in places if place[1] <= cut]
+        assert found_places(found) == whole, cut
+        assert found.end == max((end for _, end in whole), default=START)
+        assert len(found.bad_ranges) == (cut > found.end)
+
+
+def test_a_flipped_bit_costs_at_most_the_frame_it_is_in() -> None:
+    data, places = build(SIZES)
+    for bit in range(8 * START, 8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        (mine,) = [place for place in places if place[0] <= bit // 8 < place[1]]
+
+        found = walk(bytes(damaged), span(data))
+
+        if found_places(found) == places:  # in the value, which its own checksum tells, or in the padding behind it
+            in_value = bool(found.bad_payloads)
+            assert [bad.frame for bad in found.bad_payloads] == [mine[0]] * in_value, bit
+            assert in_value or bit // 8 >= mine[1] - 7, bit
+        else:
+            assert found_places(found) == [place for place in places if place != mine], bit
+            assert [(bad.start, bad.end) for bad in found.bad_ranges] == [mine], bit
+
+
+@pytest.mark.parametrize("first", range(len(SIZES)))
+@pytest.mark.parametrize("bad_count", [1, 2, 4])
+@pytest.mark.parametrize("alignment", [8, 64])
+@pytest.mark.parametrize("filling", [0, 0xFF])
+def test_good_frames_behind_a_bad_place_are_found(first: int, bad_count: int, alignment: int, filling: int) -> None:
+    data, places = build(SIZES, alignment=alignment)
+    bad = places[first : first + bad_count]
+    damaged = bytearray(data)
+    damaged[bad[0][0] : bad[-1][1]] = bytes([filling]) * (bad[-1][1] - bad[0][0])
+
+    found = walk(bytes(damaged), span(data, alignment=alignment))
+
+    assert found_places(found) == [place for place in places if place not in bad]
+    is_last = bad[-1] == places[-1]
+    if is_last and not filling:
+        assert found.bad_ranges == []  # nothing says that something was there
+    elif not (alignment > 8 and not filling):  # zeros up to a group's place may be padding
+        assert [(one.start, one.end) for one in found.bad_ranges] == [
+            (bad[0][0], bad[-1][1] if is_last else places[places.index(bad[-1]) + 1][0])
+        ]
+
+
+def test_random_bytes_hold_no_frames() -> None:
+    chance = random.Random(1)
+    for _ in range(50):
+        data = bytes(START) + chance.randbytes(chance.randrange(4096))
+        found = walk(data, span(data))
+
+        assert found.frames == []
+        assert found.end == START
+
+
+def test_a_frame_that_was_copied_is_not_found() -> None:
+    """Into a message, behind the end, over another frame: its place is part of its checksum."""
+    data, places = build(SIZES)
+    first = data[slice(*places[2])]
+    message = put(len(data), first * 3)
+    behind = data + message + first + first
+
+    found = walk(behind, span(behind))
+
+    assert found_places(found) == [*places, (len(data), len(data) + len(message))]
+    assert [(bad.start, bad.end) for bad in found.bad_ranges] == [(len(data) + len(message), len(behind))]
+
+
+def test_what_lies_behind_the_limit_is_not_looked_at() -> None:
+    data, places = build(SIZES)
+    for limit in range(START, len(data) + 1, 8):
+        found = walk(data, span(data, limit=limit))
+
+        assert found_places(found) == [place for place in places if place[1] <= limit]
+
+
+@pytest.mark.parametrize("flags", [2, 3, 1 << 31])
+def test_a_frame_with_a_flag_we_do_not_know_is_newer(flags: int) -> None:
+    data = bytes(START) + frame(START, flags=flags)
+
+    with pytest.raises(NewerFormat):
+        walk(data, span(data))
+
+
+@pytest.mark.parametrize(
+    ("records", "payload", "operations"),
+    [
+        (RECORD.pack(9, 0, 1, 0, 1, 1) + b"q".ljust(8, b"\0"), b"", 1),
+        (encode_drop(b"key"), b"", 2),
+        (encode_drop(b"key"), b"", 0),
+        (encode_drop(b"key"), b"and bytes that nobody speaks of", 1),
+        (encode_put(b"key", b"value", 1), b"", 1),
+        (encode_put(b"key", b"value", 1), b"too many bytes", 1),
+        (b"\0" * 8, b"", 1),
+    ],
+)
+def test_a_frame_that_contradicts_itself_though_it_is_whole_is_newer(
+    records: bytes, payload: bytes, operations: int
+) -> None:
+    data = bytes(START) + frame(START, records=records, payload=payload, operations=operations) + bytes(64)
+
+    with pytest.raises(NewerFormat):
+        walk(data, span(data))
+
+
+@pytest.mark.parametrize("length", [64, 120, 4096])
+def test_a_gap_frame_is_good_and_holds_nothing(length: int) -> None:
+    record = encode_gap(b"omsmsg-0000000001-v0001.archive", length) if length >= 120 else b""
+    gap = frame(START, records=record, payload=bytes(length - FRAME_SIZE - len(record)), flags=GAP)
+    data = bytes(START) + gap + put(START + length, b"behind")
+
+    found = walk(data, span(data))
+
+    assert found.bad_ranges == []
+    assert found.has_gaps
+    assert [one.flags for one in found.frames] == [GAP, 0]
+    contents = found.builder.build(found.end)
+    assert contents.columns["kind"].tolist() == [Operation.PUT]
+
+
+def test_the_highest_offset_that_a_frame_says_was_durable_is_vouched_for() -> None:
+    data, places = build(SIZES)
+    found = walk(data, span(data))
+
+    assert found.vouched() == max(one.synced for one in found.frames) == START
+    assert Walk().vouched() == 0
+    assert all(isinstance(one, FrameHeader) for one in found.frames)
+    assert places
+
+
+def test_a_bad_range_at_the_end_ends_with_its_last_byte_that_is_not_zero() -> None:
+    data, places = build(SIZES)
+    torn = data + put(len(data), b"torn" * 20)[:70] + bytes(500)
+
+    found = walk(torn, span(torn))
+
+    assert found.bad_ranges == [BadRange(places[-1][1], align(len(torn.rstrip(b"\0")), 8), found.bad_ranges[0].reason)]
