@@ -20,7 +20,7 @@ def drawn() -> str:
     for package in PACKAGES:
         lines.append(f"{package}/")
         for module in modules():
-            if module.parent.as_posix() == package and module.stem != "__init__":
+            if module.parent.as_posix() == package and not module.stem.startswith("__"):
                 text = ast.get_docstring(ast.parse((REPOSITORY / module).read_text(encoding="utf-8"))) or ""
                 lines.append(f"    {module.stem:17} {first_sentence(text)}")
     return "\n".join([*lines, "```"])
