@@ -11,7 +11,7 @@ help:
 	@echo "make demo      the main job on 336,776 real flights, with a kill and a recovery"
 	@echo "make test      the tests"
 	@echo "make campaign  the long campaigns: many seeds, many kills"
-	@echo "make bench     the benchmarks, as tables"
+	@echo "make bench     the benchmarks, as a table; ARGS=--quick for a look"
 	@echo "make lint      format, lint, types and layers, checked"
 	@echo "make format    format and fix what can be fixed"
 	@echo "make venv      the virtual environment .venv, with all that the others need"
@@ -36,7 +36,7 @@ campaign: $(READY)
 	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=0 $(ARGS)
 
 bench: $(READY)
-	$(BIN)/python -m pytest bench --benchmark-only -o faulthandler_timeout=0 $(ARGS)
+	$(BIN)/python -m bench $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

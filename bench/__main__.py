@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import beside, commits, machine, memory, processor, reopening, starting, table
+from bench import beside, commits, cost, machine, memory, reopening, starting, table
 from bench.measure import Row, Settings
 from bench.raw import sync_seconds
 
 README = Path(__file__).parent.parent / "README.md"
 GROUPS: dict[str, Callable[[Settings], Iterator[Row]]] = {
     "one": commits.one,
-    "processor": processor.processor,
+    "cpu": cost.cost,
     "asyncio": commits.tasks,
     "threads": commits.threads,
     "add-many": commits.add_many,
@@ -39,10 +39,13 @@ def main() -> int:
         settings = settings.quick() if arguments.quick else settings
         described = [*machine.describe(directory, syncs), f"Measured {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"]
         print("\n".join(described), end="\n\n", flush=True)
+        company = machine.Company()
         rows = _measure(settings, arguments.only or list(GROUPS))
+        if (share := company.share()) is not None:
+            described.append(f"Meanwhile others used {share:.0%} of the CPUs")
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    print(table.text(rows))
+    print("\n".join((table.text(rows), "", described[-1])))
     if arguments.json is not None:
         document = {"machine": described, "rows": [table.as_dict(row) for row in rows]}
         arguments.json.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

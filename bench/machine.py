@@ -15,11 +15,37 @@ def describe(directory: Path, syncs: dict[str, float]) -> list[str]:
     packages = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
     taken = ", ".join(f"{name} {seconds * 1e6:.0f} µs" for name, seconds in syncs.items())
     return [
-        f"Machine: {_processor()}, {os.cpu_count()} cores, {_memory()} of memory, {system}",
+        f"Machine: {_cpu()}, {os.cpu_count()} cores, {_memory()} of memory, {system}",
         f"File system: {_file_system(directory)}",
         f"Python {platform.python_version()} ({sys.implementation.name}), {packages}",
         f"One raw write of 352 bytes over zeros, with its sync: {taken}",
     ]
+
+
+class Company:
+    """How much of the CPUs' time others than this process and its children took, from its making on."""
+
+    def __init__(self) -> None:
+        self._began = self._times()
+
+    def share(self) -> float | None:
+        """Return their share of all CPUs' time, the kernel's own threads included; None where it is not known."""
+        if self._began is None or (now := self._times()) is None:
+            return None
+        everyone, ours, seconds = (new - old for new, old in zip(now, self._began, strict=True))
+        return max(0.0, everyone - ours) / (seconds * (os.cpu_count() or 1))
+
+    def _times(self) -> tuple[float, float, float] | None:
+        """Return the CPU seconds of everyone and of us, and the time."""
+        try:
+            fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+        except OSError:
+            return None
+        user, nice, system, _, _, interrupts, soft = map(int, fields[1:8])
+        ticks = user + nice + system + interrupts + soft
+        mine = os.times()
+        ours = mine.user + mine.system + mine.children_user + mine.children_system
+        return ticks / os.sysconf("SC_CLK_TCK"), ours, mine.elapsed
 
 
 def _version(package: str) -> str:
@@ -29,11 +55,11 @@ def _version(package: str) -> str:
         return "absent"
 
 
-def _processor() -> str:
+def _cpu() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return platform.processor() or "processor unknown"
+        return platform.processor() or "CPU unknown"
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return models[0] if models else platform.machine()
 

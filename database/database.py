@@ -116,7 +116,10 @@ class MessageDatabase:
         DatabaseLocked when another opening has it, RecoveryRefused, NotThisDatabase, NewerFormat,
         DiskError; ValueError for an option outside its limits. The directory is made when missing.
         """
+        if options is not None and named:
+            raise ValueError(f"give options or {', '.join(named)}, not both")
         chosen = Options.of(**named) if options is None else options
+        chosen.check()
         disk = disk or RealDisk()
         path = Path(directory).absolute()
         database = cls(disk, path, chosen, start(disk, path, chosen.recovery(progress)))
@@ -148,7 +151,9 @@ class MessageDatabase:
         try:
             if self._journal.needs_vouching and self.group.failure is None:
                 self.group.commit(Composer().draft())
-            self._journal.close(seal=self.group.failure is None)
+            end = self._closed()
+            self.group.end(end)
+            self._journal.close(seal=self.group.failure is end)
         finally:
             self._files.close()
             self._ownership.close()

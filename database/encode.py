@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from database.ledger import Effect, Ledger, Run
-from journal.draft import Added, Composer, Draft
+from journal.draft import Draft, draft_plain
 from journal.errors import InvalidName, NotUndelivered
 from journal.operations import ENGINE_PREFIX, VALUE_BYTES_MAX, check_size, encode_name
 from journal.records import encode_properties
@@ -75,9 +75,7 @@ class Encoder:
         if set(map(type, payloads)) != {bytes} or max(sizes) > self.message_bytes_max:
             payloads = [self.payload(payload) for payload in payloads]
             sizes = list(map(len, payloads))
-        composer = Composer()
-        composer.add(Added(queue=template.name, payloads=payloads))
-        draft = composer.draft()
+        draft = draft_plain(template.name, payloads, sizes)
         draft.effect = Effect(runs=(Run(template.place, sizes),))
         return draft
 

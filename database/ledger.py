@@ -8,7 +8,7 @@ get one answer each.
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,16 +21,14 @@ from journal.records import Numbers
 from journal.single import PlainAdds, plain_columns
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Neighbouring messages of one queue that a commit adds."""
 
     queue: int
     sizes: Sequence[int]  # properties and payload, bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(NamedTuple):
     """What a commit of several operations changes in the index."""
 
     runs: Sequence[Run] = ()
@@ -174,6 +172,8 @@ class Ledger:
         for run in effect.runs:
             index.table.add_run(run.queue, first, *place, run.sizes)
             first += len(run.sizes)
+        if draft.messages and len(effect.runs) == 1 and draft.rows == draft.messages and not effect.identifiers:
+            return
         if effect.removed is not None:
             removed = index.table.remove_many(effect.removed)
             assert removed == len(effect.removed), "checked when it was admitted"

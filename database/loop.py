@@ -69,6 +69,7 @@ class LoopCommit:
         self._thread = ThreadPoolExecutor(1, "oms-commit")
         self._batch: Batch | None = None
         self._is_leading = False  # on the loop, now
+        self._is_closed = False
         self._is_fast = False
         self._fast_count = 0
         self._told: list[Batch] = []
@@ -82,6 +83,7 @@ class LoopCommit:
 
     def close(self) -> None:
         """Let go of the thread, once it has led what it was told to."""
+        self._is_closed = True
         self._thread.shutdown(wait=False)
 
     def commit(self, draft: AnyDraft) -> "asyncio.Future[Any]":
@@ -134,6 +136,9 @@ class LoopCommit:
 
     def lead(self) -> None:
         """Write the next group: here when the device is fast, else in a thread."""
+        if self._is_closed:  # somebody still has to write what others wait for
+            threading.Thread(target=self._group.lead, name="oms-commit").start()
+            return
         if not self._is_fast:
             self._loop.run_in_executor(self._thread, self._lead_measured)
             return

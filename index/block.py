@@ -22,6 +22,7 @@ OFFSET_UNIT = 8  # frames start at multiples of 8
 
 _Kind = TypeVar("_Kind", bound=np.generic)
 Ints = npt.NDArray[np.int64]
+Narrow = npt.NDArray[np.uint32]
 Numbers = npt.NDArray[np.uint64]
 
 

@@ -6,11 +6,12 @@ The index is made anew at each start and knows nothing that the journal does not
 import numpy as np
 import numpy.typing as npt
 
-from index.block import distinct
+from index.block import OFFSET_UNIT, distinct
 from index.duplicates import DuplicateWindow, WindowBounds
 from index.keyed import Keyed
 from index.table import Table
 from journal.contents import Contents
+from journal.footer import Columns
 from journal.operations import Operation
 from journal.records import MOVED
 
@@ -26,6 +27,8 @@ class Index:
 
     def replay(self, contents: Contents, sequence: int) -> None:
         """Take in one data file; files come in the order of their sequences."""
+        if isinstance(contents.columns, Columns) and self._add_plain(contents, contents.columns, sequence):
+            return
         kinds = contents.columns["kind"]
         is_moved = (contents.columns["flags"] & MOVED) != 0
         is_add = kinds == Operation.ADD
@@ -49,6 +52,21 @@ class Index:
         for name in np.flatnonzero(is_queue).tolist():
             ids[name] = self.table.queue_id(bytes(contents.names[name]).decode())
         return ids
+
+    def _add_plain(self, contents: Contents, columns: Columns, sequence: int) -> bool:
+        """Take in a file that holds nothing but plain ADDs, the commonest; False when it holds more."""
+        number = columns.line("number")
+        if not columns.rows or number is None or (columns.rows > 1 and number[1] != 1):
+            return False
+        constant = {"kind": int(Operation.ADD), "flags": 0, "properties": 0, "producer": 0}
+        if any(columns.line(name) != (value, 0) for name, value in constant.items()):
+            return False
+        queues = self._queue_ids(contents).astype(np.uint32)[columns["name"]]
+        self.table.add_dense(
+            sequence, number[0], (columns.narrow("offset", OFFSET_UNIT), columns.narrow("size"), queues)
+        )
+        self.highest = max(self.highest, number[0] + columns.rows - 1)
+        return True
 
     def _add(self, contents: Contents, sequence: int, rows: npt.NDArray[np.int64]) -> None:
         if not len(rows):

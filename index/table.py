@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from index.block import OFFSET_UNIT, Block, Ints, Numbers, distinct, sparse_block, writable
+from index.block import OFFSET_UNIT, Block, Ints, Narrow, Numbers, distinct, sparse_block, writable
 
 SPARSE_SHARE = 4  # a block is packed when fewer than one in this many of its messages is live
 
@@ -168,7 +168,18 @@ class Table:
         self._append(block)
         self._account(sequence, columns[1], columns[2])
 
-    def _account(self, sequence: int, sizes: Ints, queues: Ints) -> None:
+    def add_dense(self, sequence: int, first: int, columns: tuple[Narrow, Narrow, Narrow]) -> None:
+        """Take in neighbouring numbers of one data file, as a footer has them: (offsets / 8, sizes, queues)."""
+        block = Block(sequence, first)
+        block.offsets, block.sizes, block.queues = columns
+        block.last = first + len(block.offsets) - 1
+        block.live = len(block.offsets)
+        block.is_live = np.ones(block.live, np.bool_)
+        assert not self._blocks or block.first > self._blocks[-1].last, "numbers ascend"
+        self._append(block)
+        self._account(sequence, columns[1], columns[2])
+
+    def _account(self, sequence: int, sizes: Ints | Narrow, queues: Ints | Narrow) -> None:
         use = self.files.setdefault(sequence, FileUse())
         use.live_messages += len(sizes)
         use.live_bytes += int(sizes.sum())

@@ -15,10 +15,12 @@ A failed write or sync is final. The kernel may have dropped the pages, so a sec
 succeed without the data: nothing later is accepted, and opening the directory again decides.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from journal.draft import Draft
 from journal.errors import JournalError, NotAttempted, OutcomeUnknown
 from journal.group import AnyDraft, Group
 from journal.log import Journal
@@ -50,11 +52,10 @@ class Ledger(Protocol):
 class ThreadWaiter:
     """Lets a thread sleep until its draft is settled, or until it is the one to lead."""
 
-    __slots__ = ("_lock", "is_leading", "is_settled")
+    __slots__ = ("_lock", "is_settled")
 
     def __init__(self) -> None:
         self.is_settled = False
-        self.is_leading = False
         self._lock = threading.Lock()
         self._lock.acquire()
 
@@ -62,12 +63,15 @@ class ThreadWaiter:
         self._lock.acquire()
 
     def lead(self) -> None:
-        self.is_leading = True
-        self._lock.release()
+        self._wake()
 
     def tell(self) -> None:
         self.is_settled = True
-        self._lock.release()
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):  # woken already, and interrupted before it was noted
+            self._lock.release()
 
 
 class GroupCommit:
@@ -79,44 +83,51 @@ class GroupCommit:
         self._is_ours = is_ours
         self._lock = threading.Lock()  # guards the queue, and who leads
         self._queue: list[AnyDraft] = []
-        self._is_led = False
+        self._leading: AnyDraft | None = None  # whose caller leads, or is to lead
+        self._last: AnyDraft | None = None  # behind it everything is refused
+        self._end: JournalError | None = None  # with this
         self.failure: BaseException | None = None
 
     def commit(self, draft: AnyDraft) -> None:
         """Return when the draft is settled: durable, answered, or failed. For threads."""
-        with self._lock:
-            if leads := not self._is_led:
-                self._is_led = True
-            else:
-                waiter = ThreadWaiter()
-                draft.waiter = waiter
-            self._queue.append(draft)
-        if not leads:
-            try:
+        waiter: ThreadWaiter | None = None
+        try:
+            with self._lock:
+                if self._leading is None:
+                    self._leading = draft
+                else:
+                    waiter = draft.waiter = ThreadWaiter()
+                self._queue.append(draft)
+            if waiter is not None:
                 waiter.wait()
-            except BaseException:
-                self._abandon(draft, waiter)
-                raise
-            if waiter.is_settled:
-                return
-        draft.waiter = None
-        self.lead()
-
-    def _abandon(self, draft: AnyDraft, waiter: ThreadWaiter) -> None:
-        """Take back the draft of an interrupted caller where it has not been taken up yet."""
-        with self._lock:
-            if not waiter.is_leading and draft in self._queue:
-                self._queue.remove(draft)
-        if waiter.is_leading:
+                if waiter.is_settled:
+                    return
+                draft.waiter = None
             self.lead()
+        except BaseException:
+            self._abandon(draft)
+            raise
+
+    def _abandon(self, draft: AnyDraft) -> None:
+        """Take back the draft of an interrupted caller where it has not been taken up, and hand on its lead."""
+        with self._lock:
+            if draft in self._queue:
+                self._queue.remove(draft)
+        self._hand_on(draft)
+
+    def end(self, failure: JournalError) -> None:
+        """Refuse every later commit with the failure; on return nothing is being written any more."""
+        self._end = failure
+        self._last = Draft()
+        self.commit(self._last)
 
     def submit(self, drafts: Sequence[AnyDraft]) -> bool:
         """Queue drafts that have a waiter; True when the caller has to call `lead` soon."""
         with self._lock:
             self._queue.extend(drafts)
-            if self._is_led:
+            if self._leading is not None:
                 return False
-            self._is_led = True
+            self._leading = drafts[0]
             return True
 
     def lead(self) -> None:
@@ -124,10 +135,15 @@ class GroupCommit:
 
         The caller was told to lead, by `submit` or by a waiter's `lead`.
         """
-        with self._lock:
-            drafts, self._queue = self._queue, []
+        mine: AnyDraft | None = None
+        drafts: list[AnyDraft] = []
         try:
-            if self.failure is None:
+            with self._lock:
+                mine = self._leading
+                drafts, self._queue = self._queue, []
+            if self._last is not None and self._last in drafts:
+                self._write_last(drafts)
+            elif self.failure is None:
                 draft = drafts[0]
                 is_one = len(drafts) == 1 and isinstance(draft, PlainAdds) and len(draft.payloads) == 1
                 if not (is_one and self._write_one(draft)):  # type: ignore[arg-type]
@@ -142,21 +158,40 @@ class GroupCommit:
             if not isinstance(failure, Exception):
                 raise
         finally:
-            self._hand_on()
-            told = None
-            for draft in drafts:
-                if draft.waiter is not told and draft.waiter is not None:
-                    told = draft.waiter
-                    told.tell()
+            try:
+                self._hand_on(mine)
+                _tell(drafts)
+            except BaseException:  # an interrupt: nobody may be left waiting
+                self._hand_on(mine)
+                _tell(drafts)
+                raise
 
-    def _hand_on(self) -> None:
+    def _hand_on(self, mine: AnyDraft | None) -> None:
+        """Let the first one that waits lead next, unless that was done already."""
         with self._lock:
-            if not self._queue:
-                self._is_led = False
+            if self._leading is not mine:
                 return
-            following = self._queue[0].waiter
-            assert following is not None, "only the leader's own draft has no waiter"
-            following.lead()
+            if self._queue and self._queue[0] is mine:
+                del self._queue[0]  # its caller was interrupted before it was taken up
+            if not self._queue:
+                self._leading = None
+                return
+            following = self._queue[0]
+            assert following.waiter is not None, "only the leader's own draft has no waiter"
+            following.waiter.lead()
+            self._leading = following
+
+    def _write_last(self, drafts: list[AnyDraft]) -> None:
+        """Write what came before the end, and refuse what comes later."""
+        assert self._last is not None and self._end is not None
+        end = drafts.index(self._last)
+        before, self._last.answer = drafts[:end], 0
+        if self.failure is not None:
+            self._fail(before, self.failure)
+        elif before:
+            self._write(before)
+        self.failure = self.failure or self._end
+        self._fail(drafts[end + 1 :], self.failure)
 
     def _write(self, drafts: Sequence[AnyDraft]) -> None:
         admit = self._ledger.admit
@@ -192,9 +227,21 @@ class GroupCommit:
     ) -> None:
         reason = str(failure) or type(failure).__name__
         for draft in drafts:
+            if failure is self._end:
+                draft.failure = failure
+                continue
             draft.failure = kind(f"{reason}; close the database and open it again")
             draft.failure.__cause__ = failure if isinstance(failure, Exception) else None
 
 
 def _is_settled(draft: AnyDraft) -> bool:
     return draft.failure is not None or draft.answer is not None
+
+
+def _tell(drafts: Sequence[AnyDraft]) -> None:
+    """Tell the callers that their drafts are settled. Telling one again does no harm."""
+    told = None
+    for draft in drafts:
+        if draft.waiter is not told and draft.waiter is not None:
+            told = draft.waiter
+            told.tell()

@@ -12,8 +12,9 @@ the group does only what depends on the order.
 import struct
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import add
 from typing import Protocol
 
@@ -167,14 +168,11 @@ class Composer:
     def draft(self) -> Draft:
         """Return the finished draft; LimitExceeded when the commit is over 1 GiB or a million operations."""
         draft = self._draft
-        if draft.operations > OPERATIONS_MAX:
-            raise LimitExceeded(f"a commit of {draft.operations} operations, at most {OPERATIONS_MAX} are allowed")
         draft.payload, draft.fixups = self._payload, self._fixups
         draft.value_heads, draft.names = self._heads, self._names
         draft.payload_size = sum(map(len, self._payload))
         draft.frame_size = FRAME_SIZE + len(draft.records) + draft.payload_size + (-draft.payload_size & 7)
-        if draft.frame_size > FRAME_BYTES_MAX:
-            raise LimitExceeded(f"a commit of {draft.frame_size} bytes, at most {FRAME_BYTES_MAX} are allowed")
+        check_commit(draft.operations, draft.frame_size)
         draft.weight = (
             draft.frame_size
             + draft.rows * ROW_BYTES_MAX
@@ -211,3 +209,40 @@ def _column(kind: str, numbers: Sequence[int]) -> bytes:
     if sys.byteorder == "big":
         column.byteswap()
     return column.tobytes()
+
+
+@lru_cache(64)
+def _plain_columns(count: int) -> Callable[..., bytes]:
+    return struct.Struct(f"<{count}Q{count}I").pack
+
+
+def draft_plain(queue: bytes, payloads: Sequence[bytes], sizes: Sequence[int]) -> Draft:
+    """Return the draft of plain messages of one queue: what `Composer` makes of them, with less work.
+
+    LimitExceeded when the commit is over 1 GiB or a million operations.
+    """
+    count, size = len(payloads), sum(sizes)
+    check_commit(count, size)
+    columns = _plain_columns(count)(*map(xxh3, payloads), *sizes)
+    records = padded(RECORD.pack(Operation.ADD, 0, len(queue), 0, count, 0) + columns + queue)
+    draft = Draft()
+    draft.records = bytearray(records)
+    draft.payload = payloads
+    draft.payload_size = size
+    draft.operations = draft.messages = draft.rows = count
+    draft.fixups = ((NUMBER_AT, 0),)
+    draft.has_add = True
+    draft.names = (queue,)
+    draft.footer_bytes = 1
+    draft.frame_size = FRAME_SIZE + len(records) + size + (-size & 7)
+    check_commit(count, draft.frame_size)
+    draft.weight = draft.frame_size + count * ROW_BYTES_MAX + len(queue) + 2
+    return draft
+
+
+def check_commit(operations: int, size: int) -> None:
+    """Raise LimitExceeded when a commit is over 1 GiB and 1 MiB or a million operations."""
+    if operations > OPERATIONS_MAX:
+        raise LimitExceeded(f"a commit of {operations} operations, at most {OPERATIONS_MAX} are allowed")
+    if size > FRAME_BYTES_MAX:
+        raise LimitExceeded(f"a commit of {size} bytes, at most {FRAME_BYTES_MAX} are allowed")

@@ -311,6 +311,24 @@ class Columns(dict[str, npt.NDArray[np.int64]]):
         self.rows = rows
         self.encoded: dict[str, tuple[Entry, memoryview]] = {}
 
+    def line(self, name: str) -> tuple[int, int] | None:
+        """Return (base, step) of a column whose values lie on a line; None for any other."""
+        (_, width, base, step, _), _ = self.encoded[name]
+        return None if width else (base, step)
+
+    def narrow(self, name: str, unit: int = 1) -> npt.NDArray[np.uint32]:
+        """Return a column of values below 2^32 × unit, divided by the unit, with as few passes as it takes."""
+        (_, width, base, step, _), data = self.encoded[name]
+        if width == 0 and step == 0:
+            return np.full(self.rows, base // unit, np.uint32)
+        if width == 0 and step % unit == base % unit == 0:
+            first, by = base // unit, step // unit
+            return np.arange(first, first + self.rows * by, by, dtype=np.uint32)
+        if width in (1, 2, 4) and base % unit == 0 and unit == 1:
+            values: npt.NDArray[np.uint32] = np.frombuffer(data, f"<u{width}").astype(np.uint32)
+            return values + np.uint32(base)
+        return (self[name] // unit).astype(np.uint32)
+
     def __missing__(self, name: str) -> npt.NDArray[np.int64]:
         entry, data = self.encoded[name]
         column = self[name] = _decode_column(entry, data, name, self.rows)

@@ -51,6 +51,8 @@ def form(place: Place, drafts: Sequence[AnyDraft], *, time: int) -> Group:
         frames = form_plain(plain, at, common)
         count = len(frames.heads)
         group.next_message, group.next_commit = place.next_message + count, place.next_commit + count
+    elif len(drafts) == 1:
+        frames = _form_single(group, drafts[0], at, time)
     else:
         frames = _form_mixed(group, drafts, at, common)
     buffers = frames.buffers
@@ -59,6 +61,20 @@ def form(place: Place, drafts: Sequence[AnyDraft], *, time: int) -> Group:
     group.buffers = [b"".join(buffers)] if frames.end - place.offset <= JOIN_BYTES_MAX else buffers
     group.heads, group.offsets, group.end = frames.heads, frames.offsets, frames.end
     return group
+
+
+def _form_single(group: Group, draft: AnyDraft, place: Place, time: int) -> Frames:
+    """Return the frame of the only draft, which is not plain."""
+    assert isinstance(draft, Draft)
+    group.next_message, group.next_commit = place.next_message + draft.messages, place.next_commit + 1
+    return _form_draft(draft, place, time)
+
+
+def _form_draft(draft: Draft, place: Place, time: int) -> Frames:
+    draft.first = place.next_message
+    head = _form(draft, place, time)
+    buffers: list[Buffer] = [head, *draft.payload, padding(draft.payload_size)]
+    return Frames([head], [place.offset], buffers, place.offset + draft.frame_size)
 
 
 def _form_mixed(group: Group, drafts: Sequence[AnyDraft], place: Place, common: bytes) -> Frames:
@@ -72,10 +88,7 @@ def _form_mixed(group: Group, drafts: Sequence[AnyDraft], place: Place, common: 
             count = len(frames.heads)
             at.offset, at.next_message, at.next_commit = frames.end, at.next_message + count, at.next_commit + count
         else:
-            draft.first = at.next_message
-            head = _form(draft, at, time)
-            buffers: list[Buffer] = [head, *draft.payload, padding(draft.payload_size)]
-            frames = Frames([head], [at.offset], buffers, at.offset + draft.frame_size)
+            frames = _form_draft(draft, at, time)
             at.offset, at.next_message, at.next_commit = (
                 frames.end,
                 at.next_message + draft.messages,

@@ -75,6 +75,9 @@ class FrameReader:
         unpack, hashed, make = _PLAIN.unpack_from, xxh3, tuple.__new__
         data, base = self._data, self._base
         for index, (number, offset) in enumerate(wanted):
+            if self._frame is not None and self._frame[0] == offset:
+                yield self._message(number, offset)  # the window may have moved on, behind the frame's start
+                continue
             at = offset - base
             if not 0 <= at <= len(data) - _PLAIN.size:
                 self._load_for(wanted, index)

@@ -115,7 +115,7 @@ def small_store(*, is_closed: bool = True, seed: int = 1, **named: object) -> St
     _fill(Writer(database, account), database, random.Random(seed))
     if is_closed:
         database.close()
-    return Store({n: d for n, d in disk.contents(SPOOL).items() if n != "omsmsg.reserve"}, account)
+    return Store({name: data for name, data in disk.contents(SPOOL).items() if any(data)}, account)
 
 
 def _fill(writer: Writer, database: Unattended, chance: random.Random) -> None:
@@ -134,11 +134,11 @@ def _fill(writer: Writer, database: Unattended, chance: random.Random) -> None:
     writer.put("key", b"its second value")
     writer.put("dropped", b"not for long")
     writer.exchange(numbers[1], "many", b"exchanged", "pair", b"v")
-    large = writer.add("large", chance.randbytes(1100))
+    large = writer.add("large", chance.randbytes(150))
     writer.drop("dropped")
     writer.delete(numbers[4])
-    writer.add("large", chance.randbytes(900))
-    writer.add_many("two", [chance.randbytes(50)] * 3)
+    writer.add("large", chance.randbytes(100))
+    writer.add_many("two", [chance.randbytes(50)] * 2)
     writer.delete(large)
     database.vouch()
     for turn in range(3):

@@ -30,7 +30,19 @@ from journal.disk import Buffer
 from tests.faulty_bytes import FileBytes
 
 CHANGES = frozenset(
-    "create write write_durably sync truncate reserve rename unlink sync_directory make_directory lock_write".split()
+    [
+        "create",
+        "write",
+        "write_durably",
+        "sync",
+        "truncate",
+        "reserve",
+        "rename",
+        "unlink",
+        "sync_directory",
+        "make_directory",
+        "lock_write",
+    ]
 )
 VERBS = CHANGES | {"read", "open", "list"}
 

@@ -41,9 +41,12 @@ class Failing:
 
 
 FAULTS = [
-    *(Failing(verb, errno.EIO) for verb in "write write_durably sync create unlink sync_directory".split()),
-    *(Failing(verb, errno.EIO) for verb in "truncate rename reserve read lock_write".split()),
-    *(Failing(verb, errno.ENOSPC) for verb in "write write_durably sync create sync_directory reserve".split()),
+    *(Failing(verb, errno.EIO) for verb in ["write", "write_durably", "sync", "create", "unlink", "sync_directory"]),
+    *(Failing(verb, errno.EIO) for verb in ["truncate", "rename", "reserve", "read", "lock_write"]),
+    *(
+        Failing(verb, errno.ENOSPC)
+        for verb in ["write", "write_durably", "sync", "create", "sync_directory", "reserve"]
+    ),
     *(Failing(verb, errno.EIO, is_short=True) for verb in ("write", "write_durably")),
     *(Failing(verb, errno.ENOSPC, is_short=True) for verb in ("write", "write_durably")),
 ]

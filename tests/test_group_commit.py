@@ -269,7 +269,7 @@ def test_a_commit_that_is_under_way_while_the_database_closes_is_not_written_ove
 
     def let_the_commit_be_answered() -> None:
         disk.before_change = lambda: None
-        disk._gate.set()
+        disk.release()
         answered.wait(1)
 
     with disk.held():

@@ -1,14 +1,23 @@
 """Interrupts from the keyboard, and forks, while commits are under way: real signals in a process of its own."""
 
+import contextlib
+import linecache
 import subprocess
 import sys
 import textwrap
+import threading
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
+from database import CommitFailed, MessageDatabase
+from journal import commit
 from tests.project import REPOSITORY
-from tests.watched_disk import TIMEOUT_SECONDS
+from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
 
 def _run(program: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
@@ -67,7 +76,7 @@ INTERRUPTED = """
                 pass
             os.kill(os.getpid(), signal.SIGINT)
             if sys.argv[2] == "leading":
-                disk._gate.set()  # an interrupt is seen when the system call is over
+                disk.release()  # an interrupt is seen when the system call is over
         sender = threading.Thread(target=interrupt)
         sender.start()
         try:
@@ -179,3 +188,66 @@ def test_many_interrupts_at_any_moment_hang_nobody_and_lose_nothing_answered(see
     done = _run(STORM, tmp_path, seed, 100)
 
     assert done.stdout == "100\n", (seed, done.stderr)
+
+
+class _Interrupt:
+    """Raises KeyboardInterrupt in this thread at the n-th line that it executes of group commit."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.count = 0
+
+    def __enter__(self) -> None:
+        sys.settrace(self._called)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _called(self, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        return self._reached if frame.f_code.co_filename == commit.__file__ else None
+
+    def _reached(self, frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        # The interpreter looks for no signal between a lock and the block that it guards.
+        is_lock = linecache.getline(commit.__file__, frame.f_lineno).strip().startswith("with self._lock")
+        if event == "line" and not is_lock:
+            self.count += 1
+            if self.count == self.line:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self._reached
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_an_interrupt_at_any_line_of_group_commit_hangs_nobody(leads: bool, tmp_path: Path) -> None:
+    for line in count(1):
+        disk = WatchedDisk()
+        db = MessageDatabase.open(tmp_path / str(line), disk=disk, cleanup_interval=0)
+        db.add("q", b"durable")
+        answers: list[object] = []
+
+        def add(db: MessageDatabase = db, answers: list[object] = answers) -> None:
+            try:
+                answers.append(db.add("q", b"other"))
+            except CommitFailed as failure:
+                answers.append(failure)
+
+        others = [threading.Thread(target=add, daemon=True) for _ in range(2)]
+        interrupt = _Interrupt(line)
+        with disk.held():
+            if not leads:
+                others[0].start()
+                disk.wait_for_write()
+                threading.Timer(0.01, disk.release).start()
+            else:
+                disk.release()
+            with contextlib.suppress(KeyboardInterrupt), interrupt:
+                db.add("q", b"interrupted")
+        for thread in others:
+            if thread.ident is None:
+                thread.start()
+        for thread in others:
+            thread.join(TIMEOUT_SECONDS)
+        assert len(answers) == 2, f"interrupted at the {line}th line: {answers}"
+        db.close()
+        if interrupt.count < line:
+            return

@@ -76,7 +76,11 @@ class WatchedDisk(RealDisk):
         try:
             yield
         finally:
-            self._gate.set()
+            self.release()
+
+    def release(self) -> None:
+        """Let go of the durable writes that are held up."""
+        self._gate.set()
 
     def wait_for_write(self) -> None:
         """Return when a durable write is held up: its bytes are written, and not yet durable."""

@@ -1,4 +1,4 @@
-"""What one commit costs where syncing costs nothing: in memory, the processor's time is all there is."""
+"""What one commit costs where syncing costs nothing: in memory, CPU time is all there is."""
 
 import os
 import tempfile
@@ -16,7 +16,7 @@ SIZE = 256
 BOUND = 10.0  # microseconds of a single commit
 
 
-def processor(settings: Settings) -> Iterator[Row]:
+def cost(settings: Settings) -> Iterator[Row]:
     """One caller on a file system in memory."""
     if not IN_MEMORY.is_dir():
         return
@@ -37,12 +37,12 @@ def _measure(settings: Settings) -> Row:
             lambda seconds: one_caller(lambda: database.add(QUEUE, payload), seconds, time.thread_time),
         )
     return Row(
-        name="processor",
-        what=f"one caller, {SIZE} B, in memory ({IN_MEMORY}): processor time beyond the raw calls",
+        name="cpu",
+        what=f"one caller, {SIZE} B, in memory ({IN_MEMORY}): CPU beyond the raw calls",
         measured=[1e6 / ours - 1e6 / raw for raw, ours in zip(found.raw, found.ours, strict=True)],
         unit=" µs",
         bound=BOUND,
         is_most=True,
-        raw=rate_text(found.raw, "/s of processor"),
-        ours=rate_text(found.ours, "/s of processor"),
+        raw=rate_text(found.raw, "/s of CPU"),
+        ours=rate_text(found.ours, "/s of CPU"),
     )
