@@ -9,6 +9,8 @@ from bench.callers import QUEUE, Tasks, frame_bytes, many_threads, one_caller, r
 from bench.measure import Alternation, Row, Settings, alternate_rates, rate_text
 from database import MessageDatabase
 
+Group = Callable[[Settings], Iterator[Row]]
+
 SMALL = 256  # bytes of payload
 MANY = 64  # messages in one commit
 

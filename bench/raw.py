@@ -110,9 +110,14 @@ class RawJournal:
             count += 16
         return count / (now - began)
 
-    def close(self) -> None:
+    def settle(self) -> None:
+        """Return when the next file is ready, if one is being filled."""
         if self._filler is not None:
             self._filler.join()
+
+    def close(self) -> None:
+        """Let go of the files and remove them."""
+        self.settle()
         for descriptor in (self._descriptor, self._next, *self._old):
             if descriptor is not None:
                 os.close(descriptor)

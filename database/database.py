@@ -285,8 +285,7 @@ class MessageDatabase:
     def forget_taken(self, numbers: Iterable[int]) -> None:
         """Note that messages are gone, whoever had taken them. For the layers of the engine itself."""
         with self._ledger.lock:
-            for number in numbers:
-                self._taking.forget(number)
+            self._taking.forget(numbers)
 
     def put(self, key: str, value: bytes) -> None:
         """Set a key to a value, durable on return."""

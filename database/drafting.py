@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from database import questions
+import numpy as np
+
 from database.block import CommitBlock, Operations
 from database.encode import Encoder
 from database.ledger import Effect, Ledger
@@ -54,15 +55,14 @@ class Drafting:
     def removal(self, kind: Operation, numbers: Sequence[int]) -> Draft | None:
         """Return the draft that removes those of the numbers that are undelivered; None for none."""
         with self._ledger.lock:
-            live = self._ledger.live(numbers)
-            queues = questions.by_queue(self._ledger.index.table, live) if len(live) else {}
+            queues = self._ledger.live(numbers)
         if not queues:
             return None
         composer = Composer()
         for queue, mine in queues.items():
             composer.remove(kind, queue, mine)
         draft = composer.draft()
-        draft.effect = Effect(removed=live)
+        draft.effect = Effect(removed=np.sort(np.concatenate(list(queues.values()))))
         return draft
 
     def has_key(self, key: str) -> bool:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from index.block import distinct
 from index.duplicates import Scope, Seen
 from index.replay import Index
 from journal.draft import Draft
@@ -19,6 +20,8 @@ from journal.errors import DuplicateConflict, NotUndelivered
 from journal.group import AnyDraft, Group
 from journal.records import Numbers
 from journal.single import PlainAdds, plain_columns
+
+FEW = 64  # so many numbers are looked up one by one
 
 
 class Run(NamedTuple):
@@ -45,13 +48,43 @@ class StaleDraft(Exception):
     """Some of the messages that the draft is about are gone: compose it anew."""
 
 
+class Claims:
+    """The messages that are removed by commits on their way."""
+
+    def __init__(self) -> None:
+        self._few: set[int] = set()
+        self._many: list[Numbers] = []  # of large commits, as they are
+
+    def add(self, numbers: Numbers) -> None:
+        if len(numbers) <= FEW:
+            self._few.update(numbers.tolist())
+        else:
+            self._many.append(numbers)
+
+    def remove(self, numbers: Numbers) -> None:
+        if len(numbers) <= FEW:
+            self._few.difference_update(numbers.tolist())
+        else:
+            self._many = [many for many in self._many if many is not numbers]
+
+    def among(self, numbers: Numbers) -> Numbers:
+        """Return those of ascending numbers that are claimed."""
+        if not self._many:
+            if not self._few:
+                return numbers[:0]
+            if len(numbers) <= FEW:
+                return np.array([number for number in numbers.tolist() if number in self._few], np.uint64)
+        every = np.concatenate([np.fromiter(self._few, np.uint64, len(self._few)), *self._many])
+        return numbers[np.isin(numbers, every)]
+
+
 class Ledger:
     """The index, and what is on its way into it."""
 
     def __init__(self, index: Index) -> None:
         self.index = index
         self.lock = threading.Lock()  # guards the index: applying a group, and reading
-        self._claimed: set[int] = set()  # numbers removed by drafts that are admitted and not yet durable
+        self._claims = Claims()  # of drafts that are admitted and not yet durable
         self._keys: set[bytes] = set()  # put or dropped by such drafts
         self._scopes: dict[Scope, tuple[Draft, int, int, int]] = {}  # identifiers on their way, with their draft
         self._sharing: list[tuple[Draft, Draft, int, int]] = []  # (resend, first, distance, count)
@@ -70,24 +103,29 @@ class Ledger:
         if effect.identifiers and self._is_repeat(draft, effect):
             return False
         if effect.removed is not None:
-            self._claim(effect.removed.tolist(), is_strict=effect.is_strict)
+            self._check_live(effect.removed, is_strict=effect.is_strict)
         if effect.moved:
-            self._claim(effect.moved, is_strict=False, is_final=False)
+            self._check_live(np.array(sorted(effect.moved), np.uint64), is_strict=False)
         for key, sequence, offset in effect.moved_keys:
             if key in self._keys or self.index.keyed.find(key) != (sequence, offset):
                 raise StaleDraft
+        if effect.removed is not None:
+            self._claims.add(effect.removed)
         self._keys.update(effect.puts, effect.drops)
         for scope, distance, count, digest in effect.identifiers:
             self._scopes[scope] = (draft, distance, count, digest)
         return True
 
-    def _claim(self, numbers: Sequence[int], *, is_strict: bool, is_final: bool = True) -> None:
-        find = self.index.table.find
-        for number in numbers:
-            if number in self._claimed or find(number) is None:
-                raise NotUndelivered(number) if is_strict else StaleDraft
-        if is_final:
-            self._claimed.update(numbers)
+    def _check_live(self, numbers: Numbers, *, is_strict: bool) -> None:
+        """Check that messages are undelivered, and that no commit on its way removes one."""
+        table = self.index.table
+        if len(numbers) <= FEW:
+            gone = np.array([number for number in numbers.tolist() if table.find(number) is None], np.uint64)
+        else:
+            gone = np.setdiff1d(numbers, table.find_many(numbers)[0], assume_unique=True)
+        for missing in (gone, self._claims.among(numbers)):
+            if len(missing):
+                raise NotUndelivered(int(missing[0])) if is_strict else StaleDraft
 
     def _is_repeat(self, draft: Draft, effect: Effect) -> bool:
         """Answer a resend of known identifiers.
@@ -121,15 +159,17 @@ class Ledger:
 
     def _removes_more(self, effect: Effect) -> bool:
         """Say whether a resend removes what the first one has not: that would be gone, or about to go."""
-        removed = () if effect.removed is None else effect.removed.tolist()
-        return any(number not in self._claimed and self.index.table.find(number) for number in removed)
+        if effect.removed is None:
+            return False
+        live, _ = self.index.table.find_many(effect.removed)
+        return len(self._claims.among(live)) < len(live)
 
     def withdraw(self, draft: AnyDraft) -> None:
         """Forget a draft that was refused after it had been admitted, and refuse what shares its outcome."""
         effect = draft.effect if isinstance(draft, Draft) else None
         if isinstance(effect, Effect):
             if effect.removed is not None:
-                self._claimed.difference_update(effect.removed.tolist())
+                self._claims.remove(effect.removed)
             self._keys.difference_update(effect.puts, effect.drops)
             for scope, *_ in effect.identifiers:
                 self._scopes.pop(scope, None)
@@ -177,7 +217,7 @@ class Ledger:
         if effect.removed is not None:
             removed = index.table.remove_many(effect.removed)
             assert removed == len(effect.removed), "checked when it was admitted"
-            self._claimed.difference_update(effect.removed.tolist())
+            self._claims.remove(effect.removed)
         for number in effect.moved:
             index.table.move(number, *place)
         for key in effect.puts:
@@ -202,10 +242,21 @@ class Ledger:
                 resend.answer = range(first.first + distance, first.first + distance + count)
         self._sharing.clear()
 
-    def live(self, numbers: Sequence[int]) -> Numbers:
-        """Return those of the numbers that are undelivered, ascending and once. Call with the lock held."""
-        find = self.index.table.find
-        return np.array(sorted({number for number in numbers if find(number) is not None}), np.uint64)
+    def live(self, numbers: Sequence[int]) -> dict[bytes, Numbers]:
+        """Return those of the numbers that are undelivered, ascending and once, by queue. Call with the lock held."""
+        table = self.index.table
+        if len(numbers) == 1:
+            place = table.find(numbers[0])
+            if place is None:
+                return {}
+            return {table.queue_name(place.queue).encode(): np.array(numbers, np.uint64)}
+        possible = [number for number in numbers if 0 < number <= table.last_number()]
+        live, queues = table.find_many(distinct(np.array(possible, np.uint64)))
+        order = np.argsort(queues, kind="stable")
+        bounds = np.flatnonzero(np.diff(queues[order])) + 1
+        parts = np.split(live[order], bounds) if len(live) else []
+        firsts = queues[order][np.concatenate(([0], bounds))].tolist() if len(live) else []
+        return {table.queue_name(queue).encode(): part for queue, part in zip(firsts, parts, strict=True)}
 
 
 def _check_same(scope: Scope, is_same: bool) -> None:

@@ -5,21 +5,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from database.ledger import Ledger
 from database.plan import FileFacts, plan_compaction
 from database.reading import Files, Wanted, read_many, read_one, read_value
 from database.stats import FileExplanation, Pin, QueueStats, Stats
-from index.block import distinct
-from index.table import Place, Table
+from index.table import Place
 from journal import names
 from journal.disk import Disk
 from journal.errors import MessageDamaged
 from journal.format import BadFrame
 from journal.message import Message
 from journal.names import ArchiveName, DataFileName
-from journal.records import Numbers
 
 _log = logging.getLogger("oms.database")
 BATCH_MESSAGES = 1024  # places taken from the index at once
@@ -47,17 +43,6 @@ def find(ledger: Ledger, number: int) -> Place | None:
     """Return where an undelivered message is."""
     with ledger.lock:
         return ledger.index.table.find(number)
-
-
-def by_queue(table: Table, numbers: Numbers) -> dict[bytes, Numbers]:
-    """Return undelivered numbers by their queue's name. Call with the lock held."""
-    if len(numbers) == 1:
-        place = table.find(int(numbers[0]))
-        assert place is not None
-        return {table.queue_name(place.queue).encode(): numbers}
-    places = [table.find(number) for number in numbers.tolist()]
-    queues = np.array([place.queue for place in places if place is not None], np.int64)
-    return {table.queue_name(queue).encode(): numbers[queues == queue] for queue in distinct(queues).tolist()}
 
 
 def get(ledger: Ledger, files: Files, key: bytes) -> bytes | None:

@@ -6,6 +6,7 @@ delivered is undelivered again.
 
 import heapq
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from index.table import Place, Table
@@ -61,6 +62,8 @@ class Taking:
         heapq.heappush(self._lines[queue].returned, number)
         return True
 
-    def forget(self, number: int) -> None:
-        """Note that a message is gone."""
-        self._taken.pop(number, None)
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Note that messages are gone."""
+        if self._taken:
+            for number in numbers:
+                self._taken.pop(number, None)

@@ -52,8 +52,23 @@ class Block:
         row = int(np.searchsorted(self.numbers, np.uint64(number)))
         return row if row < len(self.numbers) and int(self.numbers[row]) == number else -1
 
+    def find(self, numbers: Numbers) -> Ints:
+        """Return the rows of those of ascending numbers that are live. All are within the block's."""
+        if self.numbers is None:
+            rows = (numbers - np.uint64(self.first)).astype(np.int64)
+        else:
+            rows = np.searchsorted(self.numbers, numbers)
+            inside = rows < len(self.numbers)
+            rows, numbers = rows[inside], numbers[inside]
+            rows = rows[self.numbers[rows] == numbers]
+        found: Ints = rows[np.frombuffer(self.is_live, np.bool_)[rows]]
+        return found
+
     def number(self, row: int) -> int:
         return self.first + row if self.numbers is None else int(self.numbers[row])
+
+    def numbers_of(self, rows: Ints) -> Numbers:
+        return rows.astype(np.uint64) + np.uint64(self.first) if self.numbers is None else self.numbers[rows]
 
     def sequence_of(self, row: int) -> int:
         return self.sequence if self.sequences is None else int(self.sequences[row])

@@ -75,6 +75,10 @@ def write(disk: Disk, directory: Path, data: bytes) -> None:
     file = disk.create(unfinished)
     try:
         file.write(data, 0)
+    except OSError:
+        with contextlib.suppress(OSError):
+            disk.unlink(unfinished)
+        raise
     finally:
         file.close()
     disk.rename(unfinished, path)

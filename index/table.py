@@ -179,20 +179,21 @@ class Table:
         self._append(block)
         self._account(sequence, columns[1], columns[2])
 
-    def _account(self, sequence: int, sizes: Ints | Narrow, queues: Ints | Narrow) -> None:
+    def _account(self, sequence: int, sizes: Ints | Narrow, queues: Ints | Narrow, *, sign: int = 1) -> None:
+        """Count messages that have come, or, with the sign -1, gone."""
         use = self.files.setdefault(sequence, FileUse())
-        use.live_messages += len(sizes)
-        use.live_bytes += int(sizes.sum())
-        self.count += len(sizes)
+        use.live_messages += sign * len(sizes)
+        use.live_bytes += sign * int(sizes.sum())
+        self.count += sign * len(sizes)
         if len(queues) and bool((queues == queues[0]).all()):
-            self._queue_counts[int(queues[0])] += len(sizes)
-            self._queue_bytes[int(queues[0])] += int(sizes.sum())
+            self._queue_counts[int(queues[0])] += sign * len(sizes)
+            self._queue_bytes[int(queues[0])] += sign * int(sizes.sum())
             return
         counts = np.bincount(queues)
         bytes_ = np.bincount(queues, weights=sizes)
         for queue in np.flatnonzero(counts).tolist():
-            self._queue_counts[queue] += int(counts[queue])
-            self._queue_bytes[queue] += int(bytes_[queue])
+            self._queue_counts[queue] += sign * int(counts[queue])
+            self._queue_bytes[queue] += sign * int(bytes_[queue])
 
     def remove(self, number: int) -> Place | None:
         """Take out one message and return where it was; None when it is not undelivered."""
@@ -218,43 +219,33 @@ class Table:
         if len(numbers) <= 4:
             return sum(self.remove(number) is not None for number in numbers.tolist())
         removed = 0
+        for block, rows in self._parts(numbers):
+            self._remove_rows(block, rows)
+            removed += len(rows)
+        for block in [block for block in self._blocks if block.live * SPARSE_SHARE < len(block.offsets)]:
+            self._shrink(block)
+        return removed
+
+    def _parts(self, numbers: Numbers) -> Iterator[tuple[Block, Ints]]:
+        """Yield the blocks that hold any of ascending numbers, and the rows of those that are live."""
         firsts = np.array(self._firsts, np.uint64)
         for index in distinct(np.searchsorted(firsts, numbers, "right")).tolist():
             if index:
                 block = self._blocks[index - 1]
                 low, high = np.searchsorted(numbers, np.array([block.first, block.last + 1], np.uint64))
-                removed += self._remove_from(block, numbers[low:high])
-        for block in [block for block in self._blocks if block.live * SPARSE_SHARE < len(block.offsets)]:
-            self._shrink(block)
-        return removed
+                rows = block.find(numbers[low:high])
+                if len(rows):
+                    yield block, rows
 
-    def _remove_from(self, block: Block, numbers: Numbers) -> int:
-        if block.numbers is None:
-            rows = (numbers - np.uint64(block.first)).astype(np.int64)
-        else:
-            rows = np.searchsorted(block.numbers, numbers)
-            inside = rows < len(block.numbers)
-            rows, numbers = rows[inside], numbers[inside]
-            rows = rows[block.numbers[rows] == numbers]
-        is_live = np.frombuffer(block.is_live, np.bool_)
-        rows = rows[is_live[rows]]
-        if not len(rows):
-            return 0
+    def _remove_rows(self, block: Block, rows: Ints) -> None:
         sizes = np.frombuffer(block.sizes, np.uint32)[rows].astype(np.int64)
         queues = np.frombuffer(block.queues, np.uint32)[rows]
         sequences = np.full(len(rows), block.sequence) if block.sequences is None else block.sequences[rows]
         for sequence in distinct(sequences).tolist():
             mine = sequences == sequence
-            self.files[sequence].live_messages -= int(mine.sum())
-            self.files[sequence].live_bytes -= int(sizes[mine].sum())
-        for queue in distinct(queues).tolist():
-            mine = queues == queue
-            self._queue_counts[queue] -= int(mine.sum())
-            self._queue_bytes[queue] -= int(sizes[mine].sum())
-        is_live[rows] = False
+            self._account(sequence, sizes[mine], queues[mine], sign=-1)
+        np.frombuffer(block.is_live, np.bool_)[rows] = False
         block.live -= len(rows)
-        self.count -= len(rows)
-        return len(rows)
 
     def _shrink(self, block: Block) -> None:
         if not block.live:
@@ -315,6 +306,14 @@ class Table:
         """Return where the message is; None when it is not undelivered."""
         found = self._locate(number)
         return None if found is None else self._place(*found)
+
+    def find_many(self, numbers: Numbers) -> tuple[Numbers, Ints]:
+        """Return those of ascending numbers that are undelivered, and the places of their queues."""
+        found, queues = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+        for block, rows in self._parts(numbers):
+            found.append(block.numbers_of(rows))
+            queues.append(np.frombuffer(block.queues, np.uint32)[rows].astype(np.int64))
+        return np.concatenate(found), np.concatenate(queues)
 
     def _locate(self, number: int) -> tuple[Block, int] | None:
         index = bisect_right(self._firsts, number) - 1

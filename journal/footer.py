@@ -321,8 +321,9 @@ class Columns(dict[str, npt.NDArray[np.int64]]):
         (_, width, base, step, _), data = self.encoded[name]
         if width == 0 and step == 0:
             return np.full(self.rows, base // unit, np.uint32)
-        if width == 0 and step % unit == base % unit == 0:
-            first, by = base // unit, step // unit
+        first, by = base // unit, step // unit
+        is_low = first + self.rows * by < 1 << 32  # a column that descends has a step just below 2^64
+        if width == 0 and step % unit == base % unit == 0 and is_low:
             return np.arange(first, first + self.rows * by, by, dtype=np.uint32)
         if width in (1, 2, 4) and base % unit == 0 and unit == 1:
             values: npt.NDArray[np.uint32] = np.frombuffer(data, f"<u{width}").astype(np.uint32)

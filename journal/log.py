@@ -5,6 +5,8 @@ beside it: that prepares the next file, seals the rolled ones and fills the rese
 commit waits for any of it.
 """
 
+import errno
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -108,7 +110,7 @@ class Journal:
     @property
     def needs_tending(self) -> bool:
         """Whether there is something to prepare or seal."""
-        return self._supply.has_rolled or self._wants_space() or self._wants_next()
+        return self._supply.has_rolled or self._wants_space() or self._wants_next() or self._reserve.is_short
 
     def unsealed_bytes(self) -> int:
         """Return how far the active file is written."""
@@ -123,7 +125,7 @@ class Journal:
         DiskError when space cannot be prepared for another reason.
         """
         segment, place = self._active, self._place
-        if segment is not None and place is not None and not self._rolls_next:
+        if segment is not None and place is not None and not self._rolls_next and not self._reserve.is_short:
             weight = drafts[0].weight if len(drafts) == 1 else sum([draft.weight for draft in drafts])
             weight += place.alignment
             if weight <= self._room and place.offset + weight <= segment.prepared:
@@ -131,6 +133,7 @@ class Journal:
         refused: list[tuple[AnyDraft, JournalError]] = []
         while drafts:
             try:
+                self._check_reserve(drafts)
                 count = self._make_room(drafts)
                 break
             except OSError as failure:
@@ -149,6 +152,11 @@ class Journal:
         group = form(self._place, drafts[:count], time=self._settings.clock())
         return Formed(group, drafts[count:], refused)
 
+    def _check_reserve(self, drafts: Sequence[AnyDraft]) -> None:
+        """Raise OSError where messages would take space while the reserve is short of it."""
+        if self._reserve.is_short and any(draft.has_add for draft in drafts) and not self._reserve.fill():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.directory))
+
     def append_one(self, adds: PlainAdds) -> Location | None:
         """Form one plain message, make it durable, and return where it is; None when it needs the long way.
 
@@ -158,7 +166,7 @@ class Journal:
         segment, place, weight = self._active, self._place, adds.weight
         if segment is None or place is None or self._rolls_next or place.alignment != ALIGNMENT_MIN:
             return None
-        if weight > self._room or place.offset + weight > segment.prepared or not segment.is_begun:
+        if self._reserve.is_short or weight > self._room or place.offset + weight > segment.prepared or not segment.is_begun:
             return None
         offset = place.offset
         head, frame = form_one(adds, place, self._settings.clock())

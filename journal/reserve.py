@@ -7,6 +7,7 @@ again when there is space.
 
 import contextlib
 import errno
+import threading
 from pathlib import Path
 
 from journal import names
@@ -22,12 +23,18 @@ def reserve_size(data_file_size: int) -> int:
 
 
 class Reserve:
-    """The reserve of one directory. `fill` and `release` may be called from any thread, one at a time."""
+    """The reserve of one directory, for any thread.
+
+    While it is short, since something was paid from it, nothing may take new space but what is paid
+    from it: or new messages would eat what the next deliveries live on.
+    """
 
     def __init__(self, disk: Disk, directory: Path, size: int) -> None:
         self._disk = disk
         self._path = directory / names.RESERVE
         self._wanted = size
+        self._lock = threading.Lock()  # guards the file
+        self.is_short = self._exists() and self.size() < size
 
     def size(self) -> int:
         """Return how many bytes are kept back."""
@@ -38,6 +45,12 @@ class Reserve:
 
     def fill(self) -> bool:
         """Make the reserve as large as it should be; False when there is no space for it."""
+        with self._lock:
+            is_full = self._fill()
+            self.is_short = self.is_short and not is_full
+            return is_full
+
+    def _fill(self) -> bool:
         have = self.size()
         if have >= self._wanted:
             return True
@@ -72,9 +85,14 @@ class Reserve:
 
     def release(self, size: int) -> bool:
         """Give back at least `size` bytes to the file system; False when the reserve has not that many."""
+        with self._lock:
+            return self._release(size)
+
+    def _release(self, size: int) -> bool:
         have = self.size()
         if not have:
             return False
+        self.is_short = True
         file = self._disk.open(self._path, writable=True)
         try:
             file.truncate(max(0, have - size))

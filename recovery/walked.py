@@ -172,8 +172,10 @@ def _judge(data: bytes, span: Span, found: Walk, task: Task, end: int | None) ->
     ranges = found.bad_ranges if end is None else _ranges_up_to(end, found, len(data))
     if task.is_promised and end is None:
         vouched = max(vouched, span.start + 1)
-        if not ranges and not found.frames:
-            ranges = [BadRange(span.start, span.start + PROMISED_BYTES, "zeros where frames were promised")]
+        if not found.frames:
+            end_of_bad = align(ranges[-1].end, 8) if ranges else 0
+            reason = ranges[0].reason if ranges else "zeros where frames were promised"
+            ranges = [BadRange(span.start, max(end_of_bad, span.start + PROMISED_BYTES), reason)]
     vouched_ranges = [bad_range for bad_range in ranges if bad_range.start < vouched]
     padding = tuple(bad_range for bad_range in vouched_ranges if _is_padding(bad_range, found, task, span))
     damaged = tuple(bad_range for bad_range in vouched_ranges if bad_range not in padding)
@@ -200,12 +202,12 @@ def _ranges_up_to(end: int, found: Walk, size: int) -> list[BadRange]:
 
 def _is_padding(bad: BadRange, found: Walk, task: Task, span: Span) -> bool:
     """Say whether a bad range held nothing: it lies between frames of neighbouring commits."""
-    if bad.size < FRAME_SIZE:
-        return True
     place = bisect_left(found.frames, bad.end, key=lambda frame: frame.offset)
-    before = found.frames[bisect_right(found.frames, bad.start, key=lambda frame: frame.offset) - 1] if place else None
     if place == len(found.frames):
         return False
+    if bad.size < FRAME_SIZE:
+        return True
+    before = found.frames[bisect_right(found.frames, bad.start, key=lambda frame: frame.offset) - 1] if place else None
     behind = found.frames[place]
     if before is None or before.offset > bad.start:
         first = task.header.next_commit if task.header is not None and bad.start == span.start else None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -358,3 +359,23 @@ def test_the_first_time_stands_only_where_a_message_was_moved(tmp_path: Path) ->
 
     assert isinstance(found, Footer)
     assert numbers_of(found.contents().columns["first_time"]) == [0, -9, 0]
+
+
+@given(
+    st.lists(st.integers(0, 2**32 - 1), max_size=6)
+    | st.builds(lambda base, step, n: [base + step * row for row in range(n)],
+                st.integers(10**6, 10**9), st.integers(-1000, 5 * 10**8), st.integers(0, 6)),
+    st.sampled_from([1, 8]),
+)  # fmt: skip
+def test_a_column_read_narrowly_has_the_same_values(values: list[int], unit: int) -> None:
+    given = small()
+    filled: dict[str, npt.NDArray[Any]] = {name: np.resize(c, len(values)) for name, c in given.columns.items()}
+    filled["offset"] = np.array(values, np.uint64) * np.uint64(unit)
+    data = encode_footer(replace(given, columns=filled), HEADER, 0, (0, 0))
+    summary = decode_summary(data, identity=None)
+    assert isinstance(summary, Summary)
+
+    columns = decode_contents(data, summary).columns
+
+    assert isinstance(columns, footer.Columns)
+    assert columns.narrow("offset", unit).tolist() == values

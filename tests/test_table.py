@@ -287,3 +287,18 @@ def test_a_million_messages_take_less_than_24_bytes_each() -> None:
 
     assert held <= 24 * 1_000_000
     assert table.count == 1_000_000
+
+
+@given(live=st.sets(st.integers(1, 300)), wanted=st.sets(st.integers(0, 310)))
+@settings(derandomize=True, deadline=None)
+def test_many_are_found_as_they_are_found_one_by_one(live: set[int], wanted: set[int]) -> None:
+    table = _of(100)
+    table.add_run(table.queue_id("r"), 121, 2, 8, [5] * 80)
+    table.add_run(0, 201, 3, 8, [5] * 100)
+    table.remove_many(_numbers(sorted(set(range(1, 301)) - live)))
+    numbers, queues = table.find_many(_numbers(sorted(wanted)))
+    places = [place for number in sorted(wanted) if (place := table.find(number))]
+
+    assert [(place.number, place.queue) for place in places] == list(
+        zip(numbers.tolist(), queues.tolist(), strict=True)
+    )

@@ -1,0 +1,183 @@
+"""Recovery itself killed at each of its steps: the next start does the same again, with the same result.
+
+Each situation is recovered once without a kill. Then the start is killed before its first change, its
+second, and so on, by the death of the process or by a power cut; what the next start makes of it must
+be the same state, the same data files byte for byte, and the same archives.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from journal.names import RESERVE
+from recovery.report import RecoveryReport
+from tests.crash_model import SMALL, SPOOL, State, found_after, open_unattended, state_of
+from tests.crash_store import Store, small_store
+from tests.faulty_disk import Killed, SimulatedDisk
+
+SEALED = small_store()
+UNSEALED = small_store(is_closed=False)
+FIRST, MIDDLE, LAST = SEALED.data_files()
+
+
+def nothing_wrong() -> SimulatedDisk:
+    return SEALED.disk()
+
+
+def unsealed_end() -> SimulatedDisk:
+    return UNSEALED.disk()
+
+
+def torn_tail() -> SimulatedDisk:
+    last = UNSEALED.frames_of(LAST)[-1]
+    return UNSEALED.flipped(LAST, 8 * last.offset)
+
+
+def torn_tail_and_rolled_file_without_footer() -> SimulatedDisk:
+    disk = torn_tail()
+    end = UNSEALED.frames_of(MIDDLE)[-1].end
+    disk.put(SPOOL / MIDDLE, UNSEALED.files[MIDDLE][:end].ljust(SMALL, b"\0"))
+    return disk
+
+
+def torn_at_birth() -> SimulatedDisk:
+    disk = UNSEALED.damaged(LAST, (bytes(768) + UNSEALED.files[LAST][768:1000]).ljust(SMALL, b"\0"))
+    end = UNSEALED.frames_of(MIDDLE)[-1].end
+    disk.put(SPOOL / MIDDLE, UNSEALED.files[MIDDLE][:end].ljust(SMALL, b"\0"))
+    return disk
+
+
+def flipped_frames_in_every_file() -> SimulatedDisk:
+    disk = SEALED.disk()
+    for name in SEALED.data_files():
+        data = bytearray(SEALED.files[name])
+        data[SEALED.frames_of(name)[1].offset + 20] ^= 1
+        disk.put(SPOOL / name, bytes(data))
+    return disk
+
+
+def flipped_payload() -> SimulatedDisk:
+    frame = next(frame for frame in SEALED.frames_of(MIDDLE) if any(p.end > p.start for p in frame.pieces))
+    return SEALED.flipped(MIDDLE, 8 * next(p.start for p in frame.pieces if p.end > p.start))
+
+
+def missing_file() -> SimulatedDisk:
+    return SEALED.damaged(MIDDLE, None)
+
+
+def missing_newest_file() -> SimulatedDisk:
+    return SEALED.damaged(LAST, None)
+
+
+def emptied_file() -> SimulatedDisk:
+    return SEALED.damaged(FIRST, b"")
+
+
+def lost_headers() -> SimulatedDisk:
+    disk = SEALED.disk()
+    for name in SEALED.data_files():
+        disk.put(SPOOL / name, bytes(768) + SEALED.files[name][768:-40] + bytes(40))
+    return disk
+
+
+def prepared_file_left_over() -> SimulatedDisk:
+    disk = UNSEALED.disk()
+    disk.put(SPOOL / "omsmsg-0000000007.data", bytes(SMALL))
+    return disk
+
+
+def unfinished_repairs_left_over() -> SimulatedDisk:
+    disk = torn_tail()
+    disk.put(SPOOL / f"{LAST}.new", b"half a file")
+    disk.put(SPOOL / "omsmsg-0000000006-v0001.archive.new", b"half an archive")
+    return disk
+
+
+def full_disk_with_a_reserve() -> SimulatedDisk:
+    disk = torn_tail_and_rolled_file_without_footer()
+    disk.put(SPOOL / RESERVE, bytes(2 * SMALL + (1 << 20)))
+    disk.space = disk.used()
+    return disk
+
+
+def full_disk_without_a_reserve() -> SimulatedDisk:
+    disk = UNSEALED.disk()
+    disk.space = disk.used()
+    return disk
+
+
+SITUATIONS = [
+    *(nothing_wrong, unsealed_end, torn_tail, torn_tail_and_rolled_file_without_footer, torn_at_birth),
+    *(flipped_frames_in_every_file, flipped_payload, missing_file, missing_newest_file, emptied_file),
+    *(lost_headers, prepared_file_left_over, unfinished_repairs_left_over),
+    *(full_disk_with_a_reserve, full_disk_without_a_reserve),
+]
+
+
+def recovered(disk: SimulatedDisk) -> tuple[State, dict[str, bytes], RecoveryReport]:
+    """Return what a start finds and leaves."""
+    database = open_unattended(disk)
+    state, report = state_of(database), database.recovery
+    database.close()
+    kept = {name: data for name, data in disk.contents(SPOOL).items() if name.endswith((".data", ".archive"))}
+    kept = {name: data for name, data in kept.items() if name[:17] <= LAST[:17]}  # clean-up may have begun another
+    assert not [name for name in disk.list(SPOOL) if name.endswith(".new")]
+    return state, kept, report
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__)
+def test_a_killed_start_is_repeated_with_the_same_result(situation: Callable[[], SimulatedDisk]) -> None:
+    expected, files, _ = recovered(situation())
+    for step in range(1, 1000):
+        disk = situation()
+        disk.kill_at = step
+        try:
+            open_unattended(disk)
+        except Killed:
+            for left in (disk.restart(), disk.crash(step), disk.crash(1000 + step)):
+                state, left_files, _ = recovered(left)
+                assert state == expected, step
+                assert left_files == files, step
+            continue
+        assert step > 2
+        return
+    raise AssertionError("a start without a kill comes at last")
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__)
+def test_the_second_and_the_third_start_find_what_the_first_one_found(
+    situation: Callable[[], SimulatedDisk],
+) -> None:
+    disk = situation()
+    if situation is not full_disk_without_a_reserve:
+        found_after(disk)
+        return
+    states = []
+    for _ in range(3):
+        with open_unattended(disk) as database:
+            states.append(state_of(database))
+            assert not database.recovery.lost
+    assert states[0] == states[1] == states[2]
+
+
+def test_what_a_start_reports_stays_lost_and_its_numbers_never_come_again() -> None:
+    """Also when nothing is committed between the repair and the next start."""
+    for store, situation in ((SEALED, flipped_frames_in_every_file), (SEALED, missing_newest_file)):
+        disk = situation()
+        for _ in range(2):
+            open_unattended(disk).close()
+        with open_unattended(disk) as database:
+            assert database.recovery.intact
+            assert database.add("q", b"after the loss") > store.account.highest
+
+
+@pytest.mark.parametrize("name", SEALED.data_files())
+def test_a_file_whose_header_is_gone_keeps_all_its_frames(name: str) -> None:
+    data: Store = SEALED
+    rotted = bytes(768) + data.files[name][768:]
+    for changed in (rotted, rotted[: data.frames_of(name)[-1].end], rotted[:-1]):
+        disk = data.damaged(name, changed)
+        with open_unattended(disk) as database:
+            assert state_of(database) == data.state()
+            assert not database.recovery.lost
+        assert found_after(disk) == data.state()

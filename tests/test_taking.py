@@ -1,0 +1,205 @@
+"""Handing out messages: each to one caller, in order, until it is given back or gone."""
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from database import MessageDatabase, NotUndelivered
+from database.taking import REFILL_MESSAGES, Taking
+from index.table import Table
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[MessageDatabase]:
+    with MessageDatabase.open(tmp_path, cleanup_interval=0) as opened:
+        yield opened
+
+
+def _take(db: MessageDatabase, queue: str = "q") -> int | None:
+    message = db.take(queue)
+    return None if message is None else message.number
+
+
+class TakingMachine(RuleBasedStateMachine):
+    """Random takes, releases and removals against a set of what is there and a set of what is taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = Table()
+        self.taking = Taking(self.table)
+        self.free: set[int] = set()
+        self.taken: set[int] = set()
+        self.next_number = 1
+        self.table.queue_id("q")
+
+    @rule(count=st.sampled_from([1, 2, 30]))
+    def add(self, count: int) -> None:
+        self.table.add_run(0, self.next_number, 1, 8, [1] * count)
+        self.free.update(range(self.next_number, self.next_number + count))
+        self.next_number += count
+
+    @rule()
+    def take(self) -> None:
+        place = self.taking.take("q")
+        assert (place.number if place else None) == min(self.free, default=None)
+        if place:
+            self.free.remove(place.number)
+            self.taken.add(place.number)
+
+    @precondition(lambda self: self.taken)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.taken)))
+        assert self.taking.release(number)
+        assert not self.taking.release(number)
+        self.taken.remove(number)
+        self.free.add(number)
+
+    @precondition(lambda self: self.taken | self.free)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.taken | self.free)))
+        self.table.remove(number)
+        self.taking.forget([number])
+        self.taken.discard(number)
+        self.free.discard(number)
+        assert not self.taking.release(number)
+
+
+TakingMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=50, deadline=None, derandomize=True)
+TestTakingAgainstSets = TakingMachine.TestCase
+
+
+def test_messages_are_handed_out_in_order_and_once(db: MessageDatabase) -> None:
+    numbers = list(db.add_many("q", [b"%d" % index for index in range(5)]))
+    db.add("other", b"x")
+
+    assert [_take(db) for _ in range(7)] == [*numbers, None, None]
+    assert db.undelivered_count("q") == 5, "what is taken is still undelivered"
+    later = db.add("q", b"later")
+    assert _take(db) == later
+    assert _take(db, "nobody's") is None
+
+
+def test_what_is_given_back_is_next_and_old_ones_come_first(db: MessageDatabase) -> None:
+    numbers = list(db.add_many("q", [b"x"] * 6))
+    for _ in range(4):
+        _take(db)
+    for number in (numbers[2], numbers[0]):
+        assert db.release(number) is True
+
+    assert [_take(db) for _ in range(5)] == [numbers[0], numbers[2], numbers[4], numbers[5], None]
+
+
+def test_only_what_is_taken_can_be_given_back(db: MessageDatabase) -> None:
+    one, two = db.add_many("q", [b"1", b"2"])
+
+    assert db.release(one) is False
+    assert db.release(999) is False
+    assert _take(db) == one
+    assert (db.release(one), db.release(one)) == (True, False)
+    assert [_take(db), _take(db), _take(db)] == [one, two, None]
+
+
+@pytest.mark.parametrize("way", ["deliver", "delete", "deliver_many", "block"])
+def test_what_is_gone_is_no_longer_taken(way: str, db: MessageDatabase) -> None:
+    number = db.add("q", b"x")
+    assert _take(db) == number
+    match way:
+        case "deliver":
+            db.deliver(number)
+        case "delete":
+            db.delete(number)
+        case "deliver_many":
+            db.deliver_many([number])
+        case _:
+            with db.commit() as commit:
+                commit.deliver(number)
+
+    assert db.release(number) is False
+    assert _take(db) is None
+    assert not db._taking._taken, "nothing is remembered of it"
+
+
+def test_what_is_removed_without_being_taken_is_never_handed_out(db: MessageDatabase) -> None:
+    numbers = db.add_many("q", [b"x"] * 10)
+    assert _take(db) == numbers[0]
+    db.delete_many(numbers[1:9])
+
+    assert [_take(db), _take(db)] == [numbers[9], None]
+
+
+def test_what_was_taken_and_could_not_be_removed_stays_taken(db: MessageDatabase) -> None:
+    one, two = db.add_many("q", [b"1", b"2"])
+    assert _take(db) == one
+    with pytest.raises(NotUndelivered), db.commit() as commit:
+        commit.deliver(one)
+        commit.deliver(two)
+        db.delete(two)
+
+    assert db.release(one) is True
+    assert _take(db) == one
+
+
+def test_a_queue_longer_than_what_is_kept_ready_comes_in_order() -> None:
+    count = 2 * REFILL_MESSAGES + 10
+    table = Table()
+    table.add_run(table.queue_id("q"), 1, 1, 8, [1] * count)
+    taking = Taking(table)
+    places = [taking.take("q") for _ in range(count)]
+
+    assert [place.number for place in places if place] == list(range(1, count + 1))
+    assert taking.take("q") is None
+
+
+def test_after_a_restart_everything_undelivered_is_free_again(tmp_path: Path) -> None:
+    with MessageDatabase.open(tmp_path) as db:
+        numbers = list(db.add_many("q", [b"x"] * 3))
+        assert _take(db) == numbers[0]
+        taken = _take(db)
+        assert taken is not None
+        db.deliver(taken)
+    with MessageDatabase.open(tmp_path) as db:
+        assert [_take(db) for _ in range(3)] == [numbers[0], numbers[2], None]
+
+
+def test_a_taken_message_that_clean_up_moves_stays_taken(tmp_path: Path) -> None:
+    with MessageDatabase.open(tmp_path, max_data_file_size=4096, cleanup_interval=0) as db:
+        number = db.add("q", b"kept")
+        rest = [db.add("q", bytes(900)) for _ in range(20)]
+        assert _take(db) == number
+        db.deliver_many(rest)
+        db.cleanup(compact=True)
+        assert db.read(number).sequence > 1
+        assert _take(db) is None
+        assert db.release(number)
+        assert _take(db) == number
+
+
+def test_many_threads_share_a_queue_and_nobody_gets_what_another_has(db: MessageDatabase) -> None:
+    numbers = set(db.add_many("q", [b"%d" % index for index in range(500)]))
+
+    def consume(seed: int) -> list[int]:
+        chance = random.Random(seed)
+        done: list[int] = []
+        while (message := db.take("q")) is not None:
+            if chance.random() < 0.2:
+                assert db.release(message.number), "nobody else has given it back"
+            else:
+                assert db.deliver(message.number), "nobody else has delivered it"
+                done.append(message.number)
+        return done
+
+    with ThreadPoolExecutor(16) as pool:
+        shares = list(pool.map(consume, range(16)))
+    rest = consume(99)  # what was given back after the others had seen an empty queue
+
+    delivered = [number for share in (*shares, rest) for number in share]
+    assert sorted(delivered) == sorted(numbers)
+    assert db.undelivered_count() == 0
