@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.callers import QUEUE, Tasks, scratch, thread_waits
-from bench.datasets import add_batches
+from bench.datasets import add_batches, deliver
 from bench.measure import Row, Settings, percentile, time_text
 from database import MessageDatabase
 from recovery.validate import validate_directory
@@ -102,7 +102,7 @@ def _prepare(database: MessageDatabase, settings: Settings, *, keeps: int) -> No
     """Fill files with messages of which none, or one in `keeps`, stays live."""
     count = settings.beside_bytes // (PAYLOAD + 16)
     add_batches(database, size=PAYLOAD, count=count)
-    database.deliver_many(number for number in range(1, count + 1) if not keeps or number % keeps)
+    deliver(database, (number for number in range(1, count + 1) if not keeps or number % keeps))
 
 
 def _measure(settings: Settings, waits: Waits, work: Callable[[float], None], found: _Found) -> None:

@@ -1,12 +1,14 @@
 """Databases to open and to read: made once in a run, by the way every caller goes."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 from bench.callers import QUEUE, fill, frame_bytes, scratch
 from bench.measure import Settings
 from database import MessageDatabase
+from journal.format import OPERATIONS_MAX
 
 _BATCH_MESSAGES = 1000
 
@@ -46,3 +48,10 @@ def add_batches(database: MessageDatabase, *, size: int, count: int, queues: Seq
     while added < count:
         for queue in queues:
             added += len(database.add_many(queue, payloads[: count - added]))
+
+
+def deliver(database: MessageDatabase, numbers: Iterable[int]) -> None:
+    """Deliver messages in as few commits as their size allows."""
+    left = iter(numbers)
+    while batch := list(islice(left, OPERATIONS_MAX)):
+        database.deliver_many(batch)

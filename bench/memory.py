@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.callers import QUEUE, scratch
-from bench.datasets import add_batches
+from bench.datasets import add_batches, deliver
 from bench.measure import Row, Settings
 from database import MessageDatabase
 
@@ -30,7 +30,7 @@ def memory(settings: Settings) -> Iterator[Row]:
             yield _weigh((path, small), name, f"index, {count:,} messages, {_queues(queues)}", 24)
             if queues == 1:
                 with MessageDatabase.open(path) as database:
-                    database.deliver_many(n for n in range(1, count + 1) if n % LIVE_SHARE)
+                    deliver(database, (n for n in range(1, count + 1) if n % LIVE_SHARE))
                 name = f"memory-scattered-{count // 1000}k"
                 yield _weigh((path, small), name, f"index, 1 in {LIVE_SHARE:,} of {count:,} numbers live", 64)
 

@@ -161,18 +161,20 @@ class Demo:
         """Take in what the writer reports until so many operations are acknowledged."""
         heard = self._heard
         attempt.begin(heard.beginning(self._settings.spool))
-        show(heard.operations)
-        began = 0.0
-        for reports in attempt.reports():
-            began = began or time.perf_counter()  # its opening does not count
-            heard.take(reports)
+        began = None
+        reports = attempt.reports()
+        while heard.operations < until:  # an earlier writer may have come so far before it was killed
             show(heard.operations)
-            if heard.operations >= until:
-                self.seen.write_seconds += time.perf_counter() - began
-                self.seen.acknowledged = heard.operations
-                return
+            found = next(reports, None)
+            if found is None:
+                raise attempt.failure()
+            if began is None:
+                began = time.perf_counter()  # its opening does not count
+            heard.take(found)
             time.sleep(PAUSE_SECONDS)
-        raise attempt.failure()
+        if began is not None:
+            self.seen.write_seconds += time.perf_counter() - began
+        self.seen.acknowledged = heard.operations
 
     def _recover(self, *, is_first: bool) -> tuple[RecoveryReport, UnderWay]:
         """Open the database and compare it with the table."""

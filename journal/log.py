@@ -166,7 +166,12 @@ class Journal:
         segment, place, weight = self._active, self._place, adds.weight
         if segment is None or place is None or self._rolls_next or place.alignment != ALIGNMENT_MIN:
             return None
-        if self._reserve.is_short or weight > self._room or place.offset + weight > segment.prepared or not segment.is_begun:
+        if (
+            self._reserve.is_short
+            or weight > self._room
+            or place.offset + weight > segment.prepared
+            or not segment.is_begun
+        ):
             return None
         offset = place.offset
         head, frame = form_one(adds, place, self._settings.clock())

@@ -109,7 +109,7 @@ def test_every_verb_does_what_it_does_for_threads(is_fast: bool, db: MessageData
         assert adb.queues() == {"q": 4, "r": 1} | ({"warm": db.undelivered_count("warm")} if is_fast else {})
         assert await adb.keys() == ["key", "other"]
         answers = await asyncio.gather(adb.deliver(rich), adb.deliver(rich), adb.delete(many[0]), adb.delete(plain))
-        assert answers == (True, False, True, False)
+        assert list(answers) == [True, False, True, False]
         assert await adb.deliver_many(many) == 2
         assert await adb.delete_many(many) == 0
         assert (await adb.drop("key"), await adb.drop("key")) == (True, False)

@@ -1,0 +1,412 @@
+"""What else may be found in a directory: holes, strangers, copies, late files, rotted headers, piled up archives."""
+
+import dataclasses
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from database import MessageDatabase
+from journal.errors import DatabaseLocked, DiskError, JournalError, NewerFormat, NotThisDatabase, RecoveryRefused
+from journal.format import FRAME_SIZE, FileHeader, decode_header, encode_headers, xxh3
+from journal.names import LOCK, ArchiveName, DataFileName
+from journal.owner import read_holder
+from recovery.report import FileReport, Verdict
+from recovery.validate import validate_directory
+from tests.crash_model import SPOOL, Content, found_after, open_unattended, state_of
+from tests.crash_store import archives_in, headers_of, small_store
+from tests.faulty_disk import SimulatedDisk
+
+SEALED = small_store()
+UNSEALED = small_store(is_closed=False)
+OTHER = small_store(seed=2)
+FIRST, MIDDLE, LAST = SEALED.data_files()
+NEXT = str(DataFileName(headers_of(SEALED.files[LAST]).sequence + 1))
+
+
+def with_header(data: bytes, **changes: object) -> bytes:
+    """Return the file with another header and no footer."""
+    header = dataclasses.replace(headers_of(data), **changes)  # type: ignore[arg-type]
+    return encode_headers(header) + data[header.start() :]
+
+
+def data_of(disk: SimulatedDisk) -> dict[str, bytes]:
+    return {name: data for name, data in disk.contents(SPOOL).items() if name.endswith(".data")}
+
+
+def report_on(disk: SimulatedDisk, name: str) -> FileReport:
+    return next(report for report in validate_directory(SPOOL, disk) if report.name == name)
+
+
+# Files that are not there, or not whole.
+
+
+def test_a_hole_in_the_sequence_is_a_loss_where_a_neighbour_names_the_file() -> None:
+    disk = SEALED.damaged(MIDDLE, None)
+    with open_unattended(disk) as database:
+        assert [(loss.name, database.recovery.files[1].row) for loss in database.recovery.lost] == [(MIDDLE, "missing")]
+        assert state_of(database) == SEALED.state(lost=SEALED.frames_of(MIDDLE))
+    assert data_of(disk)[MIDDLE]
+    found_after(disk)
+
+
+def test_a_hole_that_nobody_names_is_none() -> None:
+    """A sequence is skipped where a file was prepared and never used."""
+    disk = SEALED.disk()
+    disk.put(SPOOL / NEXT, bytes(4096))
+    with open_unattended(disk) as database:
+        assert database.recovery.intact
+        database.add("q", b"in the file behind it")
+    assert NEXT not in disk.list(SPOOL)
+    with open_unattended(disk) as database:
+        assert database.recovery.intact
+
+
+@pytest.mark.parametrize("data", [b"", bytes(1), bytes(4096), bytes(70_000)])
+def test_a_newest_file_of_nothing_but_zeros_is_removed_without_a_word(data: bytes) -> None:
+    disk = SEALED.disk()
+    disk.put(SPOOL / NEXT, data)
+    assert report_on(disk, NEXT).row == "prepared"
+    with open_unattended(disk) as database:
+        assert database.recovery.intact
+        assert state_of(database) == SEALED.state()
+    assert NEXT not in disk.list(SPOOL)
+    assert not archives_in(disk)
+
+
+def test_a_first_file_of_nothing_but_zeros_is_an_empty_database() -> None:
+    disk = SimulatedDisk()
+    disk.put(SPOOL / "omsmsg-0000000001.data", b"")
+    with open_unattended(disk) as database:
+        assert database.recovery.intact
+        assert database.add("q", b"first") == 1
+
+
+def test_files_below_the_low_water_mark_are_left_unread_and_go_with_the_next_cleanup() -> None:
+    disk = SEALED.disk()
+    below = str(DataFileName(1))
+    disk.put(SPOOL / below, with_header(SEALED.files[FIRST][:768], sequence=1) + b"rotten" * 500)
+    with open_unattended(disk) as database:
+        assert database.recovery.intact
+        assert below not in [file.name for file in database.recovery.files]
+        assert state_of(database) == SEALED.state()
+        database.cleanup()
+    assert below not in disk.list(SPOOL)
+
+
+# Files of others.
+
+
+def test_an_unknown_file_is_left_alone_and_named_in_the_notes() -> None:
+    disk = SEALED.disk()
+    disk.put(SPOOL / "notes.txt", b"do not touch")
+    disk.put(SPOOL / "omsmsg-7.data", b"nor this")
+    with open_unattended(disk) as database:
+        assert database.recovery.intact
+        assert any("notes.txt" in note for note in database.recovery.notes)
+        assert any("omsmsg-7.data" in note for note in database.recovery.notes)
+    assert disk.content(SPOOL / "notes.txt") == b"do not touch"
+
+
+@pytest.mark.parametrize("name", [FIRST, MIDDLE, LAST, NEXT])
+def test_a_data_file_of_another_database_is_refused_and_nothing_changes(name: str) -> None:
+    sequence = int(name[7:17])
+    stranger = with_header(OTHER.files[FIRST], sequence=sequence)
+    assert_refused(SEALED.damaged(name, stranger), NotThisDatabase, "different databases")
+
+
+def test_a_file_under_another_files_name_is_refused_and_nothing_changes() -> None:
+    copy = SEALED.damaged(NEXT, SEALED.files[FIRST])
+    assert_refused(copy, NotThisDatabase, "under another name")
+    swapped = SEALED.damaged(FIRST, SEALED.files[MIDDLE])
+    swapped.put(SPOOL / MIDDLE, SEALED.files[FIRST])
+    assert_refused(swapped, NotThisDatabase, "under another name")
+
+
+def test_an_older_copy_of_a_file_in_its_place_is_a_loss_of_what_it_lacks() -> None:
+    last = SEALED.frames_of(MIDDLE)[-2]
+    older = SEALED.files[MIDDLE][: last.end]
+    disk = SEALED.damaged(MIDDLE, older)
+    with open_unattended(disk) as database:
+        assert database.recovery.lost
+        assert state_of(database) == SEALED.state(lost=SEALED.frames_of(MIDDLE)[-1:])
+    found_after(disk)
+
+
+def test_another_file_of_the_same_place_shows_by_its_identity() -> None:
+    """The same database, the same sequence, other bytes: as after a restore by hand."""
+    header = headers_of(SEALED.files[LAST])
+    forged = with_header(SEALED.files[MIDDLE], identity=header.identity ^ 1)
+    disk = SEALED.damaged(MIDDLE, forged)
+    assert report_on(disk, MIDDLE).verdict is Verdict.DAMAGED
+    found_after(disk)
+
+
+# Former owners.
+
+
+def late_file(sequence: int, previous: str) -> bytes:
+    """Return what an owner with a lower number writes into a file, behind the given one, when it comes back."""
+    header = headers_of(SEALED.files[previous])
+    return with_header(SEALED.files[previous], sequence=sequence, owner=0, identity=header.identity ^ 3)
+
+
+def test_a_late_file_behind_the_newest_one_is_ignored_and_archived() -> None:
+    disk = SEALED.damaged(NEXT, late_file(int(NEXT[7:17]), LAST))
+    with open_unattended(disk) as database:
+        assert report_of(database, NEXT).row == "late"
+        assert state_of(database) == SEALED.state()
+        assert not database.recovery.lost
+    assert NEXT not in disk.list(SPOOL)
+    assert len(archives_in(disk)) == 1
+    found_after(disk)
+
+
+def test_a_late_file_in_a_hole_that_its_successor_skips_is_ignored() -> None:
+    """The new owner found the name taken, took the next one, and says which file came before."""
+    with open_unattended(SEALED.disk()) as database:
+        disk = database._disk
+        assert isinstance(disk, SimulatedDisk)
+        database.add("q", b"by the new owner")
+    owner = headers_of(SEALED.files[LAST]).owner
+    skipping = with_header(disk.content(SPOOL / NEXT), sequence=int(NEXT[7:17]) + 1, owner=owner + 1)
+    behind = str(DataFileName(int(NEXT[7:17]) + 1))
+    frames = small_store  # noqa: F841
+    disk = SEALED.damaged(behind, skipping)
+    for late in (late_file(int(NEXT[7:17]), LAST), b"\1" * 4096):
+        disk.put(SPOOL / NEXT, late)
+        reports = {report.name: report for report in validate_directory(SPOOL, disk)}
+        assert reports[NEXT].row == "late"
+        assert reports[LAST].verdict is Verdict.CLEAN
+
+
+def report_of(database: MessageDatabase, name: str) -> FileReport:
+    return next(report for report in database.recovery.files if report.name == name)
+
+
+def test_what_stands_behind_the_end_that_a_successor_names_is_ignored() -> None:
+    """A former owner may have gone on writing into its file before it noticed."""
+    end = SEALED.frames_of(MIDDLE)[-1].end
+    more = SEALED.frames_of(LAST)[0]
+    for extra in (b"\xff" * 900, SEALED.files[LAST][more.offset : more.end], bytes(900)):
+        disk = SEALED.damaged(MIDDLE, SEALED.files[MIDDLE][:end] + extra)
+        with open_unattended(disk) as database:
+            assert not database.recovery.lost
+            assert state_of(database) == SEALED.state()
+        found_after(disk)
+
+
+# Archives.
+
+
+def test_archives_that_pile_up_are_reported() -> None:
+    disk = SEALED.disk()
+    for version in range(1, 23):
+        disk.put(SPOOL / str(ArchiveName(1, version)), b"old")
+    with open_unattended(disk, archives_max=21) as database:
+        assert any("22 archives" in note for note in database.recovery.notes)
+    with open_unattended(disk, archives_max=22) as database:
+        assert not database.recovery.notes
+
+
+def test_an_identical_archive_is_used_again_and_another_one_is_not_overwritten() -> None:
+    damaged = SEALED.flipped(LAST, 8 * SEALED.frames_of(LAST)[0].offset)
+    bytes_found = damaged.content(SPOOL / LAST)
+    sequence = int(LAST[7:17])
+    damaged.put(SPOOL / str(ArchiveName(sequence, 3)), b"something else")
+    open_unattended(damaged).close()
+    assert archives_in(damaged) == {
+        str(ArchiveName(sequence, 3)): b"something else",
+        str(ArchiveName(sequence, 4)): bytes_found,
+    }
+    damaged.put(SPOOL / LAST, bytes_found)
+    with open_unattended(damaged) as database:
+        assert database.recovery.archives == (str(ArchiveName(sequence, 4)),)
+    assert len(archives_in(damaged)) == 2
+
+
+def test_when_all_archive_names_are_taken_the_start_says_so_and_changes_nothing() -> None:
+    disk = SEALED.flipped(LAST, 8 * SEALED.frames_of(LAST)[0].offset)
+    disk.put(SPOOL / str(ArchiveName(int(LAST[7:17]), 9999)), b"the last one")
+    assert_refused(disk, JournalError, "archives; move some of them away")
+
+
+# Headers.
+
+
+@pytest.mark.parametrize("name", SEALED.data_files())
+@pytest.mark.parametrize("place", [0, 8, 255, 512, 767])
+def test_one_rotted_copy_of_a_header_costs_nothing(name: str, place: int) -> None:
+    disk = SEALED.flipped(name, 8 * place)
+    assert report_on(disk, name).row == "damaged header"
+    assert found_after(disk) == SEALED.state()
+
+
+@pytest.mark.parametrize("name", SEALED.data_files())
+def test_both_rotted_copies_of_a_header_cost_nothing_while_a_neighbour_or_the_footer_knows_the_file(name: str) -> None:
+    data = SEALED.files[name]
+    for rest in (data, data[: SEALED.frames_of(name)[-1].end]):
+        disk = SEALED.damaged(name, bytes(256) + b"x" + bytes(511) + rest[768:])
+        with open_unattended(disk) as database:
+            assert not database.recovery.lost
+            assert state_of(database) == SEALED.state()
+        found_after(disk)
+
+
+def test_a_lone_file_whose_header_is_lost_is_kept_in_an_archive_and_its_numbers_stay_lost() -> None:
+    disk = SimulatedDisk()
+    with open_unattended(disk, max_data_file_size="64K") as database:
+        numbers = [database.add("q", b"lost") for _ in range(5)]
+    (name,) = data_of(disk)
+    frames = disk.content(SPOOL / name)[768 : 768 + 5 * 104]
+    disk.put(SPOOL / name, bytes(768) + frames + bytes(1000))
+    with open_unattended(disk) as database:
+        assert [loss.name for loss in database.recovery.lost] == [name]
+        assert len(archives_in(disk)) == 1
+    with open_unattended(disk) as database:
+        assert database.recovery.intact
+        assert database.add("q", b"new") > numbers[-1]
+
+
+# Versions.
+
+
+@pytest.mark.parametrize("change", [(8, 2), (12, 0), (136, 3)], ids=["version", "header size", "flags"])
+@pytest.mark.parametrize("name", SEALED.data_files())
+def test_a_newer_format_is_refused_and_nothing_changes(name: str, change: tuple[int, int]) -> None:
+    place, value = change
+    data = bytearray(SEALED.files[name])
+    for copy in (0, 512):
+        data[copy + place : copy + place + 4] = value.to_bytes(4, "little")
+        data[copy + 248 : copy + 256] = xxh3(data[copy : copy + 248]).to_bytes(8, "little")
+    assert_refused(SEALED.damaged(name, bytes(data)), NewerFormat, "")
+
+
+def test_a_frame_of_a_newer_format_is_refused_and_nothing_changes() -> None:
+    frame = UNSEALED.frames_of(LAST)[0]
+    data = bytearray(UNSEALED.files[LAST])
+    identity = headers_of(bytes(data)).identity
+    data[frame.offset + 52] |= 2
+    body = bytes(data[frame.offset + 8 : frame.body])
+    checksum = xxh3(body, (identity + frame.offset) % 2**64)
+    data[frame.offset : frame.offset + 8] = checksum.to_bytes(8, "little")
+    assert frame.body - frame.offset > FRAME_SIZE
+    assert_refused(UNSEALED.damaged(LAST, bytes(data)), NewerFormat, "flags")
+
+
+# The lock file, and policies.
+
+
+def test_a_lost_lock_file_never_brings_an_owner_number_back() -> None:
+    disk = SEALED.disk()
+    disk.remove(SPOOL / LOCK)
+    with open_unattended(disk) as database:
+        assert database.recovery.intact
+        database.add("q", b"new")
+        holder = read_holder(disk, SPOOL)
+    owners = [headers_of(data).owner for _, data in sorted(data_of(disk).items())]
+    assert owners == sorted(owners)
+    assert owners[-1] > owners[-2]
+    assert holder is not None and holder.number == owners[-1]
+    found_after(disk)
+
+
+def test_a_lock_file_that_says_nothing_is_an_error_and_nothing_changes() -> None:
+    disk = SEALED.disk()
+    disk.put(SPOOL / LOCK, b"owner of this file: somebody\n" * 5)
+    assert_refused(disk, JournalError, "does not say who owns")
+
+
+def test_a_second_opener_is_told_who_has_the_directory() -> None:
+    disk = SEALED.disk()
+    with open_unattended(disk):
+        with pytest.raises(DatabaseLocked) as locked:
+            open_unattended(disk)
+        assert locked.value.pid
+        assert locked.value.host
+        assert str(locked.value.pid) in str(locked.value)
+    open_unattended(disk).close()
+
+
+def damages() -> list[Callable[[], SimulatedDisk]]:
+    first = SEALED.frames_of(MIDDLE)[2]
+    return [
+        lambda: SEALED.flipped(MIDDLE, 8 * first.offset),
+        lambda: SEALED.damaged(MIDDLE, None),
+        lambda: SEALED.flipped(LAST, 0),
+        lambda: UNSEALED.flipped(LAST, 8 * UNSEALED.frames_of(LAST)[-1].offset),
+    ]
+
+
+@pytest.mark.parametrize("damaged", damages())
+def test_the_policy_refuse_changes_nothing(damaged: Callable[[], SimulatedDisk]) -> None:
+    disk = damaged()
+    disk.put(SPOOL / f"{LAST}.new", b"left over")
+    assert_refused(disk, RecoveryRefused, "nothing was changed", policy="refuse")
+
+
+def test_the_policy_refuse_opens_what_is_intact_or_only_unsealed() -> None:
+    for store in (SEALED, UNSEALED):
+        with open_unattended(store.disk(), policy="refuse") as database:
+            assert state_of(database) == store.state()
+
+
+def test_the_policy_truncate_cuts_a_file_at_its_first_bad_place() -> None:
+    for name in SEALED.data_files():
+        for frame in SEALED.frames_of(name):
+            disk = SEALED.flipped(name, 8 * frame.offset)
+            lost = [other for other in SEALED.frames_of(name) if other.offset >= frame.offset]
+            with open_unattended(disk, policy="truncate") as database:
+                assert state_of(database) == SEALED.state(lost=lost), (name, frame.offset)
+                assert database.recovery.lost
+            assert archives_in(disk)
+            assert found_after(disk) == SEALED.state(lost=lost), (name, frame.offset)
+
+
+# Bytes that cannot be read.
+
+
+def test_bytes_that_cannot_be_read_stop_the_start_and_change_nothing() -> None:
+    disk = SEALED.disk()
+    frame = SEALED.frames_of(MIDDLE)[2]
+    disk.make_unreadable(SPOOL / MIDDLE, frame.offset, frame.offset + 1)
+    assert_refused(disk, DiskError, "cannot read", files_that_can_be_read=(FIRST, LAST))
+
+
+def test_only_on_request_are_unreadable_bytes_damage() -> None:
+    disk = SEALED.disk()
+    frame = SEALED.frames_of(MIDDLE)[2]
+    disk.make_unreadable(SPOOL / MIDDLE, frame.offset, frame.offset + 1)
+    with open_unattended(disk, unreadable_as_damaged=True) as database:
+        assert [loss.name for loss in database.recovery.lost] == [MIDDLE]
+        block = range(frame.offset // 4096 * 4096, frame.offset // 4096 * 4096 + 4096)
+        lost = [other for other in SEALED.frames_of(MIDDLE) if other.offset < block.stop]
+        assert state_of(database) == SEALED.state(lost=lost)
+    assert disk.content(SPOOL / MIDDLE)
+    found_after(disk)
+
+
+def assert_refused(
+    disk: SimulatedDisk,
+    kind: type[JournalError],
+    text: str,
+    *,
+    files_that_can_be_read: tuple[str, ...] | None = None,
+    **options: object,
+) -> None:
+    """Check that a start is refused with this error, twice, and that nothing but the lock file changed."""
+    before = {name: data for name, data in disk.contents(SPOOL).items() if name != LOCK}
+    for _ in range(2):
+        with pytest.raises(kind) as refused:
+            open_unattended(disk, **options)
+        assert text in str(refused.value)
+        assert not isinstance(refused.value, DiskError) or refused.value.failure.errno == errno.EIO
+    assert {name: data for name, data in disk.contents(SPOOL).items() if name != LOCK} == before
+
+
+def test_a_header_says_what_this_module_takes_from_it() -> None:
+    header = decode_header(SEALED.files[LAST][:256])
+    assert isinstance(header, FileHeader)
+    assert Path(LAST).stem.endswith(str(header.sequence))
+    assert Content("q", b"") == Content("q", b"")
