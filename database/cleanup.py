@@ -132,6 +132,9 @@ class Cleanup:
                     keys += self._move_keys(fact.sequence, look)
                 except MessageDamaged:
                     break
+            with look.ledger.lock:
+                if not look.ledger.index.is_free(fact.sequence):
+                    break  # no file goes that anything needs, whatever was planned
             done.append(fact)
         return messages, keys, done
 

@@ -70,6 +70,7 @@ class MessageDatabase:
             data_file_bytes_max=options.max_data_file_size,
             alignment=options.group_alignment,
         )
+        self._first_sequence = started.opening.next_sequence  # no file of ours is older
         self._journal = Journal(disk, directory, started.opening, settings)
         self.group = GroupCommit(self._journal, self._ledger, self._ownership.is_ours)
         self._cleanup = Cleanup(
@@ -153,7 +154,7 @@ class MessageDatabase:
                 self.group.commit(Composer().draft())
             end = self._closed()
             self.group.end(end)
-            self._journal.close(seal=self.group.failure is end)
+            self._journal.close(seal=self.group.failure is end and self._ownership.is_ours())
         finally:
             self._files.close()
             self._ownership.close()
@@ -389,7 +390,7 @@ class MessageDatabase:
             directory=self.directory,
             ledger=ledger,
             files=self._files,
-            active=self._journal.active_sequence,
+            active=self._journal.active_sequence or self._first_sequence,
             active_bytes=self._journal.unsealed_bytes(),
             owner=self._ownership.number,
             now=self.options.clock(),

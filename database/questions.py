@@ -31,7 +31,7 @@ class Look:
     directory: Path
     ledger: Ledger
     files: Files
-    active: int | None  # sequence of the file being written
+    active: int | None  # sequence of the file being written, or to be written first; None in a view
     active_bytes: int
     owner: int
     now: int

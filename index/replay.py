@@ -41,6 +41,11 @@ class Index:
         self._replay_keys(contents, sequence, np.flatnonzero(kinds >= Operation.PUT))
         self.duplicates.replay(contents, sequence)
 
+    def is_free(self, sequence: int) -> bool:
+        """Say whether nothing in a data file is needed."""
+        use = self.table.files.get(sequence)
+        return not (use and use.live_messages) and not self.keyed.files.get(sequence)
+
     def highest_number(self) -> int:
         """Return a number that no undelivered message exceeds now."""
         return max(self.highest, self.table.last_number())

@@ -351,7 +351,7 @@ class Journal:
             self._supply.make_ahead(self._settings.data_file_bytes_max)
 
     def close(self, *, seal: bool) -> None:
-        """Seal the files, or after a failure only let go of them; remove the prepared one."""
+        """Seal the files and remove the prepared one, or after a failure only let go of them."""
         with self._tending:
             if self._active is not None:
                 if seal and not self._active.is_begun:
@@ -366,7 +366,7 @@ class Journal:
             except OSError as failure:
                 raise DiskError(self.directory, failure, "seal the last file in") from failure
             finally:
-                self._supply.close()
+                self._supply.close(is_owner=seal)
 
 
 def _is_vouching(draft: AnyDraft) -> bool:

@@ -57,12 +57,7 @@ class Supply:
 
     def _create(self, size: int) -> Segment:
         """Return a new file, its name durable. With the lock: files are begun in the order of their sequences."""
-        path = self._directory / str(DataFileName(self._next_sequence))
-        try:
-            segment = Segment(self._disk, path, self._next_sequence)
-        except FileExistsError:
-            self._remove_stale(path)
-            segment = Segment(self._disk, path, self._next_sequence)
+        segment = self._create_exclusively()
         try:
             segment.prepare(size)
             self._disk.sync_directory(self._directory)
@@ -72,14 +67,27 @@ class Supply:
         self._next_sequence += 1
         return segment
 
-    def _remove_stale(self, path: Path) -> None:
-        """Remove what a former owner, stopped and late, has put where our next file belongs."""
+    def _create_exclusively(self) -> Segment:
+        """Return a file under the first sequence that nobody else has taken."""
+        while True:
+            path = self._directory / str(DataFileName(self._next_sequence))
+            try:
+                return Segment(self._disk, path, self._next_sequence)
+            except FileExistsError:
+                # Nothing but zeros may be a file that a later owner has just made. It is left alone.
+                if not self._remove_stale(path):
+                    self._next_sequence += 1
+
+    def _remove_stale(self, path: Path) -> bool:
+        """Remove what a former owner, stopped and late, has put where our next file belongs; False for zeros."""
         with DataFile(self._disk, path) as file:
             header = file.header()
-            is_older = isinstance(header, FileHeader) and header.owner < self._owner
-            if not is_older and not file.is_zero():
-                raise JournalError(f"{path} appeared while this process owns the directory; close and recover")
+            if not isinstance(header, FileHeader) and file.is_zero():
+                return False
+        if not isinstance(header, FileHeader) or header.owner >= self._owner:
+            raise JournalError(f"{path} appeared while this process owns the directory; close and recover")
         self._disk.unlink(path)
+        return True
 
     def retire(self, segment: Segment, end: int, successor: tuple[int, int]) -> None:
         """Take back a file whose frames end at `end`; its successor is (sequence, identity)."""
@@ -108,11 +116,17 @@ class Supply:
                 raise
             self.on_sealed(sealed)
 
-    def close(self) -> None:
-        """Remove the file made ahead, and let go of those that are not sealed."""
+    def close(self, *, is_owner: bool) -> None:
+        """Remove the file made ahead, and let go of those that are not sealed.
+
+        Who may not be the owner any more removes nothing: a later one may have made a file of that name.
+        """
         with self._lock:
             if self._next is not None:
-                self._next.discard()
+                if is_owner:
+                    self._next.discard()
+                else:
+                    self._next.close()
                 self._next = None
             for rolled in self._rolled:
                 rolled.segment.close()

@@ -219,7 +219,11 @@ def _good_end(found: Walk, ranges: Sequence[BadRange], vouched: int) -> int:
     """Return where what is to be kept ends: before the first thing that is bad and not vouched for."""
     torn = [bad_range.start for bad_range in ranges if bad_range.start >= vouched]
     torn += [payload.frame for payload in found.bad_payloads if payload.frame >= vouched]
-    return min(torn, default=max(found.end, max((r.end for r in ranges if r.start < vouched), default=0)))
+    first = min(torn, default=None)
+    # Zeros between the last frame that is kept and a torn group are nobody's.
+    ends = [frame.end for frame in found.frames if first is None or frame.offset < first]
+    ends += [bad_range.end for bad_range in ranges if bad_range.start < vouched]
+    return max(ends, default=found.end if first is None else first)
 
 
 def _body(judged: _Judged) -> Body:

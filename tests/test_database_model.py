@@ -58,7 +58,7 @@ class DatabaseMachine(RuleBasedStateMachine):
         self.model = Model()
 
     @initialize(
-        size=st.sampled_from([4096, 16_384]), share=st.sampled_from([0.0, 0.5]), alignment=st.sampled_from([8, 512])
+        size=st.sampled_from([4096, 16_384, 65_536]), share=st.sampled_from([0.0, 0.5]), alignment=st.sampled_from([8, 512])
     )
     def begin(self, size: int, share: float, alignment: int) -> None:
         self.options = {

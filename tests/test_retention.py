@@ -1,0 +1,160 @@
+"""The retention directory: clean-up moves files there, bounded by age and bytes, and overwrites nothing."""
+
+import errno
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from database import DatabaseView, DiskError, MessageDatabase
+from database.options import Options
+from database.retention import Retention
+from journal.disk import RealDisk
+from journal.names import DataFileName
+from tests.watched_disk import WatchedDisk
+
+SMALL = 4096
+
+
+class TwoFileSystems(WatchedDisk):
+    """A disk on which nothing can be renamed from one of two directories into the other."""
+
+    def rename(self, old: Path, new: Path) -> None:
+        if old.parent != new.parent:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        super().rename(old, new)
+
+
+def _open(tmp_path: Path, **named: object) -> MessageDatabase:
+    options = {"max_data_file_size": SMALL, "cleanup_interval": 0, "retention_directory": tmp_path / "kept"} | named
+    return MessageDatabase.open(tmp_path / "spool", **options)  # type: ignore[arg-type]
+
+
+def _fill(db: MessageDatabase, files: int) -> None:
+    db.deliver_many([db.add("q", bytes(900)) for _ in range(3 * files)])
+    db._journal.seal_all()
+
+
+def _kept(tmp_path: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((tmp_path / "kept").glob("*/*"))}
+
+
+@pytest.mark.parametrize("disk", [WatchedDisk, TwoFileSystems])
+def test_what_clean_up_lets_go_is_kept_as_it_was(disk: type[WatchedDisk], tmp_path: Path) -> None:
+    with _open(tmp_path, disk=disk()) as db:
+        kept = db.add("q", b"kept")
+        _fill(db, 5)
+        before = {path.name: path.read_bytes() for path in db.directory.glob("*.data")}
+        report = db.cleanup(compact=True)
+        assert report.deleted == () and len(report.moved) >= 5
+        assert _kept(tmp_path) == {name: before[name] for name in report.moved}
+        left = {path.name for path in db.directory.glob("*.data")}
+        assert not left & set(report.moved)
+        assert db.read(kept).payload == b"kept"
+        _fill(db, 3)
+        again = db.cleanup(compact=True)
+        assert set(_kept(tmp_path)) == {*report.moved, *again.moved}
+    directories = list((tmp_path / "kept").iterdir())
+    assert len(directories) == 1, "one for each database, named after its identity"
+    assert len(bytes.fromhex(directories[0].name)) == 16
+    assert directories[0].stat().st_mode & 0o777 == 0o700
+    with _open(tmp_path) as db:
+        assert db.recovery.intact
+    with DatabaseView.open(directories[0]) as history:
+        assert history.undelivered_count() <= 1, "what is kept can be read like a database"
+
+
+def test_two_databases_may_share_a_retention_directory(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        options = {"max_data_file_size": SMALL, "cleanup_interval": 0, "retention_directory": tmp_path / "kept"}
+        with MessageDatabase.open(tmp_path / name, **options) as db:  # type: ignore[arg-type]
+            _fill(db, 3)
+            assert db.cleanup().moved
+    assert len(list((tmp_path / "kept").iterdir())) == 2
+
+
+def test_a_file_of_the_same_name_is_not_overwritten(tmp_path: Path) -> None:
+    with _open(tmp_path) as db:
+        _fill(db, 3)
+        home = tmp_path / "kept" / db._cleanup._context.database.hex()
+        home.mkdir(parents=True)
+        name = str(DataFileName(min(fact.sequence for fact in db.explain())))
+        (home / name).write_bytes(b"somebody else's")
+        report = db.cleanup()
+        assert name in report.deleted and name not in report.moved
+        assert (home / name).read_bytes() == b"somebody else's"
+
+
+def test_what_was_being_copied_when_a_process_was_killed_is_copied_again(tmp_path: Path) -> None:
+    with _open(tmp_path, disk=TwoFileSystems()) as db:
+        _fill(db, 3)
+        home = tmp_path / "kept" / db._cleanup._context.database.hex()
+        home.mkdir(parents=True)
+        name = str(DataFileName(min(fact.sequence for fact in db.explain())))
+        (home / f"{name}.new").write_bytes(b"half of it")
+        whole = (db.directory / name).read_bytes()
+        assert name in db.cleanup().moved
+        assert (home / name).read_bytes() == whole
+        assert not (home / f"{name}.new").exists()
+
+
+@pytest.mark.parametrize("limit", [0, 1, 5000, 10_000, 10**9])
+def test_no_more_bytes_are_kept_than_the_bound_allows_and_the_newest_stay(limit: int, tmp_path: Path) -> None:
+    with _open(tmp_path, retention_bytes=limit) as db:
+        _fill(db, 8)
+        moved = db.cleanup().moved
+    kept = _kept(tmp_path)
+    total = sum(map(len, kept.values()))
+
+    assert total <= limit
+    assert list(kept) == sorted(moved)[len(moved) - len(kept) :]
+    assert limit < 10**9 or len(kept) == len(moved)
+
+
+def test_what_is_older_than_the_bound_goes(tmp_path: Path) -> None:
+    with _open(tmp_path, retention_age="1h") as db:
+        _fill(db, 4)
+        old = db.cleanup().moved
+        home = tmp_path / "kept" / db._cleanup._context.database.hex()
+        now = time.time()
+        for name in old:
+            os.utime(home / name, (now - 3601, now - 3601))
+        os.utime(home / old[-1], (now - 3500, now - 3500))
+        _fill(db, 4)
+        new = db.cleanup().moved
+    assert list(_kept(tmp_path)) == [old[-1], *new]
+
+
+def test_strangers_in_the_retention_directory_are_left_alone(tmp_path: Path) -> None:
+    with _open(tmp_path, retention_bytes=0) as db:
+        home = tmp_path / "kept" / db._cleanup._context.database.hex()
+        home.mkdir(parents=True)
+        (home / "notes.txt").write_bytes(b"mine")
+        (home / "omsmsg-0000000001-v0001.archive").write_bytes(b"mine too")
+        _fill(db, 3)
+        db.cleanup()
+    assert sorted(_kept(tmp_path)) == ["notes.txt", "omsmsg-0000000001-v0001.archive"]
+
+
+def test_a_retention_directory_that_cannot_be_used_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_bytes(b"a file where a directory should be")
+    with _open(tmp_path) as db:
+        number = db.add("q", b"kept")
+        _fill(db, 3)
+        with pytest.raises(DiskError, match="remove"):
+            db.cleanup(compact=True)
+        assert db.read(number).payload == b"kept"
+        db.add("q", b"goes on")
+    (tmp_path / "kept").unlink()
+    with _open(tmp_path) as db:
+        assert db.recovery.intact
+        assert [message.payload for message in db.undelivered()] == [b"kept", b"goes on"]
+        _fill(db, 3)
+        assert db.cleanup(compact=True).moved
+
+
+def test_a_directory_that_is_not_there_has_nothing_to_trim(tmp_path: Path) -> None:
+    retention = Retention(RealDisk(), tmp_path / "none", Options(retention_bytes=0))
+
+    assert retention.trim() == []
