@@ -40,6 +40,9 @@ def look_up(directory: str | Path, number: int, *, disk: Disk | None = None) -> 
             return _look_up(disk, path, found.files, number)
         except (_OutOfDate, FileNotFoundError):
             pass  # clean-up was faster
+        except DiskError as failure:
+            if not isinstance(failure.failure, FileNotFoundError):
+                raise
     with DatabaseView.open(path, disk=disk) as view:
         return view.read(number)
 

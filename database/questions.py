@@ -1,7 +1,7 @@
 """What one can ask a database, open for writing or only for reading: the same answers from the same index."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from database.stats import FileExplanation, Pin, QueueStats, Stats
 from index.table import Place
 from journal import names
 from journal.disk import Disk
-from journal.errors import MessageDamaged
+from journal.errors import DiskError, MessageDamaged
 from journal.format import BadFrame
 from journal.message import Message
 from journal.names import ArchiveName, DataFileName
@@ -54,10 +54,10 @@ def get(ledger: Ledger, files: Files, key: bytes) -> bytes | None:
             return None
         try:
             value = read_value(files, key, version.sequence, version.offset)
-        except FileNotFoundError:
+        except FileNotFoundError as failure:
             files.forget(version.sequence)
             if attempt == READ_ATTEMPTS_MAX - 1:
-                raise
+                raise DiskError(Path(str(failure.filename)), failure, "read") from failure
             continue
         if isinstance(value, BadFrame):
             path = files.source(version.sequence).path
@@ -78,13 +78,18 @@ def undelivered_count(ledger: Ledger, queue: str | None) -> int:
         return ledger.index.table.count if queue is None else ledger.index.table.queue_count(queue)
 
 
-def undelivered(ledger: Ledger, files: Files, queue: str | None) -> Iterator[Message]:
-    """Return undelivered messages in order: those that are there now, as they are when they are reached."""
-    return _readable(ledger, files, _places(ledger, queue))
+def undelivered(
+    ledger: Ledger, files: Files, queue: str | None, find_again: Callable[[int], Place | None] | None = None
+) -> Iterator[Message]:
+    """Return undelivered messages in order: those that are there now, as they are when they are reached.
+
+    `find_again` says where a message is whose file has gone meanwhile.
+    """
+    return _readable(files, _places(ledger, queue), find_again or (lambda number: find(ledger, number)))
 
 
-def _readable(ledger: Ledger, files: Files, batches: Iterator[Wanted]) -> Iterator[Message]:
-    for found in read_many(files, batches, lambda number: find(ledger, number)):
+def _readable(files: Files, batches: Iterator[Wanted], find_again: Callable[[int], Place | None]) -> Iterator[Message]:
+    for found in read_many(files, batches, find_again):
         if isinstance(found, MessageDamaged):
             _log.error("%s", found)
         else:
@@ -150,7 +155,10 @@ def _queue_stats(look: Look, count: int, size: int, oldest: Place | None) -> Que
 
 def _age(look: Look, place: Place) -> float | None:
     """Return how many seconds ago a message was added; None when it cannot be read."""
-    found = read_one(look.files, lambda: find(look.ledger, place.number))
+    try:
+        found = read_one(look.files, lambda: find(look.ledger, place.number))
+    except DiskError:
+        return None
     return max(0.0, (look.now - found.added_us) / 1e6) if isinstance(found, Message) else None
 
 

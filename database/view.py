@@ -1,7 +1,8 @@
 """A database opened only for reading: no lock, nothing changed, also while another process writes.
 
 It shows what is vouched for: of the active file everything but the last group, which a power cut
-could still take back. A view is a picture of one moment; open a new one for a later one.
+could still take back. A view is a picture of one moment; open a new one for a later one. Where a
+running database has let go of files since, what is still wanted of them is looked for anew.
 """
 
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from database.reading import Files, read_one
 from database.stats import FileExplanation, Stats
 from index.duplicates import WindowBounds
 from index.replay import Index
+from index.table import Place
 from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, JournalError, MessageDamaged, NoSuchMessage
 from journal.message import Message
@@ -24,7 +26,7 @@ from recovery.decide import Action
 from recovery.examined import read_contents
 from recovery.validate import Progress, examine_directory, no_progress
 
-ATTEMPTS_MAX = 5  # a running database may clean up while it is being read
+ATTEMPTS_MAX = 20  # a running database may clean up while it is being read
 
 
 class DatabaseView:
@@ -44,14 +46,7 @@ class DatabaseView:
         """Read the directory; DiskError when it is missing or cannot be read, NewerFormat, NotThisDatabase."""
         disk = disk or RealDisk()
         path = Path(directory).absolute()
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            try:
-                return cls(disk, path, _read(disk, path, progress))
-            except DiskError as failure:
-                is_gone = isinstance(failure.failure, FileNotFoundError) and failure.path != path
-                if attempt == ATTEMPTS_MAX or not is_gone:
-                    raise
-        raise AssertionError("the last attempt returns or raises")
+        return cls(disk, path, _read_beside(disk, path, progress))
 
     def __enter__(self) -> "DatabaseView":
         return self
@@ -74,7 +69,7 @@ class DatabaseView:
 
     def read(self, number: int) -> Message:
         """Return an undelivered message; NoSuchMessage, MessageDamaged."""
-        found = read_one(self._files, lambda: questions.find(self._ledger, number))
+        found = read_one(self._files, lambda: self._find(number))
         if found is None:
             raise NoSuchMessage(number)
         if isinstance(found, MessageDamaged):
@@ -83,7 +78,30 @@ class DatabaseView:
 
     def get(self, key: str) -> bytes | None:
         """Return the value of a key, None when it is not there; MessageDamaged when it is lost."""
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                return questions.get(self._ledger, self._files, key.encode())
+            except DiskError as failure:
+                if not isinstance(failure.failure, FileNotFoundError):
+                    raise
+                self._look_anew()
         return questions.get(self._ledger, self._files, key.encode())
+
+    def _find(self, number: int) -> Place | None:
+        """Return where a message is; look for it anew when its file has gone."""
+        place = questions.find(self._ledger, number)
+        if place is not None:
+            try:
+                self._files.source(place.sequence)
+            except FileNotFoundError:
+                self._look_anew()
+                place = questions.find(self._ledger, number)
+        return place
+
+    def _look_anew(self) -> None:
+        self._read = _read_beside(self._disk, self.directory, no_progress)
+        with self._ledger.lock:
+            self._ledger.index = self._read.index
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with the prefix, in order."""
@@ -91,7 +109,7 @@ class DatabaseView:
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all, in order."""
-        return questions.undelivered(self._ledger, self._files, queue)
+        return questions.undelivered(self._ledger, self._files, queue, self._find)
 
     def undelivered_count(self, queue: str | None = None) -> int:
         return questions.undelivered_count(self._ledger, queue)
@@ -133,6 +151,18 @@ class _Read:
     index: Index
     active: int | None  # the newest data file, while it is not sealed
     active_bytes: int  # how far it is vouched for
+
+
+def _read_beside(disk: Disk, directory: Path, progress: Progress) -> _Read:
+    """Read the directory, again and again while files go that were to be read."""
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        try:
+            return _read(disk, directory, progress)
+        except DiskError as failure:
+            is_gone = isinstance(failure.failure, FileNotFoundError) and failure.path != directory
+            if attempt == ATTEMPTS_MAX or not is_gone:
+                raise
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _read(disk: Disk, directory: Path, progress: Progress) -> _Read:

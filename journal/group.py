@@ -23,14 +23,16 @@ class Group:
     """Frames that become durable together."""
 
     __slots__ = (
-        "buffers", "drafts", "end", "heads", "next_commit", "next_message", "offset", "offsets", "plain", "sequence",
+        "buffers", "drafts", "end", "heads", "next_commit", "next_message", "offset", "offsets", "padding", "plain",
+        "sequence",
     )  # fmt: skip
 
     def __init__(self, drafts: Sequence[AnyDraft], place: Place) -> None:
         self.drafts = drafts
         self.plain: Sequence[PlainAdds] = ()  # the drafts, when all of them are plain
         self.sequence = place.sequence
-        self.offset = place.offset  # where the buffers go, padding in front included
+        self.padding = 0  # zeros between the group before and this one: they are there, and not written
+        self.offset = place.offset  # where the buffers go
         self.buffers: Sequence[Buffer] = ()
         self.heads: Sequence[bytes] = ()  # header and records of each frame, in order
         self.offsets: Sequence[int] = ()  # of each frame
@@ -56,9 +58,8 @@ def form(place: Place, drafts: Sequence[AnyDraft], *, time: int) -> Group:
     else:
         frames = _form_mixed(group, drafts, at, common)
     buffers = frames.buffers
-    if start > place.offset:
-        buffers.insert(0, bytes(start - place.offset))
-    group.buffers = [b"".join(buffers)] if frames.end - place.offset <= JOIN_BYTES_MAX else buffers
+    group.offset, group.padding = start, start - place.offset
+    group.buffers = [b"".join(buffers)] if frames.end - start <= JOIN_BYTES_MAX else buffers
     group.heads, group.offsets, group.end = frames.heads, frames.offsets, frames.end
     return group
 

@@ -289,7 +289,7 @@ class Journal:
         place.next_message, place.next_commit = group.next_message, group.next_commit
         drafts = group.drafts
         self._room -= drafts[0].weight if len(drafts) == 1 else sum([draft.weight for draft in drafts])
-        self._room -= group.offsets[0] - group.offset  # the padding
+        self._room -= group.padding
         self._unvouched = not _is_vouching(drafts[-1])
         if place.offset >= self._tend_at:
             self._tend_at = 1 << 62

@@ -118,6 +118,8 @@ class Segment:
 
     def take(self, group: Group) -> None:
         """Remember a durable group for the footer."""
+        if group.padding:
+            self._hasher.update(bytes(group.padding))
         for buffer in group.buffers:
             self._hasher.update(buffer)
         self._builder.add_plain(group.offsets, group.heads)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from journal.format import FRAME_SIZE, FileHeader, FrameHeader, decode_frame, decode_header
+from journal.format import FRAME_SIZE, FileHeader, FrameHeader, align, decode_frame, decode_header
 from journal.message import payload_offsets
 from journal.operations import Operation
 from journal.records import PROPERTIES, Record, decode_properties, decode_records, decode_set
@@ -154,7 +154,8 @@ def headers_of(data: bytes) -> FileHeader:
 def _frames(name: str, data: bytes) -> Iterator[FrameAt]:
     header = headers_of(data)
     offset = header.start()
-    while isinstance(frame := decode_frame(data, offset, identity=header.identity), FrameHeader):
+    while (frame := _frame(data, offset, header) or _frame(data, align(offset, header.alignment), header)) is not None:
+        offset = frame.offset
         records = list(decode_records(data[frame.records]))
         pieces = tuple(_pieces(data, frame, records))
         removed = [
@@ -167,6 +168,11 @@ def _frames(name: str, data: bytes) -> Iterator[FrameAt]:
         body = offset + FRAME_SIZE + frame.meta
         yield FrameAt(name, offset, body, frame.end, frame.synced, pieces, tuple(removed), dropped)
         offset = frame.end
+
+
+def _frame(data: bytes, offset: int, header: FileHeader) -> FrameHeader | None:
+    frame = decode_frame(data, offset, identity=header.identity)
+    return frame if isinstance(frame, FrameHeader) else None
 
 
 def _pieces(data: bytes, frame: FrameHeader, records: list[Record]) -> Iterator[Piece]:

@@ -8,7 +8,8 @@ What reads see is the page cache; what would survive a power cut is kept apart:
     names     durable after a sync of their directory. Until then a power cut keeps any of the changes,
               or the first few of them; a rename inside a directory is one change, across two it is two.
 
-`crash` returns the disk as the next start finds it after a power cut, `restart` after the death of the
+A durable write is two changes: it may be cut in two. `crash` returns the disk as the next start finds it
+after a power cut, `restart` after the death of the
 process alone. A test can have the n-th call of a verb fail (`fail`), limit the space (`space`), make
 bytes unreadable, and kill the process at the n-th change (`kill_at`). After a failed sync the page
 cache lies, as Linux does: the bytes read back, no later sync writes them, and a power cut takes them.
@@ -241,13 +242,7 @@ class SimulatedDisk:
         self._check_alive()
         self.calls[verb] += 1
         if verb in CHANGES:
-            self.steps += 1
-            what = f"{verb} {' '.join(path.name for path in paths)}"
-            if self.before_change is not None:
-                self.before_change(what)
-            if self.steps == self.kill_at:
-                self.is_dead = True
-                raise Killed(what)
+            self._step(f"{verb} {' '.join(path.name for path in paths)}")
         for fault in self.faults:
             if fault.verb == verb and (fault.nth == self.calls[verb] or (fault.stays and fault.nth < self.calls[verb])):
                 self.failed.append(fault)
@@ -255,6 +250,15 @@ class SimulatedDisk:
                     return fault
                 raise _failure(fault.code, paths[0])
         return None
+
+    def _step(self, what: str) -> None:
+        """Count a change; the machine may stop here."""
+        self.steps += 1
+        if self.before_change is not None:
+            self.before_change(what)
+        if self.steps == self.kill_at:
+            self.is_dead = True
+            raise Killed(what)
 
     def _check_alive(self) -> None:
         if self.is_dead:
@@ -304,6 +308,7 @@ class SimulatedFile:
             if fault is not None:
                 self._file.lose_unsynced()
                 raise _failure(fault.code, self._path)
+            self._disk._step(f"sync of write_durably {self._path.name}")
             self._file.sync(offset, offset + len(data))
 
     def _write(self, data: bytes, offset: int, fault: Fault | None) -> None:

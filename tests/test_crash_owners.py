@@ -22,7 +22,6 @@ from tests.crash_model import (
 )
 from tests.faulty_disk import SimulatedDisk
 
-
 TOO_LATE = b"too late" * 100
 
 

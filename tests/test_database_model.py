@@ -58,7 +58,9 @@ class DatabaseMachine(RuleBasedStateMachine):
         self.model = Model()
 
     @initialize(
-        size=st.sampled_from([4096, 16_384, 65_536]), share=st.sampled_from([0.0, 0.5]), alignment=st.sampled_from([8, 512])
+        size=st.sampled_from([4096, 16_384, 65_536]),
+        share=st.sampled_from([0.0, 0.5]),
+        alignment=st.sampled_from([8, 512]),
     )
     def begin(self, size: int, share: float, alignment: int) -> None:
         self.options = {
@@ -291,7 +293,7 @@ class DatabaseMachine(RuleBasedStateMachine):
         assert self.db.undelivered_count() == len(self.model.messages)
 
 
-DatabaseMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None, derandomize=True)
+DatabaseMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None, derandomize=True)
 TestTheDatabaseAgainstDicts = DatabaseMachine.TestCase
 
 

@@ -12,9 +12,8 @@ from database.options import Options
 from database.retention import Retention
 from journal.disk import RealDisk
 from journal.names import DataFileName
+from tests.small_files import churn, open_small
 from tests.watched_disk import WatchedDisk
-
-SMALL = 4096
 
 
 class TwoFileSystems(WatchedDisk):
@@ -27,13 +26,7 @@ class TwoFileSystems(WatchedDisk):
 
 
 def _open(tmp_path: Path, **named: object) -> MessageDatabase:
-    options = {"max_data_file_size": SMALL, "cleanup_interval": 0, "retention_directory": tmp_path / "kept"} | named
-    return MessageDatabase.open(tmp_path / "spool", **options)  # type: ignore[arg-type]
-
-
-def _fill(db: MessageDatabase, files: int) -> None:
-    db.deliver_many([db.add("q", bytes(900)) for _ in range(3 * files)])
-    db._journal.seal_all()
+    return open_small(tmp_path / "spool", retention_directory=tmp_path / "kept", **named)
 
 
 def _kept(tmp_path: Path) -> dict[str, bytes]:
@@ -44,7 +37,7 @@ def _kept(tmp_path: Path) -> dict[str, bytes]:
 def test_what_clean_up_lets_go_is_kept_as_it_was(disk: type[WatchedDisk], tmp_path: Path) -> None:
     with _open(tmp_path, disk=disk()) as db:
         kept = db.add("q", b"kept")
-        _fill(db, 5)
+        churn(db, 5)
         before = {path.name: path.read_bytes() for path in db.directory.glob("*.data")}
         report = db.cleanup(compact=True)
         assert report.deleted == () and len(report.moved) >= 5
@@ -52,7 +45,7 @@ def test_what_clean_up_lets_go_is_kept_as_it_was(disk: type[WatchedDisk], tmp_pa
         left = {path.name for path in db.directory.glob("*.data")}
         assert not left & set(report.moved)
         assert db.read(kept).payload == b"kept"
-        _fill(db, 3)
+        churn(db, 3)
         again = db.cleanup(compact=True)
         assert set(_kept(tmp_path)) == {*report.moved, *again.moved}
     directories = list((tmp_path / "kept").iterdir())
@@ -62,21 +55,20 @@ def test_what_clean_up_lets_go_is_kept_as_it_was(disk: type[WatchedDisk], tmp_pa
     with _open(tmp_path) as db:
         assert db.recovery.intact
     with DatabaseView.open(directories[0]) as history:
-        assert history.undelivered_count() <= 1, "what is kept can be read like a database"
+        assert history.undelivered_count() > 0, "what is kept can be read like a database"
 
 
 def test_two_databases_may_share_a_retention_directory(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        options = {"max_data_file_size": SMALL, "cleanup_interval": 0, "retention_directory": tmp_path / "kept"}
-        with MessageDatabase.open(tmp_path / name, **options) as db:  # type: ignore[arg-type]
-            _fill(db, 3)
+        with open_small(tmp_path / name, retention_directory=tmp_path / "kept") as db:
+            churn(db, 3)
             assert db.cleanup().moved
     assert len(list((tmp_path / "kept").iterdir())) == 2
 
 
 def test_a_file_of_the_same_name_is_not_overwritten(tmp_path: Path) -> None:
     with _open(tmp_path) as db:
-        _fill(db, 3)
+        churn(db, 3)
         home = tmp_path / "kept" / db._cleanup._context.database.hex()
         home.mkdir(parents=True)
         name = str(DataFileName(min(fact.sequence for fact in db.explain())))
@@ -88,7 +80,7 @@ def test_a_file_of_the_same_name_is_not_overwritten(tmp_path: Path) -> None:
 
 def test_what_was_being_copied_when_a_process_was_killed_is_copied_again(tmp_path: Path) -> None:
     with _open(tmp_path, disk=TwoFileSystems()) as db:
-        _fill(db, 3)
+        churn(db, 3)
         home = tmp_path / "kept" / db._cleanup._context.database.hex()
         home.mkdir(parents=True)
         name = str(DataFileName(min(fact.sequence for fact in db.explain())))
@@ -102,7 +94,7 @@ def test_what_was_being_copied_when_a_process_was_killed_is_copied_again(tmp_pat
 @pytest.mark.parametrize("limit", [0, 1, 5000, 10_000, 10**9])
 def test_no_more_bytes_are_kept_than_the_bound_allows_and_the_newest_stay(limit: int, tmp_path: Path) -> None:
     with _open(tmp_path, retention_bytes=limit) as db:
-        _fill(db, 8)
+        churn(db, 8)
         moved = db.cleanup().moved
     kept = _kept(tmp_path)
     total = sum(map(len, kept.values()))
@@ -114,14 +106,14 @@ def test_no_more_bytes_are_kept_than_the_bound_allows_and_the_newest_stay(limit:
 
 def test_what_is_older_than_the_bound_goes(tmp_path: Path) -> None:
     with _open(tmp_path, retention_age="1h") as db:
-        _fill(db, 4)
+        churn(db, 4)
         old = db.cleanup().moved
         home = tmp_path / "kept" / db._cleanup._context.database.hex()
         now = time.time()
         for name in old:
             os.utime(home / name, (now - 3601, now - 3601))
         os.utime(home / old[-1], (now - 3500, now - 3500))
-        _fill(db, 4)
+        churn(db, 4)
         new = db.cleanup().moved
     assert list(_kept(tmp_path)) == [old[-1], *new]
 
@@ -132,7 +124,7 @@ def test_strangers_in_the_retention_directory_are_left_alone(tmp_path: Path) -> 
         home.mkdir(parents=True)
         (home / "notes.txt").write_bytes(b"mine")
         (home / "omsmsg-0000000001-v0001.archive").write_bytes(b"mine too")
-        _fill(db, 3)
+        churn(db, 3)
         db.cleanup()
     assert sorted(_kept(tmp_path)) == ["notes.txt", "omsmsg-0000000001-v0001.archive"]
 
@@ -141,7 +133,7 @@ def test_a_retention_directory_that_cannot_be_used_loses_nothing(tmp_path: Path)
     (tmp_path / "kept").write_bytes(b"a file where a directory should be")
     with _open(tmp_path) as db:
         number = db.add("q", b"kept")
-        _fill(db, 3)
+        churn(db, 3)
         with pytest.raises(DiskError, match="remove"):
             db.cleanup(compact=True)
         assert db.read(number).payload == b"kept"
@@ -150,7 +142,7 @@ def test_a_retention_directory_that_cannot_be_used_loses_nothing(tmp_path: Path)
     with _open(tmp_path) as db:
         assert db.recovery.intact
         assert [message.payload for message in db.undelivered()] == [b"kept", b"goes on"]
-        _fill(db, 3)
+        churn(db, 3)
         assert db.cleanup(compact=True).moved
 
 

@@ -183,7 +183,7 @@ class TableMachine(RuleBasedStateMachine):
             self.table.forget_file(sequence)
 
 
-TableMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
+TableMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None, derandomize=True)
 TestTheTableAgainstADict = TableMachine.TestCase
 
 

@@ -1,0 +1,161 @@
+"""The work beside the commits: done when it should be, by a thread that no fault ends."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from database import DatabaseView, MessageDatabase, tender
+from database.tender import Chores, Tender
+from journal.disk import RealDisk
+from journal.errors import JournalError
+from journal.owner import read_holder
+from tests.watched_disk import TIMEOUT_SECONDS
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a second be ten milliseconds."""
+    monkeypatch.setattr(tender, "VOUCH_SECONDS", 0.01)
+    monkeypatch.setattr(tender, "RENEW_SECONDS", 0.03)
+
+
+@dataclass
+class Diary:
+    """What was done, and what there is to do."""
+
+    done: list[str] = field(default_factory=list)
+    tending: bool = False
+    vouching: bool = False
+    failures: dict[str, Exception] = field(default_factory=dict)
+
+    def chore(self, name: str) -> Callable[[], None]:
+        def do_it() -> None:
+            self.done.append(name)
+            if name in self.failures:
+                raise self.failures[name]
+
+        return do_it
+
+    def chores(self, cleanup_seconds: float = 0) -> Chores:
+        return Chores(
+            tend=self.chore("tend"),
+            needs_tending=lambda: self.tending,
+            vouch=self.chore("vouch"),
+            needs_vouching=lambda: self.vouching,
+            renew=self.chore("renew"),
+            clean_up=self.chore("clean up"),
+            cleanup_seconds=cleanup_seconds,
+        )
+
+    def wait_for(self, name: str, times: int = 3) -> None:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while self.done.count(name) < times:
+            assert time.monotonic() < deadline, f"{name} was not done: {self.done}"
+            time.sleep(0.001)
+
+
+@pytest.fixture
+def diary() -> Iterator[Diary]:
+    yield Diary()
+
+
+def test_only_what_is_needed_is_done(diary: Diary) -> None:
+    thread = Tender(diary.chores())
+    thread.start()
+    diary.wait_for("renew")
+    thread.stop()
+    assert set(diary.done) == {"renew"}
+
+    diary = Diary(tending=True, vouching=True)
+    thread = Tender(diary.chores(cleanup_seconds=0.02))
+    thread.start()
+    for name in ("tend", "vouch", "renew", "clean up"):
+        diary.wait_for(name)
+    thread.stop()
+    before = len(diary.done)
+    time.sleep(0.05)
+    assert len(diary.done) == before, "after its end it does nothing"
+
+
+def test_nothing_is_vouched_for_while_commits_follow_one_another(diary: Diary) -> None:
+    diary.vouching = diary.tending = True
+    thread = Tender(diary.chores())
+    stopping = threading.Event()
+
+    def commits() -> None:
+        while not stopping.is_set():
+            thread.wake()
+
+    waking = threading.Thread(target=commits)
+    waking.start()
+    thread.start()
+    diary.wait_for("tend", 100)
+    assert diary.done.count("vouch") < diary.done.count("tend") / 10
+    stopping.set()
+    waking.join()
+    diary.wait_for("vouch")
+    thread.stop()
+
+
+@pytest.mark.parametrize(
+    "failure", [OSError(5, "Input/output error"), JournalError("refused"), AssertionError("a bug")]
+)
+def test_no_fault_ends_the_work_and_each_is_told(
+    failure: Exception, diary: Diary, caplog: pytest.LogCaptureFixture
+) -> None:
+    diary.tending = diary.vouching = True
+    diary.failures = {"tend": failure, "vouch": failure, "renew": failure, "clean up": failure}
+    thread = Tender(diary.chores(cleanup_seconds=0.01))
+    with caplog.at_level(logging.WARNING, "oms.database"):
+        thread.start()
+        for name in ("tend", "vouch", "renew", "clean up"):
+            diary.wait_for(name)
+        thread.stop()
+
+    assert str(failure) in caplog.text
+    assert len(caplog.records) < 5, "the same fault again and again is told once"
+    assert thread.failure is not None
+
+
+def test_stopping_lets_what_is_being_done_be_finished(diary: Diary) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        entered.set()
+        assert leave.wait(TIMEOUT_SECONDS)
+        diary.done.append("slow")
+
+    chores = diary.chores()
+    object.__setattr__(chores, "renew", slow)
+    thread = Tender(chores)
+    thread.start()
+    assert entered.wait(TIMEOUT_SECONDS)
+    threading.Timer(0.05, leave.set).start()
+    thread.stop()
+
+    assert diary.done == ["slow"]
+
+
+def test_a_database_left_alone_vouches_for_its_last_commit_and_shows_that_it_is_alive(tmp_path: Path) -> None:
+    def alive() -> str:
+        return (tmp_path / "omsmsg.lock").read_bytes().decode().splitlines()[2]
+
+    with MessageDatabase.open(tmp_path) as db:
+        number = db.add("q", b"x")
+        began = alive()
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while True:
+            with DatabaseView.open(tmp_path) as view:
+                if list(view.numbers()) == [number] and alive() != began:
+                    break
+            assert time.monotonic() < deadline
+        holder = read_holder(RealDisk(), tmp_path)
+        assert holder is not None and holder.is_open
+        size = db.stats().bytes
+        time.sleep(0.1)
+        assert db.stats().bytes == size, "one empty frame is enough"
