@@ -1,6 +1,7 @@
 """The other end of the writer's pipe: writers that are started and killed, and what is known from their reports."""
 
 import os
+import pickle
 import subprocess
 import sys
 from array import array
@@ -56,16 +57,16 @@ class Heard:
             for carrier, count in zip(self._flights.carriers, self.durable, strict=True)
             for row in carrier.undelivered(count)
         )
-        return Beginning(str(spool), list(self.durable), {row: self.numbers[row] for row in rows})
+        return Beginning(str(spool), self._flights, list(self.durable), {row: self.numbers[row] for row in rows})
 
 
 class Attempt:
-    """One writer, from its start to its end. It loads its table at once, and waits to be told where to begin."""
+    """One writer, from its start to its end. It starts at once, and waits to be told where to begin."""
 
-    def __init__(self, flight_count: int) -> None:
+    def __init__(self) -> None:
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         self._child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cli.demo_writer", str(flight_count)],
+            [sys.executable, "-P", "-m", "cli.demo_writer"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -92,7 +93,7 @@ class Attempt:
         """Tell the writer where to begin."""
         assert self._child.stdin is not None
         try:
-            self._child.stdin.write(beginning.encode())
+            pickle.dump(beginning, self._child.stdin, pickle.HIGHEST_PROTOCOL)
             self._child.stdin.flush()
         except BrokenPipeError:
             raise self.failure() from None

@@ -57,7 +57,7 @@ class Demo:
         """Run all steps, up to the first at which something is not as it should be."""
         began = time.perf_counter()
         with ExitStack() as attempts:
-            first = attempts.enter_context(self._attempt())
+            first = attempts.enter_context(Attempt())
             self._screen.heading("The flights that left New York City in 2013, as messages")
             with self._screen.bar("reading the table"):
                 self._flights = load(self._settings.flights)
@@ -71,9 +71,6 @@ class Demo:
             self._open_again()
         self.seen.seconds = time.perf_counter() - began
         return self.seen
-
-    def _attempt(self) -> Attempt:
-        return Attempt(self._settings.flights)
 
     def _introduce(self) -> None:
         flights, seen = self._flights, self.seen
@@ -90,7 +87,7 @@ class Demo:
     def _write(self, attempts: ExitStack, attempt: Attempt) -> None:
         """Write everything, with all the kills on the way."""
         for number in range(self._settings.rounds):
-            following = attempts.enter_context(self._attempt())  # loads its table beside the one at work
+            following = attempts.enter_context(Attempt())  # starts beside the one at work
             self._screen.heading(f"Write, and be killed ({number + 1} of {self._settings.rounds})")
             if not number:
                 self._screen.explain(

@@ -1,21 +1,21 @@
 """The writer of `oms demo`, in a process of its own: it commits what the table says, until it is killed.
 
-On standard input it is told in one line where to begin. On standard output it reports, in records
+On standard input it is given the table and where to begin. On standard output it reports, in records
 of one size, each commit that it begins and each that is durable: that report is the acknowledgement.
 Each carrier is a task with one commit under way at a time, and the tasks share syncs. The process
 ends when it has nothing more to do and its standard input is closed.
 """
 
 import asyncio
-import json
 import os
+import pickle
 import struct
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 
-from cli.demo_flights import Carrier, Flights, load
-from cli.failures import Failure, meaning, tell
+from cli.demo_flights import Carrier, Flights
+from cli.failures import meaning, tell
 from database import AsyncMessageDatabase, NotUndelivered
 from journal.errors import JournalError
 
@@ -35,16 +35,9 @@ class Beginning:
     """Where a writer begins."""
 
     spool: str
+    flights: Flights
     durable: list[int]  # by carrier, how many of its commits were acknowledged
-    numbers: dict[int, int] = field(default_factory=dict)  # by row, of the messages that are undelivered
-
-    def encode(self) -> bytes:
-        return json.dumps([self.spool, self.durable, list(self.numbers.items())]).encode() + b"\n"
-
-    @classmethod
-    def decode(cls, line: bytes) -> "Beginning":
-        spool, durable, numbers = json.loads(line)
-        return cls(spool, durable, dict(numbers))
+    numbers: dict[int, int]  # by row, of the messages that are undelivered
 
 
 class Writer:
@@ -85,24 +78,21 @@ class Writer:
         return operations.numbers.start
 
 
-async def _write(flights: Flights, beginning: Beginning) -> None:
+async def _write(beginning: Beginning) -> None:
     async with AsyncMessageDatabase.open(beginning.spool, cleanup_interval=0) as db:
-        writer = Writer(db, flights, beginning.numbers)
+        writer = Writer(db, beginning.flights, beginning.numbers)
         await asyncio.gather(*(writer.run(place, begin) for place, begin in enumerate(beginning.durable)))
         await asyncio.to_thread(sys.stdin.buffer.read)
 
 
 def main() -> None:
-    """Write the first flights of the year; how many is the argument."""
+    """Write what standard input says."""
     try:
-        flights = load(int(sys.argv[1]))
-        if line := sys.stdin.buffer.readline():  # else it was never needed
-            asyncio.run(_write(flights, Beginning.decode(line)))
+        asyncio.run(_write(pickle.load(sys.stdin.buffer)))
+    except EOFError:
+        return  # never needed
     except BrokenPipeError:
         sys.exit(1)  # nobody listens any more
-    except Failure as failure:
-        tell(failure, as_json=False)
-        sys.exit(1)
     except (JournalError, OSError) as failure:
         tell(meaning(failure), as_json=False)
         sys.exit(1)

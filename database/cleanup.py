@@ -85,6 +85,7 @@ class Cleanup:
 
     def _run(self, *, compact: bool | None, dry_run: bool) -> CleanupReport:
         began = time.perf_counter()
+        self._context.journal.seal_all()  # so that every size is the true one
         look = self._context.look()
         doomed = self._doomed(_with_idle_active(file_facts(look)), compact=compact)
         if dry_run:
@@ -93,6 +94,7 @@ class Cleanup:
             # Nothing may come into the active file before it goes; what has come meanwhile keeps it.
             self._context.journal.roll_at_next_commit()
             self._context.write(Composer().draft())
+            self._context.journal.seal_all()
             look = self._context.look()
             doomed = self._doomed(file_facts(look), compact=compact)
         if not doomed:

@@ -3,11 +3,14 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
+
+import numpy as np
 
 from database.ledger import Ledger
 from database.plan import FileFacts, plan_compaction
-from database.reading import Files, Wanted, read_many, read_one, read_value
+from database.reading import Files, Wanted, read_many, read_value
 from database.stats import FileExplanation, Pin, QueueStats, Stats
 from index.table import Place
 from journal import names
@@ -127,8 +130,10 @@ def stats(look: Look) -> Stats:
     archives = [e for e in look.disk.list(look.directory) if isinstance(names.parse(e), ArchiveName)]
     with look.ledger.lock:
         table = look.ledger.index.table
-        queues = {name: (count, size, table.oldest(name)) for name, (count, size) in table.queues().items()}
+        queues = table.queues()
         undelivered_total, key_count = table.count, len(look.ledger.index.keyed)
+    oldest = _oldest(look.ledger)
+    ages = _ages(look, oldest.values())
     needed = next((fact for fact in facts if fact.is_needed), None)
     return Stats(
         directory=str(look.directory),
@@ -136,7 +141,15 @@ def stats(look: Look) -> Stats:
         bytes=sum(fact.bytes for fact in facts),
         live_bytes=sum(fact.live_bytes for fact in facts),
         undelivered=undelivered_total,
-        queues={name: _queue_stats(look, *figures) for name, figures in queues.items()},
+        queues={
+            name: QueueStats(
+                undelivered=count,
+                bytes=size,
+                oldest=oldest[name].number if name in oldest else None,
+                oldest_age=ages.get(oldest[name].number) if name in oldest else None,
+            )
+            for name, (count, size) in queues.items()
+        },
         keys=key_count,
         pinned_by=_pin(look, needed) if needed is not None else None,
         archives=len(archives),
@@ -147,19 +160,42 @@ def stats(look: Look) -> Stats:
     )
 
 
-def _queue_stats(look: Look, count: int, size: int, oldest: Place | None) -> QueueStats:
-    if oldest is None:
-        return QueueStats(undelivered=count, bytes=size)
-    return QueueStats(undelivered=count, bytes=size, oldest=oldest.number, oldest_age=_age(look, oldest))
+def _oldest(ledger: Ledger) -> dict[str, Place]:
+    """Return the first undelivered message of every queue, from one pass over the table."""
+    with ledger.lock:
+        table = ledger.index.table
+        last, queue_count = ledger.index.highest_number(), len(table.queues())
+    found: dict[str, Place] = {}
+    after = 0
+    while len(found) < queue_count:
+        with ledger.lock:
+            block = next(table.batches(None, after, last), None)
+            if block is None:
+                break
+            block_numbers, queues = table.find_many(block[0].astype(np.uint64))
+            firsts = np.unique(queues, return_index=True)[1]
+            places = [table.find(number) for number in block_numbers[firsts].tolist()]
+            for place in places:
+                if place is not None:
+                    found.setdefault(table.queue_name(place.queue), place)
+        after = int(block[0][-1])
+    return found
 
 
-def _age(look: Look, place: Place) -> float | None:
-    """Return how many seconds ago a message was added; None when it cannot be read."""
-    try:
-        found = read_one(look.files, lambda: find(look.ledger, place.number))
-    except DiskError:
-        return None
-    return max(0.0, (look.now - found.added_us) / 1e6) if isinstance(found, Message) else None
+def _ages(look: Look, places: Iterable[Place]) -> dict[int, float]:
+    """Return how many seconds ago messages were added, those left out that cannot be read."""
+    ages: dict[int, float] = {}
+    in_order = sorted(places, key=lambda place: (place.sequence, place.offset))
+    for _, part in groupby(in_order, key=lambda place: place.sequence):
+        mine = [(place.number, place.sequence, place.offset) for place in part]
+        wanted = np.array(mine, np.int64).reshape(-1, 3).T
+        try:
+            for found in read_many(look.files, [(wanted[0], wanted[1], wanted[2])], lambda n: find(look.ledger, n)):
+                if isinstance(found, Message):
+                    ages[found.number] = max(0.0, (look.now - found.added_us) / 1e6)
+        except DiskError as failure:
+            _log.warning("%s", failure)
+    return ages
 
 
 def _size(look: Look, name: str) -> int:
@@ -227,7 +263,13 @@ def _pin(look: Look, fact: FileFacts) -> Pin:
         queue = look.ledger.index.table.queue_name(place.queue) if place is not None else None
         key = next(_own_keys(look.ledger.index.keyed.in_file(fact.sequence)), None) if place is None else None
     if place is not None:
-        return Pin(sequence=fact.sequence, kind="message", number=place.number, queue=queue, age=_age(look, place))
+        return Pin(
+            sequence=fact.sequence,
+            kind="message",
+            number=place.number,
+            queue=queue,
+            age=_ages(look, [place]).get(place.number),
+        )
     return Pin(sequence=fact.sequence, kind="key", key=key.decode() if key else None)
 
 

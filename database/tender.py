@@ -91,7 +91,8 @@ class Tender:
         try:
             with courteous():
                 chore()
-        except (JournalError, OSError) as failure:
+        except Exception as failure:  # the thread's top: whatever it is, the other work goes on
             if str(failure) != str(self.failure):
-                _log.warning("%s", failure)
+                is_expected = isinstance(failure, JournalError | OSError)
+                _log.warning("%s", failure, exc_info=None if is_expected else failure)
             self.failure = failure if isinstance(failure, JournalError) else JournalError(str(failure))

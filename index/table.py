@@ -353,12 +353,6 @@ class Table:
             after = int(batch[0][-1])
             yield batch
 
-    def oldest(self, queue: str | None = None) -> Place | None:
-        """Return the undelivered message with the lowest number, of one queue or of all."""
-        for numbers, _, _ in self.batches(queue, 0, 1 << 62):
-            return self.find(int(numbers[0]))
-        return None
-
     def in_file(self, sequence: int) -> Iterator[Place]:
         """Yield the live messages that lie in one data file, in order."""
         for block in list(self._blocks):

@@ -22,12 +22,13 @@ from journal.contents import ContentsBuilder, Ranges
 from journal.disk import Disk, DiskFile
 from journal.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS
 from journal.footer import encode_footer, footer_size_max, footer_start, ranges, row_bytes_max
-from journal.format import FileHeader, Previous, encode_headers
+from journal.format import FileHeader, Previous, align, encode_headers
 from journal.group import Group
 from journal.single import Place, PlainAdds, QueueTemplate
 
 ZEROS = memoryview(bytes(1 << 20))
 FIRST_BYTES = 64 << 10  # how far an opening's first file is prepared before its first commit
+PAGE_BYTES = 4096  # zeros end with a whole page, so that none are ever written into a sector with frames
 SYNC_BYTES = 4 << 20  # zeros are synced in steps, so that no commit waits behind 25 megabytes of them
 
 
@@ -65,21 +66,31 @@ class Segment:
     def prepare(self, size: int) -> None:
         """Fill the file with zeros up to `size`, durably. OSError leaves it as long as it was before.
 
-        After a failure the file is never extended again: its sync is not to be tried twice.
+        After a failure the file is never extended again: its sync is not to be tried twice. The system
+        tells every open file of a failed sync, each once. So this is done through one of its own: the
+        committer's must hear of it too, since its frames may be what was lost.
         """
+        size = align(size, PAGE_BYTES)
         while self.prepared < size:
             with self._preparing:
                 if self.failure is not None:
                     raise self.failure
                 end = max(self.prepared, min(self.prepared + SYNC_BYTES, size))
                 try:
-                    for at in range(self.prepared, end, len(ZEROS)):
-                        self.file.write(ZEROS[: min(len(ZEROS), end - at)], at)
-                    self.file.sync()
+                    self._fill_with_zeros(self.prepared, end)
                 except OSError as failure:
                     self.failure = failure
                     raise
                 self.prepared = end
+
+    def _fill_with_zeros(self, start: int, end: int) -> None:
+        file = self._disk.open(self.path, writable=True)
+        try:
+            for at in range(start, end, len(ZEROS)):
+                file.write(ZEROS[: min(len(ZEROS), end - at)], at)
+            file.sync()
+        finally:
+            file.close()
 
     def begin(self, header: FileHeader) -> Place:
         """Make this the active file; the header goes out with the first group."""

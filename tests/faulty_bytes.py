@@ -15,7 +15,7 @@ class FileBytes:
         self.number = next(_numbers)
         self.data = bytearray()  # the page cache
         self.unreadable: list[tuple[int, int]] = []
-        self.has_failed_to_sync = False
+        self.failed_syncs = 0
         self._durable = bytearray()
         self._versions: dict[int, list[bytes]] = {}  # unsynced: what each sector was, and is
         self._lengths: list[int] = []  # unsynced
@@ -100,7 +100,7 @@ class FileBytes:
     def lose_unsynced(self) -> None:
         """A sync has failed: what was not durable reads back, and is never written by a later sync."""
         self._lost |= set(self._versions)
-        self.has_failed_to_sync = True
+        self.failed_syncs += 1
 
     def after_power_cut(self, chance: random.Random, *, is_harsh: bool) -> "FileBytes":
         """Return the file as a power cut may leave it."""

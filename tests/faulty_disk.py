@@ -293,6 +293,8 @@ class SimulatedFile:
         self._path = path
         self._writable = writable
         self._is_open = True
+        self._told = file.failed_syncs  # of the file's failed syncs, those that this one knows of
+        self._had_failure = False
 
     def write(self, data: Buffer, offset: int) -> None:
         with self._disk._guard:
@@ -303,11 +305,8 @@ class SimulatedFile:
         data = b"".join(buffers)
         with self._disk._guard:
             fault = self._begin("write_durably")
-            self._note_sync()
             self._write(data, offset, fault if fault is not None and fault.is_short else None)
-            if fault is not None:
-                self._file.lose_unsynced()
-                raise _failure(fault.code, self._path)
+            self._check_sync(fault)
             self._disk._step(f"sync of write_durably {self._path.name}")
             self._file.sync(offset, offset + len(data))
 
@@ -321,16 +320,19 @@ class SimulatedFile:
 
     def sync(self) -> None:
         with self._disk._guard:
-            fault = self._begin("sync")
-            self._note_sync()
-            if fault is not None:
-                self._file.lose_unsynced()
-                raise _failure(fault.code, self._path)
+            self._check_sync(self._begin("sync"))
             self._file.sync()
 
-    def _note_sync(self) -> None:
-        if self._file.has_failed_to_sync:
+    def _check_sync(self, fault: Fault | None) -> None:
+        """Raise what a sync raises: a fault of its own, or another's on the same file."""
+        if self._had_failure:
             self._disk.syncs_after_failure.append(self._path.name)
+        if fault is not None:
+            self._file.lose_unsynced()
+        if self._told < self._file.failed_syncs:
+            self._told = self._file.failed_syncs
+            self._had_failure = True
+            raise _failure(errno.EIO if fault is None else fault.code, self._path)
 
     def read(self, size: int, offset: int) -> bytes:
         with self._disk._guard:

@@ -147,7 +147,7 @@ def test_ctrl_c_stops_between_commits_and_tells_how_far_it_came(spool: Path) -> 
     ) as process:
         os.close(reading)
         os.write(writing, b"line\n" * 2000)  # 200 commits; 0 to 9 lines more stay in the reader
-        wait_for_messages(spool, 2000)
+        wait_for_messages(spool, 2000, process)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
         os.close(writing)
@@ -158,12 +158,13 @@ def test_ctrl_c_stops_between_commits_and_tells_how_far_it_came(spool: Path) -> 
     assert len(payloads(spool, "q")) == told["acknowledged"] == 2000
 
 
-def wait_for_messages(spool: Path, count: int) -> None:
-    until = time.monotonic() + 30
+def wait_for_messages(spool: Path, count: int, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 120
     while time.monotonic() < until:
         if spool.exists() and oms_json("stats", spool=spool)["undelivered"] >= count:
             return
         time.sleep(0.05)
+    process.kill()  # it waits for us, and we would wait for it
     raise AssertionError("the messages did not come")
 
 
@@ -176,7 +177,7 @@ def test_a_killed_load_lost_nothing_it_had_committed(spool: Path) -> None:
         assert process.stdin is not None
         process.stdin.write(b"".join(b"%d\n" % number for number in range(7000)))
         process.stdin.flush()
-        wait_for_messages(spool, 7000 - 7)
+        wait_for_messages(spool, 7000 - 7, process)
         process.kill()
 
     found = payloads(spool, "q")

@@ -122,6 +122,27 @@ def test_no_failing_call_costs_anything_that_was_acknowledged(failing: Failing) 
     raise AssertionError("a run without a fault comes at last")
 
 
+@pytest.mark.parametrize("failing", [Failing(verb, errno.EIO) for verb in ("write", "write_durably", "sync")], ids=str)
+def test_nor_while_files_grow_step_by_step(failing: Failing) -> None:
+    """Of larger files only the beginning is prepared at first, the rest while they are being written."""
+    for nth in range(1, 1000):
+        run = Run(SimulatedDisk(), Account())
+        run.disk.fail(failing.verb, nth, failing.code)
+        writer = Writer(open_unattended(run.disk, max_data_file_size="400K"), run.account)
+        try:
+            for turn in range(36):
+                writer.add("growing", bytes([turn]) * 20_000)
+            writer.database.close()
+        except CommitFailed as failure:
+            run.failure = failure
+        except DiskError as failure:
+            run.failure = failure  # closing
+        if not run.disk.failed:
+            return
+        check_run(run, f"{failing}, call {nth}")
+    raise AssertionError("a run without a fault comes at last")
+
+
 @pytest.mark.parametrize("verb", ["write_durably", "sync"])
 def test_after_a_failed_sync_a_start_does_not_trust_the_page_cache(verb: str) -> None:
     disk, account = SimulatedDisk(), Account()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from database.block import CommitBlock
-from database.ledger import Effect, StaleDraft
+from database.ledger import FEW, Effect, StaleDraft
 from journal.draft import Composer, Draft
 from journal.errors import DiskFull, DuplicateConflict, NotUndelivered
 from journal.message import Message
@@ -82,6 +82,35 @@ def test_of_two_removals_of_one_message_in_one_group_the_first_is_written() -> N
     assert _written(journal, drafts) == [True, False, True]
     assert isinstance(drafts[1].failure, StaleDraft), "its caller composes it anew"
     assert _undelivered(journal) == []
+
+
+@pytest.mark.parametrize("first", [1, FEW, FEW + 1, 500])
+@pytest.mark.parametrize("second", [1, FEW, FEW + 1, 500])
+@pytest.mark.parametrize("overlap", [0, 1])
+def test_commits_of_any_size_see_what_others_of_the_group_remove(first: int, second: int, overlap: int) -> None:
+    journal = _with_messages(1001)
+    end = first + second - overlap
+    drafts = [_removal(journal, *range(1, first + 1)), _removal(journal, *range(first - overlap + 1, end + 1))]
+
+    assert _written(journal, drafts) == [True, not overlap]
+    gone = end if not overlap else first
+    assert _undelivered(journal) == list(range(gone + 1, 1002))
+    if overlap and second > 1:
+        assert _written(journal, [_removal(journal, *range(first, end + 1))]) == [True], "composed anew, it goes"
+        assert _undelivered(journal) == list(range(end + 1, 1002))
+
+
+@pytest.mark.parametrize("size", [2, FEW + 10])
+def test_a_large_block_is_told_which_of_its_messages_is_gone(size: int) -> None:
+    journal = _with_messages(size)
+    block = _block(journal)
+    for number in range(1, size + 1):
+        block.deliver(number)
+    draft = _draft(journal, block)
+
+    assert _written(journal, [_removal(journal, size), draft]) == [True, False]
+    assert isinstance(draft.failure, NotUndelivered)
+    assert draft.failure.number == size
 
 
 def test_a_block_that_removes_what_another_commit_of_the_group_removes_is_refused() -> None:

@@ -170,9 +170,6 @@ class TableMachine(RuleBasedStateMachine):
             if after < number <= last and queue in (None, QUEUES[row.queue])
         ]
         assert found == expected
-        oldest = self.table.oldest(queue)
-        mine = [number for number, row in self.model.items() if queue in (None, QUEUES[row.queue])]
-        assert (oldest.number if oldest else None) == min(mine, default=None)
 
     @rule(data=st.data())
     def look_into_a_file(self, data: st.DataObject) -> None:
