@@ -5,15 +5,31 @@ Replaying that with some frames lost, or some messages' bytes damaged, gives exa
 find: nothing invented, nothing lost but what stood at the damaged place.
 """
 
+import dataclasses
+import errno
 import random
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from journal.format import FRAME_SIZE, FileHeader, FrameHeader, align, decode_frame, decode_header
+import pytest
+
+from journal.errors import DiskError, JournalError
+from journal.format import (
+    FRAME_SIZE,
+    FileHeader,
+    FrameHeader,
+    align,
+    decode_frame,
+    decode_header,
+    encode_headers,
+)
 from journal.message import payload_offsets
+from journal.names import LOCK
 from journal.operations import Operation
 from journal.records import PROPERTIES, Record, decode_properties, decode_records, decode_set
+from recovery.report import FileReport
+from recovery.validate import validate_directory
 from tests.crash_model import SPOOL, Account, Content, State, Unattended, Writer, open_unattended
 from tests.faulty_disk import SimulatedDisk
 
@@ -191,3 +207,31 @@ def _pieces(data: bytes, frame: FrameHeader, records: list[Record]) -> Iterator[
 
 def archives_in(disk: SimulatedDisk, directory: Path = SPOOL) -> dict[str, bytes]:
     return {name: data for name, data in disk.contents(directory).items() if name.endswith(".archive")}
+
+
+def with_header(data: bytes, **changes: object) -> bytes:
+    """Return the file with another header and no footer."""
+    header = dataclasses.replace(headers_of(data), **changes)  # type: ignore[arg-type]
+    return encode_headers(header) + data[header.start() :]
+
+
+def report_on(disk: SimulatedDisk, name: str) -> FileReport:
+    return next(report for report in validate_directory(SPOOL, disk) if report.name == name)
+
+
+def assert_refused(
+    disk: SimulatedDisk,
+    kind: type[JournalError],
+    text: str,
+    *,
+    files_that_can_be_read: tuple[str, ...] | None = None,
+    **options: object,
+) -> None:
+    """Check that a start is refused with this error, twice, and that nothing but the lock file changed."""
+    before = {name: data for name, data in disk.contents(SPOOL).items() if name != LOCK}
+    for _ in range(2):
+        with pytest.raises(kind) as refused:
+            open_unattended(disk, **options)
+        assert text in str(refused.value)
+        assert not isinstance(refused.value, DiskError) or refused.value.failure.errno == errno.EIO
+    assert {name: data for name, data in disk.contents(SPOOL).items() if name != LOCK} == before

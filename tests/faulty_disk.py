@@ -24,11 +24,12 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from journal.disk import Buffer
 from tests.faulty_bytes import FileBytes
+from tests.faulty_names import NameChange, Names, apply, copied, copy_of, surviving
 
 CHANGES = frozenset(
     [
@@ -61,22 +62,6 @@ class Fault:
     code: int = errno.EIO
     is_short: bool = False  # of a write: the first sectors are written, then it fails
     stays: bool = False  # every later call fails too
-
-
-@dataclass(frozen=True, slots=True)
-class NameChange:
-    """One change of a directory that no sync has made durable yet: what each name stands for now."""
-
-    directory: Path
-    entries: tuple[tuple[str, "FileBytes | None"], ...]
-
-
-@dataclass(slots=True)
-class Names:
-    """One directory: what its names stand for, now and after a power cut."""
-
-    now: dict[str, FileBytes] = field(default_factory=dict)
-    durable: dict[str, FileBytes] = field(default_factory=dict)
 
 
 class SimulatedDisk:
@@ -117,8 +102,8 @@ class SimulatedDisk:
             for path, directory in self._directories.items():
                 kept = dict(directory.durable)
                 after._directories[path] = Names(kept, kept)
-            for change in _surviving(self._changes, chance):
-                _apply(change.entries, after._directories[change.directory].now)
+            for change in surviving(self._changes, chance):
+                apply(change.entries, after._directories[change.directory].now)
             for names in after._directories.values():
                 for name, file in names.now.items():
                     if file.number not in copies:
@@ -133,9 +118,9 @@ class SimulatedDisk:
             after = SimulatedDisk(space=self.space)
             copies: dict[int, FileBytes] = {}
             for path, directory in self._directories.items():
-                after._directories[path] = Names(_copied(directory.now, copies), _copied(directory.durable, copies))
+                after._directories[path] = Names(copied(directory.now, copies), copied(directory.durable, copies))
             for change in self._changes:
-                entries = tuple((name, file and _copy_of(file, copies)) for name, file in change.entries)
+                entries = tuple((name, file and copy_of(file, copies)) for name, file in change.entries)
                 after._changes.append(NameChange(change.directory, entries))
             return after
 
@@ -276,7 +261,7 @@ class SimulatedDisk:
         return file
 
     def _change(self, directory: Path, *entries: tuple[str, FileBytes | None]) -> None:
-        _apply(entries, self._names(directory).now)
+        apply(entries, self._names(directory).now)
         self._changes.append(NameChange(directory, entries))
 
     def _take_space(self, file: FileBytes, start: int, end: int, path: Path) -> None:
@@ -398,31 +383,6 @@ class SimulatedLock:
         locks = self._disk._locks
         for place in [place for place, holder in locks.items() if holder is self]:
             del locks[place]
-
-
-def _surviving(changes: Sequence[NameChange], chance: random.Random) -> list[NameChange]:
-    """Return which of the unsynced changes of names a power cut keeps, in their order."""
-    if chance.random() < 0.5:
-        return list(changes[: chance.randint(0, len(changes))])
-    return [change for change in changes if chance.random() < 0.5]
-
-
-def _apply(entries: Sequence[tuple[str, FileBytes | None]], names: dict[str, FileBytes]) -> None:
-    for name, file in entries:
-        if file is None:
-            names.pop(name, None)
-        else:
-            names[name] = file
-
-
-def _copied(names: dict[str, FileBytes], copies: dict[int, FileBytes]) -> dict[str, FileBytes]:
-    return {name: _copy_of(file, copies) for name, file in names.items()}
-
-
-def _copy_of(file: FileBytes, copies: dict[int, FileBytes]) -> FileBytes:
-    if file.number not in copies:
-        copies[file.number] = file.copy()
-    return copies[file.number]
 
 
 def _failure(code: int, path: Path) -> OSError:

@@ -376,13 +376,18 @@ def directory(path: Path) -> list[Fields]:
 
 
 def drop_late(found: dict[int, Fields]) -> None:
-    owner = 0
+    owner, previous = 0, 0
     for sequence in sorted(found):
         head = found[sequence]["header"]
         if head and head["owner"] < owner:
             del found[sequence]
-        elif head:
-            owner = head["owner"]
+            continue
+        if head:
+            owner, previous = head["owner"], head["previous_sequence"]
+            for skipped in [one for one in found if 0 < previous < one < sequence]:
+                other = found[skipped]["header"]
+                if not other or other["owner"] < owner:
+                    del found[skipped]
 
 
 def check_lineage(heads: list[Fields]) -> None:

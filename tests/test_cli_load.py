@@ -149,8 +149,11 @@ def test_ctrl_c_stops_between_commits_and_tells_how_far_it_came(spool: Path) -> 
         os.write(writing, b"line\n" * 2000)  # 200 commits; 0 to 9 lines more stay in the reader
         wait_for_messages(spool, 2000, process)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
-        os.close(writing)
+        try:
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()  # it waits for more lines, and we would wait for it
+            os.close(writing)
 
     told = json.loads(errors)
     assert process.returncode == 130

@@ -1,20 +1,17 @@
 """What else may be found in a directory: holes, strangers, copies, late files, rotted headers, piled up archives."""
 
-import dataclasses
-import errno
 from collections.abc import Callable
 
 import pytest
 
 from database import MessageDatabase
-from journal.errors import DatabaseLocked, DiskError, JournalError, NewerFormat, NotThisDatabase, RecoveryRefused
-from journal.format import FRAME_SIZE, encode_headers, xxh3
+from journal.errors import DatabaseLocked, DiskError, JournalError, NotThisDatabase, RecoveryRefused
 from journal.names import LOCK, ArchiveName, DataFileName
 from journal.owner import read_holder
 from recovery.report import FileReport, Verdict
 from recovery.validate import validate_directory
 from tests.crash_model import SPOOL, found_after, open_unattended, state_of
-from tests.crash_store import archives_in, headers_of, small_store
+from tests.crash_store import archives_in, assert_refused, headers_of, report_on, small_store, with_header
 from tests.faulty_disk import SimulatedDisk
 
 SEALED = small_store()
@@ -24,18 +21,8 @@ FIRST, MIDDLE, LAST = SEALED.data_files()
 NEXT = str(DataFileName(headers_of(SEALED.files[LAST]).sequence + 1))
 
 
-def with_header(data: bytes, **changes: object) -> bytes:
-    """Return the file with another header and no footer."""
-    header = dataclasses.replace(headers_of(data), **changes)  # type: ignore[arg-type]
-    return encode_headers(header) + data[header.start() :]
-
-
 def data_of(disk: SimulatedDisk) -> dict[str, bytes]:
     return {name: data for name, data in disk.contents(SPOOL).items() if name.endswith(".data")}
-
-
-def report_on(disk: SimulatedDisk, name: str) -> FileReport:
-    return next(report for report in validate_directory(SPOOL, disk) if report.name == name)
 
 
 # Files that are not there, or not whole.
@@ -230,69 +217,6 @@ def test_when_all_archive_names_are_taken_the_start_says_so_and_changes_nothing(
     assert_refused(disk, JournalError, "archives; move some of them away")
 
 
-# Headers.
-
-
-@pytest.mark.parametrize("name", SEALED.data_files())
-@pytest.mark.parametrize("place", [0, 8, 255, 512, 767])
-def test_one_rotted_copy_of_a_header_costs_nothing(name: str, place: int) -> None:
-    disk = SEALED.flipped(name, 8 * place)
-    assert report_on(disk, name).row == "damaged header"
-    assert found_after(disk) == SEALED.state()
-
-
-@pytest.mark.parametrize("name", SEALED.data_files())
-def test_both_rotted_copies_of_a_header_cost_nothing_while_a_neighbour_or_the_footer_knows_the_file(name: str) -> None:
-    data = SEALED.files[name]
-    for rest in (data, data[: SEALED.frames_of(name)[-1].end]):
-        disk = SEALED.damaged(name, bytes(256) + b"x" + bytes(511) + rest[768:])
-        with open_unattended(disk) as database:
-            assert not database.recovery.lost
-            assert state_of(database) == SEALED.state()
-        found_after(disk)
-
-
-def test_a_lone_file_whose_header_is_lost_is_kept_in_an_archive_and_its_numbers_stay_lost() -> None:
-    disk = SimulatedDisk()
-    with open_unattended(disk, max_data_file_size="64K") as database:
-        numbers = [database.add("q", b"lost") for _ in range(5)]
-    (name,) = data_of(disk)
-    frames = disk.content(SPOOL / name)[768 : 768 + 5 * 104]
-    disk.put(SPOOL / name, bytes(768) + frames + bytes(1000))
-    with open_unattended(disk) as database:
-        assert [loss.name for loss in database.recovery.lost] == [name]
-        assert len(archives_in(disk)) == 1
-    with open_unattended(disk) as database:
-        assert database.recovery.intact
-        assert database.add("q", b"new") > numbers[-1]
-
-
-# Versions.
-
-
-@pytest.mark.parametrize("change", [(8, 2), (12, 0), (116, 1)], ids=["version", "header size", "flags"])
-@pytest.mark.parametrize("name", SEALED.data_files())
-def test_a_newer_format_is_refused_and_nothing_changes(name: str, change: tuple[int, int]) -> None:
-    place, value = change
-    data = bytearray(SEALED.files[name])
-    for copy in (0, 512):
-        data[copy + place : copy + place + 4] = value.to_bytes(4, "little")
-        data[copy + 248 : copy + 256] = xxh3(data[copy : copy + 248]).to_bytes(8, "little")
-    assert_refused(SEALED.damaged(name, bytes(data)), NewerFormat, "")
-
-
-def test_a_frame_of_a_newer_format_is_refused_and_nothing_changes() -> None:
-    frame = UNSEALED.frames_of(LAST)[0]
-    data = bytearray(UNSEALED.files[LAST])
-    identity = headers_of(bytes(data)).identity
-    data[frame.offset + 52] |= 2
-    body = bytes(data[frame.offset + 8 : frame.body])
-    checksum = xxh3(body, (identity + frame.offset) % 2**64)
-    data[frame.offset : frame.offset + 8] = checksum.to_bytes(8, "little")
-    assert frame.body - frame.offset > FRAME_SIZE
-    assert_refused(UNSEALED.damaged(LAST, bytes(data)), NewerFormat, "flags")
-
-
 # The lock file, and policies.
 
 
@@ -362,6 +286,23 @@ def test_the_policy_truncate_cuts_a_file_at_its_first_bad_place() -> None:
             assert found_after(disk) == SEALED.state(lost=lost), (name, frame.offset)
 
 
+# A database that somebody has open.
+
+
+def test_what_is_being_written_is_in_flight_and_torn_only_once_its_writer_has_gone() -> None:
+    disk = SEALED.disk()
+    database = open_unattended(disk)
+    database.add("q", b"durable")
+    half = disk.open(SPOOL / NEXT, writable=True)
+    half.write(b"half a group" * 9, database._journal.unsealed_bytes())
+    running = report_on(disk, NEXT)
+    gone = report_on(disk.restart(), NEXT)
+
+    assert (running.verdict, running.row) == (Verdict.CLEAN, "torn")
+    assert "being written by process" in running.reason
+    assert (gone.verdict, gone.row) == (Verdict.TORN, "torn")
+
+
 # Bytes that cannot be read.
 
 
@@ -383,21 +324,3 @@ def test_only_on_request_are_unreadable_bytes_damage() -> None:
         assert state_of(database) == SEALED.state(lost=lost)
     assert disk.content(SPOOL / MIDDLE)
     found_after(disk)
-
-
-def assert_refused(
-    disk: SimulatedDisk,
-    kind: type[JournalError],
-    text: str,
-    *,
-    files_that_can_be_read: tuple[str, ...] | None = None,
-    **options: object,
-) -> None:
-    """Check that a start is refused with this error, twice, and that nothing but the lock file changed."""
-    before = {name: data for name, data in disk.contents(SPOOL).items() if name != LOCK}
-    for _ in range(2):
-        with pytest.raises(kind) as refused:
-            open_unattended(disk, **options)
-        assert text in str(refused.value)
-        assert not isinstance(refused.value, DiskError) or refused.value.failure.errno == errno.EIO
-    assert {name: data for name, data in disk.contents(SPOOL).items() if name != LOCK} == before

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from journal.operations import LOW_WATER_KEY
 from recovery.report import Verdict
 from recovery.survey import survey
 from recovery.validate import examine
@@ -22,6 +23,7 @@ from tests.faulty_disk import SimulatedDisk
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)
 HEADERS = 768
+ALIGNED = small_store(group_alignment=64)
 STORES = [pytest.param(SEALED, id="sealed"), pytest.param(UNSEALED, id="unsealed")]
 
 
@@ -36,7 +38,7 @@ def bits_that_decide(store: Store, name: str) -> Iterator[int]:
     data = store.files[name]
     frames = store.frames_of(name)
     ranges = [(0, 256), (512, HEADERS)] + [(frame.offset, frame.body) for frame in frames]
-    if store is SEALED or name != store.newest():
+    if store is not UNSEALED or name != store.newest():
         ranges += [(frames[-1].end, frames[-1].end + 232), (len(data) - 32, len(data))]
     for start, end in ranges:
         yield from range(8 * start, 8 * end)
@@ -44,7 +46,7 @@ def bits_that_decide(store: Store, name: str) -> Iterator[int]:
 
 def is_vouched(store: Store, frame: FrameAt) -> bool:
     """Say whether something besides the frame itself says that it was durable."""
-    if store is SEALED or frame.name != store.newest():
+    if store is not UNSEALED or frame.name != store.newest():
         return True
     return any(other.synced > frame.offset for other in store.frames_of(frame.name) if other is not frame)
 
@@ -64,7 +66,7 @@ def expected(store: Store, name: str, bit: int) -> State:
 
 def is_unpromised(store: Store, name: str, bit: int) -> bool:
     """Say whether the flip is where nothing was promised, so that "clean" is no lie."""
-    if store is SEALED or name != store.newest():
+    if store is not UNSEALED or name != store.newest():
         return False
     frame, byte = store.frame_at(name, bit // 8), bit // 8
     if frame is None:
@@ -102,6 +104,19 @@ def test_a_flipped_bit_costs_what_its_frame_held_and_nothing_else(store: Store) 
     for name in store.data_files() if store is SEALED else [store.newest()]:
         for bit in places(store, name, stride=37):
             check_salvage(store, name, bit)
+
+
+def test_a_flipped_bit_between_groups_costs_nothing() -> None:
+    """Nor anywhere else more than its frame held, where groups are aligned."""
+    for name in ALIGNED.data_files():
+        for bit in places(ALIGNED, name, stride=29):
+            check_salvage(ALIGNED, name, bit)
+
+
+def test_a_flipped_low_water_mark_lets_go_of_nothing() -> None:
+    name, piece = next((f.name, p) for f in SEALED.frames for p in f.pieces if p.key == LOW_WATER_KEY.decode())
+    for bit in range(8 * piece.start, 8 * piece.end):
+        check_salvage(SEALED, name, bit)
 
 
 @pytest.mark.slow

@@ -32,9 +32,9 @@ SCENARIOS = [
     Scenario("without compaction", {"compact_share": 0.0}),
     Scenario("files kept elsewhere", {"retention_directory": Path("/kept")}),
     Scenario("larger files", {"max_data_file_size": 12_000}, patience=2),
-    Scenario("groups aligned to sectors", {"group_alignment": 512}, is_harsh=True),
+    Scenario("groups aligned to sectors", {"group_alignment": 512, "max_data_file_size": 12_000}, is_harsh=True),
     Scenario("groups aligned to pages", {"group_alignment": 4096, "max_data_file_size": 40_000}, is_harsh=True),
-    Scenario("aligned, sealed late", {"group_alignment": 512}, is_harsh=True, patience=3),
+    Scenario("aligned, sealed late", {"group_alignment": 512, "max_data_file_size": 9_000}, is_harsh=True, patience=3),
 ]
 
 
@@ -66,9 +66,9 @@ def cut_power_at_every_change(scenario: Scenario, seed: int, *, stride: int = 1)
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_power_cut_takes_nothing_that_was_acknowledged(scenario: Scenario) -> None:
-    points = cut_power_at_every_change(scenario, seed=1, stride=1 if scenario is SCENARIOS[0] else 3)
+    points = cut_power_at_every_change(scenario, seed=1, stride=1 if scenario is SCENARIOS[0] else 4)
 
-    assert points > 40
+    assert points > 30
 
 
 @pytest.mark.slow

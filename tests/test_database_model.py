@@ -293,7 +293,7 @@ class DatabaseMachine(RuleBasedStateMachine):
         assert self.db.undelivered_count() == len(self.model.messages)
 
 
-DatabaseMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None, derandomize=True)
+DatabaseMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None, derandomize=True)
 TestTheDatabaseAgainstDicts = DatabaseMachine.TestCase
 
 

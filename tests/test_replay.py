@@ -161,7 +161,7 @@ class ReplayMachine(RuleBasedStateMachine):
         assert rebuilt.highest_number() < self.journal.place.next_message
 
 
-ReplayMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None, derandomize=True)
+ReplayMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None, derandomize=True)
 TestTheIndexAgainstARebuild = ReplayMachine.TestCase
 
 

@@ -1,0 +1,70 @@
+"""Headers that rotted, one copy or both, and headers and frames of a newer format."""
+
+import pytest
+
+from journal.errors import NewerFormat
+from journal.format import FRAME_SIZE, xxh3
+from tests.crash_model import SPOOL, found_after, open_unattended, state_of
+from tests.crash_store import archives_in, assert_refused, headers_of, report_on, small_store
+from tests.faulty_disk import SimulatedDisk
+
+SEALED = small_store()
+UNSEALED = small_store(is_closed=False)
+LAST = SEALED.newest()
+
+
+@pytest.mark.parametrize("name", SEALED.data_files())
+@pytest.mark.parametrize("place", [0, 8, 255, 512, 767])
+def test_one_rotted_copy_of_a_header_costs_nothing(name: str, place: int) -> None:
+    disk = SEALED.flipped(name, 8 * place)
+    assert report_on(disk, name).row == "damaged header"
+    assert found_after(disk) == SEALED.state()
+
+
+@pytest.mark.parametrize("name", SEALED.data_files())
+def test_both_rotted_copies_of_a_header_cost_nothing_while_a_neighbour_or_the_footer_knows_the_file(name: str) -> None:
+    data = SEALED.files[name]
+    for rest in (data, data[: SEALED.frames_of(name)[-1].end]):
+        disk = SEALED.damaged(name, bytes(256) + b"x" + bytes(511) + rest[768:])
+        with open_unattended(disk) as database:
+            assert not database.recovery.lost
+            assert state_of(database) == SEALED.state()
+        found_after(disk)
+
+
+def test_a_lone_file_whose_header_is_lost_is_kept_in_an_archive_and_its_numbers_stay_lost() -> None:
+    disk = SimulatedDisk()
+    with open_unattended(disk, max_data_file_size="64K") as database:
+        numbers = [database.add("q", b"lost") for _ in range(5)]
+    (name,) = [name for name in disk.list(SPOOL) if name.endswith(".data")]
+    frames = disk.content(SPOOL / name)[768 : 768 + 5 * 104]
+    disk.put(SPOOL / name, bytes(768) + frames + bytes(1000))
+    with open_unattended(disk) as database:
+        assert [loss.name for loss in database.recovery.lost] == [name]
+        assert len(archives_in(disk)) == 1
+    with open_unattended(disk) as database:
+        assert database.recovery.intact
+        assert database.add("q", b"new") > numbers[-1]
+
+
+@pytest.mark.parametrize("change", [(8, 2), (12, 0), (116, 1)], ids=["version", "header size", "flags"])
+@pytest.mark.parametrize("name", SEALED.data_files())
+def test_a_newer_format_is_refused_and_nothing_changes(name: str, change: tuple[int, int]) -> None:
+    place, value = change
+    data = bytearray(SEALED.files[name])
+    for copy in (0, 512):
+        data[copy + place : copy + place + 4] = value.to_bytes(4, "little")
+        data[copy + 248 : copy + 256] = xxh3(data[copy : copy + 248]).to_bytes(8, "little")
+    assert_refused(SEALED.damaged(name, bytes(data)), NewerFormat, "")
+
+
+def test_a_frame_of_a_newer_format_is_refused_and_nothing_changes() -> None:
+    frame = UNSEALED.frames_of(LAST)[0]
+    data = bytearray(UNSEALED.files[LAST])
+    identity = headers_of(bytes(data)).identity
+    data[frame.offset + 52] |= 2
+    body = bytes(data[frame.offset + 8 : frame.body])
+    checksum = xxh3(body, (identity + frame.offset) % 2**64)
+    data[frame.offset : frame.offset + 8] = checksum.to_bytes(8, "little")
+    assert frame.body - frame.offset > FRAME_SIZE
+    assert_refused(UNSEALED.damaged(LAST, bytes(data)), NewerFormat, "flags")
