@@ -42,13 +42,15 @@ def _print_stats(found: "Stats", holder: str) -> None:
         "files": f"{found.files:,}, {size_text(found.bytes)}",
         "live": f"{size_text(found.live_bytes)}{share}",
         "undelivered": f"{found.undelivered:,} in {counted(len(found.queues), 'queue')}",
+        "held back": f"{found.held:,} of these; look with `oms list Q --held`" if found.held else "",
         "keys": f"{found.keys:,}",
         "archives": f"{found.archives:,}, {size_text(found.archive_bytes)}" if found.archives else "none",
         "free": f"{size_text(found.free_bytes)} on the file system",
         "pinned by": _pin_text(found.pinned_by) if found.pinned_by else "nothing: the oldest file can go",
     }
     for name, value in facts.items():
-        output.print_line(f"{name:11}  {value}")
+        if value:
+            output.print_line(f"{name:11}  {value}")
     if found.queues:
         output.print_line()
         print_queues(fullest(found.queues)[:QUEUES_SHOWN])

@@ -11,7 +11,7 @@ import typer
 
 from cli import interrupts, options, output
 from cli.failures import Usage
-from cli.stores import database, engine_options, view
+from cli.stores import database, engine_options, looked_up, view
 from cli.wording import age_text, preview, size_text, to_the_second
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
@@ -82,6 +82,7 @@ def list_messages(
         int | None,
         typer.Option(min=0, metavar="N", help="At most N messages, 0 for all.  [default: 20, with --json all]"),
     ] = None,
+    held: Annotated[bool, typer.Option("--held", help="Those that are held back, and only those.")] = False,
     spool: options.Spool = options.SPOOL_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -90,14 +91,17 @@ def list_messages(
     Oldest first; works on a running database. With --json: one document for
     the queues, one line for each message of a queue.
     """
+    if queue is None and held:
+        raise Usage("--held goes with a queue")
     if queue is None:
         _list_queues(spool, as_json=as_json)
     elif as_json:
         with view(spool) as looking:
-            for message in islice(looking.undelivered(queue), limit or None):
+            found = looking.held(queue) if held else looking.undelivered(queue)
+            for message in islice(found, limit or None):
                 output.print_json_line(message_document(message))
     else:
-        _list_queue(spool, queue, LIST_COUNT if limit is None else limit)
+        _list_queue(spool, queue, LIST_COUNT if limit is None else limit, held=held)
 
 
 def _list_queues(spool: Path, *, as_json: bool) -> None:
@@ -138,7 +142,7 @@ def print_queues(queues: "list[tuple[str, QueueStats]]") -> None:
     output.print_table(columns, rows)
 
 
-def _list_queue(spool: Path, queue: str, limit: int) -> None:
+def _list_queue(spool: Path, queue: str, limit: int, *, held: bool) -> None:
     columns = (
         output.number_column("number"),
         output.Column("added"),
@@ -146,12 +150,12 @@ def _list_queue(spool: Path, queue: str, limit: int) -> None:
         output.Column("payload", shrinks=True),
     )
     with view(spool) as looking:
-        count = looking.undelivered_count(queue)
+        count = looking.held_count(queue) if held else looking.undelivered_count(queue)
         if not count:
-            output.print_line(f"No undelivered messages in queue {queue}.")
+            output.print_line(f"No {'held back' if held else 'undelivered'} messages in queue {queue}.")
             return
-        shown = islice(looking.undelivered(queue), limit or None)
-        output.print_table(columns, (_row(message) for message in shown))
+        found = looking.held(queue) if held else looking.undelivered(queue)
+        output.print_table(columns, (_row(message) for message in islice(found, limit or None)))
     if limit and count > limit:
         output.print_line(f"… and {count - limit:,} more; --limit 0 shows all")
 
@@ -175,8 +179,7 @@ def show(
 
     Works on a running database.
     """
-    with view(spool) as looking:
-        message = looking.read(number)
+    message = looked_up(spool, number)
     if raw:
         sys.stdout.buffer.write(message.payload)
     elif as_json:

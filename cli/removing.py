@@ -1,4 +1,4 @@
-"""`oms delete` and `oms drop`: remove what pins data files, after asking."""
+"""`oms delete`, `oms drop`: remove what pins data files, after asking. `oms unhold`: let go what is held back."""
 
 import sys
 from datetime import UTC, datetime, timedelta
@@ -93,6 +93,41 @@ def _tell(chosen: list[int], deleted: int, *, by_number: bool, as_json: bool) ->
         gone = f"; {missing:,} not undelivered any more" if missing else ""
         output.print_line(f"{counted(deleted, 'message')} deleted{gone}")
     if missing and by_number:
+        raise typer.Exit(ExitCode.NO)
+
+
+def unhold(  # noqa: PLR0913
+    numbers: Annotated[
+        list[int] | None,
+        typer.Argument(min=1, metavar="[NUMBER]...", help="The messages.", show_default=False),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Instead: all that are held back.")] = False,
+    yes: options.Yes = False,
+    spool: options.Spool = options.SPOOL_DEFAULT,
+    wait: options.Wait = 0.0,
+    as_json: options.AsJson = False,
+) -> None:
+    """Let go messages that a recovery held back, after asking.
+
+    They are those that damage may have brought back, see oms recover --hold;
+    from now on they are handed out again. Exits 1 when none of them was held.
+    """
+    if bool(numbers) == everything:
+        raise Usage("give either message numbers or --all")
+    with view(spool) as looking:
+        held = looking.held_count()
+    if held:
+        _ask(f"Let go {'all' if everything else 'some'} of {counted(held, 'message')} held back?", yes=yes)
+        with database(spool, wait_seconds=wait) as db, interrupts.held_back():
+            freed = db.unhold(None if everything else numbers)
+    else:
+        freed = 0
+    if as_json:
+        output.print_json({"unheld": freed}, indent=None)
+    else:
+        text = f"{counted(freed, 'message')} let go, to be handed out again" if freed else "none of them was held back"
+        output.print_line(text)
+    if not freed:
         raise typer.Exit(ExitCode.NO)
 
 

@@ -50,6 +50,9 @@ def recover(  # noqa: PLR0913
     unreadable_as_damaged: Annotated[
         bool, typer.Option("--unreadable-as-damaged", help="Give up what the device cannot read.")
     ] = False,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="Hold back the messages that damage may have brought back; see oms unhold.")
+    ] = False,
     spool: options.Spool = options.SPOOL_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -67,6 +70,7 @@ def recover(  # noqa: PLR0913
             policy=policy.value,
             validation=validation.value,
             unreadable_as_damaged=unreadable_as_damaged,
+            hold_suspects=hold,
             data_file_bytes_max=defaults.max_data_file_size,
             archives_max=defaults.archives_max,
             progress=progress,
@@ -75,7 +79,7 @@ def recover(  # noqa: PLR0913
     if as_json:
         output.print_json(report.as_dict())
     else:
-        _print_recovery(report, dry_run=dry_run)
+        _print_recovery(report, dry_run=dry_run, hold=hold)
     if report.lost:
         raise typer.Exit(ExitCode.NO)
 
@@ -88,7 +92,7 @@ def _recovered(run: Callable[[], "RecoveryReport"]) -> "RecoveryReport":
         raise Failure(str(refused), ExitCode.NO) from refused
 
 
-def _print_recovery(report: "RecoveryReport", *, dry_run: bool) -> None:
+def _print_recovery(report: "RecoveryReport", *, dry_run: bool, hold: bool) -> None:
     bad = [file for file in report.files if file.verdict != "clean"]
     if bad:
         columns = (
@@ -106,6 +110,8 @@ def _print_recovery(report: "RecoveryReport", *, dry_run: bool) -> None:
         output.print_line(f"archive {archive}")
     for text in _suspect_texts(report.suspects):
         output.print_line(text)
+    if hold and report.suspects and not dry_run:
+        output.print_line("They are held back: look with `oms list Q --held`, let go with `oms unhold`.")
     for text in report.notes:
         output.print_line(text)
     state = "Intact" if report.intact else "Nothing was changed" if dry_run else "Recovered"

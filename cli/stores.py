@@ -15,7 +15,7 @@ from cli.wording import counted
 from journal.errors import DatabaseLocked, InvalidName
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it, so that --help does not wait for it
-    from database import DatabaseView, MessageDatabase, Options
+    from database import DatabaseView, Message, MessageDatabase, Options
     from recovery.report import RecoveryReport
 
 RETRY_SECONDS = 0.05
@@ -72,6 +72,15 @@ def view(spool: Path) -> Iterator["DatabaseView"]:
             looking = DatabaseView.open(spool, progress=progress)
         with looking:
             yield looking
+
+
+def looked_up(spool: Path, number: int) -> "Message":
+    """Return one undelivered message, found by the index file where there is one: no lock, nothing is changed."""
+    require(spool)
+    from database.lookup import look_up
+
+    with _listening():
+        return look_up(spool, number)
 
 
 def require(spool: Path) -> None:

@@ -217,6 +217,14 @@ class AsyncMessageDatabase:
         """Give back a message that was taken; False when it was not. Not awaited: it is in memory."""
         return self._database.release(number)
 
+    async def held(self, queue: str | None = None) -> list[Message]:
+        """Return the undelivered messages that are held back since damage may have brought them back."""
+        return await self._off_loop(lambda: list(self._database.held(queue)))
+
+    async def unhold(self, numbers: Iterable[int] | None = None) -> int:
+        """Hold these messages no longer, or none at all; return how many undelivered ones that were, durable."""
+        return await self._off_loop(lambda: self._database.unhold(numbers))
+
     async def cleanup(self, *, compact: bool = False, dry_run: bool = False) -> CleanupReport:
         """Let go of data files that hold nothing needed."""
         return await self._off_loop(lambda: self._database.cleanup(compact=compact, dry_run=dry_run))

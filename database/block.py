@@ -7,17 +7,25 @@ commit is formed: when one of the messages is gone by then, nothing of the commi
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import NamedTuple
 
 import numpy as np
 
 from database.encode import Encoder, NewMessage
 from database.ledger import Effect, Run
 from index.duplicates import Scope, digest
-from journal.draft import Added, Composer, Draft
+from journal.draft import NUMBER, Added, Composer, Draft
 from journal.errors import DuplicateConflict, InvalidName, NotUndelivered
 from journal.format import xxh3
 from journal.operations import Operation
 from journal.records import WHOLE_COMMIT, Numbers
+
+
+class NewValue(NamedTuple):
+    """A value to be put, and where in it numbers of the commit's messages go."""
+
+    data: bytes
+    numbers_at: Sequence[tuple[int, int]] = ()  # offset, place among the commit's messages
 
 
 @dataclass(slots=True)
@@ -26,7 +34,7 @@ class Operations:
 
     messages: list[NewMessage] = field(default_factory=list)
     removals: dict[tuple[Operation, bytes], list[int]] = field(default_factory=dict)
-    values: list[tuple[bytes, bytes | None]] = field(default_factory=list)  # None drops the key
+    values: list[tuple[bytes, NewValue | None]] = field(default_factory=list)  # None drops the key
     producer: bytes = b""  # one identifier for the whole commit
     gone: list[int] = field(default_factory=list)  # removals that only a resend may have: the first has done them
 
@@ -50,7 +58,8 @@ class Operations:
             if value is None:
                 composer.drop(key)
             else:
-                composer.put(key, value)
+                self._check_numbers(value)
+                composer.put(key, value.data, numbers_at=value.numbers_at)
         draft = composer.draft()
         draft.effect = Effect(
             runs=runs,
@@ -61,6 +70,14 @@ class Operations:
             identifiers=self._identifiers(),
         )
         return draft
+
+    def _check_numbers(self, value: NewValue) -> None:
+        for at, place in value.numbers_at:
+            if not 0 <= at <= len(value.data) - NUMBER.size or not 0 <= place < len(self.messages):
+                raise ValueError(
+                    f"numbers_at {{{at}: {place}}}: a number takes 8 bytes of the value, which has {len(value.data)}, "
+                    f"and the commit adds {len(self.messages)} messages"
+                )
 
     def _compose_adds(self, composer: Composer) -> list[Run]:
         runs = []
@@ -164,9 +181,15 @@ class CommitBlock:
             return
         self.operations.removals.setdefault((kind, queue), []).append(number)
 
-    def put(self, key: str, value: bytes) -> None:
-        """Set a key in the commit."""
-        self.operations.values.append((self._encode.key(key), self._encode.value(value)))
+    def put(self, key: str, value: bytes, *, numbers_at: Mapping[int, int] | None = None) -> None:
+        """Set a key in the commit.
+
+        `numbers_at` maps offsets in the value to places among the commit's added messages, from 0: there
+        the message's number is written as 8 bytes, least significant first, once it is known. ValueError
+        on leaving the block where there is no such message, or no room in the value.
+        """
+        given = NewValue(self._encode.value(value), tuple((numbers_at or {}).items()))
+        self.operations.values.append((self._encode.key(key), given))
 
     def drop(self, key: str) -> None:
         """Remove a key in the commit."""

@@ -18,6 +18,7 @@ from itertools import groupby
 
 import numpy as np
 
+from database.holding import Holding
 from database.ledger import Effect, StaleDraft
 from database.options import Options
 from database.plan import FileFacts, leading_dead, plan_compaction
@@ -50,6 +51,7 @@ class CleanupContext:
 
     look: Callable[[], Look]
     write: Callable[[Draft], None]
+    holding: Holding
     journal: Journal
     options: Options
     database: bytes
@@ -222,6 +224,10 @@ class Cleanup:
         composer.put(LOW_WATER_KEY, mark.to_bytes(8, "little"))
         draft = composer.draft()
         draft.effect = Effect(puts=[*values, LOW_WATER_KEY], drops=gone)
+        holding = self._context.holding
+        with holding.lock:
+            if holding.is_before(mark):
+                holding.write()
         self._context.write(draft)
         self._context.journal.low_water = mark
 

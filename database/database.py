@@ -24,14 +24,14 @@ from database.cleanup import Cleanup, CleanupContext
 from database.drafting import Drafting, first_number, number_range, removed_count
 from database.encode import Encoder
 from database.forks import close_in_children
+from database.holding import Holding
+from database.indexing import SealedIndex
 from database.ledger import Ledger, StaleDraft
 from database.options import Options
 from database.reading import Files, read_one
 from database.stats import CleanupReport, FileExplanation, Stats
 from database.taking import Taking
 from database.tender import Chores, Tender
-from index import sealed
-from journal import names
 from journal.commit import GroupCommit
 from journal.disk import Disk, RealDisk
 from journal.draft import Composer
@@ -40,7 +40,6 @@ from journal.group import AnyDraft
 from journal.log import Journal, JournalSettings
 from journal.message import Message
 from journal.operations import Operation
-from journal.segment import Sealed
 from recovery.report import RecoveryReport
 from recovery.startup import Started, start
 from recovery.validate import Progress, no_progress
@@ -62,7 +61,7 @@ class MessageDatabase:
         self._ledger = Ledger(started.index)
         self.drafting = Drafting(self._ledger, Encoder(self._ledger, options.max_message_size), options.clock)
         self._encode = self.drafting.encode
-        self._taking = Taking(started.index.table)
+        self._taking = Taking(started.index)
         self._files = Files(disk, directory)
         settings = JournalSettings(
             random_identity=lambda: secrets.randbits(64),
@@ -73,10 +72,12 @@ class MessageDatabase:
         self._first_sequence = started.opening.next_sequence  # no file of ours is older
         self._journal = Journal(disk, directory, started.opening, settings)
         self.group = GroupCommit(self._journal, self._ledger, self._ownership.is_ours)
+        self._holding = Holding(self._ledger, self._taking, self.write)
         self._cleanup = Cleanup(
             CleanupContext(
                 look=lambda: self._look(self._ledger),
                 write=self.write,
+                holding=self._holding,
                 journal=self._journal,
                 options=options,
                 database=started.opening.database,
@@ -93,10 +94,9 @@ class MessageDatabase:
                 cleanup_seconds=options.cleanup_interval,
             )
         )
-        self._sealed = {file.sequence: file for file in started.sealed}
-        self._indexing = threading.Lock()  # guards the sealed files, and their index file
+        self._index = SealedIndex(disk, directory, started.ownership.number, started.sealed)
         self._journal.wake = self._tender.wake
-        self._journal.on_sealed(self._take_sealed)
+        self._journal.on_sealed(self._index.take)
         self._closing = threading.Lock()  # guards the end, and the tender's beginning
         self._is_closed = False
         self._is_ready = False  # open, and the tender is at work
@@ -126,7 +126,12 @@ class MessageDatabase:
         database = cls(disk, path, chosen, start(disk, path, chosen.recovery(progress)))
         for note in database.recovery.notes:
             _log.warning("%s", note)
-        database._write_index()
+        database._index.write()
+        try:
+            database._holding.settle(disk, path)
+        except BaseException:
+            database.close()
+            raise
         try:
             database.cleaned_at_start = database._cleanup.at_start()
         except JournalError as failure:
@@ -191,22 +196,7 @@ class MessageDatabase:
 
     def _clean_up(self) -> None:
         self._cleanup.run(compact=None, dry_run=False)
-        self._write_index()
-
-    def _take_sealed(self, file: Sealed) -> None:
-        with self._indexing:
-            self._sealed[file.sequence] = file
-        self._write_index()
-
-    def _write_index(self) -> None:
-        """Make `omsmsg.index` anew; a fault is not one of the database, which never reads it."""
-        with self._indexing:
-            for sequence in [sequence for sequence in self._sealed if sequence < self._journal.low_water]:
-                del self._sealed[sequence]
-            try:
-                sealed.write(self._disk, self.directory, sealed.encode(self._ownership.number, self._sealed.values()))
-            except OSError as failure:
-                _log.warning("%s: %s", names.INDEX, failure.strerror)
+        self._index.write(self._journal.low_water)
 
     def _vouch(self) -> None:
         self.write(Composer().draft())
@@ -331,7 +321,8 @@ class MessageDatabase:
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all, in order, as they were when asked.
 
-        Reserves nothing. A message that cannot be read any more is logged and passed over.
+        Reserves nothing. A message that cannot be read any more is logged and passed over, one that is
+        held back is passed over too.
         """
         return questions.undelivered(self._readable, self._files, queue)
 
@@ -366,6 +357,15 @@ class MessageDatabase:
         with self._readable.lock:
             return self._taking.release(number)
 
+    def held(self, queue: str | None = None) -> Iterator[Message]:
+        """Yield the undelivered messages that are held back since damage may have brought them back."""
+        return questions.undelivered(self._readable, self._files, queue, held=True)
+
+    def unhold(self, numbers: Iterable[int] | None = None) -> int:
+        """Hold these messages no longer, or none at all; return how many undelivered ones that were, durable."""
+        self.check_open()
+        return self._holding.let_go(numbers)
+
     # Looking after it.
 
     def cleanup(self, *, compact: bool = False, dry_run: bool = False) -> CleanupReport:
@@ -373,7 +373,7 @@ class MessageDatabase:
         self.check_open()
         report = self._cleanup.run(compact=compact, dry_run=dry_run)
         if not dry_run:
-            self._write_index()
+            self._index.write(self._journal.low_water)
         return report
 
     def stats(self) -> Stats:

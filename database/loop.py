@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 from database.database import MessageDatabase
@@ -43,16 +44,15 @@ class Batch:
     def resolve(self) -> None:
         """Wake the callers; one that was cancelled disturbs no other."""
         for draft, futures in zip(self.drafts, self.futures, strict=True):
-            number = draft.first
             failure = draft.failure
-            for future in futures:
-                if future.done():
-                    pass
-                elif failure is None:
-                    future.set_result(number)
-                else:
-                    future.set_exception(failure)
-                number += 1
+            for future, number in zip(futures, count(draft.first), strict=False):
+                try:
+                    if failure is None:
+                        future.set_result(number)
+                    else:
+                        future.set_exception(failure)
+                except asyncio.InvalidStateError:
+                    pass  # cancelled; asking each one first takes longer
 
 
 class LoopCommit:

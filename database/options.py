@@ -61,6 +61,7 @@ class Options:
     policy: Policy = "salvage"
     validation: Validation = "full"
     unreadable_as_damaged: bool = False
+    hold_suspects: bool = False  # hold back what damage may have brought back, until `unhold`
     retention_directory: Path | None = None  # clean-up moves files there instead of deleting them
     retention_age: float | None = None
     retention_bytes: int | None = None
@@ -115,6 +116,7 @@ class Options:
             policy=self.policy,
             validation=self.validation,
             unreadable_as_damaged=self.unreadable_as_damaged,
+            hold_suspects=self.hold_suspects,
             data_file_bytes_max=self.max_data_file_size,
             archives_max=self.archives_max,
             window=self.window,

@@ -1,7 +1,7 @@
 """What one can ask a database, open for writing or only for reading: the same answers from the same index."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -12,7 +12,7 @@ from database.ledger import Ledger
 from database.plan import FileFacts, plan_compaction
 from database.reading import Files, Wanted, read_many, read_value
 from database.stats import FileExplanation, Pin, QueueStats, Stats
-from index.table import Place
+from index.table import NUMBER_MAX, Place
 from journal import names
 from journal.disk import Disk
 from journal.errors import DiskError, MessageDamaged
@@ -23,7 +23,6 @@ from journal.names import ArchiveName, DataFileName
 _log = logging.getLogger("oms.database")
 BATCH_MESSAGES = 1024  # places taken from the index at once
 READ_ATTEMPTS_MAX = 5
-_LAST = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +81,20 @@ def undelivered_count(ledger: Ledger, queue: str | None) -> int:
 
 
 def undelivered(
-    ledger: Ledger, files: Files, queue: str | None, find_again: Callable[[int], Place | None] | None = None
+    ledger: Ledger,
+    files: Files,
+    queue: str | None,
+    find_again: Callable[[int], Place | None] | None = None,
+    *,
+    held: bool = False,
 ) -> Iterator[Message]:
     """Return undelivered messages in order: those that are there now, as they are when they are reached.
 
-    `find_again` says where a message is whose file has gone meanwhile.
+    `find_again` says where a message is whose file has gone meanwhile; with `held` only what is held
+    back is returned, without it only what is not.
     """
-    return _readable(files, _places(ledger, queue), find_again or (lambda number: find(ledger, number)))
+    places = _places(ledger, queue, held=held)
+    return _readable(files, places, find_again or (lambda number: find(ledger, number)))
 
 
 def _readable(files: Files, batches: Iterator[Wanted], find_again: Callable[[int], Place | None]) -> Iterator[Message]:
@@ -104,21 +110,29 @@ def numbers(ledger: Ledger, queue: str | None) -> Iterator[int]:
     return (number for batch in _places(ledger, queue) for number in batch[0].tolist())
 
 
-def _places(ledger: Ledger, queue: str | None) -> Iterator[Wanted]:
+def held_count(ledger: Ledger, queue: str | None = None) -> int:
+    """Return how many undelivered messages of a queue, or of all, are held back."""
+    return sum(len(batch[0]) for batch in _places(ledger, queue, held=True)) if ledger.index.held else 0
+
+
+def _places(ledger: Ledger, queue: str | None, *, held: bool = False) -> Iterator[Wanted]:
     """Return batches of the places of the messages that are there now, each looked up just before it is needed."""
     with ledger.lock:
         last = ledger.index.highest_number()
-    return _places_up_to(ledger, queue, last)
+    return _places_up_to(ledger, queue, last, held=held)
 
 
-def _places_up_to(ledger: Ledger, queue: str | None, last: int) -> Iterator[Wanted]:
+def _places_up_to(ledger: Ledger, queue: str | None, last: int, *, held: bool) -> Iterator[Wanted]:
     after = 0
     while True:
         with ledger.lock:
             block = next(ledger.index.table.batches(queue, after, last), None)
-        if block is None:
-            return
-        after = int(block[0][-1])
+            if block is None:
+                return
+            after = int(block[0][-1])
+            if ledger.index.held or held:
+                chosen = ledger.index.held.mask(block[0]) == held
+                block = block[0][chosen], block[1][chosen], block[2][chosen]
         for start in range(0, len(block[0]), BATCH_MESSAGES):
             part = slice(start, start + BATCH_MESSAGES)
             yield block[0][part], block[1][part], block[2][part]
@@ -141,6 +155,7 @@ def stats(look: Look) -> Stats:
         bytes=sum(fact.bytes for fact in facts),
         live_bytes=sum(fact.live_bytes for fact in facts),
         undelivered=undelivered_total,
+        held=held_count(look.ledger),
         queues={
             name: QueueStats(
                 undelivered=count,
@@ -151,7 +166,7 @@ def stats(look: Look) -> Stats:
             for name, (count, size) in queues.items()
         },
         keys=key_count,
-        pinned_by=_pin(look, needed) if needed is not None else None,
+        pinned_by=_pins(look, [needed]).get(needed.sequence) if needed is not None else None,
         archives=len(archives),
         archive_bytes=sum(_size(look, entry) for entry in archives),
         reserve_bytes=_size(look, names.RESERVE),
@@ -236,9 +251,11 @@ def explain(look: Look) -> list[FileExplanation]:
     """Say of each data file why it is still there."""
     facts = file_facts(look)
     doomed = plan_compaction(facts, share=max(look.compact_share, 0.5), data_file_bytes=look.data_file_bytes_max)
+    pins = _pins(look, facts)
     found = []
+    later_dead = sum(not fact.is_needed and not fact.is_active for fact in facts)
     for at, fact in enumerate(facts):
-        later_dead = sum(not later.is_needed and not later.is_active for later in facts[at + 1 :])
+        later_dead -= not fact.is_needed and not fact.is_active
         found.append(
             FileExplanation(
                 name=str(DataFileName(fact.sequence)),
@@ -249,7 +266,7 @@ def explain(look: Look) -> list[FileExplanation]:
                 live_messages=fact.live_messages,
                 live_keys=fact.live_keys,
                 needed=fact.is_needed,
-                pinned_by=_pin(look, fact) if fact.is_needed else None,
+                pinned_by=pins.get(fact.sequence),
                 pins_files=later_dead if fact.is_needed else 0,
                 freed_by_compact=fact.bytes - fact.kept_bytes if at < doomed else 0,
             )
@@ -257,21 +274,40 @@ def explain(look: Look) -> list[FileExplanation]:
     return found
 
 
-def _pin(look: Look, fact: FileFacts) -> Pin:
+def _pins(look: Look, facts: Iterable[FileFacts]) -> dict[int, Pin]:
+    """Return what keeps each of the files that are needed: its first live message, else a key."""
+    wanted = {fact.sequence for fact in facts if fact.is_needed}
+    places = _firsts(look.ledger, wanted)
+    ages = _ages(look, places.values())
     with look.ledger.lock:
-        place = next(iter(look.ledger.index.table.in_file(fact.sequence)), None)
-        queue = look.ledger.index.table.queue_name(place.queue) if place is not None else None
-        key = next(_own_keys(look.ledger.index.keyed.in_file(fact.sequence)), None) if place is None else None
-    if place is not None:
-        return Pin(
-            sequence=fact.sequence,
+        queues = {place.queue: look.ledger.index.table.queue_name(place.queue) for place in places.values()}
+        keys = look.ledger.index.keyed.firsts(wanted - set(places))
+    pins = {
+        sequence: Pin(
+            sequence=sequence,
             kind="message",
             number=place.number,
-            queue=queue,
-            age=_ages(look, [place]).get(place.number),
+            queue=queues[place.queue],
+            age=ages.get(place.number),
         )
-    return Pin(sequence=fact.sequence, kind="key", key=key.decode() if key else None)
+        for sequence, place in places.items()
+    }
+    return pins | {sequence: Pin(sequence=sequence, kind="key", key=key.decode()) for sequence, key in keys.items()}
 
 
-def _own_keys(found: Iterable[bytes]) -> Iterator[bytes]:
-    return (key for key in found if not key.startswith(b"\0"))
+def _firsts(ledger: Ledger, wanted: Collection[int]) -> dict[int, Place]:
+    """Return the first undelivered message of each of these data files that has one, from one pass over the table."""
+    found: dict[int, Place] = {}
+    after = 0
+    while len(found) < len(wanted):
+        with ledger.lock:
+            table = ledger.index.table
+            block = next(table.batches(None, after, NUMBER_MAX), None)
+            if block is None:
+                break
+            sequences, firsts = np.unique(block[1], return_index=True)
+            for sequence, number in zip(sequences.tolist(), block[0][firsts].tolist(), strict=True):
+                if sequence in wanted and sequence not in found and (place := table.find(number)) is not None:
+                    found[sequence] = place
+        after = int(block[0][-1])
+    return found

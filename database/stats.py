@@ -34,6 +34,7 @@ class Stats:
     bytes: int
     live_bytes: int
     undelivered: int
+    held: int  # of these, passed over until somebody lets them go
     queues: dict[str, QueueStats]
     keys: int
     pinned_by: Pin | None

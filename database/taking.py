@@ -6,10 +6,11 @@ delivered is undelivered again.
 
 import heapq
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from index.table import Place, Table
+from index.replay import Index
+from index.table import NUMBER_MAX, Place
 
 REFILL_MESSAGES = 4096  # candidates kept ready for one queue
 
@@ -26,8 +27,9 @@ class _Line:
 class Taking:
     """Which messages are handed out. Does not lock: its owner does."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._table = index.table
         self._lines: dict[str, _Line] = {}
         self._taken: dict[int, str] = {}
 
@@ -49,10 +51,13 @@ class Taking:
         return line.ready.popleft() if line.ready else None
 
     def _refill(self, queue: str, line: _Line) -> None:
-        for numbers, _, _ in self._table.batches(queue, line.after, 1 << 62):
-            line.ready.extend(numbers[:REFILL_MESSAGES].tolist())
-            line.after = line.ready[-1]
-            return
+        for numbers, _, _ in self._table.batches(queue, line.after, NUMBER_MAX):
+            for start in range(0, len(numbers), REFILL_MESSAGES):
+                part = numbers[start : start + REFILL_MESSAGES]
+                line.after = int(part[-1])
+                line.ready.extend(part[~self._index.held.mask(part)].tolist())
+                if line.ready:
+                    return
 
     def release(self, number: int) -> bool:
         """Take a message back; False when it was not handed out."""
@@ -61,6 +66,15 @@ class Taking:
             return False
         heapq.heappush(self._lines[queue].returned, number)
         return True
+
+    def admit(self, freed: Mapping[str, Iterable[int]]) -> None:
+        """Note messages that were held back and are not any more, by queue."""
+        for queue, numbers in freed.items():
+            line = self._lines.get(queue)
+            if line is not None:
+                for number in numbers:
+                    if number <= line.after:  # its turn has passed; a later one's comes
+                        heapq.heappush(line.returned, number)
 
     def forget(self, numbers: Iterable[int]) -> None:
         """Note that messages are gone."""

@@ -13,15 +13,17 @@ from types import TracebackType
 from database import questions
 from database.ledger import Ledger
 from database.options import system_clock
-from database.reading import Files, read_one
+from database.reading import Files, read_one, read_value
 from database.stats import FileExplanation, Stats
 from index.duplicates import WindowBounds
+from index.held import KEY_PREFIX
 from index.replay import Index
 from index.table import Place
 from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, JournalError, MessageDamaged, NoSuchMessage
 from journal.message import Message
 from journal.owner import Holder, read_holder
+from recovery import holding
 from recovery.decide import Action
 from recovery.examined import read_contents
 from recovery.validate import Progress, examine_directory, no_progress
@@ -111,6 +113,14 @@ class DatabaseView:
         """Yield the undelivered messages of a queue, or of all, in order."""
         return questions.undelivered(self._ledger, self._files, queue, self._find)
 
+    def held(self, queue: str | None = None) -> Iterator[Message]:
+        """Yield the undelivered messages that are held back since damage may have brought them back."""
+        return questions.undelivered(self._ledger, self._files, queue, self._find, held=True)
+
+    def held_count(self, queue: str | None = None) -> int:
+        """Return how many undelivered messages of a queue, or of all, are held back."""
+        return questions.held_count(self._ledger, queue)
+
     def undelivered_count(self, queue: str | None = None) -> int:
         return questions.undelivered_count(self._ledger, queue)
 
@@ -174,4 +184,23 @@ def _read(disk: Disk, directory: Path, progress: Progress) -> _Read:
             index.replay(contents, examined.sequence)
             is_sealed = examined.decision.action is not Action.SEAL
             read = _Read(index, None if is_sealed else examined.sequence, examined.end)
+    _load_held(disk, directory, index)
     return read
+
+
+def _load_held(disk: Disk, directory: Path, index: Index) -> None:
+    """Take in what is held back, and what a start was about to hold when it was killed."""
+    files = Files(disk, directory)
+    try:
+        for key in list(index.keyed.keys(KEY_PREFIX)):
+            version = index.keyed.find(key)
+            assert version is not None
+            value = read_value(files, key, *version)
+            if isinstance(value, bytes):
+                index.held.load([value])
+    except FileNotFoundError as failure:
+        raise DiskError(Path(str(failure.filename)), failure, "read") from failure
+    finally:
+        files.close()
+    if sequence := holding.intended(disk, directory):
+        index.hold_up_to(sequence)

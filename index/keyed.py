@@ -5,7 +5,7 @@ Values are not kept in memory. A key costs about 130 bytes besides its own. Keys
 since clean-up writes them again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from sortedcontainers import SortedDict
@@ -82,6 +82,16 @@ class Keyed:
         for key, packed in self._versions.items():
             if packed >> _OFFSET_BITS == sequence:
                 yield key
+
+    def firsts(self, wanted: Collection[int]) -> dict[int, bytes]:
+        """Return the first key, none of the engine's, whose latest version lies in each of these data files."""
+        found: dict[int, bytes] = {}
+        if any(self.files.get(sequence) for sequence in wanted):
+            for key, packed in self._versions.items():
+                sequence = packed >> _OFFSET_BITS
+                if sequence in wanted and sequence not in found and not key.startswith(_ENGINE):
+                    found[sequence] = key
+        return found
 
     def forget_file(self, sequence: int) -> None:
         count = self.files.pop(sequence, 0)

@@ -8,8 +8,9 @@ import numpy.typing as npt
 
 from index.block import OFFSET_UNIT, distinct
 from index.duplicates import DuplicateWindow, WindowBounds
+from index.held import Held
 from index.keyed import Keyed
-from index.table import Table
+from index.table import NUMBER_MAX, Table
 from journal.contents import Contents
 from journal.footer import Columns
 from journal.operations import Operation
@@ -23,6 +24,7 @@ class Index:
         self.table = Table()
         self.keyed = Keyed()
         self.duplicates = DuplicateWindow(bounds)
+        self.held = Held()
         self.highest = 0  # the highest message number in the files replayed
 
     def replay(self, contents: Contents, sequence: int) -> None:
@@ -45,6 +47,15 @@ class Index:
         """Say whether nothing in a data file is needed."""
         use = self.table.files.get(sequence)
         return not (use and use.live_messages) and not self.keyed.files.get(sequence)
+
+    def hold_up_to(self, sequence: int) -> None:
+        """Hold back every undelivered message that lies in the data files up to a sequence."""
+        ranges: list[tuple[int, int]] = []
+        for numbers, sequences, _ in self.table.batches(None, 0, NUMBER_MAX):
+            is_old = np.concatenate(([False], sequences <= sequence, [False]))
+            edges = np.flatnonzero(np.diff(is_old)).reshape(-1, 2)
+            ranges += zip(numbers[edges[:, 0]].tolist(), numbers[edges[:, 1] - 1].tolist(), strict=True)
+        self.held.add(ranges)
 
     def highest_number(self) -> int:
         """Return a number that no undelivered message exceeds now."""

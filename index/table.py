@@ -16,6 +16,7 @@ import numpy as np
 
 from index.block import OFFSET_UNIT, Block, Ints, Narrow, Numbers, distinct, sparse_block, writable
 
+NUMBER_MAX = 1 << 62  # no message's number is as high
 SPARSE_SHARE = 4  # a block is packed when fewer than one in this many of its messages is live
 
 _ONES = b"\1" * 64

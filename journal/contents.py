@@ -29,49 +29,12 @@ import numpy.typing as npt
 import xxhash
 
 from journal.draft import VALUE_HEAD_BYTES
-from journal.format import FRAME, FRAME_SIZE
+from journal.format import FRAME
 from journal.operations import Operation
-from journal.records import RECORD, SET_SIZE, SINGLE, Record, decode_records, decode_set
+from journal.records import decode_set
+from journal.rows import COLUMNS, Tables, rows_of
 
-COLUMNS = {
-    "kind": "u1",
-    "flags": "u1",
-    "name": "u4",
-    "number": "u8",
-    "count": "u4",
-    "size": "u4",
-    "properties": "u4",
-    "producer": "u4",
-    "offset": "u8",
-    "commit": "u8",
-    "time": "i8",
-    "first_time": "i8",
-    "hash": "u8",
-}
-_ROW = np.dtype([("frame", "<u4"), *((name, f"<{kind}") for name, kind in COLUMNS.items())])
-_SIMPLE_AT = {  # where the name stands in the head of a frame that holds one record on one thing
-    Operation.ADD: FRAME_SIZE + SINGLE.size,
-    Operation.DELIVER: FRAME_SIZE + RECORD.size + SET_SIZE.size,
-    Operation.DELETE: FRAME_SIZE + RECORD.size + SET_SIZE.size,
-    Operation.PUT: FRAME_SIZE + RECORD.size,
-    Operation.DROP: FRAME_SIZE + RECORD.size,
-}
-_HEAD_FIELDS = {  # of such a head: field, kind, and where it stands
-    "commit": ("<u8", 16),
-    "time": ("<i8", 40),
-    "operations": ("<u4", 48),
-    "kind": ("u1", 56),
-    "flags": ("u1", 57),
-    "name": ("u1", 58),
-    "extra": ("u1", 59),
-    "count": ("<u4", 60),
-    "number": ("<u8", 64),
-    "hash": ("<u8", 72),
-    "size": ("<u4", 80),
-}
-_HEAD_SIZE = FRAME_SIZE + SINGLE.size
 DAMAGED = 16
-_SIMPLE_FLAGS = 2  # PRODUCER: the only flag that leaves a single ADD's columns where they are
 
 Column = npt.NDArray[np.generic]
 
@@ -148,7 +111,7 @@ class ContentsBuilder:
     """Gathers the frames of one file as they are written or walked; columns are made at the end.
 
     What is kept per frame are the bytes of its header and records, which exist already: the commit
-    path pays two appends. Making the columns costs about a microsecond a frame, in bulk.
+    path pays two appends. The columns are made in bulk (`rows.py`).
     """
 
     _heads: list[bytes] = field(default_factory=list)
@@ -189,13 +152,10 @@ class ContentsBuilder:
         """Return the columns of all frames taken in; the last of them ends at `end`."""
         heads = self._heads[:]
         last_commit = FRAME.unpack_from(heads[-1])[3] if heads else 0
-        tables = _Tables()
-        parts = [part for part in (*_simple_rows(heads, tables), _other_rows(heads, tables)) if len(part)]
-        rows = np.concatenate(parts) if parts else np.empty(0, _ROW)
-        rows = rows[np.argsort(rows["frame"], kind="stable")]
-        rows["offset"] = np.frombuffer(self._offsets, np.uint64)[rows["frame"]] if len(heads) else 0
+        tables = Tables()
+        rows = rows_of(heads, self._offsets, tables)
         return Contents(
-            columns={name: np.ascontiguousarray(rows[name]) for name in COLUMNS},
+            columns={name: rows[name] for name in COLUMNS},  # type: ignore[misc]
             names=list(tables.names),
             producers=list(tables.producers),
             sets=b"".join(tables.sets),
@@ -205,109 +165,6 @@ class ContentsBuilder:
             last_commit=last_commit,
             chain=self.chain(),
         )
-
-
-@dataclass(slots=True)
-class _Tables:
-    """Names and identifiers by their place, and the coded sets in the order of their frames."""
-
-    names: dict[bytes, int] = field(default_factory=dict)
-    producers: dict[bytes, int] = field(default_factory=dict)
-    sets: list[bytes] = field(default_factory=list)
-
-    def name(self, name: bytes) -> int:
-        return self.names.setdefault(name, len(self.names))
-
-    def producer(self, producer: bytes) -> int:
-        return self.producers.setdefault(producer, len(self.producers)) + 1 if producer else 0
-
-
-def _is_simple(head: bytes) -> bool:
-    """Say whether the frame holds one record on one message or key, its columns at fixed places."""
-    if len(head) < FRAME_SIZE + RECORD.size:
-        return False
-    kind, flags, _, _, count, _ = RECORD.unpack_from(head, FRAME_SIZE)
-    if FRAME.unpack_from(head)[7:] != (1, 0) or flags & ~_SIMPLE_FLAGS:
-        return False
-    return kind in (Operation.PUT, Operation.DROP) or (count == 1 and kind <= Operation.DELETE)
-
-
-def _simple_rows(heads: list[bytes], tables: _Tables) -> "list[npt.NDArray[np.void]]":
-    """Return the rows of the simple frames, made in bulk for each length of their heads."""
-    by_length: dict[int, list[int]] = {}
-    for frame, head in enumerate(heads):
-        if _is_simple(head):
-            by_length.setdefault(len(head), []).append(frame)
-    return [_rows_of_length(heads, frames, length, tables) for length, frames in by_length.items()]
-
-
-def _rows_of_length(heads: list[bytes], frames: list[int], length: int, tables: _Tables) -> "npt.NDArray[np.void]":
-    width = max(length, _HEAD_SIZE)
-    joined = b"".join([heads[frame] if length == width else heads[frame].ljust(width, b"\0") for frame in frames])
-    found = np.frombuffer(joined, _head_type(width))
-    rows = np.zeros(len(frames), _ROW)
-    rows["frame"] = frames
-    for name in ("kind", "flags", "number", "commit", "time"):
-        rows[name] = found[name]
-    is_add = found["kind"] == Operation.ADD
-    is_put = found["kind"] == Operation.PUT
-    is_key = found["kind"] >= Operation.PUT
-    rows["count"] = ~is_key
-    rows["size"] = np.where(is_add, found["size"], np.where(is_put, found["count"], 0))
-    rows["hash"] = np.where(is_add, found["hash"], np.where(is_put, found["number"], 0))
-    rows["number"][is_key] = 0
-    names, producers = [], []
-    for start, kind, size, extra in zip(
-        range(0, len(joined), width), *(found[f].tolist() for f in ("kind", "name", "extra")), strict=True
-    ):
-        at = start + _SIMPLE_AT[kind]
-        names.append(tables.name(joined[at : at + size]))
-        producers.append(tables.producer(joined[at + size : at + size + extra]) if extra else 0)
-    rows["name"] = names
-    rows["producer"] = producers
-    return rows
-
-
-def _head_type(width: int) -> "np.dtype[np.void]":
-    kinds, offsets = zip(*_HEAD_FIELDS.values(), strict=True)
-    fields = {"names": list(_HEAD_FIELDS), "formats": list(kinds), "offsets": list(offsets), "itemsize": width}
-    return np.dtype(fields)  # type: ignore[call-overload,no-any-return]
-
-
-def _other_rows(heads: list[bytes], tables: _Tables) -> "npt.NDArray[np.void]":
-    """Return the rows of all frames that are not simple, in their order."""
-    parts = []
-    for frame, head in enumerate(heads):
-        if not _is_simple(head):
-            _, _, _, commit, _, _, time, _, flags = FRAME.unpack_from(head)
-            if flags:
-                continue
-            for record in decode_records(head[FRAME_SIZE:]):
-                rows = _record_rows(record, tables)
-                rows["frame"], rows["commit"], rows["time"] = frame, commit, time
-                if record.first_times:
-                    rows["first_time"] = record.first_times
-                parts.append(rows)
-    return np.concatenate(parts) if parts else np.empty(0, _ROW)
-
-
-def _record_rows(record: Record, tables: _Tables) -> "npt.NDArray[np.void]":
-    is_add = record.kind == Operation.ADD
-    rows = np.zeros(record.count if is_add else 1, _ROW)
-    rows["kind"], rows["flags"], rows["name"] = record.kind, record.flags, tables.name(record.name)
-    rows["producer"] = tables.producer(record.producer)
-    if is_add:
-        rows["number"] = record.numbers or np.arange(record.number, record.number + record.count, dtype=np.uint64)
-        rows["count"] = 1
-        rows["properties"] = record.property_sizes or 0
-        rows["size"] = np.array(record.sizes, np.uint32) - rows["properties"]
-        rows["hash"] = record.hashes or record.checksums
-    elif record.kind in (Operation.DELIVER, Operation.DELETE):
-        rows["number"], rows["count"], rows["size"] = record.number, record.count, len(record.set_bytes)
-        tables.sets.append(record.set_bytes)
-    elif record.kind == Operation.PUT:
-        rows["size"], rows["hash"] = record.count, record.number
-    return rows
 
 
 def value_head_sizes(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SWITCH_SECONDS = 0.0002
+SWITCH_SECONDS = 0.00005
 
 _lock = threading.Lock()  # guards the two below
 _count = 0

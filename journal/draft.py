@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import add
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from journal.disk import Buffer
 from journal.errors import LimitExceeded
@@ -62,7 +62,7 @@ class Draft:
     __slots__ = (
         "answer", "commit", "effect", "failure", "features", "first", "fixups", "footer_bytes", "frame_size",
         "has_add", "messages", "names", "offset", "operations", "payload", "payload_size", "records",
-        "rows", "sequence", "time", "value_heads", "waiter", "weight",
+        "rows", "sequence", "time", "value_fixups", "value_heads", "waiter", "weight",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -75,6 +75,7 @@ class Draft:
         self.frame_size = FRAME_SIZE
         self.has_add = False
         self.value_heads: Sequence[bytes] = ()
+        self.value_fixups: Sequence[ValueFixup] = ()
         self.names: Sequence[bytes] = ()
         self.rows = 0  # in the footer, and what else it makes longer there
         self.footer_bytes = 0
@@ -90,6 +91,15 @@ class Draft:
         self.time = 0
         self.answer: object = None
         self.failure: BaseException | None = None
+
+
+class ValueFixup(NamedTuple):
+    """A PUT whose value is told the numbers of the commit's messages when they are known."""
+
+    record: int  # where in the records it stands
+    place: int  # of the value in the payload
+    head: int  # likewise in the value heads
+    numbers: Sequence[tuple[int, int]]  # where in the value a number goes, minus the first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +122,7 @@ class Composer:
         self._draft = Draft()
         self._payload: list[Buffer] = []
         self._fixups: list[tuple[int, int]] = []
+        self._value_fixups: list[ValueFixup] = []
         self._heads: list[bytes] = []
         self._names: list[bytes] = []
 
@@ -146,7 +157,11 @@ class Composer:
         self._count(queue, operations=len(numbers), blob=len(record))
         self._draft.rows += 1
 
-    def put(self, key: bytes, value: bytes, *, moved: bool = False) -> None:
+    def put(self, key: bytes, value: bytes, *, moved: bool = False, numbers_at: Sequence[tuple[int, int]] = ()) -> None:
+        """Set a key; `numbers_at` says where in the value which of the commit's new numbers goes, from 0."""
+        if numbers_at:
+            fixup = ValueFixup(len(self._draft.records), len(self._payload), len(self._heads), numbers_at)
+            self._value_fixups.append(fixup)
         self._draft.records += encode_put(key, value, xxh3(value), moved=moved)
         if moved:
             self._draft.features |= HAS_MOVED
@@ -168,7 +183,7 @@ class Composer:
     def draft(self) -> Draft:
         """Return the finished draft; LimitExceeded when the commit is over 1 GiB or a million operations."""
         draft = self._draft
-        draft.payload, draft.fixups = self._payload, self._fixups
+        draft.payload, draft.fixups, draft.value_fixups = self._payload, self._fixups, self._value_fixups
         draft.value_heads, draft.names = self._heads, self._names
         draft.payload_size = sum(map(len, self._payload))
         draft.frame_size = FRAME_SIZE + len(draft.records) + draft.payload_size + (-draft.payload_size & 7)
@@ -238,6 +253,19 @@ def draft_plain(queue: bytes, payloads: Sequence[bytes], sizes: Sequence[int]) -
     check_commit(count, draft.frame_size)
     draft.weight = draft.frame_size + count * ROW_BYTES_MAX + len(queue) + 2
     return draft
+
+
+def fill_values(draft: Draft) -> None:
+    """Write the draft's numbers into the values that want them; each is a new value with a new checksum."""
+    payload, heads = list(draft.payload), list(draft.value_heads)
+    for fixup in draft.value_fixups:
+        value = bytearray(payload[fixup.place])
+        for at, distance in fixup.numbers:
+            NUMBER.pack_into(value, at, draft.first + distance)
+        payload[fixup.place] = bytes(value)
+        heads[fixup.head] = bytes(value[:VALUE_HEAD_BYTES])
+        NUMBER.pack_into(draft.records, fixup.record + NUMBER_AT, xxh3(value))
+    draft.payload, draft.value_heads = payload, heads
 
 
 def check_commit(operations: int, size: int) -> None:

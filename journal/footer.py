@@ -56,10 +56,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from journal.contents import COLUMNS, NOTHING, Contents, Ranges
+from journal.contents import NOTHING, Contents, Ranges
 from journal.format import CHECKSUM, HEADER_SIZE, BadHeader, FileHeader, align, decode_header, encode_header, xxh3
 from journal.operations import Operation
 from journal.records import MOVED
+from journal.rows import COLUMNS
 
 MAGIC = b"OMSFOOT1"
 TRAILER_MAGIC = b"1ATOOFSM"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from journal.disk import Buffer
-from journal.draft import NUMBER, Draft
+from journal.draft import NUMBER, Draft, fill_values
 from journal.format import SEED_MASK, align, encode_frame_head
 from journal.records import padding
 from journal.single import GROUP_FIELDS, Frames, Place, PlainAdds, form_plain
@@ -108,5 +108,7 @@ def _form(draft: Draft, place: Place, time: int) -> bytes:
     draft.commit, draft.sequence, draft.offset, draft.time = commit, place.sequence, offset, time
     for at, distance in draft.fixups:
         NUMBER.pack_into(draft.records, at, draft.first + distance)
+    if draft.value_fixups:
+        fill_values(draft)
     fields = (draft.frame_size, commit, place.owner, place.synced, time, draft.operations, 0)
     return encode_frame_head(draft.records, (place.identity + offset) & SEED_MASK, *fields)

@@ -5,6 +5,7 @@ beside it: that prepares the next file, seals the rolled ones and fills the rese
 commit waits for any of it.
 """
 
+import contextlib
 import errno
 import os
 import threading
@@ -89,8 +90,8 @@ class Journal:
         self._tend_at = 0  # once the active file is written up to here, the tender is woken
         self.wake: Callable[[], None] = lambda: None
 
-    def on_sealed(self, call: Callable[[Sealed], None]) -> None:
-        """Have something called, by the tender, for every file that was sealed."""
+    def on_sealed(self, call: Callable[[Sequence[Sealed]], None]) -> None:
+        """Have something called for the files that were sealed, by whoever did it."""
         self._supply.on_sealed = call
 
     @property
@@ -184,8 +185,7 @@ class Journal:
         self._room -= weight
         self._unvouched = True
         if place.offset >= self._tend_at:
-            self._tend_at = 1 << 62
-            self.wake()
+            self._ask_for_tending()
         return Location(segment.sequence, offset)
 
     def _needed(self, drafts: Sequence[AnyDraft]) -> int:
@@ -241,9 +241,16 @@ class Journal:
         self._active, self._place = segment, segment.begin(header)
         if before is not None:
             self._supply.retire(before, end, (header.sequence, header.identity))
+            if self._supply.is_behind:
+                self._catch_up()
         self._room = self._settings.data_file_bytes_max - self._place.offset - segment.footer_bound()
         self._room -= self._place.alignment  # where the footer begins
         self._tend_at = 0
+
+    def _catch_up(self) -> None:
+        """Seal what has been rolled, where files are begun faster than the tender seals them."""
+        with contextlib.suppress(DiskError):  # the tender's to report, when it comes to the next one
+            self.seal_all()
 
     def _replace_active(self, unused: Segment) -> None:
         """Begin another file in the place of one that no commit has come to."""
@@ -292,8 +299,15 @@ class Journal:
         self._room -= group.padding
         self._unvouched = not _is_vouching(drafts[-1])
         if place.offset >= self._tend_at:
+            self._ask_for_tending()
+
+    def _ask_for_tending(self) -> None:
+        """Wake the tender if there is something to do for it, once; it says when it wants to be asked again."""
+        if self.needs_tending:
             self._tend_at = 1 << 62
             self.wake()
+        else:
+            self._tend_at = self._next_tending()
 
     def roll_at_next_commit(self) -> None:
         """Let the next commit begin a new file."""
@@ -312,6 +326,8 @@ class Journal:
                 if failure.errno not in NO_SPACE:
                     raise DiskError(self.directory, failure, "prepare files in") from failure
             self._tend_at = self._next_tending()
+            if self.needs_tending:
+                self._tend_at = 0  # the committer rolled on meanwhile, before that was written over its own
 
     def seal_all(self) -> None:
         """Return when every rolled file is sealed."""

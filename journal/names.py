@@ -7,8 +7,9 @@
     omsmsg.index                directory of the sealed files, for readers without the lock
     omsmsg.lock                 who owns the directory
     omsmsg.reserve              space kept back so that a full disk can be drained
+    omsmsg.hold                 what a start is about to hold back, until that is durable
 
-(Seed "Message Database Environment"; `.new` and `.reserve` are ours.) Sorted names of data files
+(Seed "Message Database Environment"; `.new`, `.reserve` and `.hold` are ours.) Sorted names of data files
 are in the order of writing.
 """
 
@@ -18,11 +19,12 @@ from dataclasses import dataclass
 LOCK = "omsmsg.lock"
 INDEX = "omsmsg.index"
 RESERVE = "omsmsg.reserve"
+HOLD = "omsmsg.hold"
 SEQUENCE_MAX = 9_999_999_999
 VERSION_MAX = 9_999
 
 _DATA = re.compile(r"omsmsg-([0-9]{10})\.data")
-_UNFINISHED = re.compile(r"omsmsg-[0-9]{10}(\.data|-v[0-9]{4}\.archive)\.new|omsmsg\.index\.new")
+_UNFINISHED = re.compile(r"omsmsg-[0-9]{10}(\.data|-v[0-9]{4}\.archive)\.new|omsmsg\.(index|hold)\.new")
 _ARCHIVE = re.compile(r"omsmsg-([0-9]{10})-v([0-9]{4})\.archive")
 
 
@@ -59,7 +61,7 @@ class UnfinishedName:
 
 @dataclass(frozen=True, slots=True, order=True)
 class OwnName:
-    """The name of one of the journal's single files: index, lock, reserve."""
+    """The name of one of the journal's single files: index, lock, reserve, hold."""
 
     name: str
 
@@ -79,7 +81,7 @@ def parse(name: str) -> JournalName | None:
         return ArchiveName(sequence, version) if sequence and version else None
     if _UNFINISHED.fullmatch(name):
         return UnfinishedName(name)
-    if name in (LOCK, INDEX, RESERVE):
+    if name in (LOCK, INDEX, RESERVE, HOLD):
         return OwnName(name)
     return None
 

@@ -6,7 +6,7 @@ few blocks are written.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from journal.names import DataFileName
 from journal.segment import FIRST_BYTES, Rolled, Sealed, Segment
 
 NO_SUCCESSOR = (0, 0)
+ROLLED_MAX = 32  # files that may wait to be sealed: each is open, and its columns are in memory
 
 
 class Supply:
@@ -31,7 +32,7 @@ class Supply:
         self._next_sequence = next_sequence
         self._next: Segment | None = None
         self._rolled: list[Rolled] = []
-        self.on_sealed: Callable[[Sealed], None] = lambda _: None
+        self.on_sealed: Callable[[Sequence[Sealed]], None] = lambda _: None
 
     @property
     def has_next(self) -> bool:
@@ -40,6 +41,11 @@ class Supply:
     @property
     def has_rolled(self) -> bool:
         return bool(self._rolled)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so many files wait to be sealed that no more should be begun."""
+        return len(self._rolled) > ROLLED_MAX
 
     def take(self, size_max: int) -> Segment:
         """Return the next file: the one made ahead, or one made now and prepared only a little. OSError."""
@@ -100,21 +106,23 @@ class Supply:
             self._rolled[-1:] = [replace(rolled, successor=successor) for rolled in self._rolled[-1:]]
 
     def seal(self, active: Segment | None) -> None:
-        """Seal the rolled files. A footer names its successor only when that is there to stay. OSError."""
-        while True:
-            with self._lock:
-                if not self._rolled:
-                    return
-                successor = self._rolled[0].successor[0]
-                if active is not None and successor == active.sequence and not active.is_begun:
-                    return
-                rolled = self._rolled.pop(0)
-            try:
-                sealed = rolled.segment.seal(rolled.end, rolled.successor)
-            except OSError:
-                rolled.segment.close()  # it stays without a footer; the next start gives it one
-                raise
-            self.on_sealed(sealed)
+        """Seal the files that are rolled now. A footer names its successor only when that is there to stay. OSError."""
+        sealed: list[Sealed] = []
+        try:
+            for _ in range(len(self._rolled)):
+                with self._lock:
+                    successor = self._rolled[0].successor[0]
+                    if active is not None and successor == active.sequence and not active.is_begun:
+                        return
+                    rolled = self._rolled.pop(0)
+                try:
+                    sealed.append(rolled.segment.seal(rolled.end, rolled.successor))
+                except OSError:
+                    rolled.segment.close()  # it stays without a footer; the next start gives it one
+                    raise
+        finally:
+            if sealed:
+                self.on_sealed(sealed)
 
     def close(self, *, is_owner: bool) -> None:
         """Remove the file made ahead, and let go of those that are not sealed.

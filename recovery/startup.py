@@ -19,8 +19,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from index.duplicates import KEY_PREFIX, WindowBounds
+from index import duplicates, held
+from index.duplicates import WindowBounds
 from index.replay import Index
+from index.table import NUMBER_MAX
 from journal import names
 from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, RecoveryRefused
@@ -33,6 +35,7 @@ from journal.operations import MIB
 from journal.owner import Ownership
 from journal.reserve import Reserve, reserve_size
 from journal.segment import Sealed
+from recovery import holding
 from recovery.decide import Action
 from recovery.examined import Examined, read_contents
 from recovery.losses import ranges_of
@@ -57,6 +60,7 @@ class RecoveryOptions:
     policy: Policy = "salvage"
     validation: Validation = "full"
     unreadable_as_damaged: bool = False
+    hold_suspects: bool = False  # what damage may have brought back is held, until somebody lets it go
     data_file_bytes_max: int = 25 * MIB
     archives_max: int = 20
     window: WindowBounds = field(default_factory=WindowBounds)
@@ -136,6 +140,7 @@ class _Start:
         examined = self.examine()
         self._check_policy(examined)
         self._tidy()
+        self._intend_to_hold(examined)
         index = Index(self._options.window)
         reserve = Reserve(self._disk, self._directory, reserve_size(self._options.data_file_bytes_max))
         repairer = Repairer(self._disk, self._directory, reserve.release)
@@ -157,7 +162,9 @@ class _Start:
                 counters.take(repaired.header, ending, limits.commit[1])
             reports.append(one.report(repaired.action, repaired.archive))
             self._options.progress("replay", number, len(examined))
-        self._load_duplicates(index, files)
+        self._load_engine_values(index, files)
+        if sequence := holding.intended(self._disk, self._directory):
+            index.hold_up_to(sequence)
         highest_owner = max((header.owner for header in files.values()), default=0)
         if ownership.number <= highest_owner:
             ownership.raise_to(highest_owner + 1)
@@ -200,10 +207,19 @@ class _Start:
             what = "; ".join(f"{one.name} is {one.decision.verdict}: {one.reason}" for one in bad)
             raise RecoveryRefused(f"{what} (nothing was changed; recover with another policy)")
 
-    def _load_duplicates(self, index: Index, files: dict[int, FileHeader]) -> None:
-        """Read what clean-up carried forward of the duplicate window."""
+    def _intend_to_hold(self, examined: Sequence[Examined]) -> None:
+        damaged = [one.sequence for one in examined if any(_is_range(loss) for loss in one.losses)]
+        if self._options.hold_suspects and damaged:
+            holding.intend(self._disk, self._directory, max(damaged))
+
+    def _load_engine_values(self, index: Index, files: dict[int, FileHeader]) -> None:
+        """Read what clean-up carried forward of the duplicate window, and what is held back."""
+        index.duplicates.load(self._values(index, files, duplicates.KEY_PREFIX, "the duplicate window"))
+        index.held.load(self._values(index, files, held.KEY_PREFIX, "what is held back"))
+
+    def _values(self, index: Index, files: dict[int, FileHeader], prefix: bytes, what: str) -> list[bytes]:
         values = []
-        for key in list(index.keyed.keys(KEY_PREFIX)):
+        for key in list(index.keyed.keys(prefix)):
             version = index.keyed.find(key)
             assert version is not None
             path = self._directory / str(DataFileName(version.sequence))
@@ -217,8 +233,8 @@ class _Start:
             if isinstance(value, bytes):
                 values.append(value)
             else:
-                self._notes.append(f"part of the duplicate window is lost: {value.reason}")
-        index.duplicates.load(values)
+                self._notes.append(f"part of {what} is lost: {value.reason}")
+        return values
 
     def report(self, index: Index, files: Sequence[FileReport], began: float) -> RecoveryReport:
         """Return the report of what was found."""
@@ -298,14 +314,19 @@ def _opening(owner: int, examined: Sequence[Examined], before: Before, files: di
     )
 
 
+def _is_range(loss: Loss) -> bool:
+    """Say whether whole operations are lost, removals perhaps among them, and not one payload."""
+    return loss.start != loss.end
+
+
 def _suspects(index: Index, files: Sequence[FileReport], lost: Sequence[Loss]) -> Iterable[Suspect]:
     """Yield what is live and older than a damaged place: its removal may be among what is lost."""
-    damaged = {loss.name for loss in lost if loss.start != loss.end}
+    damaged = {loss.name for loss in lost if _is_range(loss)}
     sequences = [file.sequence for file in files if file.name in damaged]
     if not sequences:
         return
     older: list[int] = []
-    for numbers, places, _ in index.table.batches(None, 0, 1 << 62):
+    for numbers, places, _ in index.table.batches(None, 0, NUMBER_MAX):
         older += numbers[places <= max(sequences)].tolist()
     for first, last in ranges_of(older)[:SUSPECTS_MAX]:
         yield Suspect(kind="message", first=first, last=last)

@@ -5,7 +5,7 @@ ended, with which commit, and the chain over its frames; the footer before it th
 file that was cut, emptied, exchanged or removed shows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from recovery.walked import ends_as, examine_frames, low_water
 
 Progress = Callable[[str, int, int], None]
 HASH_THREADS = 2  # hashing and reading let go of the interpreter's lock
+ALONE_BYTES = 4 << 20  # less is read before threads have begun
 ATTEMPTS_MAX = 5  # clean-up of a running database may be faster than who reads it without the lock
 
 
@@ -71,16 +72,24 @@ def examine_directory(
         total = sum(_size(disk, task.path) for task in tasks)
         done = 0
         found: list[Examined] = []
-        with ThreadPoolExecutor(HASH_THREADS) as pool:
-            for examined in pool.map(lambda task: examine(disk, task, full=full), tasks):
-                found.append(examined)
-                done += examined.size
-                progress("validate", done, total)
+        for examined in _examine_all(disk, tasks, full=full, alone=total < ALONE_BYTES):
+            found.append(examined)
+            done += examined.size
+            progress("validate", done, total)
         mark = max((examined.low_water for examined in found), default=0)
         found = [examined for examined in found if examined.sequence >= mark]
         if attempt == ATTEMPTS_MAX or not any(_has_gone(disk, examined) for examined in found):
             return found
     raise AssertionError("the last attempt returns")
+
+
+def _examine_all(disk: Disk, tasks: Sequence[Task], *, full: bool, alone: bool) -> Iterator[Examined]:
+    """Yield the judgement on every file, in order."""
+    if alone:
+        yield from (examine(disk, task, full=full) for task in tasks)
+        return
+    with ThreadPoolExecutor(HASH_THREADS) as pool:
+        yield from pool.map(lambda task: examine(disk, task, full=full), tasks)
 
 
 def _has_gone(disk: Disk, examined: Examined) -> bool:

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from journal import footer, format, records
-from journal.contents import COLUMNS
 from journal.format import FileHeader, FrameHeader
 from journal.operations import Operation
 from journal.records import Record, decode_records
+from journal.rows import COLUMNS
 from journal.walk import Span, walk
 from tests.format_tables import docstring_tables, widths
 

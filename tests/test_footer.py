@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from journal import footer
-from journal.contents import COLUMNS, Contents, ContentsBuilder, Ranges, empty_columns
+from journal.contents import Contents, ContentsBuilder, Ranges, empty_columns
 from journal.datafile import DataFile, Footer
 from journal.disk import RealDisk
 from journal.draft import Added, Composer
@@ -36,6 +36,7 @@ from journal.format import ALIGNMENT_MIN, CHECKSUM, HEADER_SIZE, FileHeader, enc
 from journal.log import Journal, JournalSettings, Opening
 from journal.operations import Operation
 from journal.records import MOVED, encode_properties
+from journal.rows import COLUMNS
 
 HEADER = FileHeader(
     database=b"d" * 16, identity=0x1234, sequence=1, owner=1, next_message=1, next_commit=1, low_water=1, created=1

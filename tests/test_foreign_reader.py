@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from database import DatabaseView, MessageDatabase
-from journal.contents import COLUMNS
 from journal.datafile import DataFile, Footer
 from journal.disk import RealDisk
 from journal.dump import Dumped, DumpedDamage, DumpedOperation, dump
 from journal.operations import MIB
+from journal.rows import COLUMNS
 from recovery.startup import recover
 from tests import foreign_reader
 from tests.foreign_reader import Fields

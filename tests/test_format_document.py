@@ -8,11 +8,11 @@ import pytest
 
 from index import duplicates, sealed
 from journal import footer, format, names, operations, owner, records
-from journal.contents import COLUMNS
 from journal.draft import VALUE_HEAD_BYTES
 from journal.format import xxh3
 from journal.log import DATA_FILE_BYTES_MAX
 from journal.records import decode_set, encode_set
+from journal.rows import COLUMNS
 from tests.format_tables import FORMAT, Rows, as_markdown, docstring_tables, markdown_tables, widths
 from tests.golden_files import GOLDEN
 

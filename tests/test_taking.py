@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from database import MessageDatabase, NotUndelivered
 from database.taking import REFILL_MESSAGES, Taking
-from index.table import Table
+from index.duplicates import WindowBounds
+from index.replay import Index
 
 
 @pytest.fixture
@@ -31,8 +32,9 @@ class TakingMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = Table()
-        self.taking = Taking(self.table)
+        index = Index(WindowBounds())
+        self.table = index.table
+        self.taking = Taking(index)
         self.free: set[int] = set()
         self.taken: set[int] = set()
         self.next_number = 1
@@ -149,9 +151,10 @@ def test_what_was_taken_and_could_not_be_removed_stays_taken(db: MessageDatabase
 
 def test_a_queue_longer_than_what_is_kept_ready_comes_in_order() -> None:
     count = 2 * REFILL_MESSAGES + 10
-    table = Table()
+    index = Index(WindowBounds())
+    table = index.table
     table.add_run(table.queue_id("q"), 1, 1, 8, [1] * count)
-    taking = Taking(table)
+    taking = Taking(index)
     places = [taking.take("q") for _ in range(count)]
 
     assert [place.number for place in places if place] == list(range(1, count + 1))

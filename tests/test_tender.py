@@ -14,6 +14,9 @@ from database.tender import Chores, Tender
 from journal.disk import RealDisk
 from journal.errors import JournalError
 from journal.owner import read_holder
+from journal.supply import ROLLED_MAX
+from tests.crash_model import found_after, open_unattended, state_of
+from tests.faulty_disk import SimulatedDisk
 from tests.watched_disk import TIMEOUT_SECONDS
 
 
@@ -159,3 +162,20 @@ def test_a_database_left_alone_vouches_for_its_last_commit_and_shows_that_it_is_
         size = db.stats().bytes
         time.sleep(0.1)
         assert db.stats().bytes == size, "one empty frame is enough"
+
+
+def test_files_that_nobody_seals_do_not_pile_up() -> None:
+    """Where files are begun faster than the tender seals them, the commits do it themselves."""
+    disk = SimulatedDisk()
+    database = open_unattended(disk)
+    database.patience = 1 << 60
+    waiting = []
+    for _ in range(3 * ROLLED_MAX):
+        database.add("q", b"x" * 3000)
+        waiting.append(len(database._journal._supply._rolled))
+    state = state_of(database)
+    database.close()
+
+    assert max(waiting) == ROLLED_MAX
+    assert waiting[-1] < ROLLED_MAX
+    assert found_after(disk) == state

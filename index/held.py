@@ -1,0 +1,90 @@
+"""Messages that are held back: damage may have brought them back, and a person looks first.
+
+What was lost may hold the deliveries of older messages, which then are undelivered again. Where that
+is worse than waiting, a start holds them: ranges of message numbers, kept under keys of the engine,
+that reading in order and taking pass over until somebody lets them go. Numbers never come again, so
+that a range may cover numbers that are gone.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from journal.operations import ENGINE_PREFIX, VALUE_BYTES_MAX
+
+KEY_PREFIX = f"{ENGINE_PREFIX}held/".encode()
+_PAIR_BYTES = 16  # first and last number, each 8 bytes, least significant first
+_PAIRS_MAX = VALUE_BYTES_MAX // _PAIR_BYTES
+
+Ranges = Sequence[tuple[int, int]]  # both ends included
+
+
+class Held:
+    """The ranges, ascending and apart. Does not lock: its owner does."""
+
+    def __init__(self, ranges: Ranges = ()) -> None:
+        self._pairs = np.array(_joined(ranges), np.uint64).reshape(-1, 2)
+
+    def __bool__(self) -> bool:
+        return bool(len(self._pairs))
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """Return the ranges, both ends included."""
+        return [(first, last) for first, last in self._pairs.tolist()]
+
+    def mask(self, numbers: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Say of each number whether it is held."""
+        wanted = np.asarray(numbers, np.uint64)
+        if not self:
+            return np.zeros(len(wanted), np.bool_)
+        at = np.searchsorted(self._pairs[:, 0], wanted, "right") - 1
+        held: npt.NDArray[np.bool_] = (at >= 0) & (wanted <= self._pairs[at, 1])
+        return held
+
+    def add(self, ranges: Ranges) -> None:
+        """Hold these numbers too."""
+        self._pairs = np.array(_joined([*self.ranges(), *ranges]), np.uint64).reshape(-1, 2)
+
+    def without(self, numbers: Iterable[int]) -> "Held":
+        """Return what is held when these numbers are not any more."""
+        pieces: list[tuple[int, int]] = []
+        gone = sorted(set(numbers))
+        at = 0
+        for first, last in self.ranges():
+            while at < len(gone) and gone[at] < first:
+                at += 1
+            begin = first
+            while at < len(gone) and gone[at] <= last:
+                if begin < gone[at]:
+                    pieces.append((begin, gone[at] - 1))
+                begin = gone[at] + 1
+                at += 1
+            if begin <= last:
+                pieces.append((begin, last))
+        return Held(pieces)
+
+    def values(self) -> dict[bytes, bytes]:
+        """Return the ranges as values under keys of the engine."""
+        parts = range(0, len(self._pairs), _PAIRS_MAX)
+        return {
+            KEY_PREFIX + f"{place:06}".encode(): self._pairs[start : start + _PAIRS_MAX].astype("<u8").tobytes()
+            for place, start in enumerate(parts)
+        }
+
+    def load(self, values: Iterable[bytes]) -> None:
+        """Take in what `values` gave."""
+        for value in values:
+            pairs = np.frombuffer(value[: len(value) // _PAIR_BYTES * _PAIR_BYTES], "<u8").reshape(-1, 2)
+            self.add([(first, last) for first, last in pairs.tolist()])
+
+
+def _joined(ranges: Ranges) -> list[tuple[int, int]]:
+    """Return the ranges ascending, those joined that overlap or touch."""
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+        else:
+            joined.append((first, last))
+    return joined

@@ -1,0 +1,224 @@
+"""What damage may have brought back, held on request: passed over until somebody lets it go, also across crashes."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from database import AsyncMessageDatabase, DatabaseView, MessageDatabase
+from index.held import Held
+from journal.errors import FormatError
+from journal.names import HOLD
+from tests.cli_runner import oms, oms_json
+from tests.crash_model import SPOOL, Unattended, open_unattended
+from tests.faulty_disk import Killed, SimulatedDisk
+
+BEFORE, LOST, AFTER = 6, 3, 4
+
+
+def damaged(size: int = 5000) -> tuple[SimulatedDisk, list[int], list[int]]:
+    """Return a disk with a rotted delivery, the messages added before it, and those added after it."""
+    disk = SimulatedDisk()
+    with open_unattended(disk, max_data_file_size=size) as database:
+        old = [database.add("q", b"old") for _ in range(BEFORE)]
+        begin = database._journal.unsealed_bytes()
+        database.deliver_many(old[:LOST])
+        name = f"omsmsg-{database._journal.active_sequence:010}.data"
+        database.put("filler", b"x" * 60_000)  # rolls: what comes later lies in another file
+        new = [database.add("q", b"new") for _ in range(AFTER)]
+    data = bytearray(disk.content(SPOOL / name))
+    data[begin + 60] ^= 1
+    found = SimulatedDisk()
+    for entry, content in disk.contents(SPOOL).items():
+        found.put(SPOOL / entry, bytes(data) if entry == name else content)
+    return found, old, new
+
+
+def numbers(database: MessageDatabase | DatabaseView) -> list[int]:
+    return [message.number for message in database.undelivered("q")]
+
+
+def held(database: MessageDatabase | DatabaseView) -> list[int]:
+    return [message.number for message in database.held("q")]
+
+
+def test_without_the_option_suspects_are_reported_and_handed_out() -> None:
+    disk, old, new = damaged()
+    with open_unattended(disk) as database:
+        assert [(one.first, one.last) for one in database.recovery.suspects if one.kind == "message"] == [
+            (old[0], old[-1])
+        ]
+        assert numbers(database) == old + new
+        assert held(database) == []
+        assert database.stats().held == 0
+
+
+def test_held_messages_are_passed_over_and_can_still_be_read_delivered_and_deleted() -> None:
+    disk, old, new = damaged()
+    with open_unattended(disk, hold_suspects=True) as database:
+        assert numbers(database) == new
+        assert held(database) == old
+        assert database.stats().held == len(old)
+        assert database.undelivered_count("q") == len(old + new)
+        assert [taken.number for taken in iter(lambda: database.take("q"), None)] == new
+        assert database.read(old[0]).payload == b"old"
+        assert database.deliver(old[0])
+        assert database.delete(old[1])
+        assert held(database) == old[2:]
+
+
+def test_what_is_held_stays_held_across_restarts_clean_ups_and_further_damage() -> None:
+    disk, old, new = damaged()
+    open_unattended(disk, hold_suspects=True).close()
+    for _ in range(3):
+        with open_unattended(disk) as database:
+            assert database.recovery.intact
+            assert held(database) == old
+            for _ in range(4):
+                database.deliver(database.add("other", b"y" * 3000))
+            database.cleanup(compact=True)
+            assert held(database) == old
+            assert numbers(database) == new
+    assert HOLD not in disk.list(SPOOL)
+    with DatabaseView.open(SPOOL, disk=disk) as view:
+        assert held(view) == old
+        assert numbers(view) == new
+        assert view.held_count("q") == view.stats().held == len(old)
+
+
+def test_what_is_let_go_is_handed_out_again_in_order_and_for_good() -> None:
+    disk, old, new = damaged()
+    with open_unattended(disk, hold_suspects=True) as database:
+        first = database.take("q")
+        assert first is not None
+        assert first.number == new[0]
+        assert database.unhold([old[1], old[3], 999_999]) == 2
+        assert numbers(database) == [old[1], old[3], *new]
+        taken = [message.number for message in iter(lambda: database.take("q"), None)]
+        assert taken == [old[1], old[3], *new[1:]]
+        assert database.unhold([old[1]]) == 0
+    with open_unattended(disk) as database:
+        assert held(database) == [old[0], old[2], *old[4:]]
+        assert database.unhold() == len(old) - 2
+        assert database.unhold() == 0
+        assert numbers(database) == old + new
+    with open_unattended(disk) as database:
+        assert held(database) == []
+        assert numbers(database) == old + new
+
+
+def test_a_start_that_is_killed_anywhere_holds_the_same_when_it_is_repeated_without_the_option() -> None:
+    for step in range(1, 1000):
+        disk, old, new = damaged()
+        disk.kill_at = step
+        try:
+            open_unattended(disk, hold_suspects=True).close()
+        except Killed:
+            for left in (disk.restart(), disk.crash(step), disk.crash(1000 + step)):
+                again = open_unattended(left)
+                if again.recovery.intact:  # the repair was done: so must be the intention
+                    assert held(again) == old, step
+                    assert numbers(again) == new, step
+                again.close()
+            continue
+        assert step > 10
+        return
+    raise AssertionError("a start without a kill comes at last")
+
+
+def test_nothing_is_held_where_nothing_is_damaged() -> None:
+    disk = SimulatedDisk()
+    with open_unattended(disk, hold_suspects=True) as database:
+        number = database.add("q", b"x")
+    with open_unattended(disk, hold_suspects=True) as database:
+        assert numbers(database) == [number]
+        assert database.stats().held == 0
+
+
+def test_an_intention_that_cannot_be_read_stops_the_start_and_says_which_file() -> None:
+    disk, _, _ = damaged()
+    disk.put(SPOOL / HOLD, b"rot")
+    with pytest.raises(FormatError, match=HOLD):
+        open_unattended(disk)
+
+
+def test_a_hold_that_cannot_be_made_durable_fails_the_opening_and_the_next_one_does_it() -> None:
+    class Failing(Unattended):
+        def write(self, draft: object) -> None:
+            raise OSError("no")
+
+    disk, old, _ = damaged()
+    with pytest.raises(OSError, match="no"):
+        Failing.open(SPOOL, disk=disk, hold_suspects=True)
+    with open_unattended(disk) as database:
+        assert held(database) == old
+
+
+def test_asyncio_has_it_too() -> None:
+    disk, old, new = damaged()
+
+    async def main() -> None:
+        async with AsyncMessageDatabase.wrap(opened) as database:
+            assert [message.number for message in await database.held("q")] == old
+            assert [message.number async for message in database.undelivered("q")] == new
+            assert await database.unhold(old[:2]) == 2
+            assert await database.unhold() == len(old) - 2
+
+    with open_unattended(disk, hold_suspects=True) as opened:
+        asyncio.run(main())
+
+
+def test_the_command_holds_lists_and_lets_go(tmp_path: Path) -> None:
+    disk, old, new = damaged()
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    for name, data in disk.contents(SPOOL).items():
+        (spool / name).write_bytes(data)
+
+    assert "They are held back" in oms("recover", "--hold", spool=spool, code=1).stdout
+    assert "6 of these" in oms("stats", spool=spool).stdout
+    assert oms("list", "q", "--held", spool=spool).stdout.count("old") == len(old)
+    assert oms("list", "q", spool=spool).stdout.count("new") == len(new)
+    assert oms("receive", "q", "--count", "1", spool=spool).stdout == "new\n"
+    assert oms_json("unhold", str(old[0]), "--yes", spool=spool) == {"unheld": 1}
+    assert oms("receive", "q", "--count", "1", spool=spool).stdout == "old\n"
+    assert oms_json("unhold", "--all", "--yes", spool=spool) == {"unheld": len(old) - 1}
+    oms("unhold", "--all", spool=spool, code=1)
+    oms("unhold", spool=spool, code=2)
+    oms("list", "--held", spool=spool, code=2)
+    assert oms_json("stats", spool=spool)["held"] == 0
+
+
+Pairs = list[tuple[int, int]]
+RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 9)).map(lambda pair: (pair[0], sum(pair))), max_size=8)
+
+
+@given(RANGES, RANGES, st.sets(st.integers(0, 70)))
+def test_ranges_behave_like_the_set_of_their_numbers(first: Pairs, more: Pairs, gone: set[int]) -> None:
+    def members(ranges: Pairs) -> set[int]:
+        return {number for low, high in ranges for number in range(low, high + 1)}
+
+    ranges = Held(first)
+    ranges.add(more)
+    left = ranges.without(gone)
+    loaded = Held()
+    loaded.load(left.values().values())
+
+    assert members(ranges.ranges()) == members(first) | members(more)
+    assert members(left.ranges()) == members(first + more) - gone
+    assert left.ranges() == loaded.ranges()
+    assert np.flatnonzero(left.mask(np.arange(80))).tolist() == sorted(members(left.ranges()))
+    assert all(a[1] + 1 < b[0] for a, b in zip(left.ranges(), left.ranges()[1:], strict=False))
+
+
+def test_more_ranges_than_one_value_holds_go_into_several() -> None:
+    many = Held([(2 * number, 2 * number) for number in range(10_000)])
+    loaded = Held()
+    loaded.load(many.values().values())
+
+    assert len(many.values()) == 3
+    assert max(map(len, many.values().values())) <= 64 << 10
+    assert loaded.ranges() == many.ranges()
