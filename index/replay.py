@@ -77,7 +77,10 @@ class Index:
         constant = {"kind": int(Operation.ADD), "flags": 0, "properties": 0, "producer": 0}
         if any(columns.line(name) != (value, 0) for name, value in constant.items()):
             return False
-        queues = self._queue_ids(contents).astype(np.uint32)[columns["name"]]
+        ids = np.array([self.table.queue_id(bytes(name).decode()) for name in contents.names], np.uint32)
+        name = columns.line("name")
+        is_same = name is not None and not name[1]
+        queues = np.full(columns.rows, ids[name[0]], np.uint32) if name and is_same else ids[columns["name"]]
         self.table.add_dense(
             sequence, number[0], (columns.narrow("offset", OFFSET_UNIT), columns.narrow("size"), queues)
         )

@@ -257,7 +257,7 @@ def decode_summary(data: bytes, *, identity: int | None) -> Summary | BadFooter:
     if isinstance(header, BadHeader):
         return BadFooter(f"the header in the footer: {header.reason}", is_newer=header.version is not None)
     file_checksum, checksum, size, magic = TRAILER.unpack_from(data, len(data) - TRAILER.size)
-    checked = data[: len(data) - TRAILER.size + CHECKSUM.size]
+    checked = memoryview(data)[: len(data) - TRAILER.size + CHECKSUM.size]
     if magic != TRAILER_MAGIC or not size == fields[1] == len(data) or checksum != xxh3(checked, header.identity):
         return BadFooter("the footer's checksum does not match")
     if identity not in (None, header.identity):

@@ -14,7 +14,6 @@ from journal.datafile import DataFile, Footer
 from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, JournalError
 from journal.format import FRAME, FRAME_BYTES_MAX, FRAME_SIZE, HEADERS_SIZE, align
-from journal.operations import LOW_WATER_KEY
 from journal.owner import read_holder
 from recovery.decide import Body, Foot, Head, Seen, decide
 from recovery.examined import Examined
@@ -25,7 +24,7 @@ from recovery.walked import ends_as, examine_frames, low_water
 
 Progress = Callable[[str, int, int], None]
 HASH_THREADS = 2  # hashing and reading let go of the interpreter's lock
-ALONE_BYTES = 4 << 20  # less is read before threads have begun
+ALONE_BYTES = 4 << 20  # so few are read before threads have begun; footers are little more than Python
 ATTEMPTS_MAX = 5  # clean-up of a running database may be faster than who reads it without the lock
 
 
@@ -72,7 +71,7 @@ def examine_directory(
         total = sum(_size(disk, task.path) for task in tasks)
         done = 0
         found: list[Examined] = []
-        for examined in _examine_all(disk, tasks, full=full, alone=total < ALONE_BYTES):
+        for examined in _examine_all(disk, tasks, full=full, alone=not full or total < ALONE_BYTES):
             found.append(examined)
             done += examined.size
             progress("validate", done, total)
@@ -194,7 +193,7 @@ def _sealed(file: DataFile, task: Task, footer: Footer, *, full: bool) -> Examin
         decision=decision,
         end=summary.end,
         reason="" if decision.verdict is Verdict.CLEAN else _reason(task, decision.row),
-        low_water=low_water(footer.contents()) if LOW_WATER_KEY in footer.data else 0,
+        low_water=low_water(footer.contents()),
         successor=task.successor if task.successor[0] else (summary.successor, summary.successor_identity),
         owner=header.owner,
         alignment=header.alignment,
