@@ -26,6 +26,7 @@ class Settings:
     data_bytes: int = 1_000_000_000  # of the data set that is reopened
     message_counts: Sequence[int] = (1_000_000, 5_000_000)  # of the index that is weighed
     beside_bytes: int = 200_000_000  # of the data set that is cleaned up beside callers
+    operations: int = 10_000_000  # in the journals that Spark is asked about
 
     def quick(self) -> "Settings":
         """Return settings for a look that takes a minute or two; its figures scatter."""
@@ -37,6 +38,7 @@ class Settings:
             data_bytes=100_000_000,
             message_counts=(200_000,),
             beside_bytes=60_000_000,
+            operations=1_000_000,
         )
 
 

@@ -19,6 +19,8 @@ from journal.errors import JournalError
 _LATE = {
     "io-test": ("cli.iotest", "io_test", "Measure how fast this directory's device makes bytes durable."),
     "demo": ("cli.demo", "demo", "Run the main job on 336,776 real flights, a kill included."),
+    "analyze": ("cli.analyze", "analyze", "Say what is stuck, slow, full or lost, as a page and tables."),
+    "attributes": ("cli.attributes", "attributes", "Check a broker's attribute file, show the values that count."),
 }
 
 

@@ -12,9 +12,15 @@ PATIENCE_SECONDS = 0.6
 
 
 class ProgressBar:
-    """A callable `(stage, done_bytes, total_bytes)`; a new stage starts a new bar. Leaves no trace."""
+    """A callable `(stage, done_bytes, total_bytes)`; a new stage starts a new bar. Leaves no trace.
 
-    def __init__(self) -> None:
+    What counts something else than bytes says so, and shows only the share that is done. What always takes
+    longer than a moment is shown from the beginning.
+    """
+
+    def __init__(self, *, is_bytes: bool = True, is_long: bool = False) -> None:
+        self._is_long = is_long
+        self._is_bytes = is_bytes
         self._visible = sys.stderr.isatty()
         self._since = time.monotonic()
         self._progress: Progress | None = None
@@ -35,9 +41,9 @@ class ProgressBar:
         if not self._visible:
             return
         if self._progress is None:
-            if time.monotonic() - self._since < PATIENCE_SECONDS:
+            if not self._is_long and time.monotonic() - self._since < PATIENCE_SECONDS:
                 return
-            self._progress = _bar()
+            self._progress = _bar(is_bytes=self._is_bytes)
         if stage != self._stage or self._task is None:
             if self._task is not None:
                 self._progress.remove_task(self._task)
@@ -47,7 +53,7 @@ class ProgressBar:
         self._progress.update(self._task, description=text, completed=done, total=total or None)
 
 
-def _bar() -> "Progress":
+def _bar(*, is_bytes: bool) -> "Progress":
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -62,7 +68,7 @@ def _bar() -> "Progress":
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         TaskProgressColumn(),
-        DownloadColumn(binary_units=True),
+        *([DownloadColumn(binary_units=True)] if is_bytes else []),
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,

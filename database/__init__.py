@@ -6,6 +6,7 @@ from database.database import MessageDatabase
 from database.options import Options
 from database.view import DatabaseView
 from journal.errors import (
+    CannotContinue,
     CommitFailed,
     DatabaseClosed,
     DatabaseLocked,
@@ -29,6 +30,7 @@ from journal.message import Message
 
 __all__ = [
     "AsyncMessageDatabase",
+    "CannotContinue",
     "CommitBlock",
     "CommitFailed",
     "DatabaseClosed",

@@ -4,7 +4,7 @@ Adds keep their order, and their messages get neighbouring numbers. Removals are
 commit is formed: when one of the messages is gone by then, nothing of the commit is written.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NamedTuple
@@ -140,6 +140,7 @@ class CommitBlock:
     def __init__(self, encode: Encoder, write: Callable[[Operations], range], producer: bytes) -> None:
         self._encode = encode
         self._write = write
+        self._removed: set[int] = set()
         self.operations = Operations(producer=producer)
         self.numbers: range = range(0)
 
@@ -169,17 +170,25 @@ class CommitBlock:
         """Delete a message in the commit; NotUndelivered when it is gone already."""
         self._remove(Operation.DELETE, number)
 
-    def _remove(self, kind: Operation, number: int) -> None:
-        if any(number in numbers for numbers in self.operations.removals.values()):
-            raise NotUndelivered(number)
-        try:
-            queue = self._encode.queue_of(number)
-        except NotUndelivered:
-            if not self.operations.producer:
-                raise
-            self.operations.gone.append(number)  # refused on leaving, unless the identifier is known
-            return
-        self.operations.removals.setdefault((kind, queue), []).append(number)
+    def deliver_many(self, numbers: Iterable[int]) -> None:
+        """Deliver messages in the commit; NotUndelivered when one of them is gone already."""
+        self._remove(Operation.DELIVER, *numbers)
+
+    def delete_many(self, numbers: Iterable[int]) -> None:
+        """Delete messages in the commit; NotUndelivered when one of them is gone already."""
+        self._remove(Operation.DELETE, *numbers)
+
+    def _remove(self, kind: Operation, *numbers: int) -> None:
+        queues = self._encode.queues_of(numbers)
+        for number in numbers:
+            queue = queues.get(number)
+            if number in self._removed or (queue is None and not self.operations.producer):
+                raise NotUndelivered(number)
+            self._removed.add(number)
+            if queue is None:
+                self.operations.gone.append(number)  # refused on leaving, unless the identifier is known
+            else:
+                self.operations.removals.setdefault((kind, queue), []).append(number)
 
     def put(self, key: str, value: bytes, *, numbers_at: Mapping[int, int] | None = None) -> None:
         """Set a key in the commit.

@@ -5,9 +5,8 @@
         for message in db.undelivered("orders"):
             db.deliver(message.number)
 
-Every method may be called from any thread; commits of many threads share syncs. Names are 1 to 255
-bytes of UTF-8, properties at most 64 KiB, values at most 64 KiB, a commit at most 1 GiB + 1 MiB and
-a million operations.
+Every method may be called from any thread; commits of many threads share syncs. Names are 1 to 255 bytes of
+UTF-8, properties and values at most 64 KiB, a commit at most 1 GiB + 1 MiB and a million operations.
 """
 
 import logging
@@ -16,7 +15,6 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from database import questions
 from database.block import CommitBlock, Operations
@@ -75,7 +73,7 @@ class MessageDatabase:
         self._holding = Holding(self._ledger, self._taking, self.write)
         self._cleanup = Cleanup(
             CleanupContext(
-                look=lambda: self._look(self._ledger),
+                look=self.look,
                 write=self.write,
                 holding=self._holding,
                 journal=self._journal,
@@ -123,12 +121,17 @@ class MessageDatabase:
         chosen.check()
         disk = disk or RealDisk()
         path = Path(directory).absolute()
-        database = cls(disk, path, chosen, start(disk, path, chosen.recovery(progress)))
+        return cls.begun(disk, path, chosen, start(disk, path, chosen.recovery(progress)))
+
+    @classmethod
+    def begun(cls, disk: Disk, directory: Path, options: Options, started: Started) -> "MessageDatabase":
+        """Return the database of a directory that was started. For the layers of the engine itself."""
+        database = cls(disk, directory, options, started)
         for note in database.recovery.notes:
             _log.warning("%s", note)
         database._index.write()
         try:
-            database._holding.settle(disk, path)
+            database._holding.settle(disk, directory)
         except BaseException:
             database.close()
             raise
@@ -141,9 +144,7 @@ class MessageDatabase:
     def __enter__(self) -> "MessageDatabase":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -321,8 +322,7 @@ class MessageDatabase:
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all, in order, as they were when asked.
 
-        Reserves nothing. A message that cannot be read any more is logged and passed over, one that is
-        held back is passed over too.
+        Reserves nothing. What cannot be read any more is logged and passed over, what is held back is too.
         """
         return questions.undelivered(self._readable, self._files, queue)
 
@@ -336,8 +336,7 @@ class MessageDatabase:
 
     def queues(self) -> dict[str, int]:
         """Return how many messages are undelivered in every queue that has any."""
-        with self._readable.lock:
-            return {name: count for name, (count, _) in self._ledger.index.table.queues().items()}
+        return questions.queues(self._readable)
 
     def take(self, queue: str) -> Message | None:
         """Hand the queue's next message to this caller only, until it is released or removed; None for none."""
@@ -378,21 +377,23 @@ class MessageDatabase:
 
     def stats(self) -> Stats:
         """Return the figures of the database."""
-        return questions.stats(self._look(self._readable))
+        return questions.stats(self.look())
 
     def explain(self) -> list[FileExplanation]:
         """Say of each data file why it is still there."""
-        return questions.explain(self._look(self._readable))
+        return questions.explain(self.look())
 
-    def _look(self, ledger: Ledger) -> questions.Look:
+    def look(self) -> questions.Look:
+        """Return what questions are asked of. For the layers of the engine itself; DatabaseClosed after close."""
         return questions.Look(
             disk=self._disk,
             directory=self.directory,
-            ledger=ledger,
+            ledger=self._readable,
             files=self._files,
             active=self._journal.active_sequence or self._first_sequence,
             active_bytes=self._journal.unsealed_bytes(),
             owner=self._ownership.number,
+            next_message=self._journal.next_message,
             now=self.options.clock(),
             compact_share=self.options.compact_share,
             data_file_bytes_max=self.options.max_data_file_size,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from database.ledger import Effect, Ledger, Run
 from journal.draft import Draft, draft_plain
-from journal.errors import InvalidName, NotUndelivered
+from journal.errors import InvalidName
 from journal.operations import ENGINE_PREFIX, VALUE_BYTES_MAX, check_size, encode_name
 from journal.records import encode_properties
 from journal.single import PlainAdds, QueueTemplate
@@ -79,13 +79,11 @@ class Encoder:
         draft.effect = Effect(runs=(Run(template.place, sizes),))
         return draft
 
-    def queue_of(self, number: int) -> bytes:
-        """Return the queue of an undelivered message; NotUndelivered when it is gone."""
+    def queues_of(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Return the queue of every message that is undelivered."""
         with self._ledger.lock:
-            place = self._ledger.index.table.find(number)
-            if place is None:
-                raise NotUndelivered(number)
-            return self._ledger.index.table.queue_name(place.queue).encode()
+            queues = self._ledger.live(numbers)
+        return {number: queue for queue, found in queues.items() for number in found.tolist()}
 
     def key(self, key: str) -> bytes:
         """Return a caller's key; InvalidName for the engine's own."""

@@ -31,6 +31,14 @@ class Run(NamedTuple):
     sizes: Sequence[int]  # properties and payload, bytes
 
 
+class LoadedRun(NamedTuple):
+    """Messages of one queue that a commit brings with numbers of their own."""
+
+    queue: int
+    numbers: Numbers
+    sizes: Sequence[int]
+
+
 class Effect(NamedTuple):
     """What a commit of several operations changes in the index."""
 
@@ -42,6 +50,7 @@ class Effect(NamedTuple):
     moved: Sequence[int] = ()
     moved_keys: Sequence[tuple[bytes, int, int]] = ()  # key, and the place it was copied from
     identifiers: Sequence[tuple[Scope, int, int, int]] = ()  # scope, distance of its first number, count, digest
+    loaded: Sequence[LoadedRun] = ()
 
 
 class StaleDraft(Exception):
@@ -218,6 +227,8 @@ class Ledger:
             removed = index.table.remove_many(effect.removed)
             assert removed == len(effect.removed), "checked when it was admitted"
             self._claims.remove(effect.removed)
+        for loaded in effect.loaded:
+            index.load(loaded.queue, loaded.numbers, loaded.sizes, place)
         for number in effect.moved:
             index.table.move(number, *place)
         for key in effect.puts:

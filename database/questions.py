@@ -37,6 +37,7 @@ class Look:
     active_bytes: int
     owner: int
     now: int
+    next_message: int = 0  # the lowest number that the next message can get
     compact_share: float = 0.25
     data_file_bytes_max: int = 25 << 20
 
@@ -73,6 +74,12 @@ def keys(ledger: Ledger, prefix: str) -> Iterator[str]:
     with ledger.lock:
         found = [key for key in ledger.index.keyed.keys(prefix.encode()) if not key.startswith(b"\0")]
     return (key.decode() for key in found)
+
+
+def queues(ledger: Ledger) -> dict[str, int]:
+    """Return how many messages are undelivered in every queue that has any."""
+    with ledger.lock:
+        return {name: count for name, (count, _) in ledger.index.table.queues().items()}
 
 
 def undelivered_count(ledger: Ledger, queue: str | None) -> int:

@@ -6,7 +6,7 @@ running database has let go of files since, what is still wanted of them is look
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -26,6 +26,7 @@ from journal.owner import Holder, read_holder
 from recovery import holding
 from recovery.decide import Action
 from recovery.examined import read_contents
+from recovery.survey import Task
 from recovery.validate import Progress, examine_directory, no_progress
 
 ATTEMPTS_MAX = 20  # a running database may clean up while it is being read
@@ -178,7 +179,7 @@ def _read_beside(disk: Disk, directory: Path, progress: Progress) -> _Read:
 def _read(disk: Disk, directory: Path, progress: Progress) -> _Read:
     index = Index(WindowBounds())
     read = _Read(index, None, 0)
-    for examined in examine_directory(disk, directory, progress, full=False, vouched_only=True):
+    for examined in examine_directory(disk, directory, progress, full=False, mark=_vouched_only):
         contents = read_contents(disk, examined)
         if contents is not None:
             index.replay(contents, examined.sequence)
@@ -186,6 +187,11 @@ def _read(disk: Disk, directory: Path, progress: Progress) -> _Read:
             read = _Read(index, None if is_sealed else examined.sequence, examined.end)
     _load_held(disk, directory, index)
     return read
+
+
+def _vouched_only(task: Task) -> Task:
+    """Return what is to be examined, but for what nothing vouches for at the end of an unsealed file."""
+    return replace(task, vouched_only=True)
 
 
 def _load_held(disk: Disk, directory: Path, index: Index) -> None:

@@ -5,7 +5,7 @@ Values are not kept in memory. A key costs about 130 bytes besides its own. Keys
 since clean-up writes them again.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sortedcontainers import SortedDict
@@ -69,6 +69,11 @@ class Keyed:
         """Return where the key's latest version lies."""
         packed = self._versions.get(key)
         return None if packed is None else Version(packed >> _OFFSET_BITS, (packed & _OFFSET_MASK) << 3)
+
+    def are_at(self, keys: Sequence[bytes], sequence: int, offsets: Iterable[int]) -> list[bool]:
+        """Say of each key whether its latest version lies at the offset in this data file."""
+        get, file = self._versions.get, sequence << _OFFSET_BITS
+        return [get(key) == file | offset >> 3 for key, offset in zip(keys, offsets, strict=True)]
 
     def keys(self, prefix: bytes) -> Iterator[bytes]:
         """Yield the keys that begin with the prefix, in order. Do not change the keys meanwhile."""

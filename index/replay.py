@@ -3,10 +3,12 @@
 The index is made anew at each start and knows nothing that the journal does not say.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
-from index.block import OFFSET_UNIT, distinct
+from index.block import OFFSET_UNIT, Numbers, distinct
 from index.duplicates import DuplicateWindow, WindowBounds
 from index.held import Held
 from index.keyed import Keyed
@@ -42,6 +44,15 @@ class Index:
             self.highest = max(self.highest, int(removed[-1]))
         self._replay_keys(contents, sequence, np.flatnonzero(kinds >= Operation.PUT))
         self.duplicates.replay(contents, sequence)
+
+    def load(self, queue: int, numbers: Numbers, sizes: Sequence[int], place: tuple[int, int]) -> None:
+        """Take in messages of one queue that came with numbers of their own, ascending and behind all others."""
+        sequence, offset = place
+        count = len(numbers)
+        self.table.add_columns(
+            sequence, numbers, (np.full(count, offset), np.array(sizes, np.int64), np.full(count, queue))
+        )
+        self.highest = max(self.highest, int(numbers[-1]))
 
     def is_free(self, sequence: int) -> bool:
         """Say whether nothing in a data file is needed."""

@@ -87,6 +87,7 @@ class GroupCommit:
         self._last: AnyDraft | None = None  # behind it everything is refused
         self._end: JournalError | None = None  # with this
         self.failure: BaseException | None = None
+        self.acknowledged = 0  # number of the last commit that is durable and ours, 0 for none
 
     def commit(self, draft: AnyDraft) -> None:
         """Return when the draft is settled: durable, answered, or failed. For threads."""
@@ -106,6 +107,22 @@ class GroupCommit:
             self.lead()
         except BaseException:
             self._abandon(draft)
+            raise
+
+    def commit_many(self, drafts: Sequence[AnyDraft]) -> None:
+        """Return when all the drafts are settled; they go out together, in this order. For threads."""
+        waiter = ThreadWaiter()
+        for draft in drafts:
+            draft.waiter = waiter
+        try:
+            if not self.submit(drafts):
+                waiter.wait()
+                if waiter.is_settled:
+                    return
+            self.lead()
+        except BaseException:
+            for draft in drafts:
+                self._abandon(draft)
             raise
 
     def _abandon(self, draft: AnyDraft) -> None:
@@ -205,6 +222,7 @@ class GroupCommit:
                 self._journal.write(formed.group)
                 if not self._is_ours():
                     raise JournalError("another process has taken over the directory")
+                self.acknowledged = self._journal.last_commit
                 self._ledger.apply(formed.group)
             admitted = formed.rest
         self._ledger.settle_shared()
@@ -216,6 +234,7 @@ class GroupCommit:
             return False
         if not self._is_ours():
             raise JournalError("another process has taken over the directory")
+        self.acknowledged = self._journal.last_commit
         self._ledger.apply_one(adds, *location)
         return True
 

@@ -61,7 +61,7 @@ class Draft:
 
     __slots__ = (
         "answer", "commit", "effect", "failure", "features", "first", "fixups", "footer_bytes", "frame_size",
-        "has_add", "messages", "names", "offset", "operations", "payload", "payload_size", "records",
+        "has_add", "messages", "names", "numbers_end", "offset", "operations", "payload", "payload_size", "records",
         "rows", "sequence", "time", "value_fixups", "value_heads", "waiter", "weight",
     )  # fmt: skip
 
@@ -71,6 +71,7 @@ class Draft:
         self.payload_size = 0
         self.operations = 0
         self.messages = 0  # how many new numbers it takes
+        self.numbers_end = 0  # behind the numbers that its messages bring with them: later ones are higher
         self.fixups: Sequence[tuple[int, int]] = ()  # where in the records a number goes, minus the first
         self.frame_size = FRAME_SIZE
         self.has_add = False

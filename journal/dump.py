@@ -17,7 +17,7 @@ from journal.errors import DiskError
 from journal.format import GAP, HEADERS_SIZE, FileHeader, FrameHeader, Previous
 from journal.names import ArchiveName, DataFileName
 from journal.operations import Operation
-from journal.records import PROPERTIES, Record, decode_properties, decode_records, decode_set
+from journal.records import MOVED, PROPERTIES, Record, decode_properties, decode_records, decode_set
 from journal.walk import Span, Walk, payloads, walk
 
 
@@ -219,6 +219,13 @@ def _operations(
             yield DumpedOperation(**fixed, queue=text, message=number)
     elif kind is Operation.PUT:
         _, _, value = next(found)
-        yield DumpedOperation(**fixed, key=text, length=len(value), payload=value, damaged=(record.name, 0) in bad)
+        yield DumpedOperation(
+            **fixed,
+            key=text,
+            length=len(value),
+            payload=value,
+            moved=bool(record.flags & MOVED),
+            damaged=(record.name, 0) in bad,
+        )
     else:
         yield DumpedOperation(**fixed, key=text)

@@ -8,6 +8,7 @@ JournalError
 ├── NotThisDatabase        a data file that belongs to another database
 ├── RecoveryRefused        damage was found and the policy says to change nothing
 ├── DatabaseLocked         another opening owns the directory; carries its pid and host
+├── CannotContinue         after a failure: the directory is not as this process left it
 ├── DatabaseClosed         used after close(), or in the child of a fork
 ├── CommitFailed           a commit that is not acknowledged
 │   ├── OutcomeUnknown     its write or sync failed: after reopening it is there whole, or not at all
@@ -70,6 +71,10 @@ class DatabaseLocked(JournalError):
         self.path = path
         self.pid = pid
         self.host = host
+
+
+class CannotContinue(JournalError):
+    """The directory is not as this process left it, so what it remembers of it may be wrong. Nothing was changed."""
 
 
 class DatabaseClosed(JournalError):

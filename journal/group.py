@@ -67,8 +67,12 @@ def form(place: Place, drafts: Sequence[AnyDraft], *, time: int) -> Group:
 def _form_single(group: Group, draft: AnyDraft, place: Place, time: int) -> Frames:
     """Return the frame of the only draft, which is not plain."""
     assert isinstance(draft, Draft)
-    group.next_message, group.next_commit = place.next_message + draft.messages, place.next_commit + 1
+    group.next_message, group.next_commit = _number_behind(draft, place), place.next_commit + 1
     return _form_draft(draft, place, time)
+
+
+def _number_behind(draft: Draft, place: Place) -> int:
+    return max(place.next_message + draft.messages, draft.numbers_end)
 
 
 def _form_draft(draft: Draft, place: Place, time: int) -> Frames:
@@ -90,11 +94,7 @@ def _form_mixed(group: Group, drafts: Sequence[AnyDraft], place: Place, common: 
             at.offset, at.next_message, at.next_commit = frames.end, at.next_message + count, at.next_commit + count
         else:
             frames = _form_draft(draft, at, time)
-            at.offset, at.next_message, at.next_commit = (
-                frames.end,
-                at.next_message + draft.messages,
-                at.next_commit + 1,
-            )
+            at.offset, at.next_message, at.next_commit = frames.end, _number_behind(draft, at), at.next_commit + 1
         found.heads.extend(frames.heads)
         found.offsets.extend(frames.offsets)
         found.buffers.extend(frames.buffers)

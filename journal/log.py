@@ -104,6 +104,11 @@ class Journal:
         return self._opening.next_message if self._place is None else self._place.next_message
 
     @property
+    def last_commit(self) -> int:
+        """The number of the last commit, 0 before the first file was begun."""
+        return 0 if self._place is None else self._place.next_commit - 1
+
+    @property
     def needs_vouching(self) -> bool:
         """Whether the last group is not yet vouched for by a later frame."""
         return self._unvouched

@@ -56,6 +56,9 @@ class Source:
     sequence: int
 
 
+_Frame = tuple[int, FrameHeader, list[Record], list[list[int]]]  # offset, header, records, where their bytes begin
+
+
 class FrameReader:
     """Reads messages out of one data file, keeping the bytes of the last frame or window it read."""
 
@@ -64,7 +67,7 @@ class FrameReader:
         self._data = b""
         self._base = 0
         self._queues: dict[bytes, str] = {}
-        self._frame: tuple[int, FrameHeader, list[Record], list[list[int]]] | None = None
+        self._frame: _Frame | None = None
 
     def messages(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Message | MessageDamaged]:
         """Yield the messages of (number, frame offset) pairs, best in the order of the offsets.
@@ -111,15 +114,10 @@ class FrameReader:
         self._base = offset
 
     def _message(self, number: int, offset: int) -> Message | MessageDamaged:
-        source = self._source
-        if self._frame is None or self._frame[0] != offset:
-            frame = self._read_frame(offset)
-            if isinstance(frame, BadFrame):
-                return MessageDamaged(number, source.path, offset, frame.reason)
-            start = offset - self._base + FRAME_SIZE
-            records = list(decode_records(self._data[start : start + frame.meta]))
-            self._frame = (offset, frame, records, payload_offsets(frame, records))
-        _, frame, records, starts = self._frame
+        source, found = self._source, self._records(offset)
+        if isinstance(found, BadFrame):
+            return MessageDamaged(number, source.path, offset, found.reason)
+        _, frame, records, starts = found
         for record, begins in zip(records, starts, strict=True):
             if record.kind == Operation.ADD and (index := _index(record, number)) is not None:
                 return self._extract(frame, record, index, begins[index])
@@ -127,20 +125,28 @@ class FrameReader:
 
     def value(self, key: bytes, offset: int) -> bytes | BadFrame:
         """Return the value that the frame puts under the key, verified."""
-        self._load(offset, READ_BYTES)
-        frame = self._read_frame(offset)
-        if isinstance(frame, BadFrame):
-            return frame
-        start = offset - self._base + FRAME_SIZE
-        records = list(decode_records(self._data[start : start + frame.meta]))
-        found = list(zip(records, payload_offsets(frame, records), strict=True))
-        for record, begins in reversed(found):  # the last one wins
+        found = self._records(offset)
+        if isinstance(found, BadFrame):
+            return found
+        _, _, records, starts = found
+        for record, begins in zip(reversed(records), reversed(starts), strict=True):  # the last one wins
             if record.kind == Operation.PUT and record.name == key:
                 value = self._source.file.read(record.count, begins[0])
                 if xxh3(value) == record.number and len(value) == record.count:
                     return value
                 return BadFrame(offset, "the value's checksum does not match")
         return BadFrame(offset, "the frame does not hold this key")
+
+    def _records(self, offset: int) -> _Frame | BadFrame:
+        """Return the frame's records, and where what they speak of begins."""
+        if self._frame is None or self._frame[0] != offset:
+            frame = self._read_frame(offset)
+            if isinstance(frame, BadFrame):
+                return frame
+            start = offset - self._base + FRAME_SIZE
+            records = list(decode_records(self._data[start : start + frame.meta]))
+            self._frame = (offset, frame, records, payload_offsets(frame, records))
+        return self._frame
 
     def _read_frame(self, offset: int) -> FrameHeader | BadFrame:
         """Return the frame with its records in the window, wherever its payloads are."""

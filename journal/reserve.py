@@ -29,9 +29,9 @@ class Reserve:
     from it: or new messages would eat what the next deliveries live on.
     """
 
-    def __init__(self, disk: Disk, directory: Path, size: int) -> None:
+    def __init__(self, disk: Disk, directory: Path, size: int, name: str = names.RESERVE) -> None:
         self._disk = disk
-        self._path = directory / names.RESERVE
+        self._path = directory / name
         self._wanted = size
         self._lock = threading.Lock()  # guards the file
         self.is_short = self._exists() and self.size() < size

@@ -1,26 +1,27 @@
 """The decision on one data file, as a table: what is seen → verdict and action. The first row that fits decides.
 
-    row              header        body           footer       followed   verdict  action
-    missing          -             missing        -            -          damaged  entomb
-    emptied          -             zero           -            yes        damaged  entomb
-    prepared         -             zero           -            no         clean    remove
-    late             -             late           -            -          torn     drop
-    torn at birth    -             unknown        absent       no         torn     drop
-    lost header      -             unknown, lost  -            -          damaged  entomb
-    lost header      none          -              -            -          damaged  entomb
-    damaged          -             bad            -            -          damaged  rebuild
-    damaged          -             torn, empty    -            yes        damaged  rebuild
-    damaged footer   -             -              bad          -          damaged  rebuild
-    damaged header   rotted        -              -            -          damaged  rebuild
-    damaged          -             torn, empty    good         -          damaged  rebuild
-    never begun      -             empty          -            -          torn     drop
-    torn             -             torn           -            -          torn     cut
-    torn header      half          -              absent       no         torn     cut
-    damaged header   half          -              -            -          damaged  rebuild
-    damaged padding  -             padding        -            -          damaged  rebuild
-    other ending     -             -              -            otherwise  damaged  rebuild
-    sealed           -             -              good         -          clean    keep
-    unsealed         -             -              -            -          clean    seal
+    row              header        body                   footer       followed   verdict  action
+    missing          -             missing                -            -          damaged  entomb
+    emptied          -             zero                   -            yes        damaged  entomb
+    prepared         -             zero                   -            no         clean    remove
+    late             -             late                   -            -          torn     drop
+    torn at birth    -             unknown                absent       no         torn     drop
+    lost header      -             unknown, lost          -            -          damaged  entomb
+    lost header      none          -                      -            -          damaged  entomb
+    damaged          -             bad                    -            -          damaged  rebuild
+    damaged          -             torn, empty, disowned  -            yes        damaged  rebuild
+    damaged footer   -             -                      bad          -          damaged  rebuild
+    damaged header   rotted        -                      -            -          damaged  rebuild
+    damaged          -             torn, empty, disowned  good         -          damaged  rebuild
+    never begun      -             empty                  -            -          torn     drop
+    told as failed   -             disowned               -            -          torn     cut
+    torn             -             torn                   -            -          torn     cut
+    torn header      half          -                      absent       no         torn     cut
+    damaged header   half          -                      -            -          damaged  rebuild
+    damaged padding  -             padding                -            -          damaged  rebuild
+    other ending     -             -                      -            otherwise  damaged  rebuild
+    sealed           -             -                      good         -          clean    keep
+    unsealed         -             -                      -            -          clean    seal
 
 Followed is a file that a later one names as its predecessor: yes, and it ends as that one says, or
 otherwise than that one says. An empty file is followed too when the one before it names it.
@@ -58,6 +59,7 @@ class Body(Enum):
     MISSING = "missing"  # no such file, but a neighbour names it
     ZERO = "zero"  # nothing but zeros, or no byte at all
     EMPTY = "empty"  # not one good frame, and nothing vouched for
+    DISOWNED = "disowned"  # good up to frames of which this process told their callers that they had failed
     WHOLE = "whole"
     TORN = "torn"  # bad only where nothing is vouched for
     PADDING = "padding"  # every frame good, yet the file's checksum is not: only padding can differ
@@ -145,11 +147,12 @@ TABLE = (
     _row("lost header", _DAMAGED, Action.ENTOMB, Body.UNKNOWN, Body.LOST),
     _row("lost header", _DAMAGED, Action.ENTOMB, heads=Head.NONE),
     _row("damaged", _DAMAGED, Action.REBUILD, Body.BAD),
-    _row("damaged", _DAMAGED, Action.REBUILD, Body.TORN, Body.EMPTY, followed=True),
+    _row("damaged", _DAMAGED, Action.REBUILD, Body.TORN, Body.EMPTY, Body.DISOWNED, followed=True),
     _row("damaged footer", _DAMAGED, Action.REBUILD, feet=Foot.BAD),
     _row("damaged header", _DAMAGED, Action.REBUILD, heads=Head.ROTTED),
-    _row("damaged", _DAMAGED, Action.REBUILD, Body.TORN, Body.EMPTY, feet=Foot.GOOD),
+    _row("damaged", _DAMAGED, Action.REBUILD, Body.TORN, Body.EMPTY, Body.DISOWNED, feet=Foot.GOOD),
     _row("never begun", _TORN, Action.DROP, Body.EMPTY),
+    _row("told as failed", _TORN, Action.CUT, Body.DISOWNED),
     _row("torn", _TORN, Action.CUT, Body.TORN),
     _row("torn header", _TORN, Action.CUT, heads=Head.HALF, feet=Foot.ABSENT, followed=False),
     _row("damaged header", _DAMAGED, Action.REBUILD, heads=Head.HALF),

@@ -36,6 +36,7 @@ from journal.owner import Ownership
 from journal.reserve import Reserve, reserve_size
 from journal.segment import Sealed
 from recovery import holding
+from recovery.continuing import Continuing
 from recovery.decide import Action
 from recovery.examined import Examined, read_contents
 from recovery.losses import ranges_of
@@ -67,6 +68,7 @@ class RecoveryOptions:
     progress: Progress = no_progress
     seconds: Callable[[], float] = time.perf_counter
     new_identity: Callable[[], bytes] = lambda: uuid.uuid4().bytes
+    continuing: Continuing | None = None  # an opening of this process that failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +87,18 @@ def start(disk: Disk, directory: Path, options: RecoveryOptions) -> Started:
     """Own the directory and make it trustworthy.
 
     DatabaseLocked when another opening has it, RecoveryRefused when the policy forbids what would be
-    needed, NotThisDatabase, NewerFormat and DiskError as their names say; then nothing was changed
-    but the owner's number.
+    needed, NotThisDatabase, NewerFormat and DiskError as their names say, CannotContinue where a failed
+    opening was to go on and cannot; then nothing was changed but the owner's number.
     """
     began = options.seconds()
-    try:
-        disk.make_directory(directory)
-    except OSError as failure:
-        raise DiskError(directory, failure, "make") from failure
-    ownership = Ownership.acquire(disk, directory)
+    if options.continuing is not None:
+        ownership = options.continuing.acquire(disk, directory)
+    else:
+        try:
+            disk.make_directory(directory)
+        except OSError as failure:
+            raise DiskError(directory, failure, "make") from failure
+        ownership = Ownership.acquire(disk, directory)
     try:
         return _Start(disk, directory, options).run(ownership, began)
     except BaseException:
@@ -139,6 +144,8 @@ class _Start:
     def run(self, ownership: Ownership, began: float) -> Started:
         examined = self.examine()
         self._check_policy(examined)
+        if self._options.continuing is not None:
+            self._options.continuing.check(self._disk, self._directory, examined)
         self._tidy()
         self._intend_to_hold(examined)
         index = Index(self._options.window)
@@ -190,10 +197,11 @@ class _Start:
 
     def examine(self) -> list[Examined]:
         """Judge every file; a read error that passes is not one."""
-        full = self._options.validation == "full"
+        full, continuing = self._options.validation == "full", self._options.continuing
         for attempt in range(1, READ_ATTEMPTS + 1):
             try:
-                return examine_directory(self._disk, self._directory, self._options.progress, full=full)
+                mark = continuing.marked if continuing is not None else None
+                return examine_directory(self._disk, self._directory, self._options.progress, full=full, mark=mark)
             except DiskError:
                 if attempt == READ_ATTEMPTS:
                     raise

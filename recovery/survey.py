@@ -37,6 +37,7 @@ class Task:
     alignment: int = ALIGNMENT_MIN  # of its neighbours, likewise
     numbers: tuple[int, int] = (0, 0)  # which messages it can have, as the headers say; 0 where they don't
     vouched_only: bool = False
+    kept_commit: int | None = None  # its writer told the callers of later commits that they had failed
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from journal.courtesy import courteous
 from journal.datafile import DataFile, Footer
 from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, JournalError
-from journal.format import FRAME, FRAME_BYTES_MAX, FRAME_SIZE, HEADERS_SIZE, align
+from journal.format import FRAME, FRAME_BYTES_MAX, FRAME_SIZE, HEADERS_SIZE, FileHeader, align
 from journal.owner import read_holder
 from recovery.decide import Body, Foot, Head, Seen, decide
 from recovery.examined import Examined
 from recovery.losses import between
 from recovery.report import FileReport, Loss, Verdict
 from recovery.survey import Task, survey
-from recovery.walked import ends_as, examine_frames, low_water
+from recovery.walked import ends_as, examine_frames, low_water_of
 
 Progress = Callable[[str, int, int], None]
 HASH_THREADS = 2  # hashing and reading let go of the interpreter's lock
@@ -60,23 +61,24 @@ def _writer(disk: Disk, directory: Path, newest: Examined) -> str:
 
 
 def examine_directory(
-    disk: Disk, directory: Path, progress: Progress, *, full: bool, vouched_only: bool = False
+    disk: Disk, directory: Path, progress: Progress, *, full: bool, mark: Callable[[Task], Task] | None = None
 ) -> list[Examined]:
     """Examine every data file, and every one that should be there and is not, in the order of writing.
 
-    With `vouched_only` the contents of an unsealed file end where nothing vouches for the rest.
+    What is to be examined is marked first, where somebody knows more of it than its neighbours do.
     """
     for attempt in range(1, ATTEMPTS_MAX + 1):
-        tasks = [replace(task, vouched_only=vouched_only) for task in survey(disk, directory)]
+        tasks = [mark(task) if mark is not None else task for task in survey(disk, directory)]
         total = sum(_size(disk, task.path) for task in tasks)
         done = 0
         found: list[Examined] = []
-        for examined in _examine_all(disk, tasks, full=full, alone=not full or total < ALONE_BYTES):
-            found.append(examined)
-            done += examined.size
-            progress("validate", done, total)
-        mark = max((examined.low_water for examined in found), default=0)
-        found = [examined for examined in found if examined.sequence >= mark]
+        with courteous():  # an unsealed file is walked in Python, and somebody may be committing in this process
+            for examined in _examine_all(disk, tasks, full=full, alone=not full or total < ALONE_BYTES):
+                found.append(examined)
+                done += examined.size
+                progress("validate", done, total)
+        low_water = max((examined.low_water for examined in found), default=0)
+        found = [examined for examined in found if examined.sequence >= low_water]
         if attempt == ATTEMPTS_MAX or not any(_has_gone(disk, examined) for examined in found):
             return found
     raise AssertionError("the last attempt returns")
@@ -118,6 +120,9 @@ def _examine(file: DataFile, task: Task, *, full: bool) -> Examined:
     size = file.size()
     if task.header is None and file.is_zero():
         return _without_frames(task, size, Body.ZERO, "nothing but zeros where frames were promised")
+    if task.header is None and isinstance(header := file.header(), FileHeader):
+        # Prepared when the headers were read, and begun since: somebody is writing in the directory.
+        task = replace(task, header=header, identity=header.identity, is_rotted=False)
     if task.is_late:
         return _without_frames(task, size, Body.LATE, "written by a former owner after the directory was taken over")
     if task.identity is None:
@@ -193,7 +198,7 @@ def _sealed(file: DataFile, task: Task, footer: Footer, *, full: bool) -> Examin
         decision=decision,
         end=summary.end,
         reason="" if decision.verdict is Verdict.CLEAN else _reason(task, decision.row),
-        low_water=low_water(footer.contents()),
+        low_water=low_water_of(footer.contents()),
         successor=task.successor if task.successor[0] else (summary.successor, summary.successor_identity),
         owner=header.owner,
         alignment=header.alignment,

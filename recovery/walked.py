@@ -40,6 +40,7 @@ class _Judged:
     payloads: tuple[BadPayload, ...]
     good_end: int
     cut_frames: int
+    is_disowned: bool = False  # what was cut had been told as failed
 
 
 def examine_frames(file: DataFile, task: Task, footer: Footer | BadFooter | None, identity: int) -> Examined:
@@ -75,7 +76,7 @@ def examine_frames(file: DataFile, task: Task, footer: Footer | BadFooter | None
         end=judged.good_end if end is None else end,
         reason=_reason(decision, judged, footer),
         contents=contents,
-        low_water=low_water(contents),
+        low_water=low_water_of(contents),
         bad_ranges=judged.damaged,
         bad_padding=judged.padding,
         bad_payloads=judged.payloads,
@@ -93,7 +94,7 @@ def ends_as(contents: Contents | Summary, identity: int, named: Previous) -> boo
     return ending == (named.identity, named.end, named.commit, named.chain)
 
 
-def low_water(contents: Contents) -> int:
+def low_water_of(contents: Contents) -> int:
     """Return the first sequence that clean-up still needed, as the file has it, 0 where it does not."""
     value = contents.value_head(LOW_WATER_KEY)
     return int.from_bytes(value, "little") if value is not None and len(value) == 8 else 0
@@ -182,12 +183,22 @@ def _judge(data: bytes, span: Span, found: Walk, task: Task, end: int | None) ->
     good_end = _good_end(found, ranges, vouched)
     if task.vouched_only:
         good_end = min(good_end, max(vouched, span.start))
+    disowned = _disowned(found, task) if end is None else None
+    if disowned is not None:
+        good_end = min(good_end, disowned)
     cut = sum(frame.offset >= good_end for frame in found.frames)
     payloads = tuple(payload for payload in found.bad_payloads if payload.frame < good_end)
     torn = [bad_range for bad_range in ranges if bad_range.start >= vouched]
     if cut:
         found = walk(data, replace(span, limit=good_end))
-    return _Judged(found, torn, damaged, padding, payloads, good_end, cut)
+    return _Judged(found, torn, damaged, padding, payloads, good_end, cut, is_disowned=disowned is not None)
+
+
+def _disowned(found: Walk, task: Task) -> int | None:
+    """Return where the first frame starts whose caller was told that it had failed; None for none."""
+    if task.kept_commit is None:
+        return None
+    return next((frame.offset for frame in found.frames if frame.commit > task.kept_commit), None)
 
 
 def _ranges_up_to(end: int, found: Walk, size: int) -> list[BadRange]:
@@ -231,6 +242,8 @@ def _body(judged: _Judged) -> Body:
         return Body.BAD
     if not judged.found.frames:
         return Body.EMPTY
+    if judged.is_disowned:
+        return Body.DISOWNED
     return Body.TORN if judged.cut_frames or judged.torn else Body.WHOLE
 
 
@@ -251,6 +264,8 @@ def _reason(decision: Decision, judged: _Judged, footer: Footer | BadFooter | No
         return ""
     ranges = sorted((*judged.damaged, *judged.padding, *judged.torn), key=lambda bad_range: bad_range.start)
     parts = [f"byte {bad_range.start}: {bad_range.reason}" for bad_range in ranges[:3]]
+    if judged.is_disowned:
+        parts.insert(0, f"byte {judged.good_end}: the callers of these commits were told that they had failed")
     for payload in judged.payloads[:3]:
         is_message = payload.operation is Operation.ADD
         what = f"message {payload.number}" if is_message else f"the value of key {payload.name!r}"

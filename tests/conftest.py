@@ -4,6 +4,8 @@ import signal
 
 from hypothesis import settings
 
+from tests.spark_session import spark as spark  # a fixture of all tests
+
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 

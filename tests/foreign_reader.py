@@ -217,7 +217,9 @@ def operations(found: Fields) -> list[Fields]:
                 listed.append({**common, "queue": name, "message": number})
         elif one["kind"] == "PUT":
             is_bad = xxh3(one["payloads"][0]) != one["number"]
-            listed.append({**common, "key": name, "payload": one["payloads"][0], "damaged": is_bad})
+            is_moved = bool(one["flags"] & MOVED)
+            value = {"key": name, "payload": one["payloads"][0], "damaged": is_bad, "moved": is_moved}
+            listed.append({**common, **value})
         else:
             listed.append({**common, "key": name})
     return listed

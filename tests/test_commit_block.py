@@ -87,3 +87,20 @@ def test_a_block_that_removes_what_is_gone_writes_nothing(db: MessageDatabase) -
 
     assert _payloads(db) == [b"3"]
     assert not list(db.keys())
+
+
+def test_many_messages_are_removed_in_one_block_and_one_that_is_gone_refuses_all(db: MessageDatabase) -> None:
+    numbers = [*db.add_many("q", [b"x"] * 20_000), *db.add_many("other", [b"y"] * 2)]
+    with db.commit() as commit:
+        commit.deliver_many(numbers[1:])
+        commit.delete_many(numbers[:1])
+    assert db.undelivered_count() == 0
+
+    kept = db.add_many("q", [b"x"] * 3)
+    for again in ([*kept, numbers[0]], [kept[0], kept[0]], [0], [kept[-1] + 1]):
+        with pytest.raises(NotUndelivered) as raised, db.commit() as commit:
+            commit.put("k", b"never")
+            commit.deliver_many(again)
+        assert raised.value.number == again[-1]
+    assert list(db.numbers()) == list(kept)
+    assert not list(db.keys())

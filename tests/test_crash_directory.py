@@ -9,7 +9,8 @@ from journal.errors import DatabaseLocked, DiskError, JournalError, NotThisDatab
 from journal.names import LOCK, ArchiveName, DataFileName
 from journal.owner import read_holder
 from recovery.report import FileReport, Verdict
-from recovery.validate import validate_directory
+from recovery.survey import survey
+from recovery.validate import examine, validate_directory
 from tests.crash_model import SPOOL, found_after, open_unattended, state_of
 from tests.crash_store import archives_in, assert_refused, headers_of, report_on, small_store, with_header
 from tests.faulty_disk import SimulatedDisk
@@ -301,6 +302,19 @@ def test_what_is_being_written_is_in_flight_and_torn_only_once_its_writer_has_go
     assert (running.verdict, running.row) == (Verdict.CLEAN, "torn")
     assert "being written by process" in running.reason
     assert (gone.verdict, gone.row) == (Verdict.TORN, "torn")
+
+
+def test_a_file_that_is_begun_while_it_is_being_validated_is_no_damage() -> None:
+    """Its header was not there when the headers were read."""
+    disk = UNSEALED.damaged(LAST, bytes(len(UNSEALED.files[LAST])))
+    task = next(task for task in survey(disk, SPOOL) if task.path.name == LAST)
+    assert task.header is None
+    disk.put(SPOOL / LAST, UNSEALED.files[LAST])
+
+    examined = examine(disk, task, full=True)
+
+    assert examined.decision.row == "unsealed"
+    assert not examined.losses
 
 
 # Bytes that cannot be read.

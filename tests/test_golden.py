@@ -99,8 +99,8 @@ def test_the_golden_files_show_every_kind_of_operation_and_every_flag(tmp_path: 
 
 
 def test_the_writer_never_touches_a_golden_file_that_exists() -> None:
-    before = {path: path.read_bytes() for path in GOLDEN.iterdir()}
+    before = {path: path.read_bytes() for path in GOLDEN.glob("*.*")}
 
     assert golden_writer.main() == 1
 
-    assert {path: path.read_bytes() for path in GOLDEN.iterdir()} == before
+    assert {path: path.read_bytes() for path in GOLDEN.glob("*.*")} == before

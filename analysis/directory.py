@@ -1,0 +1,309 @@
+"""What the headers in one directory say: which files are its own, whose they are, and where each ends.
+
+The directory may be a running database's: files come, go and grow meanwhile, and nothing is locked. What a
+directory must not hold together is refused: files of another database, a file under another's name, a newer format.
+"""
+
+import errno
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.parts import FilePart
+from analysis.storage import Location
+from journal import names
+from journal.datafile import DataFile, Footer
+from journal.disk import Disk
+from journal.errors import DiskError, NotThisDatabase
+from journal.footer import Summary
+from journal.format import ALIGNMENT_MIN, FileHeader, Previous
+from journal.names import SEQUENCE_MAX, ArchiveName, DataFileName
+
+ATTEMPTS_MAX = 5  # clean-up of a running database may be faster than who reads it without the lock
+REQUESTS_MAX = 16  # of a remote file system at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """A data file that its neighbours name, and that is not in its directory."""
+
+    sequence: int
+    directory: Path
+    end: int  # of its frames, 0 where nobody tells
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """The files of one directory that are to be read, and those that are not there."""
+
+    location: Location
+    database: str
+    parts: tuple[FilePart, ...]
+    lost: tuple[Lost, ...]
+    low_water: int  # files below this sequence are not needed any more, as the headers say
+    is_retained: bool  # it is a folder of files that clean-up has moved away
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A data file or archive that is there."""
+
+    path: Path
+    bytes: int
+    header: FileHeader | None
+    is_rotted: bool
+    failure: str = ""
+
+    @property
+    def owner(self) -> int:
+        return self.header.owner if self.header is not None else -1
+
+
+def survey(location: Location, known: Collection[str] = ()) -> Surveyed:
+    """Read the headers, and say what is to be read of which file. `known` are databases that other directories hold.
+
+    NotThisDatabase when the headers name different databases; NewerFormat when one is beyond us; DiskError.
+    """
+    disk = location.storage.disk()
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        entries = location.names(disk)
+        around = _neighbours(disk, location, entries)
+        try:
+            files = _read_headers(disk, location, sorted({*entries, *around}))
+        except FileNotFoundError as failure:
+            if attempt == ATTEMPTS_MAX or failure.filename in location.named:
+                raise DiskError(location.directory / str(failure.filename), failure, "read") from failure
+            continue
+        return _surveyed(location, set(entries), files, set(known))
+    raise AssertionError("the last attempt returns or raises")
+
+
+def sequence_of(name: str) -> int:
+    """Return the sequence in a data file's or archive's name, 0 for any other name."""
+    parsed = names.parse(name)
+    return parsed.sequence if isinstance(parsed, DataFileName | ArchiveName) else 0
+
+
+def _neighbours(disk: Disk, location: Location, entries: Sequence[str]) -> set[str]:
+    """Return the data files that follow the named ones: their headers say where those end."""
+    if location.is_whole or not entries:
+        return set()
+    try:
+        listed = disk.list(location.directory)
+    except OSError as failure:
+        raise DiskError(location.directory, failure, "list") from failure
+    data_files = sorted(name for name in listed if isinstance(names.parse(name), DataFileName))
+    sequences = [sequence_of(name) for name in data_files]
+    places = {bisect_right(sequences, sequence_of(entry)) for entry in entries}
+    return {data_files[place] for place in places if place < len(data_files)}
+
+
+def _read_headers(disk: Disk, location: Location, entries: Sequence[str]) -> dict[str, _File]:
+    if location.storage.is_local:
+        return {entry: _read_header(disk, location.directory / entry) for entry in entries}
+    with ThreadPoolExecutor(REQUESTS_MAX) as pool:
+        files = pool.map(lambda entry: _read_header(disk, location.directory / entry), entries)
+        return dict(zip(entries, files, strict=True))
+
+
+def _read_header(disk: Disk, path: Path) -> _File:
+    try:
+        with DataFile(disk, path) as file:
+            copies = file.headers()
+            best = copies[0] if isinstance(copies[0], FileHeader) else file.header()
+            size = file.size()
+    except FileNotFoundError as failure:
+        raise FileNotFoundError(errno.ENOENT, "it was removed while the directory was read", path.name) from failure
+    except OSError as failure:
+        if failure.errno != errno.EIO:
+            raise DiskError(path, failure, "read") from failure
+        return _File(path, 0, None, is_rotted=False, failure=str(DiskError(path, failure, "read")))
+    header = best if isinstance(best, FileHeader) else None
+    if header is not None and header.sequence != sequence_of(path.name):
+        raise NotThisDatabase(
+            f"{path} is {DataFileName(header.sequence)} under another name: give it its own name, or move it away"
+        )
+    return _File(path, size, header, is_rotted=not all(isinstance(copy, FileHeader) for copy in copies))
+
+
+@dataclass(frozen=True, slots=True)
+class _Headers:
+    """What the headers of one directory say together."""
+
+    location: Location
+    database: str
+    is_retained: bool
+    files: Mapping[int, _File]  # data files, by sequence
+    kept: Mapping[int, FileHeader]  # those that a former owner did not write when the directory was another's
+    named: Mapping[int, tuple[Previous, int]]  # how files ended, and which later one says so
+    promised: Mapping[int, int]  # identities of files that the footer before them tells of
+    newest: FileHeader | None
+    low_water: int
+
+
+def _surveyed(location: Location, asked: set[str], files: Mapping[str, _File], known: set[str]) -> Surveyed:
+    data_files = {sequence_of(name): file for name, file in files.items() if not _is_archive(name)}
+    headers = {sequence: file.header for sequence, file in data_files.items() if file.header is not None}
+    archived = [file.header for name, file in files.items() if file.header is not None and _is_archive(name)]
+    every = [*headers.values(), *archived]
+    _check_lineage(every, location)
+    late = _late(data_files)
+    kept = {sequence: header for sequence, header in headers.items() if sequence not in late}
+    is_retained = location.identity in {*known, *(header.database.hex() for header in every)}
+    read = _Headers(
+        location=location,
+        database=location.identity if is_retained else _newest(every).database.hex() if every else "",
+        is_retained=is_retained,
+        files=data_files,
+        kept=kept,
+        named={
+            header.previous.sequence: (header.previous, sequence)
+            for sequence, header in sorted(kept.items(), reverse=True)
+            if header.previous.sequence
+        },
+        promised=_promised(location, data_files, kept) if location.is_whole else {},
+        newest=_newest(kept.values()) if kept else None,
+        low_water=max((header.low_water for header in kept.values()), default=0),
+    )
+    in_order = sorted(asked, key=lambda name: (sequence_of(name), name))
+    return Surveyed(
+        location=location,
+        database=read.database,
+        parts=tuple(
+            _part(read, files[name], is_archive=_is_archive(name))
+            for name in in_order
+            if _is_archive(name) or sequence_of(name) not in late
+        ),
+        lost=_lost(read),
+        low_water=read.low_water,
+        is_retained=is_retained,
+    )
+
+
+def _is_archive(name: str) -> bool:
+    return isinstance(names.parse(name), ArchiveName)
+
+
+def _part(read: _Headers, file: _File, *, is_archive: bool) -> FilePart:
+    sequence, header = sequence_of(file.path.name), file.header
+    previous, successor = read.named.get(sequence, (None, 0))
+    near = read.kept.get(successor, read.newest)
+    identities = [one.identity for one in (header, previous) if one is not None]
+    return FilePart(
+        storage=read.location.storage,
+        path=file.path,
+        sequence=sequence,
+        database=read.database,
+        header=header,
+        is_rotted=file.is_rotted,
+        named=None if is_archive else previous,  # an archive is read as it was found
+        identity=identities[0] if identities else read.promised.get(sequence),
+        is_promised=sequence in read.promised and not is_archive,
+        is_newest=not is_archive and not read.is_retained and (read.newest is None or sequence >= read.newest.sequence),
+        is_archive=is_archive,
+        is_retained=not is_archive and (read.is_retained or sequence < read.low_water),
+        owner=header.owner if header else read.kept[successor].owner if successor else 0,
+        alignment=header.alignment if header else near.alignment if near else ALIGNMENT_MIN,
+        bytes=file.bytes,
+        failure=file.failure,
+    )
+
+
+def _lost(read: _Headers) -> tuple[Lost, ...]:
+    """Return the files that are named and not there; of retained ones, which go one by one, those in between."""
+    if not read.location.is_whole or not read.files:
+        return ()
+    first, last = (min(read.files), max(read.files)) if read.is_retained else (read.low_water, SEQUENCE_MAX)
+    missing = sorted({*read.named, *read.promised} - set(read.files))
+    return tuple(
+        Lost(
+            sequence=sequence,
+            directory=read.location.directory,
+            end=read.named[sequence][0].end if sequence in read.named else 0,
+        )
+        for sequence in missing
+        if first <= sequence <= last
+    )
+
+
+def _promised(location: Location, files: Mapping[int, _File], kept: Mapping[int, FileHeader]) -> dict[int, int]:
+    """Return the files, with their identities, that the footer of the one before them tells of.
+
+    A file is sealed when its successor has a durable group: so that one was begun and was promised, even
+    when its header is gone, or all of its frames, or the whole file. Asked where nothing else tells.
+    """
+    disk = location.storage.disk()
+    found = {}
+    ordered = sorted(files)
+    for sequence, following in zip(ordered, [*ordered[1:], None], strict=False):
+        is_vouched = following in kept and following != ordered[-1]
+        if sequence not in kept or is_vouched:
+            continue
+        summary = _summary(disk, files[sequence].path)
+        if summary is None or not summary.successor:
+            continue
+        if following is None and _is_there(disk, location.directory / str(DataFileName(summary.successor))):
+            continue  # begun since the directory was listed
+        if following in (None, summary.successor):
+            found[summary.successor] = summary.successor_identity
+    return found
+
+
+def _summary(disk: Disk, path: Path) -> Summary | None:
+    try:
+        with DataFile(disk, path) as file:
+            footer = file.footer(identity=None)
+    except FileNotFoundError:
+        return None
+    except OSError as failure:
+        raise DiskError(path, failure, "read") from failure
+    return footer.summary if isinstance(footer, Footer) else None
+
+
+def _is_there(disk: Disk, path: Path) -> bool:
+    try:
+        disk.size(path)
+    except OSError:
+        return False
+    return True
+
+
+def _late(files: Mapping[int, _File]) -> set[int]:
+    """Return the files that an owner wrote after it had lost the directory to another.
+
+    The other one has written files of lower sequences, or one whose predecessor it says is further back.
+    """
+    late = set()
+    ordered = sorted(files)
+    highest = 0
+    for sequence in ordered:
+        header = files[sequence].header
+        if header is None:
+            continue
+        if header.owner < highest:
+            late.add(sequence)
+        elif header.previous.sequence:
+            skipped = ordered[bisect_right(ordered, header.previous.sequence) : bisect_left(ordered, sequence)]
+            late |= {other for other in skipped if files[other].owner < header.owner}
+        highest = max(highest, header.owner)
+    return late
+
+
+def _newest(headers: Iterable[FileHeader]) -> FileHeader:
+    return max(headers, key=lambda header: header.sequence)
+
+
+def _check_lineage(headers: Sequence[FileHeader], location: Location) -> None:
+    """Refuse files of different databases, unless one was restored from the other."""
+    newest = _newest(headers) if headers else None
+    for header in headers:
+        assert newest is not None, "there is a header"
+        is_parent = header.database == newest.parent and header.sequence <= newest.parent_sequence
+        if header.database != newest.database and not is_parent:
+            found = " and ".join(sorted({one.database.hex() for one in headers}))
+            raise NotThisDatabase(
+                f"{location.directory} holds data files of different databases ({found}), "
+                f"one of them is {DataFileName(header.sequence)}"
+            )

@@ -1,0 +1,57 @@
+"""The frames of a file that has no footer yet and seems whole, without their payloads: what reading a journal
+that is being written costs most.
+
+Only what looks as it must is taken; for anything else there is the walk, which says what is wrong.
+"""
+
+from dataclasses import dataclass
+
+from analysis.parts import FilePart
+from journal.contents import ContentsBuilder
+from journal.errors import NewerFormat
+from journal.format import FRAME_FLAGS, FRAME_SIZE, GAP, FileHeader, FrameHeader, align, decode_frame
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Every frame of a file, and how far they say that it was durable."""
+
+    builder: ContentsBuilder
+    end: int  # behind the last frame
+    vouched: int
+    last_commit: int
+    owner: int
+    has_gaps: bool
+
+
+def scan(data: bytes, part: FilePart, header: FileHeader) -> Scan | None:
+    """Return a file's frames, each verified but for its payloads; None where a place in it is not as it must be."""
+    limit = len(data) if part.named is None else part.named.end
+    view = memoryview(data)[:limit]
+    builder = ContentsBuilder()
+    offset = end = header.start()
+    vouched = last_commit = 0
+    has_gaps = False
+    while offset < limit:
+        frame = decode_frame(view, offset, identity=header.identity)
+        if not isinstance(frame, FrameHeader):
+            group = align(offset, header.alignment)
+            if group == offset or any(view[offset:group]):
+                break
+            offset = group  # the zeros up to the next group
+            continue
+        if frame.flags & ~FRAME_FLAGS:
+            raise NewerFormat(part.path, offset, f"frame flags {frame.flags} are unknown to this version")
+        builder.add_one(offset, data[offset : offset + FRAME_SIZE + frame.meta])
+        vouched = max(vouched, frame.synced)
+        last_commit = frame.commit
+        has_gaps = has_gaps or bool(frame.flags & GAP)
+        offset = end = frame.end
+    if data.count(0, end, limit) != max(limit - end, 0):
+        return None
+    if part.named is None:
+        return Scan(builder, end, vouched, last_commit, header.owner, has_gaps) if vouched else None
+    ending = (header.identity, end, last_commit, builder.chain())
+    if ending != (part.named.identity, part.named.end, part.named.commit, part.named.chain):
+        return None
+    return Scan(builder, end, end, last_commit, header.owner, has_gaps)

@@ -1,0 +1,115 @@
+"""The report's directory: an earlier report, the new one, or not there; never half of one.
+
+It is written under another name beside its place and moved there when it is whole. What a killed run
+leaves has a name that says so, and the next run for the same place removes it.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from journal.errors import JournalError
+
+MADE_BY = "oms analyze"
+SUMMARY = "summary.json"
+PAGE = "report.html"
+
+
+class NotAReport(JournalError):
+    """The place for a report holds something else, which is not to be overwritten."""
+
+
+class CannotWrite(JournalError):
+    """The operating system refuses to let a report be there."""
+
+    def __init__(self, directory: Path, failure: OSError) -> None:
+        super().__init__(f"cannot write a report to {directory}: {failure.strerror or failure}; give another directory")
+
+
+def holds_report(directory: Path) -> bool:
+    """Say whether an earlier report is there; False where nothing is. NotAReport, CannotWrite."""
+    try:
+        entries = [entry.name for entry in directory.iterdir()]
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError:
+        raise NotAReport(f"{directory} is not a directory; give a new or an empty one") from None
+    except OSError as failure:
+        raise CannotWrite(directory, failure) from failure
+    if not entries:
+        return False
+    summary = _summary(directory / SUMMARY)
+    tables = summary.get("tables")
+    strangers = set(entries) - {SUMMARY, PAGE, *(tables if isinstance(tables, dict) else ())}
+    if summary.get("made_by") != MADE_BY or strangers:
+        raise NotAReport(f"{directory} is not empty and not an earlier report alone; give a new or an empty directory")
+    return True
+
+
+def _summary(path: Path) -> dict[str, object]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@contextmanager
+def written(directory: Path) -> Iterator[Path]:
+    """Yield an empty directory that becomes the report when the block ends well, and is removed when it does not.
+
+    Takes the place of an earlier report. NotAReport, CannotWrite.
+    """
+    holds_report(directory)
+    directory = directory.absolute()
+    unfinished = directory.with_name(f".{directory.name}.unfinished-{os.getpid()}")
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        _remove_what_killed_runs_left(directory)
+        unfinished.mkdir()
+    except OSError as failure:
+        raise CannotWrite(directory, failure) from failure
+    try:
+        yield unfinished
+        _move(unfinished, directory)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _move(unfinished: Path, directory: Path) -> None:
+    try:
+        if holds_report(directory):
+            earlier = unfinished.with_name(f"{unfinished.name}-earlier")
+            directory.rename(earlier)
+            unfinished.rename(directory)
+            shutil.rmtree(earlier, ignore_errors=True)
+        else:
+            with suppress(FileNotFoundError):
+                directory.rmdir()
+            unfinished.rename(directory)
+    except OSError as failure:
+        raise CannotWrite(directory, failure) from failure
+
+
+def _remove_what_killed_runs_left(directory: Path) -> None:
+    mark = re.compile(re.escape(f".{directory.name}.unfinished-") + r"(\d+)(-earlier)?")
+    for entry in directory.parent.iterdir():
+        if (named := mark.fullmatch(entry.name)) and not _is_running(int(named[1])):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    if sys.platform == "win32":  # where signal 0 is no question
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

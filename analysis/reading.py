@@ -1,0 +1,243 @@
+"""One data file or archive, opened for the analysis: its operations as columns, and what is bad in it.
+
+A sealed file is known by its footer. Any other is walked frame by frame, and what nothing vouches for is left out. The
+file may be written to, sealed, moved or removed meanwhile.
+"""
+
+import errno
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from analysis.frames import scan
+from analysis.judgement import (
+    DAMAGED,
+    GONE,
+    ROTTED,
+    TORN,
+    UNREADABLE,
+    damage,
+    ends_as,
+    judge,
+    looks_written,
+    other_ending,
+)
+from analysis.parts import Damage, FilePart
+from journal.contents import Contents, empty_columns
+from journal.datafile import DataFile, Footer
+from journal.disk import Disk
+from journal.errors import DiskError, JournalError, NewerFormat
+from journal.footer import BadFooter, Summary
+from journal.format import HEADERS_SIZE, FileHeader
+from journal.owner import read_holder
+from journal.records import BadRecord
+
+LOOKS_MAX = 3  # at a file that seems damaged, and may only have been changed while it was read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What was read of one file. Of its contents those count whose frames begin below `end`; others may be there."""
+
+    part: FilePart
+    contents: Contents = field(default_factory=lambda: Contents(columns=empty_columns()))
+    end: int = 0
+    owner: int = 0
+    size: int = 0
+    summary: Summary | None = None  # of a good footer, from which the contents are
+    file: DataFile | None = None  # open, for the payloads of a file that was not walked
+    data: bytes | None = None  # of a file that was walked
+    damages: tuple[Damage, ...] = ()
+
+    @property
+    def is_sealed(self) -> bool:
+        return self.summary is not None
+
+
+@contextmanager
+def opened(disk: Disk, part: FilePart, *, is_thorough: bool = False) -> Iterator[Reading]:
+    """Read the file, and keep it open for its payloads; NewerFormat, DiskError.
+
+    A file that has gone, or that the device cannot read, has no operations, and damage that says so. Payloads are
+    verified, and beginnings of values kept, only in a file that is walked; to be thorough is to walk any without a
+    good footer, and not only those that do not seem whole.
+    """
+    if part.failure:
+        yield Reading(part=part, damages=(damage(part, UNREADABLE, part.failure),))
+        return
+    before: tuple[Damage, ...] = ()
+    for look in range(1, LOOKS_MAX + 1):
+        with ExitStack() as stack:
+            reading = _look(disk, part, stack, is_thorough=is_thorough)
+            if look == LOOKS_MAX or reading.damages in ((), before):
+                yield _without_what_is_in_flight(disk, reading)
+                return
+        before = reading.damages
+
+
+def durable_end(disk: Disk, part: FilePart) -> int:
+    """Return how far a file that may be being written is known to be durable, with as little work as it takes."""
+    with suppress(OSError), DataFile(disk, part.path) as file:
+        if part.header is not None and file.footer(identity=part.identity) is None:
+            found = scan(file.bytes(), part, part.header)
+            if found is not None:
+                return found.vouched
+    with opened(disk, part) as reading:
+        return reading.end
+
+
+def _look(disk: Disk, part: FilePart, stack: ExitStack, *, is_thorough: bool) -> Reading:
+    try:
+        file = _open(disk, part)
+        if file is None:
+            return _gone(part)
+        return _read(stack.enter_context(file), part, is_thorough=is_thorough)
+    except FileNotFoundError:
+        return _gone(part)
+    except OSError as failure:
+        if failure.errno != errno.EIO:
+            raise DiskError(part.path, failure, "read") from failure
+        return Reading(part=part, damages=(damage(part, UNREADABLE, str(DiskError(part.path, failure, "read"))),))
+
+
+def _without_what_is_in_flight(disk: Disk, reading: Reading) -> Reading:
+    torn = [one for one in reading.damages if one.kind == TORN]
+    if not torn or not reading.part.is_newest or not _is_written(disk, reading.part):
+        return reading
+    return replace(reading, damages=tuple(one for one in reading.damages if one.kind != TORN))
+
+
+def _gone(part: FilePart) -> Reading:
+    if part.identity is None:
+        return Reading(part=part)  # it was prepared and never used: a close removes such a file
+    return Reading(
+        part=part, damages=(damage(part, GONE, "it was removed, by a clean-up perhaps, before it was read"),)
+    )
+
+
+def _open(disk: Disk, part: FilePart) -> DataFile | None:
+    """Return the file, from where clean-up has moved it if need be; None when it is nowhere."""
+    try:
+        return DataFile(disk, part.path)
+    except FileNotFoundError:
+        pass
+    for storage, path in part.elsewhere:
+        try:
+            file = DataFile(storage.disk(), path)
+        except FileNotFoundError:
+            continue
+        header = file.header()
+        if isinstance(header, FileHeader) and header.identity == part.identity:
+            return file
+        file.close()
+    return None
+
+
+def _read(file: DataFile, part: FilePart, *, is_thorough: bool) -> Reading:
+    if part.header is None and file.is_zero():
+        return _without_frames(file, part)
+    if part.identity is None:
+        return _without_identity(file, part)
+    footer = file.footer(identity=part.identity)
+    if isinstance(footer, Footer) and agrees(footer, file, part):
+        return _sealed(file, part, footer, part.identity)
+    if footer is None and not part.is_rotted and not is_thorough and (scanned := _scanned(file, part)) is not None:
+        return scanned
+    return walked(file, part, footer.summary if isinstance(footer, Footer) else footer, part.identity)
+
+
+def agrees(footer: Footer, file: DataFile, part: FilePart) -> bool:
+    """Say whether a footer is this file's, and ends where its successor says."""
+    is_ours = footer.summary.header == part.header or footer.summary.header == file.header()
+    return is_ours and (part.named is None or footer.summary.end == part.named.end)
+
+
+def _sealed(file: DataFile, part: FilePart, footer: Footer, identity: int) -> Reading:
+    summary = footer.summary
+    damages = []
+    if part.is_rotted:
+        damages.append(damage(part, DAMAGED, ROTTED, end=HEADERS_SIZE))
+    if not summary.has_gaps and not ends_as(part, identity, summary.end, summary.last_commit, summary.chain):
+        damages.append(other_ending(part, summary.end))
+    return Reading(
+        part=part,
+        contents=footer.contents(),
+        end=_limited(summary.end, part),
+        owner=summary.header.owner,
+        size=file.size(),
+        summary=summary,
+        file=file,
+        damages=tuple(damages),
+    )
+
+
+def _scanned(file: DataFile, part: FilePart) -> Reading | None:
+    """Return what the frames of a file say that has no footer; None where it is not whole."""
+    data = file.bytes()
+    found = scan(data, part, part.header) if part.header is not None else None
+    if found is None:
+        return None
+    try:
+        contents = found.builder.build(found.end)
+    except BadRecord as failure:
+        raise NewerFormat(part.path, found.end, str(failure)) from failure
+    return Reading(
+        part=part,
+        contents=replace(contents, has_gaps=found.has_gaps),
+        end=_limited(found.vouched, part),
+        owner=found.owner,
+        size=found.vouched,
+        data=data,
+    )
+
+
+def walked(file: DataFile, part: FilePart, footer: Summary | BadFooter | None, identity: int) -> Reading:
+    """Return what a walk over all frames finds; `footer` is what stands at the end of the file."""
+    data = file.bytes()
+    judged = judge(data, part, footer, identity)
+    found = judged.found
+    return Reading(
+        part=part,
+        contents=found.builder.build(found.end),
+        end=_limited(judged.vouched, part),
+        owner=found.frames[0].owner if found.frames else part.owner,
+        size=min(len(data), judged.vouched),
+        data=data,
+        damages=judged.damages,
+    )
+
+
+def _limited(end: int, part: FilePart) -> int:
+    return end if part.limit is None else min(end, part.limit)
+
+
+def _without_frames(file: DataFile, part: FilePart) -> Reading:
+    """Return what is to be said of a file of zeros: it was prepared and never used, or it was emptied."""
+    if part.named is None and not part.is_promised:
+        return Reading(part=part)
+    end = part.named.end if part.named is not None else file.size()
+    return Reading(part=part, damages=(damage(part, DAMAGED, "nothing but zeros where frames were promised", end=end),))
+
+
+def _without_identity(file: DataFile, part: FilePart) -> Reading:
+    """Return what is to be said of a file whose header is lost, and which no neighbour knows.
+
+    Where it has a header now, it was prepared when it was planned, and was begun since: nothing of it was meant.
+    """
+    if isinstance(file.header(), FileHeader):
+        return Reading(part=part)
+    data = file.bytes()
+    kind = DAMAGED if file.footer(identity=None) is not None or looks_written(data) else TORN
+    reason = "neither copy of the header can be read, and no neighbour tells the file's identity"
+    return Reading(part=part, damages=(damage(part, kind, reason, end=len(data.rstrip(b"\0"))),))
+
+
+def _is_written(disk: Disk, part: FilePart) -> bool:
+    """Say whether somebody is writing the file: what is only half there is in flight then, not torn."""
+    if not part.storage.is_local:
+        return False
+    try:
+        holder = read_holder(disk, part.path.parent)
+    except JournalError:
+        return False
+    return holder is not None and holder.is_open and part.owner in (0, holder.number)

@@ -1,0 +1,129 @@
+"""The page's sections on messages: the question, the answer, the drawings, the tables."""
+
+from collections.abc import Callable, Sequence
+
+from analysis import wording
+from analysis.answers import Answers, Row
+from analysis.listing import Column, count_column, duration_column, listing, name_column, number_column
+from analysis.markup import Html, tag
+from analysis.plots import Chart, Series, distribution, lines, stack
+from analysis.scales import Durations, Tick
+from analysis.sections_disk import commits_parts, copy_parts, disk_parts, lost_parts, twice_parts
+from analysis.verdicts import Verdict, markup
+
+SHORTEST = 1e-6  # seconds: the journal's times are no finer
+
+
+def section(verdict: Verdict, answers: Answers) -> Html:
+    """Return one section of the page."""
+    question = verdict.question
+    title = f"{question.anchor}-title"
+    return tag(
+        "section",
+        tag("h2", question.text, id=title),
+        tag("p", markup(verdict.sentence), class_=f"answer {verdict.tone}".rstrip()),
+        *_PARTS[question.anchor](answers),
+        id=question.anchor,
+        aria_labelledby=title,
+    )
+
+
+def _stuck(answers: Answers) -> list[Html]:
+    columns = (
+        name_column("Queue", "label"),
+        count_column("Undelivered", "undelivered", "added, and neither delivered nor deleted"),
+        duration_column("Oldest waits", "oldest_age_seconds", "since it was added first"),
+        number_column("Its number", "oldest"),
+        count_column("Added", "added"),
+        count_column("Delivered", "delivered"),
+        count_column("Deleted", "deleted", "removed undelivered: expired, cancelled, purged"),
+    )
+    table = listing("Queues, the fullest first", columns, answers.waiting.fullest, table="lifecycle")
+    if not answers.traffic.backlog:
+        return [table]
+    chart = Chart(
+        title="Undelivered messages",
+        unit="by queue, at the end of each interval",
+        buckets=answers.traffic.buckets,
+        series=answers.traffic.backlog,
+        text=wording.number,
+        axis_text=wording.short_number,
+        whole=True,
+        total="all queues",
+    )
+    return [stack(chart), table]
+
+
+def _traffic(answers: Answers) -> list[Html]:
+    traffic = answers.traffic
+
+    def chart(title: str, unit: str, series: Sequence[Series], *, binary: bool = False) -> Chart:
+        return Chart(
+            title=title,
+            unit=unit,
+            buckets=traffic.buckets,
+            series=series,
+            text=_bytes_rate if binary else _rate,
+            axis_text=wording.short_size if binary else wording.short_number,
+            binary=binary,
+            total="all",
+        )
+
+    charts = [
+        (lines, chart("In and out", "messages a second", traffic.directions)),
+        (stack, chart("Operations", "a second, by queue", traffic.operations)),
+        (stack, chart("Payload added", "bytes a second, by queue", traffic.bytes, binary=True)),
+    ]
+    return [draw(drawn) for draw, drawn in charts if drawn.series]
+
+
+def _rate(value: float) -> str:
+    return f"{wording.number(value)}/s"
+
+
+def _bytes_rate(value: float) -> str:
+    return f"{wording.size(value)}/s"
+
+
+def _delays(answers: Answers) -> list[Html]:
+    delays = answers.delays
+    if not delays.slowest.rows:
+        return []
+    edges = [(low, high) for bins in delays.bins.values() for low, high, _ in bins]
+    axis = Durations(max(min(low for low, _ in edges), SHORTEST), max(max(high for _, high in edges), 10 * SHORTEST))
+
+    def spread(row: Row) -> Html:
+        half, most = wording.duration(row["p50_seconds"]), wording.duration(row["p99_seconds"])
+        marks = [row[field] for field in ("p50_seconds", "p90_seconds", "p99_seconds")]
+        drawing = distribution(delays.bins[row["label"]], axis, marks)
+        said = f"half within {half}, 99 of 100 within {most}"
+        return tag("div", drawing, class_="spread", role="img", aria_label=said, title=said)
+
+    columns = (
+        name_column("Queue", "label"),
+        Column("From ADD to DELIVER", spread, lambda row: row["p50_seconds"], is_wide=True, foot=_scale(axis.ticks())),
+        duration_column("p50", "p50_seconds", "half of the messages were delivered within this time"),
+        duration_column("p90", "p90_seconds", "90 of 100"),
+        duration_column("p99", "p99_seconds", "99 of 100"),
+        duration_column("Longest", "max_seconds"),
+        count_column("Delivered", "delivered"),
+    )
+    note = "How long the messages of each queue took, on a logarithmic scale. The lines stand at p50, p90 and p99."
+    table = listing("Queues, the slowest first", columns, delays.slowest, table="lifecycle")
+    return [tag("p", note, class_="quiet"), table]
+
+
+def _scale(ticks: Sequence[Tick]) -> Html:
+    return tag("div", *(tag("span", tick.text, style=f"left:{tick.at:.2%}") for tick in ticks), class_="scale")
+
+
+_PARTS: dict[str, Callable[[Answers], list[Html]]] = {
+    "stuck": _stuck,
+    "traffic": _traffic,
+    "delays": _delays,
+    "disk": disk_parts,
+    "commits": commits_parts,
+    "twice": twice_parts,
+    "lost": lost_parts,
+    "copy": copy_parts,
+}

@@ -1,0 +1,134 @@
+"""Questions about journals on Spark, against the same rows as Parquet in the same session."""
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.callers import scratch
+from bench.datasets import add_batches, deliver
+from bench.measure import Alternation, Row, Settings, alternate_times, time_text
+from database import MessageDatabase
+
+if TYPE_CHECKING:  # Spark is imported when these rows are measured
+    from pyspark.sql import DataFrame, SparkSession
+
+Query = Callable[["DataFrame"], object]
+
+QUEUES = 20
+PAYLOAD_BYTES = 16
+ROUND_MESSAGES = 100_000  # added, then delivered, before the next
+SMALLER = 10  # times fewer operations, to see how the cost grows
+LINEAR_BOUND = 1.2  # of the cost of an operation, in the larger against the smaller: what scatters by itself
+FILES_SHARE = 20  # one in so many files is touched by a time range
+
+
+def spark(settings: Settings) -> Iterator[Row]:
+    """Count, group, join and a time range; then how the cost grows."""
+    from analysis.session import quiet_session
+
+    small = _filled(settings, settings.operations // SMALLER)
+    path = _filled(settings, settings.operations)
+    began = time.perf_counter()
+    with quiet_session(name="oms bench") as session:
+        started = time.perf_counter() - began
+        yield Row(name="spark-start", what="starting a Spark session", measured=[started], unit=" s")
+        journals = _load(session, path)
+        parquet = _as_parquet(session, journals, scratch(settings.directory, "parquet"))
+        millions = settings.operations / 1e6
+        for name, what, bound, query in _queries():
+            found = alternate_times(settings.rounds, _timed(query, parquet), _timed(query, journals))
+            yield Row(
+                name=f"spark-{name}",
+                what=f"Spark: {what}, {millions:.3g} million operations",
+                measured=found.inverse,
+                bound=bound,
+                raw=f"{time_text(found.raw)}, Parquet",
+                ours=time_text(found.ours),
+            )
+        yield _range(settings, session, path)
+        yield _linear(settings, _load(session, small), journals)
+
+
+def _filled(settings: Settings, operations: int) -> Path:
+    """Return a database in which so many operations were written, half of them deliveries."""
+    path = scratch(settings.directory, "journals")
+    queues = [f"queue-{number}" for number in range(QUEUES)]
+    # Clean-up would let go of the history that is asked about.
+    with MessageDatabase.open(path, cleanup_interval=0, compact_share=0) as database:
+        left = operations // 2
+        while left > 0:
+            add_batches(database, size=PAYLOAD_BYTES, count=min(left, ROUND_MESSAGES), queues=queues)
+            deliver(database, list(database.numbers()))
+            left -= ROUND_MESSAGES
+    return path
+
+
+def _load(session: "SparkSession", path: Path, **options: str) -> "DataFrame":
+    return session.read.format("omsjournal").options(**options).load(str(path))
+
+
+def _as_parquet(session: "SparkSession", journals: "DataFrame", path: Path) -> "DataFrame":
+    journals.write.parquet(str(path))
+    return session.read.parquet(str(path))
+
+
+def _queries() -> Iterator[tuple[str, str, float, Query]]:
+    from analysis.lifecycle import lifecycle
+
+    yield "count", "count", 0.35, lambda rows: rows.count()
+    yield (
+        "group",
+        "group by queue and operation",
+        0.7,
+        lambda rows: rows.groupBy("queue", "operation").count().collect(),
+    )
+    yield "latency", "from ADD to DELIVER, percentiles by queue", 0.8, lambda rows: lifecycle(rows).collect()
+
+
+def _timed(query: Query, rows: "DataFrame") -> Callable[[], float]:
+    def run() -> float:
+        began = time.perf_counter()
+        query(rows)
+        return time.perf_counter() - began
+
+    return run
+
+
+def _range(settings: Settings, session: "SparkSession", path: Path) -> Row:
+    """Return what a time range gains that touches one file in twenty."""
+    files = session.read.format("omsjournal").option("table", "files").load(str(path)).orderBy("sequence").collect()
+    middle = len(files) // 2
+    touched = files[middle : middle + max(1, len(files) // FILES_SHARE)]
+    since, until = (_text(time) for time in (touched[0]["first_time"], touched[-1]["last_time"]))
+    part, whole = _load(session, path, since=since, until=until), _load(session, path)
+    query: Query = lambda rows: rows.groupBy("queue", "operation").count().collect()  # noqa: E731
+    found = alternate_times(settings.rounds, _timed(query, whole), _timed(query, part))
+    return Row(
+        name="spark-range",
+        what=f"Spark: group by, a time range in {len(touched)} of {len(files)} files, against all",
+        measured=found.inverse,
+        bound=5,
+        raw=f"{time_text(found.raw)}, all",
+        ours=time_text(found.ours),
+    )
+
+
+def _text(moment: datetime) -> str:
+    """Return a time as an option has it. What Spark collects is in this machine's own time, without saying so."""
+    return moment.astimezone(UTC).isoformat()
+
+
+def _linear(settings: Settings, small: "DataFrame", large: "DataFrame") -> Row:
+    *_, (_, what, _, query) = _queries()
+    found: Alternation = alternate_times(settings.rounds, _timed(query, small), _timed(query, large))
+    return Row(
+        name="spark-linear",
+        what=f"Spark: an operation's cost with {SMALLER} times as many, {what}",
+        measured=[ratio / SMALLER for ratio in found.ratios],
+        bound=LINEAR_BOUND,
+        is_most=True,
+        raw=f"{time_text(found.raw)}, {settings.operations / SMALLER / 1e6:.3g} million",
+        ours=f"{time_text(found.ours)}, {settings.operations / 1e6:.3g} million",
+    )

@@ -1,0 +1,1 @@
+"""The broker: units of work, conversations and topics on the message database."""

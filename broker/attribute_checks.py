@@ -1,0 +1,49 @@
+"""What attributes must say together: checked once each of them is right by itself."""
+
+from broker.attribute_scopes import Scope, Scopes, Setting
+from broker.codes import Code
+
+_START_OF_MODE = {"PSTORE-LOAD": "COLD", "PSTORE-UNLOAD": "HOT", "STANDBY": "HOT"}
+
+
+def check_together(scopes: Scopes) -> None:
+    """Add to the faults what is right by itself but not beside the rest."""
+    said = scopes.effective(scopes.sections["BROKER"])
+    if not any(scopes.definitions.values()):
+        reason = "no SERVICE and no TOPIC is defined, so that nothing could be sent"
+        scopes.fault(0, "", reason, Code.SERVICE_SECTION_MISSING)
+    _check_mode(scopes, said)
+    for service in scopes.definitions["SERVICE"]:
+        _check_length(scopes, service, "MAX-UOW-MESSAGE-LENGTH")
+    for topic in scopes.definitions["TOPIC"]:
+        _check_length(scopes, topic, "MAX-PUBLICATION-MESSAGE-LENGTH")
+        _check_expiration(scopes, topic, said)
+
+
+def _check_mode(scopes: Scopes, said: dict[str, Setting]) -> None:
+    mode, start = said["RUN-MODE"], said["PSTORE"]
+    if mode.value == "STANDARD":
+        return
+    if start.value != _START_OF_MODE[mode.value]:
+        reason = f"RUN-MODE={mode.value} takes PSTORE={_START_OF_MODE[mode.value]}"
+        scopes.fault(start.line or mode.line, "PSTORE", reason)
+    if said["PARTNER-CLUSTER-ADDRESS"].value is None:
+        scopes.fault(mode.line, "PARTNER-CLUSTER-ADDRESS", f"RUN-MODE={mode.value} needs the partner's address")
+
+
+def _check_length(scopes: Scopes, scope: Scope, keyword: str) -> None:
+    """No message may be longer than the store takes."""
+    longest = scopes.effective(scopes.sections["JOURNAL"])["MAX-MESSAGE-SIZE"]
+    setting = scopes.effective(scope)[keyword]
+    if longest.value is not None and setting.value > longest.value:
+        reason = f"{setting.text} is more than MAX-MESSAGE-SIZE={longest.text}"
+        scopes.fault(setting.line or longest.line, keyword, reason, Code.VALUE_OUT_OF_RANGE)
+
+
+def _check_expiration(scopes: Scopes, topic: Scope, broker: dict[str, Setting]) -> None:
+    """Subscriptions that the store keeps must end some day, or it must be said that they never do."""
+    said = scopes.effective(topic)
+    keeps = broker["SUBSCRIBER-STORE"].value == "PSTORE" and said["ALLOW-DURABLE"].value
+    if keeps and said["SUBSCRIPTION-EXPIRATION"].value is None:
+        reason = "it must be given where SUBSCRIBER-STORE=PSTORE; UNLIM is never"
+        scopes.fault(topic.line, "SUBSCRIPTION-EXPIRATION", reason)

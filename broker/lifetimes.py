@@ -1,0 +1,106 @@
+"""How long: durations as callers and attributes write them, and the clocks that lifetimes run on.
+
+A duration is a number and S, M, H or D; without a letter it is seconds. Everything here is
+microseconds, as the time that the kernel is told.
+
+The pseudo-clock runs only while the broker is active and its store is connected, so that neither a
+crash nor days of downtime age a unit of work. It is written with every tick while something runs on
+it, and goes on after a restart from where it was written last: a crash costs it at most one tick
+interval, and what runs on it lives that much longer, never shorter. What is not persistent runs on a
+clock of its own, which the store does not stop.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+MICROSECONDS = 1_000_000  # of a second
+_UNITS = {"": 1, "S": 1, "M": 60, "H": 3600, "D": 86400}
+_DURATION = re.compile(r"([0-9]{1,10})([SMHD]?)", re.IGNORECASE)
+_WAIT = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,6})?)([SMHD]?)", re.IGNORECASE)
+NEVER = 0  # a lifetime without an end, and when it is over
+
+YEAR_SECONDS = 366 * 86400
+DURATION_MAX = 100 * YEAR_SECONDS * MICROSECONDS  # a status of it times 254 still fits a record
+
+
+def duration(text: str) -> int:
+    """Return a duration: "30S", "5M", "12H", "1D", "90". ValueError for anything else, and above a hundred years."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a duration; write a number and S, M, H or D, as in 30S")
+    found = int(match[1]) * _UNITS[match[2].upper()] * MICROSECONDS
+    if found > DURATION_MAX:
+        raise ValueError(f"{text} is more than a hundred years")
+    return found
+
+
+def duration_text(microseconds: int) -> str:
+    """Return the duration as it is written, in its largest whole unit."""
+    seconds = microseconds // MICROSECONDS
+    unit = next(unit for unit in "DHMS" if seconds % _UNITS[unit] == 0 and (seconds or unit == "S"))
+    return f"{seconds // _UNITS[unit]}{unit}"
+
+
+class Waiting(Enum):
+    """What WAIT says beside a time."""
+
+    NO = "NO"
+    YES = "YES"  # as long as the participant may be inactive
+
+
+NO: Final = Waiting.NO
+YES: Final = Waiting.YES
+
+
+def wait(text: str) -> Waiting | int:
+    """Return what WAIT says; nothing said is NO. ValueError for what says nothing, and for no time at all.
+
+    A time may have a fraction, which no lifetime has.
+    """
+    match text.strip().upper():
+        case "" | "NO":
+            return NO
+        case "YES":
+            return YES
+        case other:
+            found = _WAIT.fullmatch(other)
+    if found is None:
+        raise ValueError(f"WAIT is NO, YES or a time as in 30S, not {text!r}")
+    microseconds = round(float(found[1]) * _UNITS[found[2]] * MICROSECONDS)
+    if not 0 < microseconds <= DURATION_MAX:
+        raise ValueError(f"WAIT={text} is not a time to wait for")
+    return microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The pseudo-clock, and the one of what is not persistent."""
+
+    persistent: int = 0
+    volatile: int = 0
+    is_connected: bool = True
+
+    def ticked(self, elapsed: int) -> "Clocks":
+        """Return the clocks so much later; the pseudo-clock stands still while the store is away."""
+        persistent = self.persistent + (elapsed if self.is_connected else 0)
+        return Clocks(persistent, self.volatile + elapsed, self.is_connected)
+
+    def connected(self, is_connected: bool) -> "Clocks":
+        return replace(self, is_connected=is_connected)
+
+
+def status_lifetime(multiple: int, lifetime: int, explicit: int) -> int:
+    """Return how long a persistent status is kept after completion: the multiple and what is given explicitly.
+
+    NEVER where a multiple is asked of a lifetime that has no end.
+    """
+    if multiple and lifetime == NEVER:
+        return NEVER
+    return multiple * lifetime + explicit
+
+
+def ends(clock: int, lifetime: int) -> int:
+    """Return when on the clock a lifetime that begins now is over."""
+    return NEVER if lifetime == NEVER else clock + lifetime

@@ -1,0 +1,184 @@
+"""The life of a unit of work: what every event does to it, and what a restart leaves of it.
+
+Rule 1: every change of status is a cell of TRANSITIONS or of a restart table.
+Rule 2: nothing here reads a clock, a file or a socket.
+
+    RECEIVED ──commit──▶ ACCEPTED ──receive──▶ DELIVERED ──receiver's commit──▶ PROCESSED
+        │                  │  ▲ ▲                 │ │ │
+        │                  │  │ └──── backout ────┘ │ └── receiver's cancel ──▶ CANCELLED
+        ├─ backout         │  └─ delay over ─ POSTPONED
+        ▼                  ├─ cancel ──▶ CANCELLED
+    BACKEDOUT              └─ lifetime over ──▶ TIMEOUT
+
+A unit of work is in one of four variations: it is persistent or not, and its status is persistent or
+not. Where the status is not, nothing is left of a complete one. A status that is not in a row of an
+event answers 00780307, and a unit of work that has left no trace 00780305.
+"""
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from broker.codes import Code
+from broker.records import Status
+
+
+class Event(Enum):
+    """What can happen to a unit of work."""
+
+    SEND = auto()  # by the sender: another message
+    COMMIT = auto()
+    BACKOUT = auto()
+    CANCEL = auto()
+    DELETE = auto()  # of the persistent status
+    RECEIVE = auto()  # by the receiver
+    RECEIVER_COMMIT = auto()
+    RECEIVER_BACKOUT = auto()  # also when it goes away
+    RECEIVER_CANCEL = auto()
+    POSTPONE = auto()  # a backout of what has been tried often enough
+    SETUSTATUS = auto()  # by either
+    LIFETIME_OVER = auto()  # time
+    STATUS_LIFETIME_OVER = auto()
+    DELAY_OVER = auto()
+    CONVERSATION_OVER = auto()  # it timed out, or the sender went away
+    ACCEPT = auto()  # an administrator: SET-UOW-STATUS ACCEPTED
+    STOP = auto()  # SET-UOW-STATUS CANCELLED
+    PURGE = auto()
+    RESTART = auto()
+
+
+class Trace(Enum):
+    """That there is nothing left of a unit of work."""
+
+    GONE = "gone"
+
+
+GONE: Final = Trace.GONE
+Outcome = Status | Trace | Code
+
+
+class Variation(NamedTuple):
+    """What of a unit of work is persistent."""
+
+    uow: bool
+    status: bool
+
+
+VARIATIONS = (Variation(True, True), Variation(True, False), Variation(False, True), Variation(False, False))
+
+RECEIVED, ACCEPTED, DELIVERED, POSTPONED = Status.RECEIVED, Status.ACCEPTED, Status.DELIVERED, Status.POSTPONED
+BACKEDOUT, PROCESSED, CANCELLED = Status.BACKEDOUT, Status.PROCESSED, Status.CANCELLED
+TIMEOUT, DISCARDED = Status.TIMEOUT, Status.DISCARDED
+
+COMPLETE = frozenset({BACKEDOUT, PROCESSED, CANCELLED, TIMEOUT, DISCARDED})
+ACTIVE = frozenset(Status) - COMPLETE
+
+# What a row says of the four variations, in the order of VARIATIONS.
+Row = tuple[Outcome, Outcome, Outcome, Outcome]
+
+
+def _stays(status: Status) -> Row:
+    return (status, status, status, status)
+
+
+def _ends(status: Status) -> Row:
+    """The status is all that is left, where it is persistent."""
+    return (status, GONE, status, GONE)
+
+
+TRANSITIONS: Mapping[tuple[Status, Event], Row] = {
+    (RECEIVED, Event.SEND): _stays(RECEIVED),
+    (RECEIVED, Event.COMMIT): _stays(ACCEPTED),
+    (RECEIVED, Event.BACKOUT): _ends(BACKEDOUT),
+    (RECEIVED, Event.CONVERSATION_OVER): _ends(BACKEDOUT),
+    (RECEIVED, Event.SETUSTATUS): _stays(RECEIVED),
+    (ACCEPTED, Event.RECEIVE): _stays(DELIVERED),
+    (ACCEPTED, Event.CANCEL): _ends(CANCELLED),
+    (ACCEPTED, Event.LIFETIME_OVER): _ends(TIMEOUT),
+    (ACCEPTED, Event.SETUSTATUS): _stays(ACCEPTED),
+    (ACCEPTED, Event.ACCEPT): _stays(ACCEPTED),
+    (ACCEPTED, Event.STOP): _ends(CANCELLED),
+    (DELIVERED, Event.RECEIVE): _stays(DELIVERED),
+    (DELIVERED, Event.RECEIVER_COMMIT): _ends(PROCESSED),
+    (DELIVERED, Event.RECEIVER_BACKOUT): _stays(ACCEPTED),
+    (DELIVERED, Event.RECEIVER_CANCEL): _ends(CANCELLED),
+    (DELIVERED, Event.POSTPONE): _stays(POSTPONED),
+    (DELIVERED, Event.SETUSTATUS): _stays(DELIVERED),
+    (POSTPONED, Event.DELAY_OVER): _stays(ACCEPTED),
+    (POSTPONED, Event.CANCEL): _ends(CANCELLED),
+    (POSTPONED, Event.ACCEPT): _stays(ACCEPTED),
+    (POSTPONED, Event.STOP): _ends(CANCELLED),
+    **{(status, Event.DELETE): (GONE, GONE, GONE, GONE) for status in COMPLETE},
+    **{(status, Event.STATUS_LIFETIME_OVER): (GONE, GONE, GONE, GONE) for status in COMPLETE},
+    **{(status, Event.PURGE): (GONE, GONE, GONE, GONE) for status in Status},
+}
+
+# Nobody asks for these: where no row says otherwise they change nothing.
+OF_THEMSELVES = frozenset({Event.LIFETIME_OVER, Event.STATUS_LIFETIME_OVER, Event.DELAY_OVER, Event.CONVERSATION_OVER})
+# These count as a delivery that was attempted in vain.
+COUNTED = frozenset({Event.RECEIVER_BACKOUT, Event.POSTPONE, Event.LIFETIME_OVER})
+
+
+class Left(NamedTuple):
+    """What a restart makes of a unit of work; status None: no trace of it."""
+
+    is_uow: bool  # the unit of work itself is there again
+    status: Status | None
+
+
+NOTHING = Left(False, None)
+
+# What becomes of these depends on what of the unit of work is persistent.
+RESTART_1: Mapping[tuple[Status, Variation], Left] = {
+    (RECEIVED, Variation(True, True)): Left(False, BACKEDOUT),
+    (RECEIVED, Variation(True, False)): NOTHING,
+    (RECEIVED, Variation(False, True)): Left(False, DISCARDED),
+    (RECEIVED, Variation(False, False)): NOTHING,
+    (ACCEPTED, Variation(True, True)): Left(True, ACCEPTED),
+    (ACCEPTED, Variation(True, False)): Left(True, ACCEPTED),
+    (ACCEPTED, Variation(False, True)): Left(False, DISCARDED),
+    (ACCEPTED, Variation(False, False)): NOTHING,
+    (DELIVERED, Variation(True, True)): Left(True, ACCEPTED),
+    (DELIVERED, Variation(True, False)): Left(True, ACCEPTED),
+    (DELIVERED, Variation(False, True)): Left(False, DISCARDED),
+    (DELIVERED, Variation(False, False)): NOTHING,
+    (PROCESSED, Variation(True, True)): Left(False, PROCESSED),
+    (PROCESSED, Variation(True, False)): NOTHING,
+    (PROCESSED, Variation(False, True)): Left(False, PROCESSED),
+    (PROCESSED, Variation(False, False)): NOTHING,
+}
+# Of these only a persistent status exists, whatever the unit of work was, and it stays.
+RESTART_2: Mapping[Status, Status] = {
+    CANCELLED: CANCELLED,
+    DISCARDED: DISCARDED,
+    BACKEDOUT: BACKEDOUT,
+    TIMEOUT: TIMEOUT,
+}
+# A status that later releases brought: it stays until its delay is over, which no downtime shortens.
+RESTART_POSTPONED: Mapping[Variation, Left] = {
+    Variation(True, True): Left(True, POSTPONED),
+    Variation(True, False): Left(True, POSTPONED),
+    Variation(False, True): Left(False, DISCARDED),
+    Variation(False, False): NOTHING,
+}
+
+
+def after(status: Status, event: Event, variation: Variation) -> Outcome:
+    """Return the new status, GONE when no trace is left, or the code that refuses the event."""
+    if event is Event.RESTART:
+        return after_restart(status, variation).status or GONE
+    if status in COMPLETE and not variation.status:
+        return GONE if event in OF_THEMSELVES else Code.UOW_NOT_FOUND
+    row = TRANSITIONS.get((status, event))
+    if row is not None:
+        return row[VARIATIONS.index(variation)]
+    return status if event in OF_THEMSELVES else Code.WRONG_STATUS
+
+
+def after_restart(status: Status, variation: Variation) -> Left:
+    """Return what a restart leaves."""
+    if status is POSTPONED:
+        return RESTART_POSTPONED[variation]
+    if status in RESTART_2:
+        return Left(False, RESTART_2[status]) if variation.status else NOTHING
+    return RESTART_1[status, variation]

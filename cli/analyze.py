@@ -1,0 +1,142 @@
+"""`oms analyze PATH… --out DIR`: where the time goes, what is stuck, what keeps the disk, what was lost."""
+
+import shutil
+import textwrap
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli import options, output
+from cli.failures import ExitCode, Failure, Usage
+from cli.progress import ProgressBar
+
+if TYPE_CHECKING:  # Spark is imported when the command runs
+    from analysis.journals import Request
+
+TEXT_COLUMNS_MAX = 100
+SHARES = 1000  # the bar's steps
+SMALL_BYTES = 256 << 20  # of data files; at 80 MiB the quick compiler still takes a tenth less time in all
+
+
+def analyze(  # noqa: PLR0913
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH",
+            help="Spool or retention directories, data files, globs; s3a://… too.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="DIR", help="Where the report goes: new, empty, or an earlier report."),
+    ],
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="From this time on, ISO 8601, UTC unless it says.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Before this time.")] = None,
+    queue: Annotated[
+        list[str] | None, typer.Option("--queue", metavar="QUEUE", help="Only this queue; may be given again.")
+    ] = None,
+    compare_with: Annotated[
+        list[str] | None,
+        typer.Option("--compare-with", metavar="PATH", help="A copy: say how it differs; may be given again."),
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option("--master", metavar="URL", help="A Spark cluster.  [default: this machine]")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Answer an operator's questions about journals, with Spark.
+
+    What is stuck? Where does the time go? Why does the disk not get free?
+    What was lost? Writes DIR/report.html, a page that needs nothing else,
+    DIR/summary.json, and the tables behind them as Parquet.
+    Only reads the journals, and needs no lock. Needs Java 17 or later.
+    """
+    request = _request(
+        paths=tuple(paths),
+        now=datetime.now(UTC),
+        since=_time("--since", since),
+        until=_time("--until", until),
+        queues=tuple(queue or ()),
+        compared_with=tuple(compare_with or ()),
+    )
+    summary = _report(request, out, master)
+    if as_json:
+        output.print_json(summary)
+    else:
+        _print_answers(summary, out)
+
+
+def _time(option: str, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise Usage(f"{option} {text!r} is no time like 2026-01-31 or 2026-01-31T12:00:00+01:00") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _request(**named: Any) -> "Request":
+    """Return what is asked for, once it is known that all can be imported that it takes."""
+    try:
+        import analysis.report
+        from analysis.journals import Request
+    except ImportError as missing:
+        raise Failure(
+            f"the analysis needs packages that are not installed ({missing}): pip install 'oms-journal[analysis]'",
+            ExitCode.UNUSABLE,
+            error="NotInstalled",
+        ) from missing
+    assert analysis.report
+    request = Request(**named)
+    if request.since is not None and request.until is not None and request.since >= request.until:
+        raise Usage("--since must be before --until")
+    return request
+
+
+def _report(request: "Request", out: Path, master: str | None) -> Mapping[str, Any]:
+    from analysis.journals import sources
+    from analysis.outdir import NotAReport, holds_report
+    from analysis.report import write_report
+    from analysis.session import quiet_session
+    from analysis.watching import interruptible
+
+    # What can be refused is refused before Spark has started, which takes a while.
+    try:
+        is_replaced = holds_report(out)
+    except NotAReport as refused:
+        raise Usage(str(refused)) from refused
+    if is_replaced:
+        output.note(f"the earlier report in {out} will be replaced")
+    size = sources((*request.paths, *request.compared_with)).bytes
+    with ProgressBar(is_bytes=False, is_long=True) as bar:
+        bar("start Spark", 0, 0)
+
+        def tell(what: str, share: float) -> None:
+            bar("ask", round(share * SHARES), SHARES, detail=what.replace("_", " "))
+
+        with quiet_session(master=master, name="oms analyze", settings=_settings(size)) as spark:
+            return interruptible(
+                spark, lambda check: write_report(spark, request, out, tell, check), lambda: bar("stop Spark", 0, 0)
+            )
+
+
+def _settings(size: int) -> dict[str, str]:
+    """Return how Java is to run for so many bytes: a small journal is read before the better compiler has paid."""
+    return {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"} if size < SMALL_BYTES else {}
+
+
+def _print_answers(summary: Mapping[str, Any], out: Path) -> None:
+    columns = min(shutil.get_terminal_size().columns, TEXT_COLUMNS_MAX)
+    for answer in summary["answers"].values():
+        output.print_line(answer["question"])
+        for line in textwrap.wrap(answer["answer"], columns - 2, break_on_hyphens=False):
+            output.print_line(f"  {line}")
+    output.print_line()
+    output.print_line(f"The page: {(out / 'report.html').absolute()}")

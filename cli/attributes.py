@@ -1,0 +1,66 @@
+"""`oms attributes`: whether an attribute file is right, and what counts once it is read."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import options, output
+from cli.failures import Usage
+
+if TYPE_CHECKING:  # the broker is imported when the command needs it
+    from broker.attribute_text import AttributesInvalid
+    from broker.attributes import Attributes, Shown
+
+File = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="FILE",
+        envvar="ETB_ATTR",
+        help="The attribute file; without one the built-in defaults are shown.",
+        show_default=False,
+    ),
+]
+
+
+def attributes(file: File = None, as_json: options.AsJson = False) -> None:
+    """Check a broker's attribute file, show the values that count.
+
+    Names file, line and attribute of everything that is wrong, and exits 2. Of
+    each value it says which line gives it; the others are defaults.
+    """
+    from broker.attribute_text import AttributesInvalid
+    from broker.attributes import built_in, read
+
+    try:
+        found = built_in() if file is None else read(file)
+    except AttributesInvalid as invalid:
+        raise _failure(invalid, as_json=as_json) from None
+    if as_json:
+        output.print_json({"file": found.file, "attributes": [shown._asdict() for shown in found.shown()]})
+    else:
+        _print(found, said_in="built-in" if file is None else "line {}")
+
+
+def _failure(invalid: "AttributesInvalid", *, as_json: bool) -> Usage:
+    """Return what ends the command: the one fault, or how many were told before it."""
+    faults = invalid.faults
+    if len(faults) > 1 and not as_json:
+        for fault in faults:
+            output.note(str(fault))
+    text = str(faults[0]) if len(faults) == 1 else f"{faults[0].file}: {len(faults)} faults, nothing can be started"
+    return Usage(text, faults=[fault._asdict() | {"code": fault.code.value} for fault in faults])
+
+
+def _print(found: "Attributes", *, said_in: str) -> None:
+    scopes: dict[tuple[str, str], list[Shown]] = {}
+    for shown in found.shown():
+        scopes.setdefault((shown.section, shown.definition), []).append(shown)
+    columns = (output.Column("attribute"), output.Column("value", shrinks=True), output.Column("from"))
+    for (section, definition), rows in scopes.items():
+        output.print_line(f"{section} {definition}".rstrip())
+        sources = (said_in.format(row.line) if row.line else "default" for row in rows)
+        cells = ((row.keyword, row.value, source) for row, source in zip(rows, sources, strict=True))
+        output.print_table(columns, cells)
+        output.print_line()
+    output.print_line(f"{found.file}: nothing is wrong.")

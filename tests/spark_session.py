@@ -1,0 +1,47 @@
+"""The one Spark session that all tests share. Where there is no Java they are skipped, with what to install."""
+
+import atexit
+import signal
+import warnings
+from contextlib import ExitStack
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER = "local[2]"
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts sooner; small data
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> "SparkSession":
+    """A session with the source `omsjournal`; what Java and the workers say is not shown."""
+    return shared_session()
+
+
+@cache
+def shared_session() -> "SparkSession":
+    """Start Spark, at the first call, until the tests end."""
+    pytest.importorskip("pyspark", reason="Spark is not installed: pip install -e '.[analysis]'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Spark's own imports
+        from analysis.java import NoJava, find_java
+        from analysis.session import quiet_session
+
+        try:
+            find_java()
+        except NoJava as failure:
+            pytest.skip(str(failure))
+        until_the_end = ExitStack()
+        on_interrupt = signal.getsignal(signal.SIGINT)
+        session = until_the_end.enter_context(quiet_session(master=MASTER, name="tests", settings=SETTINGS))
+        signal.signal(signal.SIGINT, on_interrupt)  # Ctrl-C is for the tests, also for those of Ctrl-C
+        atexit.register(until_the_end.close)
+        return session

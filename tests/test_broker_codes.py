@@ -1,0 +1,81 @@
+"""The return codes: every one of the manual with its own text, found by its digits."""
+
+import inspect
+import re
+
+import pytest
+
+from broker import codes
+from broker.codes import BrokerError, Code, CommandCode, detailed
+
+# Every code that the manuals name, class by class.
+OF_THE_MANUAL = {
+    "0002": "0002",
+    "0003": "0003 0005 0010 0011 0012 0067 0073",
+    "0007": "0007",
+    "0008": "0001 0002 0003 0004 0005 0006 0007 0008 0009 0010 0011 0012 0254 0255 0350 0351 0352 0353 0400 0401 0402",
+    "0010": "0050 0051",
+    "0020": "0004 0031 0094 0098 0134 0181 0182 0185 0187 0188 0191 0193 0194 0195 0199 0200 0216 0218 0229 0252 0267"
+    " 0302 0311 0312 0335 0336 0472 0478 0485 0494 0505 0563 0639 0801",
+    "0021": "0023 0027 0028 0034 0043",
+    "0036": "0476 0477",
+    "0037": "0041 0042 0057 0061 0230 0445",
+    "0074": "0009 0074 0300 0301 0345 0346 0347",
+    "0078": "0304 0305 0306 0307 0308 0309 0310 0313 0337 0350 0351 0356 0388 0389 0624",
+    "0215": "0128 0148 0373",
+}
+COMMAND_CODES = {*range(12), *range(20, 32), 40, 43, 44, 45, 46, 50, 61, 72, 73, 74, 77}
+
+
+@pytest.mark.parametrize("error_class", OF_THE_MANUAL)
+def test_every_code_of_the_manual_has_its_text(error_class: str) -> None:
+    for number in OF_THE_MANUAL[error_class].split():
+        code = Code(error_class + number)
+
+        assert code.text
+        assert (code.error_class, code.number) == (error_class, number)
+
+
+def test_no_two_codes_read_alike() -> None:
+    assert len({code.text for code in Code}) == len(Code)
+    assert len({code.value for code in Code}) == len(Code)
+
+
+@pytest.mark.parametrize("code", Code, ids=str)
+def test_a_code_is_eight_digits_and_a_sentence_without_a_full_stop(code: Code) -> None:
+    assert re.fullmatch(r"[0-9]{8}", code.value)
+    assert code.text[0].isupper() and not code.text.endswith(".")
+    assert Code(code.value) is code
+
+
+def test_what_samples_are_told_reads_as_in_the_manual() -> None:
+    """EntireX, Using Persistence and Units of Work: the two codes that its text quotes."""
+    assert str(Code.END_OF_UOW) == "00740301 Conversation found: end of unit of work"
+    assert str(Code.UOW_NOT_FOUND) == "00780305 UOW not found"
+
+
+def test_every_class_of_a_code_is_explained() -> None:
+    document = inspect.getdoc(codes) or ""
+    explained = set(re.findall(r"^    ([0-9]{4})   \S", document, re.MULTILINE))
+
+    assert explained == {code.error_class for code in Code}
+
+
+def test_an_unknown_code_is_no_code() -> None:
+    with pytest.raises(ValueError):
+        Code("00990099")
+
+
+def test_an_error_carries_its_code_and_its_text() -> None:
+    plain = BrokerError(Code.UOW_NOT_FOUND)
+    told = BrokerError(Code.MAX_UOWS, detailed(Code.MAX_UOWS, "100"))
+
+    assert (plain.code, plain.text, str(plain)) == (Code.UOW_NOT_FOUND, "UOW not found", "00780305 UOW not found")
+    assert str(told) == "00740345 MAX-UOWS of the service reached: 100"
+    assert detailed(Code.MAX_UOWS, "") == Code.MAX_UOWS.text
+
+
+def test_the_answers_to_commands_are_those_of_the_manual_with_a_text_each() -> None:
+    assert {int(code) for code in CommandCode} == COMMAND_CODES
+    assert len({code.text for code in CommandCode}) == len(CommandCode)
+    assert CommandCode(50).text == "the command is refused in this RUN-MODE"
