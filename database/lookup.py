@@ -23,7 +23,7 @@ from journal.operations import Operation
 from journal.segment import Sealed
 from recovery.examined import read_contents
 from recovery.survey import data_files, survey
-from recovery.validate import examine
+from recovery.validate import as_followed, examine
 
 
 class _OutOfDate(Exception):
@@ -53,16 +53,16 @@ def _look_up(disk: Disk, directory: Path, files: Sequence[Sealed], number: int) 
     there = dict(data_files(disk, directory))
     if known - set(there):
         raise _OutOfDate
-    unsealed = [task for task in survey(disk, directory) if task.sequence not in known]
+    unsealed = [replace(task, vouched_only=True) for task in survey(disk, directory) if task.sequence not in known]
     for file in files:
         if _within(number, file.ranges.added) or _within(number, file.ranges.removed):
             contents = _contents(disk, there[file.sequence], file)
             place = _after(contents, number, (there[file.sequence], file.identity), place)
-    for task in unsealed:
-        examined = examine(disk, replace(task, vouched_only=True), full=False)
+    found = [examine(disk, task, full=False) for task in unsealed]
+    for examined in as_followed(disk, unsealed, found, full=False):
         walked = read_contents(disk, examined)
         if walked is not None and examined.header is not None:
-            place = _after(walked, number, (task.path, examined.header.identity), place)
+            place = _after(walked, number, (examined.task.path, examined.header.identity), place)
     if place is None:
         raise NoSuchMessage(number)
     return _read(disk, place, number)

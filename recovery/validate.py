@@ -77,6 +77,7 @@ def examine_directory(
                 found.append(examined)
                 done += examined.size
                 progress("validate", done, total)
+        found = as_followed(disk, tasks, found, full=full)
         low_water = max((examined.low_water for examined in found), default=0)
         found = [examined for examined in found if examined.sequence >= low_water]
         if attempt == ATTEMPTS_MAX or not any(_has_gone(disk, examined) for examined in found):
@@ -91,6 +92,22 @@ def _examine_all(disk: Disk, tasks: Sequence[Task], *, full: bool, alone: bool) 
         return
     with ThreadPoolExecutor(HASH_THREADS) as pool:
         yield from pool.map(lambda task: examine(disk, task, full=full), tasks)
+
+
+def as_followed(disk: Disk, tasks: Sequence[Task], found: Sequence[Examined], *, full: bool) -> list[Examined]:
+    """Return what was found, with files examined anew whose successors were begun after the headers had been read.
+
+    Such a file was judged as the newest one: up to what vouched for itself, or for what was there by then. Its
+    successor, which was read later, says where it ends.
+    """
+    result = list(found)
+    for place in range(1, len(found)):
+        before, header = found[place - 1], found[place].header
+        if tasks[place].header is not None or header is None or header.previous.sequence != before.sequence:
+            continue
+        task = replace(before.task, named=header.previous, successor=(header.sequence, header.identity))
+        result[place - 1] = examine(disk, task, full=full)
+    return result
 
 
 def _has_gone(disk: Disk, examined: Examined) -> bool:

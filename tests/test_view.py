@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -162,6 +163,25 @@ def test_a_view_beside_a_running_writer_shows_a_moment_that_was(tmp_path: Path) 
         finally:
             stopping.set()
             writer.join()
+
+
+def test_what_a_file_ends_with_is_seen_where_the_next_one_was_begun_meanwhile(tmp_path: Path) -> None:
+    with open_small(tmp_path) as db:
+
+        def roll(_stage: str, done: int, _total: int) -> None:
+            """Begin the file that was only prepared when the directory was listed."""
+            if len(files) == 2 and done:
+                before = files.pop()
+                while before.read_bytes()[:8] == bytes(8):
+                    db.add("q", b"x" * 300)
+                db.add("q", b"the one behind it is vouched for by this one")
+
+        while len(files := sorted(tmp_path.glob("*.data"))) < 2:  # the second is prepared while the first is written
+            db.add("q", b"x" * 300)
+            sleep(0.01)
+        with DatabaseView.open(tmp_path, progress=roll) as view:
+            seen = list(view.numbers())
+        assert len(files) == 1 and seen == list(range(1, seen[-1] + 1)) and len(seen) > 2
 
 
 def test_messages_are_looked_up_beside_a_running_writer(tmp_path: Path) -> None:
