@@ -55,12 +55,11 @@ def write_report(
     progress: Progress | None = None,
     check: Callable[[], None] | None = None,
 ) -> Row:
-    """Write the report and return its summary; NoJournal and its like, NotAReport, CannotWrite, SparkCouldNot,
-    TablesNotSeen.
+    """Write the report and return its summary.
 
-    `progress` is told what is being asked, and which share of all is done; `check` is called before every question, and
-    may raise to end it. The directory is on this machine's file
-    systems; where Spark runs on others, it must be theirs too.
+    `progress` is told what is being asked, and which share of all is done. `check` is called before every question and
+    at the end, and may raise: then nothing is left. The directory is on this machine's file systems; where Spark runs
+    on others, it must be theirs too. Raises what `sources` does, NotAReport, CannotWrite, SparkCouldNot, TablesNotSeen.
     """
     since = monotonic()
     found = sources(request.paths)
@@ -88,6 +87,7 @@ def write_report(
         summary = _summary(answers)
         (unfinished / outdir.PAGE).write_text(page(answers), encoding="utf-8")
         (unfinished / outdir.SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        writer.check()
     return summary
 
 
@@ -108,13 +108,13 @@ class _Writer:
         self._spark = spark
         self._tables = tables
         self._progress = progress
-        self._check = check
+        self.check = check
         self._count = count
         self.written: list[Row] = []
 
     def write_all(self, questions: Sequence[Asked]) -> None:
         for question in questions:
-            self._check()
+            self.check()
             self._write(question)
 
     def _write(self, question: Asked) -> None:
@@ -125,7 +125,7 @@ class _Writer:
             self._progress(question.name, (done + share) / self._count)
 
         tell(0)
-        with in_one_line(f"cannot tell {question.meaning}"), watched(self._spark, tell):
+        with in_one_line(f"cannot answer {question.name!r}"), watched(self._spark, tell):
             answer = question.answer(self.read)
             counted = answer.observe(observation, F.count(F.lit(1)).alias("rows"))
             with _times_as_micros(self._spark):
@@ -207,7 +207,8 @@ def _write_comparison(writer: _Writer, journals: Journals) -> bool:
     Databases are told apart where both sides know the same ones. Where clean-up has removed data files on one side
     only, ended messages are no difference.
     """
-    here, there = _first_sequences(journals.table("files")), _first_sequences(journals.table_of_copy("files"))
+    with in_one_line("cannot compare"):
+        here, there = (_first_sequences(each("files")) for each in (journals.table, journals.table_of_copy))
     match_databases = bool(here.keys() & there.keys()) or max(len(here), len(there)) > 1
     undelivered_only = match_databases and any(here[name] != there[name] for name in here.keys() & there.keys())
     question = comparison(journals, match_databases=match_databases, undelivered_only=undelivered_only)

@@ -40,13 +40,17 @@ def interruptible(
             raise GivenUp
 
     with ThreadPoolExecutor(1, "spark-work") as pool:
-        future = pool.submit(work, check)
+        future: Future[_T] | None = None
         try:
+            future = pool.submit(work, check)
+            while not future.done():  # a signal that the system hands to another thread is seen when this one wakes
+                wait([future], LOOK_SECONDS)
             return future.result()
         except KeyboardInterrupt:
             is_over.set()
             on_interrupt()
-            _cancel(spark, future)
+            if future is not None:
+                _cancel(spark, future)
             raise
 
 

@@ -1,6 +1,7 @@
 """A progress bar on stderr for whatever takes longer than a moment, when stderr is a terminal."""
 
 import sys
+import threading
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -15,7 +16,7 @@ class ProgressBar:
     """A callable `(stage, done_bytes, total_bytes)`; a new stage starts a new bar. Leaves no trace.
 
     What counts something else than bytes says so, and shows only the share that is done. What always takes
-    longer than a moment is shown from the beginning.
+    longer than a moment is shown from the beginning. Any thread may call it.
     """
 
     def __init__(self, *, is_bytes: bool = True, is_long: bool = False) -> None:
@@ -26,6 +27,7 @@ class ProgressBar:
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._stage = ""
+        self._turn = threading.RLock()
 
     def __enter__(self) -> Self:
         return self
@@ -38,8 +40,11 @@ class ProgressBar:
 
     def __call__(self, stage: str, done: int, total: int, *, detail: str = "") -> None:
         """Show how far the stage is; a total of 0 is an unknown one. `detail` stands behind the stage's name."""
-        if not self._visible:
-            return
+        if self._visible:
+            with self._turn:
+                self._show(stage, done, total, detail)
+
+    def _show(self, stage: str, done: int, total: int, detail: str) -> None:
         if self._progress is None:
             if not self._is_long and time.monotonic() - self._since < PATIENCE_SECONDS:
                 return

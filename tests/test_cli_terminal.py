@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,11 @@ def test_a_log_file_gets_no_progress_bar(capsys: pytest.CaptureFixture[str], mon
         bar("validate", 1, 100)
 
     assert capsys.readouterr().err == ""
+
+
+def test_threads_may_tell_one_bar_of_different_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C says what it waits for while another thread still tells how far it is."""
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with ProgressBar(is_long=True) as bar, ThreadPoolExecutor(4) as pool:
+        told = [pool.submit(bar, stage, place, 1000) for place in range(300) for stage in ("ask", "stop")]
+    assert [call.result() for call in told] == [None] * 600
