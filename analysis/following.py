@@ -45,13 +45,14 @@ class Position:
     owner: int
     commit: int
     sequence: int  # of the data file that holds it
-    identity: int  # likewise
+    identity: int | None  # likewise, None where its header is lost
     after: int | None = None  # of a database that is new to the reader: the commit before the first one to read
 
     def encoded(self) -> dict[str, int | str]:
         """Return it as what JSON knows."""
         found: dict[str, int | str] = {"owner": self.owner, "commit": self.commit, "sequence": self.sequence}
-        found["file"] = f"{self.identity:016x}"
+        if self.identity is not None:
+            found["file"] = f"{self.identity:016x}"
         return found if self.after is None else found | {"after": self.after}
 
     @classmethod
@@ -60,7 +61,7 @@ class Position:
             owner=fields["owner"],
             commit=fields["commit"],
             sequence=fields["sequence"],
-            identity=int(fields["file"], 16),
+            identity=int(fields["file"], 16) if "file" in fields else None,
             after=fields.get("after"),
         )
 
@@ -238,7 +239,7 @@ def is_gone(reading: Reading) -> bool:
 
 
 def _position(part: FilePart, commit: int) -> Position:
-    return Position(owner=part.owner, commit=commit, sequence=part.sequence, identity=part.identity or 0)
+    return Position(owner=part.owner, commit=commit, sequence=part.sequence, identity=part.identity)
 
 
 def _first_commit(part: FilePart) -> int:
@@ -259,7 +260,8 @@ def _created(part: FilePart) -> int:
 def _check_not_back(database: str, parts: Sequence[FilePart], position: Position) -> None:
     """Raise JournalWentBack when the files cannot be those that the position was read from."""
     for part in parts:
-        is_other = part.sequence == position.sequence and part.identity not in (None, position.identity)
+        is_known = None not in (part.identity, position.identity)
+        is_other = is_known and part.sequence == position.sequence and part.identity != position.identity
         is_reused = part.sequence > position.sequence and 0 < _first_commit(part) <= position.commit
         if is_other or is_reused:
             raise JournalWentBack(

@@ -86,25 +86,26 @@ def _is_directory(storage: Storage, path: Path) -> bool:
 
 def parts_of(surveys: Iterable[Surveyed], locations: Sequence[Location]) -> list[FilePart]:
     """Return every file once, database by database, in the order of the journal; NotThisDatabase."""
-    copies: dict[tuple[str, int, str, int | None], list[FilePart]] = {}
-    identities: dict[tuple[str, int], FilePart] = {}
+    copies: dict[tuple[str, int, str], list[FilePart]] = {}
     for part in (part for one in surveys for part in one.parts):
-        other = part if part.is_archive else identities.setdefault((part.database, part.sequence), part)
-        if None not in (part.identity, other.identity) and part.identity != other.identity:
-            raise NotThisDatabase(
-                f"{other.path} and {part.path} are different files with one number: the directories hold two histories "
-                f"of the database {part.database}; read them one at a time"
-            )
-        copies.setdefault((part.database, part.sequence, part.name, part.identity), []).append(part)
-    order = list(dict.fromkeys(database for database, *_ in copies))
-    ordered = sorted(copies, key=lambda key: (order.index(key[0]), key[1], key[2]))
+        database = part.database or str(part.path.parent)  # a directory where nobody knows whose it is
+        copies.setdefault((database, part.sequence, part.name), []).append(part)
+    order = {database: place for place, database in enumerate(dict.fromkeys(database for database, *_ in copies))}
+    ordered = sorted(copies, key=lambda key: (order[key[0]], *key[1:]))
     return [_with_copies(_best(copies[key]), copies[key], locations) for key in ordered]
 
 
 def _best(copies: Sequence[FilePart]) -> FilePart:
-    """Return the copy that has most: sealed, without gaps, good the farthest."""
+    """Return the copy that has most: sealed, without gaps, good the farthest; NotThisDatabase."""
     if len(copies) == 1:
         return copies[0]
+    known = [part for part in copies if part.identity is not None]
+    for part in known[1:]:
+        if part.identity != known[0].identity:
+            raise NotThisDatabase(
+                f"{known[0].path} and {part.path} are different files with one name: the directories hold two "
+                f"histories of the database {part.database}; read them one at a time"
+            )
     return max(copies, key=_worth)
 
 

@@ -103,7 +103,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:
             return []
         follower = self._follower
-        if follower is None or end != self._planned:
+        if follower is None or (end != self._planned and not self._is_over):
             follower = self._look()  # the query was started again, from its checkpoint
         before = _decoded(start)
         pieces: list[Stretch | Hole] = []

@@ -12,6 +12,7 @@ import typer
 from cli import options, output
 from cli.failures import ExitCode, Failure, Usage
 from cli.progress import ProgressBar
+from journal.errors import DiskError
 
 if TYPE_CHECKING:  # Spark is imported when the command runs
     from analysis.journals import Request
@@ -114,7 +115,10 @@ def _report(request: "Request", out: Path, master: str | None) -> Mapping[str, A
         raise Usage(str(refused)) from refused
     if is_replaced:
         output.note(f"the earlier report in {out} will be replaced")
-    size = sources((*request.paths, *request.compared_with)).bytes
+    try:
+        size = sum(sources(paths).bytes for paths in (request.paths, request.compared_with) if paths)
+    except DiskError as refused:
+        raise Failure(str(refused), ExitCode.UNUSABLE, error=type(refused).__name__) from refused
     with ProgressBar(is_bytes=False, is_long=True) as bar:
         bar("start Spark", 0, 0)
 

@@ -6,7 +6,7 @@ footer, which is the active one, is walked first.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -33,6 +33,9 @@ _ENGINE = ENGINE_PREFIX.encode()
 LENGTH_AT = 8  # in a frame header: length and `meta`, four bytes each
 
 
+Columns = Mapping[str, npt.NDArray[np.int64]]
+
+
 class Values(NamedTuple):
     """Keys with their latest values, in no promised order; and keys whose values are damaged."""
 
@@ -47,13 +50,14 @@ def values(look: Look, prefix: str) -> Iterator[Values]:
     Keys that are put or moved meanwhile may come twice or not at all. What is damaged is logged too.
     """
     with look.ledger.lock:
-        sequences = sorted(sequence for sequence, count in look.ledger.index.keyed.files.items() if count)
-    for sequence in sequences:
-        found = _of_file(look, sequence, prefix.encode())
+        keys, sequences, offsets = look.ledger.index.keyed.located(prefix.encode())
+    bounds = [0, *(np.flatnonzero(np.diff(sequences)) + 1).tolist(), len(keys)] if keys else []
+    for low, high in pairwise(bounds):
+        sequence = int(sequences[low])
+        found = _of_file(look, sequence, keys[low:high], offsets[low:high])
         for key in found.damaged:
             _log.error("the value of key %r in %s is damaged", key.decode(), DataFileName(sequence))
-        if found.keys or found.damaged:
-            yield found
+        yield found
 
 
 def in_order(look: Look, prefix: str) -> Iterator[tuple[bytes, bytes | None]]:
@@ -62,7 +66,7 @@ def in_order(look: Look, prefix: str) -> Iterator[tuple[bytes, bytes | None]]:
     Keys are those that are there now, values as they are when they are reached; one that is gone by then is left out.
     """
     with look.ledger.lock:
-        keys = [key for key in look.ledger.index.keyed.keys(prefix.encode()) if _is_asked(key, b"")]
+        keys = [key for key in look.ledger.index.keyed.keys(prefix.encode()) if not key.startswith(_ENGINE)]
     for start in range(0, len(keys), AT_ONCE):
         part = keys[start : start + AT_ONCE]
         found = dict(_read(look, part))
@@ -98,13 +102,17 @@ def _one_by_one(look: Look, keys: Sequence[bytes]) -> Iterator[tuple[bytes, byte
             yield key, value
 
 
-def _of_file(look: Look, sequence: int, prefix: bytes) -> Values:
+def _of_file(look: Look, sequence: int, keys: Sequence[bytes], offsets: Ints) -> Values:
+    """Return the values of keys whose frames begin at ascending offsets of the file."""
     path = look.directory / str(DataFileName(sequence))
     try:
         with DataFile(look.disk, path) as file:
             footer = file.footer(identity=None)
-            contents = footer.contents() if isinstance(footer, Footer) else _walked(file)
-            return _of_contents(look, file.file, contents, prefix, sequence)
+            if isinstance(footer, Footer):
+                columns: Columns = footer.columns()
+                return _of_columns(file.file, columns, lambda: footer.contents().names, (keys, offsets))
+            contents = _walked(file)
+            return _of_columns(file.file, contents.columns, lambda: contents.names, (keys, offsets))
     except OSError as failure:
         raise DiskError(path, failure, "read") from failure
 
@@ -125,41 +133,47 @@ def _walked(file: DataFile) -> Contents:
     return found.builder.build(found.end)
 
 
-def _of_contents(look: Look, file: DiskFile, contents: Contents, prefix: bytes, sequence: int) -> Values:
-    keys, rows = _latest(look, contents, prefix, sequence)
-    if not len(rows):
-        return Values((), (), ())
-    sizes = contents.columns["size"][rows].astype(np.int64)
-    read = _gathered(file, _starts(file, contents, rows), sizes)
-    is_good = np.fromiter(map(xxh3, read), np.uint64, len(read)) == contents.columns["hash"][rows].astype(np.uint64)
+def _of_columns(
+    file: DiskFile, columns: Columns, names: Callable[[], Sequence[bytes]], wanted: tuple[Sequence[bytes], Ints]
+) -> Values:
+    keys, rows = _rows(columns, names, *wanted)
+    lost = [key for key, row in zip(keys, rows.tolist(), strict=True) if row < 0] if (rows < 0).any() else []
+    if lost:
+        keys, rows = [key for key, row in zip(keys, rows.tolist(), strict=True) if row >= 0], rows[rows >= 0]
+    read = _gathered(file, _starts(file, columns, rows), columns["size"][rows].astype(np.int64))
+    is_good = np.fromiter(map(xxh3, read), np.uint64, len(read)) == columns["hash"][rows].astype(np.uint64)
     if is_good.all():
-        return Values(keys, read, ())
+        return Values(keys, read, lost)
     good, bad = np.flatnonzero(is_good).tolist(), np.flatnonzero(~is_good).tolist()
-    return Values([keys[at] for at in good], [read[at] for at in good], [keys[at] for at in bad])
+    return Values([keys[at] for at in good], [read[at] for at in good], [*lost, *(keys[at] for at in bad)])
 
 
-def _latest(look: Look, contents: Contents, prefix: bytes, sequence: int) -> tuple[list[bytes], Ints]:
-    """Return the keys whose latest version is in the file, and their rows, in the order of the file."""
-    columns, names = contents.columns, contents.names
+def _rows(
+    columns: Columns, names: Callable[[], Sequence[bytes]], keys: Sequence[bytes], offsets: Ints
+) -> tuple[Sequence[bytes], Ints]:
+    """Return the keys and the rows that put their values, in the order of the rows; -1 for no such row.
+
+    Most frames put one value, which is then the key's: names are looked at for the others only.
+    """
     puts = np.flatnonzero(columns["kind"] == Operation.PUT)
-    is_asked = [_is_asked(name, prefix) for name in names] if not prefix else [n.startswith(prefix) for n in names]
-    puts = puts[np.array(is_asked, np.bool_)[columns["name"][puts]]]
-    offsets = columns["offset"][puts].tolist()
-    keys = [bytes(names[place]) for place in columns["name"][puts].tolist()]
-    with look.ledger.lock:
-        is_latest = look.ledger.index.keyed.are_at(keys, sequence, offsets)
-    latest = {key: place for place, key in enumerate(keys) if is_latest[place]}  # twice in a frame: the last one counts
-    places = sorted(latest.values())
-    return [keys[place] for place in places], puts[places]
+    frames = columns["offset"][puts].astype(np.int64)
+    low, high = np.searchsorted(frames, offsets, "left"), np.searchsorted(frames, offsets, "right")
+    rows: Ints = np.where(high - low == 1, puts[np.minimum(low, len(puts) - 1)], -1)
+    odd = np.flatnonzero(high - low > 1)
+    if not len(odd):
+        return keys, rows
+    every, name_of, known = names(), columns["name"], dict[tuple[int, bytes], int]()
+    for start, end in sorted({*zip(low[odd].tolist(), high[odd].tolist(), strict=True)}):
+        for row in puts[start:end].tolist():
+            known[start, bytes(every[name_of[row]])] = row  # twice in a frame: the last one counts
+    for place in odd.tolist():
+        rows[place] = known.get((int(low[place]), keys[place]), -1)
+    order = np.argsort(rows, kind="stable")
+    return [keys[place] for place in order.tolist()], rows[order]
 
 
-def _is_asked(key: bytes, prefix: bytes) -> bool:
-    return key.startswith(prefix) and not key.startswith(_ENGINE)
-
-
-def _starts(file: DiskFile, contents: Contents, rows: Ints) -> Ints:
+def _starts(file: DiskFile, columns: Columns, rows: Ints) -> Ints:
     """Return where in the file the values of the rows begin: behind what stands before them in their frames."""
-    columns = contents.columns
     kinds, offsets = columns["kind"], columns["offset"].astype(np.int64)
     sizes = columns["size"].astype(np.int64) + columns["properties"].astype(np.int64)
     sizes[(kinds != Operation.ADD) & (kinds != Operation.PUT)] = 0  # coded sets stand among the records

@@ -5,16 +5,20 @@ Values are not kept in memory. A key costs about 130 bytes besides its own. Keys
 since clean-up writes them again.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
+import numpy as np
 from sortedcontainers import SortedDict
 
+from index.block import Ints
 from journal.operations import ENGINE_PREFIX
 
 _OFFSET_BITS = 40  # of an offset divided by 8
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 _ENGINE = ENGINE_PREFIX.encode()
+_BEHIND_ENGINE = b"\1"  # the callers' keys begin here
+_BEHIND_NAMES = b"\xff"  # which no name in UTF-8 has
 
 
 class Version(NamedTuple):
@@ -70,10 +74,14 @@ class Keyed:
         packed = self._versions.get(key)
         return None if packed is None else Version(packed >> _OFFSET_BITS, (packed & _OFFSET_MASK) << 3)
 
-    def are_at(self, keys: Sequence[bytes], sequence: int, offsets: Iterable[int]) -> list[bool]:
-        """Say of each key whether its latest version lies at the offset in this data file."""
-        get, file = self._versions.get, sequence << _OFFSET_BITS
-        return [get(key) == file | offset >> 3 for key, offset in zip(keys, offsets, strict=True)]
+    def located(self, prefix: bytes) -> tuple[list[bytes], Ints, Ints]:
+        """Return the callers' keys with the prefix, with data file and offset of their latest versions, as they lie."""
+        behind = prefix + _BEHIND_NAMES
+        keys = list(self._versions.irange(max(prefix, _BEHIND_ENGINE), behind, inclusive=(True, False)))
+        places = np.fromiter(map(self._versions.__getitem__, keys), np.int64, len(keys))
+        order = np.argsort(places, kind="stable")
+        places = places[order]
+        return [keys[at] for at in order.tolist()], places >> _OFFSET_BITS, (places & _OFFSET_MASK) << 3
 
     def keys(self, prefix: bytes) -> Iterator[bytes]:
         """Yield the keys that begin with the prefix, in order. Do not change the keys meanwhile."""

@@ -16,7 +16,9 @@ from journal.errors import DiskError, FormatError, NewerFormat
 from journal.footer import (
     TRAILER,
     BadFooter,
+    Columns,
     Summary,
+    decode_columns,
     decode_contents,
     decode_summary,
     trailer_size,
@@ -35,6 +37,9 @@ class Footer:
 
     def contents(self) -> Contents:
         return decode_contents(self.data, self.summary)
+
+    def columns(self) -> Columns:
+        return decode_columns(self.data, self.summary)
 
 
 class DataFile:

@@ -337,8 +337,13 @@ class Columns(dict[str, npt.NDArray[np.int64]]):
         return column
 
 
-def decode_contents(data: bytes, summary: Summary) -> Contents:
-    """Return the columns of a footer whose summary was read and whose checksum was right."""
+def decode_columns(data: bytes, summary: Summary) -> Columns:
+    """Return the columns alone, each to be decoded when it is asked for."""
+    return _parts(data, summary)[0]
+
+
+def _parts(data: bytes, summary: Summary) -> tuple[Columns, dict[int, bytes], dict[int, int]]:
+    """Return the columns, and what is bytes, with its counts, by column id."""
     ids = {number: name for name, number in _NUMBER_IDS.items()}
     at = SUMMARY.size + HEADER_SIZE
     entries = [ENTRY.unpack_from(data, at + index * ENTRY.size) for index in range(summary.columns)]
@@ -353,6 +358,12 @@ def decode_contents(data: bytes, summary: Summary) -> Contents:
         else:
             blobs[number], counts[number] = data[at : at + size], base
         at += size + -size % 8
+    return columns, blobs, counts
+
+
+def decode_contents(data: bytes, summary: Summary) -> Contents:
+    """Return the columns of a footer whose summary was read and whose checksum was right."""
+    columns, blobs, counts = _parts(data, summary)
     return Contents(
         columns=columns,
         names=_decode_names(blobs[NAMES], counts[NAMES]),

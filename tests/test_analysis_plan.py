@@ -147,6 +147,30 @@ def test_of_two_copies_the_one_that_has_more_is_read(tmp_path: Path) -> None:
         assert damages(*paths) == []
 
 
+def test_a_copy_whose_header_is_lost_is_not_read_beside_a_good_one(tmp_path: Path) -> None:
+    spool, copy = tmp_path / "spool", tmp_path / "copy"
+    with open_small(spool) as db:
+        fill(db, 1)
+    shutil.copytree(spool, copy)
+    path = max(copy.glob("*.data"))
+    path.write_bytes(bytes(1000) + path.read_bytes()[1000:])
+    expected = analysed(spool)
+
+    assert analysed(copy, spool) == analysed(spool, copy) == expected
+    assert damages(copy, spool) == []
+
+
+def test_directories_that_nobody_knows_are_told_apart(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        tmp_path.joinpath(name).mkdir()
+        (tmp_path / name / "omsmsg-0000000001.data").write_bytes(b"x" * 1000)
+
+    assert analysed(tmp_path / "*", report=_ignore) == []
+    assert [(row["kind"], row["database"]) for row in damages(tmp_path / "one", tmp_path / "two")] == [
+        ("torn", None)
+    ] * 2
+
+
 def test_two_histories_of_one_database_are_refused(tmp_path: Path) -> None:
     spool, fork = tmp_path / "spool", tmp_path / "fork"
     with open_small(spool) as db:

@@ -1,6 +1,7 @@
 """The rows that the analysis makes of columns are the operations that `dump` finds frame by frame."""
 
 import random
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from analysis import rows, schema
 from analysis.columns import texts
 from analysis.damage import DamageFound, refuse
-from analysis.parts import Damage
+from analysis.parts import Damage, FilePart
 from analysis.removals import expanded
 from analysis.schema import TIME_MAX, TIME_MIN, UnknownColumn, Wanted
 from journal.datafile import DataFile, require_header
@@ -242,6 +243,28 @@ def test_batches_with_payloads_are_bounded_in_bytes(tmp_path: Path, monkeypatch:
         [5],
     ]
     assert [len(value) for batch in batches for value in batch["payload"].to_pylist()] == sizes
+
+
+def test_a_worker_holds_one_file_at_a_time(tmp_path: Path) -> None:
+    with open_small(tmp_path, max_data_file_size="300K") as db:
+        while len(list(tmp_path.glob("*.data"))) < 12:
+            db.add_many("q", [bytes(2000)] * 20)
+    [partition, *_] = planned(tmp_path, partition_bytes=1 << 30)
+    wanted = only(EVERY)
+
+    def peak(parts: Sequence[FilePart]) -> int:
+        tracemalloc.start()
+        for part in parts:
+            for batch in rows.batches(RealDisk(), part, wanted):
+                assert batch.num_rows
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    assert len(partition.parts) >= 9
+    few = peak(partition.parts[:2])
+    assert few < 6 * max(part.bytes for part in partition.parts), "bytes as they are read, and as they go to Spark"
+    assert peak(partition.parts) < 1.2 * few
 
 
 _SETS = st.lists(st.sets(st.integers(0, 1 << 62), min_size=1, max_size=30).map(sorted), min_size=1, max_size=20)
