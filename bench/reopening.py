@@ -3,14 +3,16 @@
 import gc
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from bench.datasets import Growing, data_bytes, data_files
 from bench.measure import Row, Settings, alternate_rates, alternate_times, rate_text, time_text
 from bench.raw import READ_BYTES, read_and_hash
-from database import MessageDatabase
+from database import Message, MessageDatabase
 
-READING_BYTES = 100_000_000
+READ_AT_ONCE = 10_000
 LINEAR_SHARE = 5  # the larger of the two that are compared is twice the data set, the smaller a fifth
 LINEAR_BOUND = 1.2  # of the cost of a byte, in the larger against the smaller: what scatters by itself
 
@@ -90,17 +92,19 @@ def _reading(settings: Settings, path: Path) -> Iterator[Row]:
     paths = data_files(path)
     with MessageDatabase.open(path, validation="footers") as database:
         everything = database.undelivered_count()
+        stream = _over_and_over(database)
 
-        def read(_: float) -> float:
-            began = time.perf_counter()
-            count = sum(1 for _ in database.undelivered("bench-0"))
-            assert count == everything
+        def read(seconds: float) -> float:
+            began, count = time.perf_counter(), 0
+            while time.perf_counter() - began < seconds:
+                count += sum(1 for _ in islice(stream, READ_AT_ONCE))
             return count / (time.perf_counter() - began)
 
         def read_raw(_: float) -> float:
             return everything / min(read_and_hash(paths, chunk) for chunk in READ_BYTES)
 
-        found = alternate_rates(settings, read_raw, read)
+        # The raw side reads all there is each time: one slice a round, the longer.
+        found = alternate_rates(replace(settings, slices=1, slice_seconds=1), read_raw, read)
     yield Row(
         name="reading",
         what="reading undelivered messages in order, 256 B",
@@ -110,3 +114,8 @@ def _reading(settings: Settings, path: Path) -> Iterator[Row]:
         raw=rate_text(found.raw, "/s hashed"),
         ours=rate_text(found.ours, "/s"),
     )
+
+
+def _over_and_over(database: MessageDatabase) -> Iterator[Message]:
+    while True:
+        yield from database.undelivered("bench-0")

@@ -159,9 +159,9 @@ def overridden(given: Mapping[str, str], scopes: Scopes) -> None:
     """Put values that are given beside the file in the place of its own."""
     for name, value in given.items():
         canonical = CANONICAL.get(name.upper().replace("_", "-"), "")
-        section = next((each for each in ("BROKER", "JOURNAL", "SQLITE") if canonical in OF_SECTION[each]), None)
-        if section is None:
+        sections = [each for each in ("BROKER", "JOURNAL", "SQLITE") if canonical in OF_SECTION[each]]
+        if not sections:
             scopes.fault(0, name, "there is no such attribute", Code.UNKNOWN_KEYWORD)
-            continue
-        scopes.sections[section].settings.pop(canonical, None)
-        put(Entry(0, canonical, value), scopes.sections[section], scopes)
+        for section in sections[:1] if sections[:1] == ["BROKER"] else sections:  # of the drivers each may be used
+            scopes.sections[section].settings.pop(canonical, None)
+            put(Entry(0, canonical, value), scopes.sections[section], scopes)

@@ -1,7 +1,7 @@
 """What a decision asks the store to make durable: one commit, as a value.
 
-The kernel makes it, a driver carries it out, and nothing in between changes it. The parts of one
-commit become durable together or not at all.
+The kernel makes it, a driver carries it out, and nothing in between changes it; these values are not
+frozen, for speed. The parts of one commit become durable together or not at all.
 
     part       what it does
     adds       messages put into queues; they get neighbouring numbers in this order
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 NUMBER_BYTES = 8  # of a message number in a value, least significant first
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NewMessage:
     """A message to be added to a queue."""
 
@@ -26,7 +26,7 @@ class NewMessage:
     properties: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Put:
     """Keyed state to be written; `numbers_at` maps offsets in the value to places among the adds."""
 
@@ -35,7 +35,7 @@ class Put:
     numbers_at: Mapping[int, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Changes:
     """One commit. With a producer's identifier a repeat adds nothing and gets the first answer."""
 

@@ -249,6 +249,8 @@ class Layout(Generic[R]):
         self._has_numbers = has_numbers
         self._identifiers = [at for at, (_, code) in enumerate(own) if code == "N"]
         self._enums = [(at, name, _ENUMS[name]) for at, (name, _) in enumerate(own) if name in _ENUMS]
+        self.known = {name: tuple(known) for _, name, known in self._enums}  # what such a field of the head can be
+        self.shared_texts = shared  # so many stand in the extent
 
     def offset(self, name: str) -> int:
         """Return where in the value the field of the head begins: for numbers that a commit puts there."""
@@ -275,6 +277,7 @@ class Layout(Generic[R]):
         for at in self._identifiers:
             head[at] = identifier(head[at])
         end = self.size + extent
+        self._require(end <= len(value), "texts cut off")
         try:
             for at, _, known in self._enums:
                 head[at] = known[head[at]]

@@ -25,8 +25,9 @@ names, where it is not the one who began it.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker import lifetimes
 from broker.block import API_VERSION_MAX, BOTH, FIELDS, UWSTATP_NO, Function, Kind, Option, Request, Store
@@ -36,6 +37,7 @@ PRODUCER_BYTES_MAX = 255
 PROPERTIES_BYTES_MAX = 60 << 10  # the journal takes 64 KiB; the rest is for what the broker notes there
 WORDS = frozenset({"NEW", "OLD", "ANY", "NONE"})  # of CONV-ID and PUBLICATION-ID
 BLANK, ID = "blank", "n"
+ID_WIDTH, USTATUS_WIDTH = FIELDS["CONV-ID"].width, FIELDS["USTATUS"].width
 
 
 class Refusal(NamedTuple):
@@ -100,6 +102,65 @@ RULES: Mapping[tuple[Function, Option], Rule] = dict(
 
 def check(request: Request, *, is_server: bool, is_logged_on: bool) -> Refusal | None:
     """Return why the call cannot be carried out, None when nothing speaks against it."""
+    conv_id, uowid, publication_id = request.conv_id, request.uowid, request.publication_id
+    joined = conv_id + uowid + publication_id + request.ustatus
+    if (
+        joined.isascii()
+        and joined.isprintable()
+        and (len(joined) <= ID_WIDTH or _fit(request))
+        and _is_somebody(_whose(request))
+        and _goes_together(
+            _shape(request),
+            _SPELLINGS.get(conv_id, ID),
+            _SPELLINGS.get(uowid, ID),
+            _SPELLINGS.get(publication_id, ID),
+            is_server,
+            is_logged_on,
+        )
+    ):
+        return _check_beside(request)
+    return _first_wrong(request, is_server=is_server, is_logged_on=is_logged_on)
+
+
+# What callers say again and again is looked at once, and remembered.
+
+_SPELLINGS = {
+    "".join(letters): word for word in (*WORDS, BOTH) for letters in product(*zip(word, word.lower(), strict=True))
+} | {"": ""}
+_WHOSE = ("user_id", "token", "password", "broker_id", "locale", "force_logon")
+_SHAPE = (
+    *("function", "option", "api_type", "api_version", "server_class", "server_name", "service", "wait", "topic"),
+    *("store", "uwtime", "uwstatp", "uwstat_lifetime", "msgtype", "receive_length", "error_code"),
+)
+_whose = attrgetter(*_WHOSE)
+_shape = attrgetter(*_SHAPE)
+
+
+def _fit(request: Request) -> bool:
+    """Return whether the fields that are others in most calls are no longer than they may be."""
+    identifiers = (request.conv_id, request.uowid, request.publication_id)
+    return max(map(len, identifiers)) <= ID_WIDTH and len(request.ustatus) <= USTATUS_WIDTH
+
+
+@lru_cache(16384)
+def _is_somebody(texts: tuple[str, ...]) -> bool:
+    """Return whether nothing speaks against the fields that say who calls."""
+    said: dict[str, Any] = dict(zip(_WHOSE, texts, strict=True))
+    request = Request(function=Function.LOGON, **said)
+    return bool(request.user_id.strip()) and _check_texts(request) is None
+
+
+@lru_cache(16384)
+def _goes_together(  # noqa: PLR0913 - what is remembered is told apart by all of them
+    shape: tuple[Any, ...], conv_id: str, uowid: str, publication_id: str, is_server: bool, is_logged_on: bool
+) -> bool:
+    """Return whether nothing speaks against a call of somebody that says this; an identifier is as good as any."""
+    said = dict(zip(_SHAPE, shape, strict=True))
+    request = Request(user_id="X", conv_id=conv_id, uowid=uowid, publication_id=publication_id, **said)
+    return _first_wrong(request, is_server=is_server, is_logged_on=is_logged_on) is None
+
+
+def _first_wrong(request: Request, *, is_server: bool, is_logged_on: bool) -> Refusal | None:
     return (
         _check_texts(request)
         or _check_numbers(request)
@@ -127,33 +188,10 @@ _CODE_OF = {
     "BROKER-ID": Code.INVALID_BROKER_ID,
     "WAIT": Code.INVALID_WAIT,
 }
-# What a caller says again and again, and what is another in most calls.
-_CHANGING = ("conv_id", "uowid", "ustatus", "publication_id")
-_STEADY = [field for field in _TEXTS if field.attribute not in _CHANGING]
 _texts = attrgetter(*(field.attribute for field in _TEXTS))
-_steady = attrgetter(*(field.attribute for field in _STEADY))
-
-
-@lru_cache(16384)
-def _are_plain(texts: tuple[str, ...]) -> bool:
-    """Return whether nothing speaks against the steady fields, whatever the function."""
-    joined = "".join(texts)
-    fits = all(len(text) <= field.width for field, text in zip(_STEADY, texts, strict=True))
-    return fits and joined.isascii() and joined.isprintable() and "*" not in joined
 
 
 def _check_texts(request: Request) -> Refusal | None:
-    conv_id, uowid, publication_id, ustatus = request.conv_id, request.uowid, request.publication_id, request.ustatus
-    joined = conv_id + uowid + publication_id + ustatus
-    if (
-        _are_plain(_steady(request))
-        and joined.isascii()
-        and joined.isprintable()
-        and len(conv_id) <= 16 >= len(uowid)
-        and len(publication_id) <= 16
-        and len(ustatus) <= 32
-    ):
-        return None
     texts = _texts(request)
     for field, text in zip(_TEXTS, texts, strict=True):
         if not text.isprintable():
@@ -179,13 +217,13 @@ def _check_numbers(request: Request) -> Refusal | None:
         return Refusal(Code.INVALID_STORE, str(request.store))
     if not 0 <= request.receive_length < 1 << 32:
         return Refusal(Code.INVALID_RECEIVE_LENGTH, str(request.receive_length))
-    if request.properties is not None or request.producer or request.msgid or request.user_data:
-        return _check_beside(request)
-    return None
+    return _check_beside(request)
 
 
 def _check_beside(request: Request) -> Refusal | None:
     """Check what few calls carry: fields of bytes, and what goes beside the block."""
+    if not (request.properties or request.producer or request.msgid or request.user_data):
+        return None
     for name, data in (("MSGID", request.msgid), ("USER-DATA", request.user_data)):
         if len(data) > FIELDS[name].width:
             return Refusal(Code.OUT_OF_RANGE, f"{name} has at most {FIELDS[name].width} bytes")

@@ -117,7 +117,7 @@ def load(  # noqa: PLR0913
     kind = kind or guess(file)
     if queue is None and kind is not SourceFormat.ENVELOPE:
         raise Usage("--queue Q is missing: the queue to load into")
-    named = {"max_data_file_size": max_data_file_size, "max_message_size": max_message_size}
+    named: dict[str, Any] = {"max_data_file_size": max_data_file_size, "max_message_size": max_message_size}
     chosen = engine_options(**named)
     sizing = Sizing(batch, min(BATCH_BYTES_MAX, chosen.max_data_file_size // FILE_SHARE))
     tally = Tally(skipped=skip)

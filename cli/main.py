@@ -20,6 +20,7 @@ _LATE = {
     "io-test": ("cli.iotest", "io_test", "Measure how fast this directory's device makes bytes durable."),
     "demo": ("cli.demo", "demo", "Run the main job on 336,776 real flights, a kill included."),
     "analyze": ("cli.analyze", "analyze", "Say what is stuck, slow, full or lost, as a page and tables."),
+    "estimate": ("cli.estimate", "estimate", "Say how much disk and memory a load of units of work takes."),
     "attributes": ("cli.attributes", "attributes", "Check a broker's attribute file, show the values that count."),
 }
 

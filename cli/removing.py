@@ -118,7 +118,7 @@ def unhold(  # noqa: PLR0913
         held = looking.held_count()
     if held:
         _ask(f"Let go {'all' if everything else 'some'} of {counted(held, 'message')} held back?", yes=yes)
-        with database(spool, wait_seconds=wait) as db, interrupts.held_back():
+        with database(spool, repairs=True, wait_seconds=wait) as db, interrupts.held_back():
             freed = db.unhold(None if everything else numbers)
     else:
         freed = 0

@@ -163,7 +163,7 @@ def cleanup(  # noqa: PLR0913
         report = _planned(spool, compact=compact)
     else:
         before = _sizes(spool)
-        with database(spool, wait_seconds=wait, retention_directory=retention_directory) as db:
+        with database(spool, repairs=True, wait_seconds=wait, retention_directory=retention_directory) as db:
             report = db.cleanup(compact=compact)
             retains = db.options.retention_directory is not None
         report = _since(before, _sizes(spool), report, retains=retains)

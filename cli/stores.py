@@ -36,15 +36,39 @@ def engine_options(**named: Any) -> "Options":
 
 @contextmanager
 def database(
-    spool: Path, *, create: bool = False, wait_seconds: float = 0.0, **named: Any
+    spool: Path, *, create: bool = False, repairs: bool = False, wait_seconds: float = 0.0, **named: Any
 ) -> Iterator["MessageDatabase"]:
-    """Open the database with the lock, say what its recovery found, and close it at the end."""
+    """Open the database with the lock, say what its recovery found, and close it at the end.
+
+    Usage where it is a broker's, unless the command only `repairs` it.
+    """
     if not create:
         require(spool)
     options = engine_options(**named)
     with _listening(), _opened(spool, options, wait_seconds) as db:
         tell_recovery(db.recovery)
+        if not repairs:
+            _check_is_nobodys(db, spool)
         yield db
+
+
+def _check_is_nobodys(db: "MessageDatabase", spool: Path) -> None:
+    """Raise Usage where the messages belong to a broker: its records would not fit them any more."""
+    from broker.records import MASTER, MASTER_KEY, RecordError
+
+    value = db.get(MASTER_KEY)
+    if value is None:
+        return
+    try:
+        whose = f"broker {MASTER.decode(value).broker_id}"
+    except RecordError:
+        whose = "a broker"
+    raise Usage(
+        f"{spool} is the persistent store of {whose}, which alone changes what is in it: use its functions SEND, "
+        "RECEIVE and SYNCPOINT; list, show, dump, stats, explain, verify and receive --peek look into it; "
+        "nothing was changed",
+        broker=whose,
+    )
 
 
 def _opened(spool: Path, options: "Options", wait_seconds: float) -> "MessageDatabase":

@@ -30,8 +30,8 @@ AT_ONCE = 1000  # keys looked up together
 WINDOW_BYTES = 1 << 20  # read at once
 GAP_BYTES = 16 << 10  # between two values: so much is read over rather than left out
 _ENGINE = ENGINE_PREFIX.encode()
-LENGTH_AT = 8  # in a frame header: length and `meta`, four bytes each
-
+META_AT = 12  # in a frame header: `meta`, four bytes
+_FOUR = np.arange(4)
 
 Columns = Mapping[str, npt.NDArray[np.int64]]
 
@@ -181,9 +181,19 @@ def _starts(file: DiskFile, columns: Columns, rows: Ints) -> Ints:
     is_first = np.concatenate(([True], np.diff(offsets) != 0))
     first_rows = np.flatnonzero(is_first)[np.cumsum(is_first)[rows] - 1]
     frames = offsets[rows]
-    heads = _gathered(file, frames + LENGTH_AT, np.full(len(rows), 8))
-    metas = np.frombuffer(b"".join(heads), "<u4")[1::2].astype(np.int64)
-    found: Ints = frames + FRAME_SIZE + metas + before[rows] - before[first_rows]
+    found: Ints = frames + FRAME_SIZE + _metas(file, frames) + before[rows] - before[first_rows]
+    return found
+
+
+def _metas(file: DiskFile, frames: Ints) -> Ints:
+    """Return how many bytes of records each frame has, as its header says it; 0 behind the end of the file."""
+    found = np.zeros(len(frames), np.int64)
+    for low, high in _windows(frames, frames + FRAME_SIZE):
+        base = int(frames[low])
+        size = int(frames[high - 1]) + FRAME_SIZE - base
+        data = np.frombuffer(file.read(size, base).ljust(size, b"\0"), np.uint8)
+        places = (frames[low:high] - base + META_AT)[:, None] + _FOUR
+        found[low:high] = data[places].view("<u4")[:, 0]
     return found
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from database.block import CommitBlock, Operations
 from database.encode import Encoder
 from database.ledger import Effect, Ledger
+from database.unit import Unit, drafted
 from journal.draft import Composer, Draft
 from journal.operations import Operation
 
@@ -51,6 +52,10 @@ class Drafting:
         draft = operations.compose()
         draft.time = self._clock()  # the duplicate window is asked as of now
         return draft
+
+    def unit(self, unit: Unit) -> Draft | None:
+        """Return the draft of a unit of work's commit, None when it is to be gathered in a block."""
+        return drafted(unit, self._ledger, self.encode)
 
     def removal(self, kind: Operation, numbers: Sequence[int]) -> Draft | None:
         """Return the draft that removes those of the numbers that are undelivered; None for none."""

@@ -128,6 +128,13 @@ def encode_set(numbers: Numbers) -> bytes:
     return _leb128(values)
 
 
+def encode_run(count: int) -> bytes:
+    """Return neighbouring numbers as `encode_set` does."""
+    if count == 1:
+        return b""
+    return bytes((count,)) if count < 0x80 else _leb128(np.array([count], np.uint64))
+
+
 def decode_set(first: int, count: int, coded: bytes) -> Numbers:
     """Return the numbers of a removal record; BadRecord when the bytes do not give `count` of them."""
     if count == 1 and not coded:

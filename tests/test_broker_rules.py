@@ -312,6 +312,19 @@ def test_whatever_the_fields_hold_the_answer_is_a_code_or_none(data: st.DataObje
     assert refused is None or refused.code in Code
 
 
+@given(st.data())
+def test_what_is_remembered_of_one_call_is_true_of_another(data: st.DataObject) -> None:
+    texts = st.sampled_from(["", "NEW", "new", "Both", "x" * 16, "x" * 17, "x" * 33, "\n", "é", "*"])
+    call = said(data.draw(st.sampled_from([F.SEND, F.RECEIVE, F.SYNCPOINT])), data.draw(st.sampled_from(list(O))))
+    for name in ("conv_id", "uowid", "publication_id", "ustatus", "user_id", "service", "producer"):
+        setattr(call, name, data.draw(texts))
+    is_server, is_logged_on = data.draw(st.booleans()), data.draw(st.booleans())
+
+    found = check(call, is_server=is_server, is_logged_on=is_logged_on)
+
+    assert found == rules._first_wrong(call, is_server=is_server, is_logged_on=is_logged_on)
+
+
 def test_the_codes_of_the_table_in_the_docstring_are_those_of_the_module() -> None:
     document = inspect.getdoc(rules) or ""
     source = inspect.getsource(rules)

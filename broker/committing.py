@@ -1,0 +1,202 @@
+"""The sender's commit of a unit of work: what is written for it, and what a repeat of it is answered.
+
+A producer's identifier belongs to the unit of work, within USER-ID, TOKEN and service. A repeat gets
+the first UOWID and adds nothing. What this start has seen the kernel knows; what an earlier one saw
+the store knows, and tells it by an old message number.
+"""
+
+from hashlib import blake2b
+
+from broker.block import Reply
+from broker.changes import Changes, NewMessage
+from broker.codes import Code
+from broker.conversation import OPEN, Conversation
+from broker.deciding import decide
+from broker.decision import Decision
+from broker.moves import NOTHING, Closing, accept, begin, close, count_talks, reason_of
+from broker.participant import Participant
+from broker.recording import bound, key, put, put_with_messages, record_of
+from broker.records import ConversationState
+from broker.service import ServiceName
+from broker.showing import reply_of, reply_of_record
+from broker.sleeping import conversation, unit_of_number
+from broker.states import ACCEPTED, PROCESSED
+from broker.uow import Owner, UnitOfWork
+from broker.world import PRODUCERS_MAX, ProducerKey, World
+
+
+class Sending:
+    """A unit of work that its sender goes on with."""
+
+    __slots__ = ("is_begun", "is_new", "participant", "talk", "unit")
+
+    def __init__(self, talk: Conversation, unit: UnitOfWork, participant: Participant) -> None:
+        self.talk = talk
+        self.unit = unit
+        self.participant = participant
+        self.is_begun = False  # with this call
+        self.is_new = False  # so is the conversation
+
+
+def producer_key(owner: Owner, service: ServiceName, producer: str) -> ProducerKey:
+    return (owner.user, owner.token, service, producer)
+
+
+def _key_of(sending: Sending) -> ProducerKey:
+    return producer_key(sending.unit.owner, sending.talk.service.name, sending.unit.producer)
+
+
+def reserve(world: World, sending: Sending) -> None:
+    """Count what this call begins before it is visible, so that no limit is passed meanwhile."""
+    service = sending.talk.service
+    service.units += 1
+    world.active_count += 1
+    if sending.is_new:
+        service.conversations += 1
+        world.talk_count += 1
+    if sending.unit.producer:
+        world.producers[_key_of(sending)] = sending.unit.uowid
+        world.beginning[sending.unit.uowid] = sending.talk
+        if len(world.producers) > PRODUCERS_MAX:
+            del world.producers[next(iter(world.producers))]
+
+
+def give_back(world: World, sending: Sending) -> None:
+    """Count it no longer: nothing was begun."""
+    service = sending.talk.service
+    service.units -= 1
+    world.active_count -= 1
+    if sending.is_new:
+        count_talks(world, sending.talk, -1)
+    if sending.unit.producer:
+        world.producers.pop(_key_of(sending), None)
+        world.beginning.pop(sending.unit.uowid, None)
+
+
+def enter(world: World, sending: Sending, message: NewMessage | None, ustatus: str) -> None:
+    """Let the message be part of the unit of work."""
+    unit = sending.unit
+    if sending.is_begun:
+        begin(world, sending.talk, unit)
+        if unit.producer:
+            world.beginning.pop(unit.uowid, None)
+    if message is not None:
+        assert unit.messages is not None, "what is not committed is kept"
+        unit.messages.append(message)
+        unit.count += 1
+        unit.size += len(message.payload)
+    if ustatus:
+        unit.ustatus = ustatus
+
+
+class Committing:
+    """A unit of work that is to be committed, with one more message or as it is."""
+
+    def __init__(self, world: World, sending: Sending, message: NewMessage | None, ustatus: str) -> None:
+        self._world = world
+        self._sending = sending
+        self._message = message
+        self._ustatus = ustatus
+        self._now = world.now
+        self._highest = world.highest  # what is new has a higher number
+        if sending.is_begun:
+            self._fill()
+
+    def _fill(self) -> None:
+        """Complete what nobody can see yet: what this very call begins."""
+        unit, talk, message = self._sending.unit, self._sending.talk, self._message
+        assert message is not None, "a unit of work begins with a message"
+        unit.messages = [message]
+        unit.count = 1
+        unit.size = len(message.payload)
+        unit.ustatus = self._ustatus
+        unit.committed = unit.changed = self._now
+        if self._sending.is_new:
+            talk.begun = self._now
+        self._message = None
+
+    def changes(self, state: ConversationState = OPEN, *, binds: bool = False) -> Changes:
+        """Return what is written: the messages and the record; and how the conversation ends with it.
+
+        `binds` says that the same commit binds the conversation to its server instance, whose answer this is.
+        """
+        talk, unit, message = self._sending.talk, self._sending.unit, self._message
+        if not unit.is_lasting:
+            return NOTHING
+        record = record_of(unit, talk, ACCEPTED)
+        assert unit.messages is not None, "what is not committed is kept"
+        messages = unit.messages if message is None else [*unit.messages, message]
+        if not self._sending.is_new:
+            record = record._replace(
+                messages=len(messages),
+                size=unit.size + (len(message.payload) if message is not None else 0),
+                ustatus=self._ustatus or unit.ustatus,
+                committed=self._now,
+                changed=self._now,
+                begun=talk.begun or self._now,
+                state=state,
+                eoc_reason=reason_of(state),
+            )
+        if binds:
+            record = bound(record, talk)
+        if not unit.is_persistent:
+            return Changes(puts=[put(record)])
+        begins = not talk.key
+        producer = _scoped(unit) if unit.producer else None
+        return Changes(adds=messages, puts=[put_with_messages(record, 0, is_first=begins)], producer=producer)
+
+    def is_repeat(self, first: int) -> bool:
+        """The store has known the producer's identifier, and has written nothing."""
+        unit = self._sending.unit
+        return bool(unit.producer) and unit.is_persistent and first <= self._highest
+
+    def apply(self, first: int) -> None:
+        """Let the partner see it."""
+        enter(self._world, self._sending, self._message, self._ustatus)
+        unit = self._sending.unit
+        unit.committed = unit.changed = self._now
+        accept(self._world, self._sending.talk, unit, first)
+
+    def repeated(self, first: int) -> Reply:
+        """Return what a repeat is answered whose first is of an earlier start."""
+        world, sending = self._world, self._sending
+        if sending.is_begun:
+            give_back(world, sending)
+        else:
+            self._forget(sending)
+        uowid = unit_of_number(world, first)
+        if uowid is not None:
+            world.producers[_key_of(sending)] = uowid
+        return reply_to_repeat(world, uowid or "")
+
+    def _forget(self, sending: Sending) -> None:
+        """Leave no trace of what turned out to be a repeat."""
+        talk, unit = sending.talk, sending.unit
+        was_recorded = unit.is_recorded
+        close(self._world, talk, Closing(unit, None, NOTHING))
+        if talk.unit_count == 1:  # nothing else was ever said in it
+            talk.ended = [Code.NO_CONVERSATION, Code.NO_CONVERSATION]
+            self._world.touch(talk)
+        if was_recorded:
+            decide(self._world, Changes(drops=[key(unit.uowid)]), Decision(lambda _: None, (talk,)))
+
+
+def reply_to_repeat(world: World, uowid: str) -> Reply:
+    """Return the first answer again, with the status that the unit of work has by now."""
+    unit = world.active.get(uowid)
+    if unit is not None:
+        talk = conversation(world, unit.conv_id)
+        assert talk is not None, "a unit of work has its conversation"
+        return reply_of(talk, unit, unit.status)
+    record = world.units.find(uowid) if uowid else None
+    if record is not None:
+        return reply_of_record(record)
+    return Reply(uowid=uowid, uow_status=PROCESSED)  # complete, and no trace is kept of it
+
+
+def _scoped(unit: UnitOfWork) -> str:
+    """Return the producer's identifier as the store gets it: within USER-ID and TOKEN; the queue is the service's."""
+    digest = blake2b(digest_size=32)
+    for text in (unit.owner.user, unit.owner.token, unit.producer):
+        digest.update(len(text.encode()).to_bytes(4, "little") + text.encode())
+    return digest.hexdigest()

@@ -1,0 +1,157 @@
+"""From a decision to what everybody can see: at once, or when the store has made it durable.
+
+A room checks, and says what is to be written and what is then to be done. Until the store has answered
+nothing of it is visible; calls about a conversation that is on its way to the store wait. When the
+store says no, the state is the old one: nothing had been done.
+"""
+
+from broker.changes import Changes, Put, together
+from broker.codes import BrokerError, detailed
+from broker.conversation import Conversation
+from broker.decision import Decision
+from broker.effects import Commit, Durable, Failed, Level
+from broker.lifetimes import MICROSECONDS
+from broker.recording import key, put, record_of
+from broker.records import (
+    CLOCK,
+    CLOCK_KEY,
+    PUBLICATION,
+    PUBLICATIONS,
+    SUBSCRIPTION,
+    SUBSCRIPTIONS,
+    UOW,
+    UOWS,
+    ClockRecord,
+    Status,
+)
+from broker.reporting import report
+from broker.world import World
+
+NO_STORE = "the persistent store is not available"
+CLOCK_STEP = MICROSECONDS // 2  # of the pseudo-clock: it is not written more often
+_ENDS = {  # where records say when a lifetime is over, by the beginning of their keys
+    UOWS: UOW.offset("ends"),
+    PUBLICATIONS: PUBLICATION.offset("ends"),
+    SUBSCRIPTIONS: SUBSCRIPTION.offset("ends"),
+}
+
+
+def decide(world: World, changes: Changes, decision: Decision) -> None:
+    """Do it at once when nothing is to be written, else when it is durable; a BrokerError when there is no store."""
+    if changes.is_empty():
+        decision.apply(0)
+        return
+    if not world.is_store_up:
+        if decision.undo is not None:
+            decision.undo()
+        raise BrokerError(decision.code, detailed(decision.code, NO_STORE))
+    if world.clocks.persistent - world.dues.clock_written >= CLOCK_STEP and _wants_clock(world, changes):
+        changes, decision.clock = together([changes, clock_changes(world)]), world.clocks.persistent
+        world.dues.is_clock_pending = True
+    if world.is_reporting:
+        decision.changes = changes
+    world.ticket += 1
+    world.pending[world.ticket] = decision
+    for held in decision.held:
+        held.is_pending = True
+    if decision.who is not None:
+        decision.who.pending += 1
+    world.effects.append(Commit(world.ticket, changes))
+
+
+def clock_changes(world: World) -> Changes:
+    """Return what writes the pseudo-clock."""
+    return Changes(puts=[Put(CLOCK_KEY, CLOCK.encode(ClockRecord(world.clocks.persistent, world.now)))])
+
+
+def _wants_clock(world: World, changes: Changes) -> bool:
+    """Say whether the commit is to take the pseudo-clock along, which was not written for a while.
+
+    A lifetime that begins with a commit ends by that clock, and so a restart has to go on with it.
+    """
+    if world.dues.is_clock_pending:
+        return False
+    return world.lives_on_clock() or any(
+        any(put.value[at : at + 8]) for put in changes.puts for kind, at in _ENDS.items() if put.key.startswith(kind)
+    )
+
+
+def _arrived(world: World, ticket: int) -> Decision | None:
+    """Return the decision that the store has answered; what waited for that can go on."""
+    decision = world.pending.pop(ticket, None)
+    if decision is None:
+        world.log(Level.ERROR, f"the store answered ticket {ticket}, which nobody waits for")
+        return None
+    if decision.clock:
+        world.dues.is_clock_pending = False
+    for held in decision.held:
+        held.is_pending = False
+        if held.queued:
+            world.released.append(held)
+        if isinstance(held, Conversation):
+            world.touch(held)
+    who = decision.who
+    if who is not None:
+        who.pending -= 1
+        if who.later and not who.pending:
+            world.leaving.append(who)
+    return decision
+
+
+def make_durable(world: World, given: Durable) -> None:
+    """Make a decision visible: it would survive a power cut."""
+    decision = _arrived(world, given.ticket)
+    if decision is not None:
+        if decision.changes is not None:
+            report(world, decision.changes)
+        world.dues.clock_written = max(world.dues.clock_written, decision.clock)
+        decision.apply(given.first)
+
+
+def give_up(world: World, given: Failed) -> None:
+    """Keep the old state, and say so."""
+    decision = _arrived(world, given.ticket)
+    if decision is None:
+        return
+    if decision.undo is not None:
+        decision.undo()
+    if decision.handle is not None:
+        world.refuse(decision.handle, decision.code, detailed(decision.code, given.text))
+    if given.is_store_lost:
+        lose_store(world, given.text)
+    elif given.is_refused:
+        world.log(Level.ERROR, f"the persistent store refused a commit: {given.text}")
+    elif not world.is_new_forbidden:
+        world.is_new_forbidden = True
+        world.log(Level.ERROR, f"no new units of work from now on, the persistent store is full: {given.text}")
+
+
+def lose_store(world: World, text: str) -> None:
+    """Go on without the store: what is persistent stands still."""
+    if world.clocks.is_connected:
+        world.clocks = world.clocks.connected(False)
+        world.log(Level.ERROR, f"the persistent store is not available: {text}")
+
+
+def find_store(world: World) -> None:
+    """Go on with the store, which is told what it has missed."""
+    if not world.has_store or world.clocks.is_connected:
+        return
+    world.clocks = world.clocks.connected(True)
+    world.log(Level.NOTE, "the persistent store is available")
+    world.topics.sweeping.extend(topic for topic in world.topics.topics.values() if topic.done)
+    missed, world.unwritten = world.unwritten, set()
+    parts = [_record_now(world, uowid) for uowid in sorted(missed)]
+    if parts:
+        decide(world, together(parts), Decision(lambda _: None, undo=lambda: world.unwritten.update(missed)))
+
+
+def _record_now(world: World, uowid: str) -> Changes:
+    """Return what the store has to be told about a unit of work."""
+    unit = world.active.get(uowid)
+    if unit is not None:
+        status = unit.status if unit.has_status else Status.ACCEPTED
+        talk = world.conversations[unit.conv_id]
+        return Changes(puts=[put(record_of(unit, talk, status))]) if unit.is_recorded else Changes()
+    record = world.units.find(uowid)
+    return Changes(drops=[key(uowid)]) if record is None else Changes(puts=[put(record)])

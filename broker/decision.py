@@ -1,0 +1,62 @@
+"""A decision that is on its way to the store, and what has to wait for it."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from broker.changes import Changes
+from broker.codes import Code
+from broker.effects import Call, Gone
+
+Apply = Callable[[int], None]  # with the number of the first message that the commit added
+
+
+NOBODY: list[Call | Gone] = []  # never changed: most never have anybody wait
+
+
+class Held:
+    """What a decision may be about. While it is pending, calls about it wait."""
+
+    __slots__ = ("is_pending", "queued")
+
+    def __init__(self) -> None:
+        self.is_pending = False  # on its way to the store
+        self.queued: list[Call | Gone] = NOBODY
+
+    def wait(self, given: Call | Gone, *, is_first: bool = False) -> None:
+        """Let somebody wait for it."""
+        if not self.queued:
+            self.queued = []
+        self.queued.insert(0 if is_first else len(self.queued), given)
+
+
+class Leaver:
+    """Who makes decisions, and cannot go away before they have arrived."""
+
+    __slots__ = ("later", "pending")
+
+    def __init__(self) -> None:
+        self.pending = 0  # decisions on their way
+        self.later: deque[Call | Gone] = deque()  # it wants to go away
+
+
+class Busy(Exception):
+    """The call has to wait: what it is about is on its way to the store."""
+
+    def __init__(self, held: Held) -> None:
+        super().__init__()
+        self.held = held
+
+
+@dataclass(slots=True)
+class Decision:
+    """What a call or the time has brought about, to be done once it is durable."""
+
+    apply: Apply
+    held: Sequence[Held] = ()
+    handle: int | None = None  # who is told when the store says no
+    who: Leaver | None = None
+    code: Code = Code.UOW_NOT_PERSISTED  # what that one is told
+    undo: Callable[[], object] | None = None  # gives back what was reserved
+    changes: Changes | None = None  # where they are to be reported
+    clock: int = 0  # the pseudo-clock, where it is written with this

@@ -1,0 +1,200 @@
+"""What the kernel is given, and what it wants done: inputs and effects as values.
+
+    given      says
+    Call       somebody called
+    Durable    what the ticket asked for would survive a power cut; Failed: it was not done
+    Tick       so much time has passed
+    Gone       a caller's connection is lost; Abandoned: it no longer waits for one reply
+    StoreLost, StoreBack, ForbidNew, AllowNew   what an operator or the store itself says
+
+    effect     asks for
+    Answer     a reply to be handed out
+    Commit     changes to be made durable, and Durable or Failed to be said of the ticket
+    Log        a line in the broker's log
+    Reported   a line in the report of the persistent store
+
+Commits become durable in the order in which their messages are numbered, and Durable is said of them
+in that order.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from broker.block import Reply, Request
+from broker.changes import Changes
+from broker.codes import Code
+from broker.records import RecordKind
+
+Physical = int  # one live participant's connection
+
+
+@dataclass(slots=True)
+class Call:
+    """Somebody called; `handle` is whom the reply belongs to. A value; not frozen, for speed."""
+
+    request: Request
+    caller: Physical
+    handle: int
+
+
+@dataclass(slots=True)
+class Durable:
+    """The ticket's changes are durable. A value; not frozen, for speed."""
+
+    ticket: int
+    first: int  # number of the first message that the commit added, 0 for none
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The ticket's changes were not made. With a store that is not lost, there is no room for more."""
+
+    ticket: int
+    is_store_lost: bool
+    text: str
+    is_refused: bool = False  # there is room, and the store is well: these changes cannot be carried out
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+    elapsed: int  # microseconds since the last one
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The connection was lost: the caller will not come back under this number."""
+
+    caller: Physical
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """The caller no longer waits for this reply."""
+
+    handle: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLost:
+    """The store cannot be written, or was disconnected."""
+
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreBack:
+    """The store can be written again, and holds what was told durable and nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForbidNew:
+    """No new persistent units of work or publications from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllowNew:
+    """New units of work and publications are welcome again."""
+
+
+Input = Call | Durable | Failed | Tick | Gone | Abandoned | StoreLost | StoreBack | ForbidNew | AllowNew
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message that only the store holds: read when the reply is handed out."""
+
+    number: int
+
+
+Body = bytes | Stored
+
+
+@dataclass(slots=True)
+class Answer:
+    """A reply. A stored body's properties are in the store, with `named` as the fields of the block among them."""
+
+    handle: int
+    reply: Reply
+    bodies: Sequence[Body] = ()
+    properties: Mapping[str, str] | None = None  # of a body that is not stored
+
+
+@dataclass(slots=True)
+class Commit:
+    """Changes to be made durable together."""
+
+    ticket: int
+    changes: Changes
+
+
+class Level(IntEnum):
+    """How urgent a line of the log is; the numbers are those of `logging`."""
+
+    NOTE = 20
+    WARNING = 30
+    ERROR = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A line for the broker's log."""
+
+    level: Level
+    text: str
+
+
+class Action(IntEnum):
+    """What was done to a record."""
+
+    CREATED = 1
+    DELETED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A line for the report of the persistent store; a deleted record shows 0 and 0."""
+
+    identifier: str
+    kind: RecordKind
+    action: Action
+    elements: int = 0
+    length: int = 0
+
+
+Effect = Answer | Commit | Log | Reported
+
+# Fields of the control block that travel with a stored message, as properties that no caller can set.
+_MSGTYPE, _MSGID, _USER_DATA = "broker-msgtype", "broker-msgid", "broker-user-data"
+RESERVED_PROPERTIES = frozenset((_MSGTYPE, _MSGID, _USER_DATA))
+
+
+def stored_properties(request: Request) -> Mapping[str, str] | None:
+    """Return the properties that a message is stored with: the caller's, and the block's fields."""
+    if not (request.msgtype or request.msgid or request.user_data):
+        return request.properties
+    properties = dict(request.properties or {})
+    if request.msgtype:
+        properties[_MSGTYPE] = request.msgtype
+    if request.msgid:
+        properties[_MSGID] = request.msgid.hex()
+    if request.user_data:
+        properties[_USER_DATA] = request.user_data.hex()
+    return properties
+
+
+def taken_apart(reply: Reply, properties: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """Put the block's fields among a stored message's properties into the reply; return the caller's own."""
+    if not properties or RESERVED_PROPERTIES.isdisjoint(properties):
+        return properties or None
+    reply.msgtype = properties.get(_MSGTYPE, "")
+    reply.msgid = bytes.fromhex(properties.get(_MSGID, ""))
+    reply.user_data = bytes.fromhex(properties.get(_USER_DATA, ""))
+    return {name: value for name, value in properties.items() if name not in RESERVED_PROPERTIES} or None
+
+
+def refused(code: Code, text: str = "") -> Reply:
+    """Return the reply that says no."""
+    return Reply(code=code, text=text or code.text)

@@ -1,0 +1,258 @@
+"""Coming and going: LOGON, LOGOFF, REGISTER, DEREGISTER, and connections that are lost.
+
+Who goes away leaves nothing half done: what it was sending is backed out, what it was receiving is
+given back, conversations of messages end. Its committed units of work, and what is bound to it by
+USER-ID and TOKEN, wait until it comes again; without TOKEN nobody can come again, and what was bound to
+the connection is everybody's.
+
+    DEREGISTER  conversations of messages     units of work that it is sending or receiving
+    none        end                           refuse it
+    IMMED       end                           are backed out
+    QUIESCE     go on; no new ones            go on
+"""
+
+from collections.abc import Callable, Iterable
+
+from broker.block import Option, Reply
+from broker.changes import Changes, together
+from broker.codes import BrokerError, Code
+from broker.conversation import Conversation, Side
+from broker.deciding import decide
+from broker.decision import Busy, Decision
+from broker.effects import Call
+from broker.moves import Closing, close, closing, end, release
+from broker.participant import Participant
+from broker.receiver import Backing, back_out
+from broker.receiving import nonact_of, services_of
+from broker.service import Rank, Registration, Service
+from broker.sleeping import identifier, retire
+from broker.states import Event
+from broker.subscribing import leave_topics, take_back_publications
+from broker.uow import Name
+from broker.world import World
+
+
+def log_on(world: World, call: Call, participant: Participant) -> None:
+    """Let a participant use units of work and topics, from where it is now."""
+
+    def apply() -> None:
+        if participant.physical != call.caller:
+            for parked in list(participant.parked.values()):
+                world.parking.remove(parked)
+                world.refuse(parked.call.handle, Code.NEW_LOCATION)
+            take_back_publications(participant)
+        participant.has_logged_on = True
+        world.move(participant, call.caller)
+        world.move(participant, call.caller)
+        world.answer(call.handle, Reply(client_id=participant.client_id))
+
+    if participant.physical == call.caller:
+        apply()
+        return
+    leaving = Leaving(world, participant, participant.talks.values())
+    leaving.then(apply, call.handle)
+
+
+def log_off(world: World, call: Call, participant: Participant) -> None:
+    """Let a participant go."""
+    if participant.pending:
+        participant.later.append(call)
+        return
+
+    def apply() -> None:
+        depart(world, participant, Code.PARTNER_LOGGED_OFF)
+        world.answer(call.handle, Reply())
+
+    Leaving(world, participant, participant.talks.values()).then(apply, call.handle)
+
+
+def lose(world: World, participant: Participant, code: Code = Code.PARTNER_LOGGED_OFF) -> None:
+    """Let a participant go whose connection is lost, or who was silent too long; nothing can keep it.
+
+    Busy when it has to be tried again once something has reached the store.
+    """
+    leaving = Leaving(world, participant, participant.talks.values())
+    leaving.force(lambda: depart(world, participant, code))
+
+
+def register(world: World, call: Call, participant: Participant) -> None:
+    """Let a participant serve a service."""
+    request = call.request
+    names = (request.server_class, request.server_name, request.service)
+    if "" in names:
+        raise BrokerError(Code.INVALID_SERVICE_NAME)
+    service = world.service(names)
+    is_attach = request.option is Option.ATTACH
+    known = service.servers.get(participant.name)
+    if known is not None and known.is_attach != is_attach:
+        raise BrokerError(Code.ALREADY_ATTACH if known.is_attach else Code.ALREADY_WITHOUT_ATTACH)
+    world.quiescing -= known is not None and known.is_quiescing
+    service.servers[participant.name] = Registration(participant.name, is_attach=is_attach)
+    participant.services[service.name] = service
+    service.look()
+    world.arm_participant(participant, nonact_of(world, participant))
+    world.answer(call.handle, Reply(server_class=names[0], server_name=names[1], service=names[2]))
+
+
+def deregister(world: World, call: Call, participant: Participant) -> None:
+    """Let a participant serve services no longer."""
+    services = services_of(participant, call.request)
+    names = {service.name for service in services}
+    if call.request.option is Option.QUIESCE:
+        for service in services:
+            world.quiescing += not service.servers[participant.name].is_quiescing
+            service.servers[participant.name].is_quiescing = True
+            service.look()
+            retire(world, service)
+            finish_quiescing(world, participant.name, service)
+        world.answer(call.handle, Reply())
+        return
+    talks = [
+        talk for talk in participant.talks.values() if talk.service.name in names and talk.server == participant.name
+    ]
+    leaving = Leaving(world, participant, talks)
+    if call.request.option is Option.NONE and not leaving.is_nothing:
+        raise BrokerError(Code.DEREGISTER_NOT_COMPLETE)
+
+    def apply() -> None:
+        for service in services:
+            unregister(world, participant, service, Code.PARTNER_DEREGISTERED)
+        world.answer(call.handle, Reply())
+
+    leaving.then(apply, call.handle)
+
+
+class Leaving:
+    """What a participant was in the middle of, and how it is taken back. Busy when some of it is on its way."""
+
+    def __init__(self, world: World, participant: Participant, talks: Iterable[Conversation]) -> None:
+        self._world = world
+        self._participant = participant
+        self._talks: list[Conversation] = []
+        self._closings: list[tuple[Conversation, Closing]] = []
+        self._backings: list[Backing] = []
+        for talk in talks:
+            if talk.is_pending:
+                raise Busy(talk)
+            if talk.is_uow:
+                self._look_at(talk)
+
+    def _look_at(self, talk: Conversation) -> None:
+        name = self._participant.name
+        for side, its_name in ((Side.SERVER, talk.server), (Side.CLIENT, talk.client)):
+            if its_name != name:
+                continue
+            sent, received = talk.sending[side], talk.reading[side]
+            if sent is not None:
+                self._closings.append((talk, closing(self._world, talk, sent, Event.CONVERSATION_OVER)))
+            if received is not None:
+                self._backings.append(back_out(self._world, talk, received, ""))
+            if sent is not None or received is not None:
+                self._talks.append(talk)
+
+    @property
+    def is_nothing(self) -> bool:
+        return not self._talks
+
+    def then(self, apply: Callable[[], None], handle: int) -> None:
+        """Take it back and go on; when the store says no, nothing has happened."""
+
+        def whole(_: int) -> None:
+            self._take_back()
+            apply()
+
+        decide(self._world, self._changes(), Decision(whole, self._talks, handle=handle, who=self._participant))
+
+    def force(self, apply: Callable[[], None]) -> None:
+        """Take it back and go on, whatever the store says; what it has not heard it is told when it is back."""
+
+        def whole(_: int) -> None:
+            self._take_back()
+            apply()
+
+        def unwritten() -> None:
+            self._world.unwritten.update(done.unit.uowid for _, done in self._closings)
+            self._world.unwritten.update(backing.uowid for backing in self._backings)
+            whole(0)
+
+        try:
+            decide(self._world, self._changes(), Decision(whole, self._talks, who=self._participant, undo=unwritten))
+        except BrokerError:
+            return  # there is no store; it is done
+
+    def _changes(self) -> Changes:
+        parts = [done.changes for _, done in self._closings]
+        return together([*parts, *(backing.changes for backing in self._backings)])
+
+    def _take_back(self) -> None:
+        for talk, done in self._closings:
+            close(self._world, talk, done)
+        for backing in self._backings:
+            backing.apply()
+
+
+def depart(world: World, participant: Participant, code: Code) -> None:
+    """Know a participant no longer; what it was in the middle of is taken back already."""
+    for parked in list(participant.parked.values()):
+        world.parking.remove(parked)
+        world.refuse(parked.call.handle, Code.USER_UNKNOWN)
+    for service in list(participant.services.values()):
+        unregister(world, participant, service, code)
+    for talk in list(participant.talks.values()):
+        _leave(world, participant.name, talk, code)
+    leave_topics(world, participant)
+    world.part(participant)
+
+
+def unregister(world: World, participant: Participant, service: Service, code: Code) -> None:
+    """Let a participant serve a service no longer."""
+    name = participant.name
+    world.quiescing -= service.servers.pop(name).is_quiescing
+    service.look()
+    del participant.services[service.name]
+    for parked in list(participant.parked.values()):
+        if service.name in parked.places:
+            world.parking.remove(parked)
+            world.refuse(parked.call.handle, Code.SERVICE_NOT_REGISTERED)
+    for talk in list(participant.talks.values()):
+        if talk.server == name and talk.service is service:
+            if not talk.is_uow:
+                _end(world, talk, Side.SERVER, code)
+            elif not talk.is_bound:
+                release(world, talk)
+    if not service.servers:
+        for _, number in list(service.waiting.orders[Rank.MESSAGES]):
+            talk = world.conversations[identifier(number)]
+            _end(world, talk, Side.SERVER, code)
+    retire(world, service)
+
+
+def _leave(world: World, name: Name, talk: Conversation, code: Code) -> None:
+    """Let a participant take part in a conversation no longer, unless it can come again and something is left."""
+    side = Side.SERVER if talk.server == name else Side.CLIENT
+    if not talk.is_uow:
+        _end(world, talk, side, code)
+        return
+    if side is Side.SERVER and not name[1]:
+        release(world, talk)
+    if talk.is_empty() and not world.units.of_conversation(talk.conv_id):
+        _end(world, talk, side, code)
+    world.touch(talk)
+
+
+def _end(world: World, talk: Conversation, side: Side, code: Code) -> None:
+    if talk.ended[side] is None:
+        end(talk, side, code)
+    talk.plain[side.other].clear()
+    world.touch(talk)
+
+
+def finish_quiescing(world: World, name: Name, service: Service) -> None:
+    """Deregister a server that wants it, once its last conversation is done."""
+    registration = service.servers.get(name)
+    participant = world.participants.get(name)
+    if registration is None or participant is None or not registration.is_quiescing:
+        return
+    mine = (talk for talk in participant.talks.values() if talk.server == name and talk.service is service)
+    if all(talk.is_uow and talk.is_empty() for talk in mine):
+        unregister(world, participant, service, Code.PARTNER_DEREGISTERED)

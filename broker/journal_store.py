@@ -1,0 +1,358 @@
+"""The message database as a broker's persistent store: PSTORE-TYPE=JOURNAL.
+
+A commit of the broker is one commit of the database. A failed one leaves the store lost, until `connect` opens the
+directory again; what was told as failed is cut then (`database/reopening.py`), so that what the broker said is true.
+A full disk refuses commits with messages only.
+"""
+
+import logging
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from broker.changes import Changes
+from broker.codes import Code
+from broker.pstore import (
+    CommitRefused,
+    Loaded,
+    MessageUnreadable,
+    StartRefused,
+    StoredMessage,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    Values,
+)
+from database import bulk
+from database.database import MessageDatabase
+from database.drafting import number_range
+from database.loading import load
+from database.options import Options
+from database.reopening import Reopening
+from database.unit import Unit
+from journal.disk import Disk, RealDisk
+from journal.draft import Draft
+from journal.errors import (
+    CannotContinue,
+    CommitFailed,
+    DatabaseClosed,
+    DiskError,
+    DiskFull,
+    JournalError,
+    MessageDamaged,
+    NoSuchMessage,
+    OutcomeUnknown,
+)
+from journal.message import Message
+from journal.names import DataFileName, parse
+from journal.unit import NewValue
+
+_log = logging.getLogger("oms.broker")
+ERASING_KEY = "store/erasing"  # there while an erasure goes on: the keys that stay, one a line
+ERASED_AT_ONCE = 500_000  # operations of one commit
+LOADED_AT_ONCE = 1000  # messages and records
+LOADED_BYTES = 8 << 20
+
+
+class JournalStore:
+    """A broker's store in the directory of a message database. Made by `open`."""
+
+    def __init__(self, database: MessageDatabase) -> None:
+        self.directory = database.directory
+        self._database = database
+        self._connecting = threading.Lock()  # one goes on at a time
+        self._away = ""  # why nothing can be done
+        self._reopening: Reopening | None = None  # once the database was closed to be opened again
+        self._is_lost = False  # a commit has failed
+        self._messages: list[Message] = []  # loaded, and not written yet
+        self._records: dict[str, bytes] = {}
+        self._loaded_bytes = 0
+        self._is_loading = False
+
+    @classmethod
+    def open(
+        cls, directory: str | Path, options: Options | None = None, *, disk: Disk | None = None, creates: bool = True
+    ) -> "JournalStore":
+        """Open the directory, and finish an erasure that was begun; made where `creates` says so. StartRefused."""
+        path, disk = Path(directory).absolute(), disk or RealDisk()
+        if not creates and not _has_data(disk, path):
+            raise StartRefused(
+                Code.RESTART_FAILED,
+                f"{path} holds no persistent store; PSTORE=WARM begins one where there is none, PSTORE=COLD always",
+            )
+        try:
+            store = cls(MessageDatabase.open(path, options=options or Options(), disk=disk))
+        except JournalError as failure:
+            raise StartRefused(Code.RESTART_FAILED, f"the persistent store cannot be opened: {failure}") from failure
+        for loss in store._database.recovery.lost:
+            _log.error("LOST of the persistent store: %s from byte %d: %s", loss.name, loss.start, loss.reason)
+        value = store.record(ERASING_KEY)
+        if value is not None:
+            store._finish_erasing(value.decode().split("\n"))
+        return store
+
+    @property
+    def is_connected(self) -> bool:
+        return not self._away
+
+    # Writing.
+
+    def commit(self, changes: Changes) -> int:
+        (answer,) = self.commit_many((changes,))
+        if isinstance(answer, StoreError):
+            raise answer
+        return answer
+
+    def commit_many(self, batch: Sequence[Changes]) -> list[int | StoreError]:
+        if self._away:
+            return [StoreUnavailable(self._away) for _ in batch]
+        database = self._database
+        drafts: list[Draft | StoreError | None] = []
+        for changes in batch:
+            try:
+                drafts.append(None if changes.is_empty() else _draft(database, changes))
+            except (JournalError, ValueError) as failure:
+                drafts.append(self._meaning(failure, database))
+        wanted = [draft for draft in drafts if isinstance(draft, Draft)]
+        if wanted:
+            try:
+                database.check_open()
+                database.group.commit_many(wanted)
+            except DatabaseClosed as failure:
+                return [self._meaning(failure, database) for _ in batch]
+        answers: list[int | StoreError] = []
+        for draft, changes in zip(drafts, batch, strict=True):
+            if not isinstance(draft, Draft):
+                answers.append(0 if draft is None else draft)
+            elif draft.failure is not None:
+                answers.append(self._meaning(draft.failure, database))
+            else:
+                answers.append(number_range(draft).start if changes.adds else 0)
+        return answers
+
+    def _meaning(self, failure: BaseException, database: MessageDatabase) -> StoreError:
+        """Return what a failed commit means; a store that is lost stays so until `connect`."""
+        if isinstance(failure, DiskFull):
+            return StoreFull(str(failure))
+        if isinstance(failure, CommitFailed | DatabaseClosed):
+            if database is self._database:  # and not one that was closed to be opened again
+                self._is_lost = True
+                self._away = self._away or f"the persistent store is lost: {failure.__cause__ or failure}"
+            text = str(failure.__cause__ or failure)
+            return StoreUnavailable(text, was_attempted=isinstance(failure, OutcomeUnknown))
+        if isinstance(failure, DiskError):
+            return StoreUnavailable(str(failure))
+        if not isinstance(failure, JournalError | ValueError):
+            raise failure
+        return CommitRefused(str(failure))
+
+    # Reading.
+
+    def _readable(self) -> MessageDatabase:
+        if self._away:
+            raise StoreUnavailable(self._away)
+        return self._database
+
+    def read(self, number: int) -> StoredMessage:
+        try:
+            return _stored(self._readable().read(number))
+        except (NoSuchMessage, MessageDamaged) as failure:
+            raise MessageUnreadable(str(failure)) from failure
+        except (DiskError, DatabaseClosed) as failure:
+            raise StoreUnavailable(str(failure)) from failure
+
+    def record(self, key: str) -> bytes | None:
+        try:
+            return self._readable().get(key)
+        except MessageDamaged as failure:
+            raise MessageUnreadable(str(failure)) from failure
+        except (DiskError, DatabaseClosed) as failure:
+            raise StoreUnavailable(str(failure)) from failure
+
+    def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        try:
+            for key, value in bulk.in_order(self._readable().look(), prefix):
+                if value is None:
+                    raise MessageUnreadable(f"the value of key {key.decode()} is damaged")
+                yield key.decode(), value
+        except (DiskError, DatabaseClosed) as failure:
+            raise StoreUnavailable(str(failure)) from failure
+
+    def values(self, prefix: str) -> Iterator[Values]:
+        try:
+            for found in bulk.values(self._readable().look(), prefix):
+                yield Values(found.keys, found.values, found.damaged)
+        except (DiskError, DatabaseClosed) as failure:
+            raise StoreUnavailable(str(failure)) from failure
+
+    def messages(self) -> Iterator[StoredMessage]:
+        try:
+            yield from map(_stored, self._readable().undelivered())
+        except (DiskError, DatabaseClosed) as failure:
+            raise StoreUnavailable(str(failure)) from failure
+
+    def highest(self) -> int:
+        return self._readable().look().next_message - 1
+
+    def is_empty(self) -> bool:
+        return not self.message_count() and next(self._readable().keys(), None) is None
+
+    def message_count(self) -> int:
+        return self._readable().undelivered_count()
+
+    def free_bytes(self) -> int | None:
+        look = self._readable().look()
+        try:
+            return look.disk.free_bytes(look.directory)
+        except OSError:
+            return None
+
+    # Loading and erasing.
+
+    def load(self, record: Loaded) -> None:
+        database = self._readable()
+        if not self._is_loading and database.undelivered_count():
+            raise CommitRefused(f"{self.directory} holds messages already: only an empty store is loaded")
+        self._is_loading = True
+        if isinstance(record, StoredMessage):
+            fields = (record.number, record.queue, record.payload, dict(record.properties), record.added)
+            self._messages.append(Message(*fields, record.producer, 0, 0))
+            self._loaded_bytes += len(record.payload)
+        else:
+            self._records[record.key] = record.value
+            self._loaded_bytes += len(record.value)
+        if len(self._messages) + len(self._records) >= LOADED_AT_ONCE or self._loaded_bytes >= LOADED_BYTES:
+            self._write_loaded()
+
+    def _write_loaded(self) -> None:
+        messages, records = self._messages, self._records
+        if not messages and not records:
+            return
+        self._messages, self._records, self._loaded_bytes = [], {}, 0
+        database = self._readable()
+        try:
+            load(database, messages, records)
+        except (JournalError, ValueError) as failure:
+            raise self._meaning(failure, database) from failure
+
+    def erase(self, kept: Mapping[str, bytes]) -> None:
+        database = self._readable()
+        try:
+            with database.commit() as block:
+                for key, value in kept.items():
+                    block.put(key, value)
+                block.put(ERASING_KEY, "\n".join(kept).encode())
+        except JournalError as failure:
+            raise self._meaning(failure, database) from failure
+        self._finish_erasing(kept)
+
+    def _finish_erasing(self, kept: Collection[str]) -> None:
+        """Remove all that is left of what an erasure removes, and at last the key that says so."""
+        database = self._database
+        try:
+            numbers = list(database.numbers())
+            for start in range(0, len(numbers), ERASED_AT_ONCE):
+                database.delete_many(numbers[start : start + ERASED_AT_ONCE])
+            keys = [key for key in database.keys("") if key not in (*kept, ERASING_KEY)]
+            for part in (*_parts(keys, ERASED_AT_ONCE), [ERASING_KEY]):
+                with database.commit() as block:
+                    for key in part:
+                        block.drop(key)
+            database.cleanup()
+        except JournalError as failure:
+            raise self._meaning(failure, database) from failure
+
+    # The store's life.
+
+    def disconnect(self) -> None:
+        self._away = self._away or "the persistent store is disconnected"
+
+    def connect(self) -> None:
+        with self._connecting:
+            if self._is_lost:
+                self._database = self._opened_again()
+                self._is_lost, self._reopening = False, None
+            self._away = ""
+
+    def _opened_again(self) -> MessageDatabase:
+        """Return the database opened again: it holds what was told durable, and nothing else."""
+        try:
+            self._reopening = self._reopening or Reopening(self._database)
+            database = self._reopening.attempt()
+        except CannotContinue as failure:
+            self._away = str(failure)
+            raise StoreUnavailable(self._away) from failure
+        except JournalError as failure:
+            raise StoreUnavailable(f"the persistent store cannot be opened again: {failure}") from failure
+        for loss in database.recovery.lost:
+            _log.error("LOST of the persistent store: %s from byte %d: %s", loss.name, loss.start, loss.reason)
+        return database
+
+    def close(self) -> None:
+        try:
+            if not self._away:
+                self._write_loaded()
+        finally:
+            try:
+                self._database.close()
+            except JournalError as failure:  # the next start seals what could not be sealed
+                _log.warning("the persistent store was not closed well: %s", failure)
+
+
+def _draft(database: MessageDatabase, changes: Changes) -> Draft:
+    """Return the changes as one commit of the database. JournalError, ValueError."""
+    draft = _unit(database, changes) if changes.producer is None else None
+    if draft is not None:
+        return draft
+    block = database.commit(producer_id=changes.producer)
+    for message in changes.adds:
+        block.add(message.queue, message.payload, properties=message.properties)
+    for numbers in changes.delivered:
+        block.deliver_many(numbers)
+    for numbers in changes.deleted:
+        block.delete_many(numbers)
+    for put in changes.puts:
+        block.put(put.key, put.value, numbers_at=put.numbers_at)
+    for key in changes.drops:
+        block.drop(key)
+    return database.drafting.operations(block.operations)
+
+
+def _unit(database: MessageDatabase, changes: Changes) -> Draft | None:
+    """Return the draft of changes of the common form: messages of one queue, without properties."""
+    adds, queue = changes.adds, ""
+    if adds:
+        queue = adds[0].queue
+        for message in adds:
+            if message.properties or message.queue != queue:
+                return None
+    values = [NewValue(put.key.encode(), put.value, tuple(put.numbers_at.items())) for put in changes.puts]
+    drops = [key.encode() for key in changes.drops]
+    if len(values) + len(drops) > 1 and len({*drops, *(value.key for value in values)}) < len(values) + len(drops):
+        return None
+    payloads = [message.payload for message in adds]
+    return database.drafting.unit(Unit(queue, payloads, changes.delivered, changes.deleted, values, drops))
+
+
+def _stored(message: Message) -> StoredMessage:
+    return StoredMessage(
+        number=message.number,
+        queue=message.queue,
+        payload=message.payload,
+        properties=message.properties,
+        added=message.added_us,
+        producer=message.producer_id,
+    )
+
+
+def _parts(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(keys), size):
+        yield keys[start : start + size]
+
+
+def _has_data(disk: Disk, directory: Path) -> bool:
+    """Say whether there is a data file."""
+    try:
+        return any(isinstance(parse(entry), DataFileName) for entry in disk.list(directory))
+    except OSError:
+        return False

@@ -1,0 +1,272 @@
+"""The kernel: an input and the time go in, effects come out. It decides and never waits.
+
+No clock, thread, file, socket or randomness is in it. What is to be durable goes out as a Commit, and
+what depends on it happens when Durable comes back; until then nobody sees anything of it. A call that
+the kernel cannot carry out is answered with its code, and has changed nothing. A mistake of the
+kernel itself is answered likewise, and logged.
+"""
+
+import traceback
+from collections.abc import Callable, Mapping
+
+from broker import rules
+from broker.attributes import Attributes
+from broker.block import API_VERSION_MAX, Function, Option, Reply, Request
+from broker.codes import BrokerError, Code, detailed
+from broker.conversation import Conversation
+from broker.deciding import find_store, give_up, lose_store, make_durable
+from broker.decision import Busy, Held
+from broker.effects import (
+    Abandoned,
+    AllowNew,
+    Call,
+    Durable,
+    Effect,
+    Failed,
+    ForbidNew,
+    Gone,
+    Input,
+    Level,
+    Physical,
+    StoreBack,
+    StoreLost,
+    Tick,
+)
+from broker.ending import end_conversation
+from broker.joining import deregister, finish_quiescing, log_off, log_on, lose, register
+from broker.messaging import reply_error, send_message, undo
+from broker.participant import Participant, name_of
+from broker.pstore import Identifiers
+from broker.publishing import send_publication
+from broker.receiving import receive, serve, serve_all, services_of
+from broker.restore import Restored
+from broker.sending import send
+from broker.starting import start
+from broker.subscribing import control_publication, receive_publication, serve_subscribers, subscribe, unsubscribe
+from broker.syncpoint import syncpoint
+from broker.ticking import tick
+from broker.withdrawing import sweep
+from broker.world import World
+
+INTERNAL_ERROR = Code.STATUS_NOT_UPDATED  # the broker itself made a mistake
+VERSION_TEXT = "OMS Broker 1"
+
+_OF_ANYBODY = (Function.VERSION, Function.KERNELVERS)
+_OF_SERVERS = (Function.RECEIVE, Function.DEREGISTER)  # what a server may say depends on what it serves
+
+Room = Callable[[World, Call, Participant], None]
+
+
+class Kernel:
+    """Decides what every call and every event brings about."""
+
+    def __init__(self, attributes: Attributes, restored: Restored, identifiers: Identifiers) -> None:
+        self.world = World(attributes, restored, identifiers)
+        start(self.world, restored)
+
+    def take(self, given: Input, now: int) -> list[Effect]:
+        """Return what the input brings about; `now` is microseconds since 1970 UTC, and only shown."""
+        world = self.world
+        world.now = now
+        world.effects = []
+        if world.notes:
+            self._tell_notes()
+        if type(given) is Call:
+            self._call(given)
+        else:
+            self._hear(given)
+        topics = world.topics
+        while world.touched or world.released or world.leaving or topics.published or topics.sweeping:
+            self._follow_up()
+        return world.effects
+
+    def _tell_notes(self) -> None:
+        for note in self.world.notes:
+            self.world.log(Level.WARNING, note)
+        self.world.notes.clear()
+
+    def _follow_up(self) -> None:
+        """Let what has become possible happen: receivers first, then calls that had to wait."""
+        world = self.world
+        if world.touched:
+            talk = world.touched.popleft()
+            self._guard(lambda: _serve(world, talk))
+        elif world.released:
+            held = world.released.popleft()
+            while held.queued and not held.is_pending and not world.touched:
+                self._again(held.queued.pop(0), held)
+            if held.queued and not held.is_pending:
+                world.released.append(held)
+            elif isinstance(held, Conversation):
+                self._guard(lambda: _serve(world, held))
+        elif world.topics.published:
+            topic = world.topics.published.popleft()
+            self._guard(lambda: serve_subscribers(world, topic))
+        elif world.topics.sweeping:
+            topic = world.topics.sweeping.popleft()
+            self._guard(lambda: sweep(world, topic))
+        else:
+            who = world.leaving.popleft()
+            if who.later and not who.pending:
+                self._again(who.later.popleft(), None)
+
+    def _again(self, given: Call | Gone, held: Held | None) -> None:
+        if isinstance(given, Call):
+            self._call(given, held)
+        else:
+            self._hear(given)
+
+    def _call(self, call: Call, came_from: Held | None = None) -> None:
+        world = self.world
+        mark = len(world.effects)
+        try:
+            self._carry_out(call)
+        except BrokerError as refusal:
+            world.refuse(call.handle, refusal.code, refusal.text)
+        except Busy as busy:
+            busy.held.wait(call, is_first=busy.held is came_from)
+        except Exception:
+            del world.effects[mark:]
+            self._log_mistake(f"{call.request.function!r}")
+            world.refuse(call.handle, INTERNAL_ERROR)
+
+    def _hear(self, given: Input) -> None:
+        """Take an input that is no call."""
+        try:
+            self._other(given)
+        except Busy as busy:
+            assert isinstance(given, Gone), "only who goes away has to wait"
+            busy.held.wait(given)
+        except Exception:
+            self._log_mistake(f"{given!r:.200}")
+
+    def _guard(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception:
+            self._log_mistake("serving who waits")
+
+    def _log_mistake(self, what: str) -> None:
+        self.world.log(Level.ERROR, f"a mistake of the broker itself, {what}: {traceback.format_exc()}")
+
+    def _carry_out(self, call: Call) -> None:
+        world, request = self.world, call.request
+        function = request.function
+        participant = world.participants.get(name_of(request.user_id, request.token, call.caller))
+        refusal = rules.check(
+            request,
+            is_server=function in _OF_SERVERS and _is_server(participant, request),
+            is_logged_on=participant is not None and participant.has_logged_on,
+        )
+        if refusal is not None:
+            raise BrokerError(refusal.code, detailed(refusal.code, refusal.detail))
+        if request.broker_id and request.broker_id != world.attributes.broker.broker_id:
+            raise BrokerError(Code.INVALID_BROKER_ID)
+        if function in _OF_ANYBODY:
+            world.answer(call.handle, Reply(versions=versions(world, request)))
+            return
+        if participant is None:
+            if function == Function.LOGOFF:
+                raise BrokerError(Code.USER_UNKNOWN)
+            participant = world.join(request, call.caller)
+        elif participant.physical != call.caller and function != Function.LOGON:
+            if participant.has_logged_on:
+                raise BrokerError(Code.NEW_LOCATION)
+            world.move(participant, call.caller)
+        participant.used = world.clocks.volatile
+        room = _ROOMS[function]
+        if room is send and not request.option:
+            room = send_message
+        room(world, call, participant)
+
+    def _other(self, given: Input) -> None:
+        world = self.world
+        match given:
+            case Durable():
+                make_durable(world, given)
+            case Failed():
+                give_up(world, given)
+            case Tick():
+                tick(world, given)
+            case Gone(caller):
+                _lose_connection(world, given, caller)
+            case Abandoned(handle):
+                _abandon(world, handle)
+            case StoreLost(text):
+                lose_store(world, text or "disconnected")
+            case StoreBack():
+                find_store(world)
+                serve_all(world)
+                world.topics.published.extend(world.topics.topics.values())
+            case ForbidNew():
+                world.is_new_forbidden = True
+            case AllowNew():
+                world.is_new_forbidden = False
+            case Call():
+                raise AssertionError("calls go another way")
+
+
+def _serve(world: World, talk: Conversation) -> None:
+    """Give who waits what the conversation has, and let go of a server that wanted to wait for its end."""
+    serve(world, talk)
+    registration = talk.service.servers.get(talk.server) if talk.server is not None else None
+    if registration is not None and registration.is_quiescing:
+        finish_quiescing(world, registration.name, talk.service)
+
+
+def _is_server(participant: Participant | None, request: Request) -> bool:
+    """Say whether the caller is registered for the service that it names."""
+    if participant is None or not participant.services:
+        return False
+    names = (request.server_class, request.server_name, request.service)
+    return names in participant.services or bool(services_of(participant, request))
+
+
+def _lose_connection(world: World, given: Gone, caller: Physical) -> None:
+    for participant in list(world.connections.get(caller, {}).values()):
+        if participant.pending:
+            participant.later.append(given)
+        else:
+            lose(world, participant)
+
+
+def _abandon(world: World, handle: int) -> None:
+    """Let a call wait no longer."""
+    parked = world.parking.of_handle(handle)
+    if parked is not None:
+        world.parking.remove(parked)
+        return
+    for decision in world.pending.values():
+        for held in decision.held:
+            for given in list(held.queued):
+                if isinstance(given, Call) and given.handle == handle:
+                    held.queued.remove(given)
+
+
+def versions(world: World, request: Request) -> str:
+    """Return what VERSION and KERNELVERS tell."""
+    if request.function is Function.VERSION:
+        return f"{VERSION_TEXT}, ACI version {API_VERSION_MAX}"
+    text = f"{VERSION_TEXT}, broker {world.attributes.broker.broker_id}, ACI version {API_VERSION_MAX}"
+    if request.option is Option.EXTENDED:
+        text += f", messages of at most {world.attributes.broker.max_uow_message_length} bytes"
+    return text
+
+
+_ROOMS: Mapping[Function, Room] = {
+    Function.LOGON: log_on,
+    Function.LOGOFF: log_off,
+    Function.REGISTER: register,
+    Function.DEREGISTER: deregister,
+    Function.SEND: send,
+    Function.RECEIVE: receive,
+    Function.UNDO: undo,
+    Function.EOC: end_conversation,
+    Function.SYNCPOINT: syncpoint,
+    Function.REPLY_ERROR: reply_error,
+    Function.SUBSCRIBE: subscribe,
+    Function.UNSUBSCRIBE: unsubscribe,
+    Function.SEND_PUBLICATION: send_publication,
+    Function.RECEIVE_PUBLICATION: receive_publication,
+    Function.CONTROL_PUBLICATION: control_publication,
+}

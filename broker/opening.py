@@ -1,0 +1,82 @@
+"""Opening the store that the attributes name, with the driver of its PSTORE-TYPE, and beginning it as PSTORE says."""
+
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from broker.attributes import Attributes
+from broker.journal_store import JournalStore
+from broker.lifetimes import MICROSECONDS
+from broker.pstore import Begun, Pstore, Store, StoreStart, begin, platform
+from broker.sqlite_commit import Limits
+from broker.sqlite_store import SqliteOptions, SqliteStore
+from database.options import Options
+from journal.operations import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX
+
+DEFAULT_DIRECTORY = Path(
+    r"C:\Program Files\Universal\spool\oms" if sys.platform == "win32" else "/var/opt/universal/spool/oms"
+)
+DEFAULT_FILE = "broker.sqlite"
+
+
+def open_store(attributes: Attributes, *, creates: bool = True) -> Store:
+    """Return the store of the attributes, opened and not begun. StartRefused."""
+    if attributes.broker.pstore_type == "SQLITE":
+        file = attributes.sqlite.database_file or str(DEFAULT_DIRECTORY / DEFAULT_FILE)
+        limits = Limits(message_bytes_max=_message_bytes_max(attributes))
+        return SqliteStore.open(file, SqliteOptions(limits=limits), creates=creates)
+    directory = attributes.journal.spool_directory or str(DEFAULT_DIRECTORY)
+    return JournalStore.open(directory, journal_options(attributes), creates=creates)
+
+
+def journal_options(attributes: Attributes) -> Options:
+    """Return how the message database is opened."""
+    journal = attributes.journal
+    return Options(
+        max_data_file_size=journal.max_data_file_size,
+        max_message_size=_message_bytes_max(attributes),
+        cleanup_interval=journal.msg_cleanup_interval / MICROSECONDS,
+        retention_directory=None if journal.retention_directory is None else Path(journal.retention_directory),
+        retention_age=None if journal.retention_age is None else journal.retention_age / MICROSECONDS,
+        retention_bytes=journal.retention_bytes,
+    )
+
+
+def _message_bytes_max(attributes: Attributes) -> int:
+    """Return how long a message of the store may be: what is said, else as the longest one and its properties need."""
+    said = attributes.journal.max_message_size if attributes.broker.pstore_type == "JOURNAL" else None
+    return said or min(attributes.longest_message() + PROPERTIES_BYTES_MAX, MESSAGE_BYTES_MAX)
+
+
+def start_of(attributes: Attributes, *, now: int, erase: str | None = None, job: str = "") -> StoreStart:
+    """Return how the attributes want their store begun; `erase` names the broker whose data a cold start may erase."""
+    return StoreStart(
+        broker_id=attributes.broker.broker_id,
+        pstore=Pstore(attributes.broker.pstore),
+        now=now,
+        version=version(),
+        job=job,
+        platform=platform(),
+        force_cold=attributes.broker.force_cold,
+        erase=erase,
+    )
+
+
+def version() -> str:
+    """Return the version of this program, as master records and reports say it."""
+    try:
+        return metadata.version("oms-journal")
+    except metadata.PackageNotFoundError:
+        return "0"
+
+
+def open_and_begin(attributes: Attributes, wanted: StoreStart) -> tuple[Store, Begun] | None:
+    """Open the store and begin it; None for PSTORE=NO. StartRefused, StoreError: then it was closed again."""
+    if wanted.pstore is Pstore.NO:
+        return None
+    store = open_store(attributes, creates=wanted.pstore is not Pstore.HOT)
+    try:
+        return store, begin(store, wanted)
+    except BaseException:
+        store.close()
+        raise

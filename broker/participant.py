@@ -1,0 +1,61 @@
+"""A live participant: who calls, from which connection, and what it takes part in."""
+
+from collections.abc import Hashable, Sequence
+
+from broker.conversation import Conversation
+from broker.decision import Leaver
+from broker.effects import Call, Physical
+from broker.service import Rank, Service, ServiceName
+from broker.topic import Topic
+from broker.uow import Name, Owner
+
+
+class Participant(Leaver):
+    """Told apart by USER-ID and TOKEN, without TOKEN by USER-ID and connection."""
+
+    __slots__ = (
+        "client_id",
+        "due",
+        "has_logged_on",
+        "name",
+        "owner",
+        "parked",
+        "physical",
+        "services",
+        "talks",
+        "topics",
+        "used",
+    )
+
+    def __init__(self, name: Name, owner: Owner, physical: Physical, client_id: int) -> None:
+        super().__init__()
+        self.name = name
+        self.owner = owner
+        self.physical = physical
+        self.client_id = client_id
+        self.has_logged_on = False  # by a LOGON of its own; any other call makes a participant too
+        self.services: dict[ServiceName, Service] = {}  # that it serves
+        self.talks: dict[str, Conversation] = {}  # by CONV-ID: on either side, also of before it went and came again
+        self.parked: dict[int, Parked] = {}  # by number: calls of it that wait
+        self.topics: dict[str, Topic] = {}  # that it has subscribed to or received from
+        self.used = 0  # on the second count: its last call
+        self.due = 0  # its key in the order of time-outs
+
+
+class Parked:
+    """A call that waits for something to receive."""
+
+    __slots__ = ("call", "due", "number", "participant", "places", "ranks")
+
+    def __init__(self, call: Call, participant: Participant, ranks: Sequence[Rank], places: Sequence[Hashable]) -> None:
+        self.call = call
+        self.participant = participant
+        self.ranks = ranks  # what it can be satisfied with
+        self.places = places
+        self.number = 0
+        self.due = 0  # on the second count: when it gives up, 0 for never
+
+
+def name_of(user: str, token: str, physical: Physical) -> Name:
+    """Return by what a live participant is told apart; a connection has a number above 0."""
+    return (user, token, 0) if token else (user, "", physical)

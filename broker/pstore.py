@@ -1,0 +1,361 @@
+"""The persistent store of a broker: what a driver must do, and how a store is begun, HOT, COLD or WARM.
+
+    holds                      HOT                COLD                                WARM
+    nothing                    refused            begun                               begun
+    what this broker wrote     goes on            erased, once its id was confirmed   goes on
+    what another broker wrote  refused            with FORCE-COLD as the line above   refused
+    what is no broker's        refused            refused                             refused
+
+Nothing is erased by accident: who wants a cold start of a store that holds something names the id of the broker
+whose data that is. PSTORE=NO is a broker without a store.
+"""
+
+import platform as machine
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from broker.changes import Changes, Put
+from broker.codes import BrokerError, Code
+from broker.effects import Action, Reported
+from broker.records import (
+    CHECKPOINT,
+    CHECKPOINTS,
+    CLOCK_KEY,
+    MASTER,
+    MASTER_KEY,
+    CheckpointName,
+    CheckpointRecord,
+    MasterRecord,
+    RecordError,
+    RecordKind,
+)
+
+STARTS_MAX = (1 << 28) - 1  # seven hexadecimal digits
+COUNT_MAX = (1 << 32) - 1  # of identifiers in one start
+
+
+class StoreError(Exception):
+    """The root of what a driver raises.
+
+    StoreError
+    ├── StoreUnavailable   nothing can be written or read; carries whether the commit was attempted
+    ├── StoreFull          no room for messages: nothing was written, commits without any go on
+    ├── CommitRefused      the store is well, this commit cannot be carried out: nothing was written
+    └── MessageUnreadable  one message: it is gone, or its bytes are damaged
+    """
+
+
+class StoreUnavailable(StoreError):
+    """The store is lost or disconnected.
+
+    A commit that `was_attempted` may be there when another process opens the store; after `connect` in this one it
+    is not, as it is not when it was not attempted.
+    """
+
+    def __init__(self, text: str, *, was_attempted: bool = False) -> None:
+        super().__init__(text)
+        self.was_attempted = was_attempted
+
+
+class StoreFull(StoreError):
+    """There is no room for new messages."""
+
+
+class CommitRefused(StoreError):
+    """This commit is over a limit, or removes what is gone."""
+
+
+class MessageUnreadable(StoreError):
+    """A message cannot be handed out."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as the store has it."""
+
+    number: int
+    queue: str
+    payload: bytes
+    properties: Mapping[str, str]
+    added: int  # microseconds since 1970 UTC
+    producer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A key with its value."""
+
+    key: str
+    value: bytes
+
+
+Loaded = StoredMessage | StoredRecord
+
+
+class Values(NamedTuple):
+    """Many keys with their values, and keys whose values are damaged."""
+
+    keys: Sequence[bytes]
+    values: Sequence[bytes]
+    damaged: Sequence[bytes] = ()
+
+
+class Store(Protocol):
+    """What a driver must do. From any thread; StoreUnavailable of everything once the store is lost or disconnected."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it can be written, as far as is known."""
+
+    def commit(self, changes: Changes) -> int:
+        """Make the changes durable, all or none; return the first added message's number, 0 for none.
+
+        StoreFull, CommitRefused. A known producer's identifier gets the first answer, and nothing is written.
+        """
+
+    def commit_many(self, batch: Sequence[Changes]) -> list[int | StoreError]:
+        """Make several commits durable with one sync, each by itself all or none; return what `commit` would say."""
+
+    def read(self, number: int) -> StoredMessage:
+        """Return a message that is neither delivered nor deleted; MessageUnreadable."""
+
+    def record(self, key: str) -> bytes | None:
+        """Return the value of a key, None when it is not there."""
+
+    def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Yield the keys with the prefix and their values, in order."""
+
+    def values(self, prefix: str) -> Iterator[Values]:
+        """Yield the same in bulk, in no promised order; for a time when nobody writes."""
+
+    def messages(self) -> Iterator[StoredMessage]:
+        """Yield every message that is neither delivered nor deleted, in the order of their numbers."""
+
+    def highest(self) -> int:
+        """Return a number that no message has exceeded yet."""
+
+    def is_empty(self) -> bool:
+        """Say whether there is no message and no key."""
+
+    def message_count(self) -> int:
+        """Return how many messages are neither delivered nor deleted."""
+
+    def load(self, record: Loaded) -> None:
+        """Take in a message or record as it is; into an empty store, in the order of the numbers.
+
+        Durable at the latest when the store is closed. CommitRefused when it does not fit in.
+        """
+
+    def erase(self, kept: Mapping[str, bytes]) -> None:
+        """Remove everything, and put these keys: all of it or, after a crash, when the store is opened again."""
+
+    def free_bytes(self) -> int | None:
+        """Return how much room the device has, None when nobody knows."""
+
+    def disconnect(self) -> None:
+        """Refuse everything until `connect`; no other process gets the store meanwhile."""
+
+    def connect(self) -> None:
+        """Go on, after `disconnect` or a loss, with what was told durable and nothing else. StoreUnavailable."""
+
+    def close(self) -> None:
+        """Let go of the store."""
+
+
+class Pstore(Enum):
+    """How the broker's store is begun."""
+
+    NO = "NO"
+    HOT = "HOT"
+    COLD = "COLD"
+    WARM = "WARM"
+
+
+class StartRefused(BrokerError):
+    """The store cannot be begun as was asked. Nothing was changed."""
+
+
+def platform() -> str:
+    """Return what a master record says of the platform."""
+    return f"{machine.system()} {machine.machine()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStart:
+    """How a store is to be begun, and by whom."""
+
+    broker_id: str
+    pstore: Pstore
+    now: int  # microseconds since 1970 UTC
+    version: str = ""
+    job: str = ""
+    platform: str = ""
+    force_cold: bool = False
+    erase: str | None = None  # the broker id whose data a cold start may erase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A store that was begun."""
+
+    master: MasterRecord
+    how: CheckpointName  # ETBC or ETBH
+    highest: int  # no message had a higher number when it was begun
+    identifiers: "Identifiers"
+    reported: Sequence[Reported] = ()
+
+
+class Identifiers:
+    """Identifiers of units of work, conversations and publications: 16 characters, none ever given twice.
+
+    "1", how often the store was started in 7 hexadecimal digits, and a count in 8. They ascend, over restarts too.
+    The all-numeric ones for conversations of messages begin with "0".
+    """
+
+    def __init__(self, starts: int) -> None:
+        if not 0 <= starts <= STARTS_MAX:
+            raise BrokerError(Code.NO_NEW_UOWID, f"the store was started {starts} times: no identifiers are left")
+        self._prefix = f"1{starts:07X}"
+        self._numeric = f"0{starts % 100_000:05}"
+        self._count = 0
+        self._numeric_count = 0
+
+    @classmethod
+    def without_store(cls, now: int) -> "Identifiers":
+        """Return identifiers for a broker that nothing outlives."""
+        return cls(now // 1_000_000 & STARTS_MAX)
+
+    def next(self) -> str:
+        """Return the next identifier."""
+        self._count += 1
+        if self._count > COUNT_MAX:
+            raise BrokerError(Code.NO_NEW_UOWID, "all identifiers of this start are used up: start the broker anew")
+        return f"{self._prefix}{self._count:08X}"
+
+    def next_numeric(self) -> str:
+        """Return the next identifier that has digits only."""
+        self._numeric_count += 1
+        return f"{self._numeric}{self._numeric_count:010}"
+
+
+def begin(store: Store, wanted: StoreStart) -> Begun:
+    """Begin the store as PSTORE says: checked, its master record and a checkpoint written. StartRefused, StoreError."""
+    assert wanted.pstore is not Pstore.NO, "a broker without a store has none to begin"
+    found = _master(store)
+    if found is None:
+        _check_nobodys(store, wanted)
+        return _cold(store, wanted, starts=0, erases=False)
+    is_own = found.broker_id == wanted.broker_id
+    if wanted.pstore is Pstore.COLD:
+        _check_cold(store, wanted, found)
+        return _cold(store, wanted, starts=found.starts, erases=True)
+    if not is_own:
+        raise StartRefused(
+            Code.INVALID_BROKER_ID,
+            f"the persistent store belongs to broker {found.broker_id}, not to {wanted.broker_id}; nothing was changed",
+        )
+    master = replace_master(found, wanted)
+    store.commit(Changes(puts=[_master_put(master), _checkpoint(CheckpointName.ETBH, master, wanted)]))
+    return Begun(
+        master=master,
+        how=CheckpointName.ETBH,
+        highest=store.highest(),
+        identifiers=Identifiers(master.starts),
+    )
+
+
+def end(store: Store, begun: Begun, *, now: int, job: str = "") -> None:
+    """Write the checkpoint of the broker's termination. StoreError."""
+    wanted = StoreStart(broker_id=begun.master.broker_id, pstore=Pstore.HOT, now=now, job=job)
+    store.commit(Changes(puts=[_checkpoint(CheckpointName.ETBT, begun.master, wanted)]))
+
+
+def _master(store: Store) -> MasterRecord | None:
+    value = store.record(MASTER_KEY)
+    try:
+        return None if value is None else MASTER.decode(value)
+    except RecordError as failure:
+        raise StartRefused(Code.RESTART_FAILED, f"the store's master record cannot be read: {failure}") from failure
+
+
+def _check_nobodys(store: Store, wanted: StoreStart) -> None:
+    """Raise StartRefused unless a store without a master record may be begun."""
+    if not store.is_empty():
+        raise StartRefused(
+            Code.RESTART_FAILED,
+            f"the store holds {store.message_count():,} messages or keys of programs that are no broker, which no "
+            "broker may touch: give another directory, or empty it with those programs; nothing was changed",
+        )
+    if wanted.pstore is Pstore.HOT:
+        raise StartRefused(
+            Code.RESTART_FAILED,
+            "PSTORE=HOT restores what a store holds, and this one is empty; PSTORE=WARM begins a new store where "
+            "there is none, PSTORE=COLD always; nothing was changed",
+        )
+
+
+def _check_cold(store: Store, wanted: StoreStart, found: MasterRecord) -> None:
+    """Raise StartRefused unless the store may be erased."""
+    is_own = found.broker_id == wanted.broker_id and found.platform in ("", wanted.platform)
+    whose = f"broker {found.broker_id}" + (f" on {found.platform}" if found.platform else "")
+    if not is_own and not wanted.force_cold:
+        raise StartRefused(
+            Code.INVALID_BROKER_ID,
+            f"the persistent store belongs to {whose}, not to {wanted.broker_id}; FORCE-COLD=Y takes it over; "
+            "nothing was changed",
+        )
+    if wanted.erase != found.broker_id and _holds_anything(store):
+        given = "" if wanted.erase is None else f", not {wanted.erase}"
+        raise StartRefused(
+            Code.RESTART_FAILED,
+            f"PSTORE=COLD would erase what the persistent store of {whose} holds, {store.message_count():,} messages "
+            f"among it; confirm it with the broker id {found.broker_id}{given}; nothing was changed",
+        )
+
+
+def _holds_anything(store: Store) -> bool:
+    if store.message_count():
+        return True
+    own = (MASTER_KEY, CLOCK_KEY)
+    return any(key not in own and not key.startswith(CHECKPOINTS) for key, _ in store.records(""))
+
+
+def _cold(store: Store, wanted: StoreStart, *, starts: int, erases: bool) -> Begun:
+    """Begin an empty store. The count of starts goes on, so that no identifier comes again."""
+    master = MasterRecord(
+        starts=starts + 1,
+        created=wanted.now,
+        started=wanted.now,
+        broker_id=wanted.broker_id,
+        platform=wanted.platform,
+        version=wanted.version,
+    )
+    puts = [_master_put(master), _checkpoint(CheckpointName.ETBC, master, wanted)]
+    if erases:
+        store.erase({put.key: put.value for put in puts})
+    else:
+        store.commit(Changes(puts=puts))
+    length = len(puts[0].value)
+    return Begun(
+        master=master,
+        how=CheckpointName.ETBC,
+        highest=store.highest(),
+        identifiers=Identifiers(master.starts),
+        reported=[Reported(wanted.broker_id, RecordKind.MASTER, Action.CREATED, 1, length)],
+    )
+
+
+def replace_master(found: MasterRecord, wanted: StoreStart) -> MasterRecord:
+    """Return the master record of one more start."""
+    return found._replace(starts=found.starts + 1, started=wanted.now, platform=wanted.platform, version=wanted.version)
+
+
+def _master_put(master: MasterRecord) -> Put:
+    return Put(MASTER_KEY, MASTER.encode(master))
+
+
+def _checkpoint(name: CheckpointName, master: MasterRecord, wanted: StoreStart) -> Put:
+    record = CheckpointRecord(name, master.starts, wanted.now, master.broker_id, wanted.job)
+    return Put(f"{CHECKPOINTS}{name.name}", CHECKPOINT.encode(record))

@@ -1,0 +1,260 @@
+"""SEND of units of work.
+
+    OPTION   CONV-ID  what it does
+    SYNC     NEW      begins a conversation, and a unit of work with the message
+    SYNC     n        adds the message to the caller's unit of work there, or begins one
+    COMMIT   either   the same, and commits it
+
+A unit of work is persistent, and keeps its status, as the first call about it says, else as the
+service or the broker does by its attributes. Nobody sees it before it is committed, and then all of it.
+"""
+
+from broker.block import NEW, Option, Request, Store
+from broker.changes import Changes, NewMessage, together
+from broker.codes import BrokerError, Code, detailed
+from broker.committing import Committing, Sending, enter, give_back, producer_key, reply_to_repeat, reserve
+from broker.conversation import CLIENT, OPEN, SERVER, Conversation, Side
+from broker.deciding import NO_STORE, decide
+from broker.decision import Busy, Decision
+from broker.effects import RESERVED_PROPERTIES, Call, stored_properties
+from broker.lifetimes import MICROSECONDS
+from broker.moves import accept, end_as, ending_records, keep_records, side_of_sender
+from broker.participant import Participant
+from broker.recording import put, record_of
+from broker.records import ConversationState
+from broker.service import Service
+from broker.showing import reply_of
+from broker.sleeping import conversation
+from broker.states import ACCEPTED, RECEIVED
+from broker.uow import UnitOfWork
+from broker.world import World
+
+_COMMIT = Option.COMMIT
+_LOSSES = (Code.STATUS_NOT_PERSISTED, Code.UOW_NOT_PERSISTED)
+
+
+def send(world: World, call: Call, participant: Participant) -> None:
+    """Add a message to a unit of work, begun if need be; with COMMIT commit it."""
+    request = call.request
+    if request.properties:
+        check_properties(request)
+    if request.producer and _is_repeat(world, call, participant):
+        return
+    sending = _found(world, request, participant)
+    unit, attributes = sending.unit, sending.talk.service.attributes
+    if len(request.body) > attributes.max_uow_message_length:
+        limit = attributes.max_uow_message_length
+        raise BrokerError(Code.LENGTH_EXCEEDED, f"{Code.LENGTH_EXCEEDED.text}: at most {limit} bytes")
+    if unit.count >= attributes.max_messages_in_uow:
+        raise BrokerError(Code.MAX_MESSAGES)
+    service = sending.talk.service
+    queue = service.reply_queue if unit.from_server else service.queue
+    message = NewMessage(queue, request.body, stored_properties(request))
+    if sending.is_begun:
+        reserve(world, sending)
+    if request.option is _COMMIT:
+        commit_sent(world, sending, call, message)
+    else:
+        _add(world, sending, call, message)
+
+
+def check_properties(request: Request) -> None:
+    """Refuse properties that the block's own fields travel as."""
+    if request.properties is not None and not RESERVED_PROPERTIES.isdisjoint(request.properties):
+        raise BrokerError(Code.INVALID_CHARACTER, "a property of this name is the broker's own")
+
+
+# What the message goes into.
+
+
+def _found(world: World, request: Request, participant: Participant) -> Sending:
+    """Return the unit of work that the message goes into, checked; nothing is changed yet."""
+    if request.conv_id.upper() == NEW:
+        service = world.service((request.server_class, request.server_name, request.service))
+        if not service.is_served and not service.attributes.deferred:
+            raise BrokerError(Code.SERVICE_NOT_REGISTERED)
+        check_room(world, service)
+        unit = _new_unit(world, service, request, participant)
+        talk = Conversation(unit.conv_id, service, participant.name, is_uow=True)
+        unit.is_first = True
+        sending = Sending(talk, unit, participant)
+        sending.is_new = sending.is_begun = True
+        return sending
+    talk = conversation_of(world, request.conv_id, participant)
+    if not talk.is_uow:
+        raise BrokerError(Code.UOW_IN_MESSAGE_CONVERSATION)
+    if talk.is_pending:
+        raise Busy(talk)
+    side = side_in(talk, participant)
+    found = talk.sending[side]
+    if found is not None:
+        if request.store is not Store.UNSAID and (request.store is Store.BROKER) != found.is_persistent:
+            raise BrokerError(Code.WRONG_UOW_TYPE)
+        if found.is_lasting:
+            _check_store(world, found)
+        return Sending(talk, found, participant)
+    unit = _new_unit(world, talk.service, request, participant)
+    unit.conv_id = talk.conv_id
+    unit.from_server = side is SERVER
+    sending = Sending(talk, unit, participant)
+    sending.is_begun = True
+    return sending
+
+
+def conversation_of(world: World, conv_id: str, participant: Participant) -> Conversation:
+    """Return a conversation in which the participant can still say something."""
+    talk = conversation(world, conv_id)
+    side = talk.side_of(participant.name) if talk is not None else None
+    if talk is None or side is None:
+        over = world.ended.get(conv_id)
+        raise BrokerError((over.code_for(participant.name) if over is not None else None) or Code.NO_CONVERSATION)
+    code = talk.ended[side]
+    if code is not None:
+        raise BrokerError(code)
+    if side is CLIENT:
+        world.come_back(participant, talk)
+    return talk
+
+
+def side_in(talk: Conversation, participant: Participant) -> Side:
+    """Return the side of a participant who is on one."""
+    side = talk.side_of(participant.name)
+    assert side is not None, "checked when the conversation was looked up"
+    talk.used = participant.used
+    return side
+
+
+def check_room(world: World, service: Service) -> None:
+    """Refuse a new conversation beyond the limits."""
+    limit = service.attributes.conv_limit
+    if limit is not None and service.conversations >= limit:
+        raise BrokerError(Code.CONVERSATION_LIMIT)
+    limit = world.attributes.broker.num_conversation
+    if limit is not None and world.talk_count >= limit:
+        raise BrokerError(Code.CONVERSATIONS_MAX)
+
+
+def _new_unit(world: World, service: Service, request: Request, participant: Participant) -> UnitOfWork:
+    """Return a unit of work as the call and the attributes say, checked against the limits."""
+    attributes = service.attributes
+    if world.attributes.broker.max_uows == 0:
+        raise BrokerError(Code.UOWS_NOT_ALLOWED)
+    if attributes.max_uows == 0:
+        raise BrokerError(Code.UOWS_NOT_SUPPORTED)
+    limit = attributes.max_uows
+    if limit is not None and service.units >= limit:
+        raise BrokerError(Code.MAX_UOWS)
+    limit = world.attributes.broker.max_uows
+    if limit is not None and world.active_count >= limit:
+        raise BrokerError(Code.MAX_UOWS)
+    terms = service.terms(request)
+    conv_id = world.identifiers.next() if request.conv_id.upper() == NEW else request.conv_id
+    unit = UnitOfWork(world.identifiers.next(), conv_id, participant.owner, terms.variation)
+    if unit.is_lasting:
+        _check_store(world, unit)
+    if terms.lifetime:
+        unit.lifetime = terms.lifetime // MICROSECONDS
+        unit.ends = world.clock_of(unit) + terms.lifetime
+    unit.uwstatp, unit.status_lifetime = terms.multiple, terms.explicit
+    unit.created = unit.changed = world.now
+    unit.producer = request.producer
+    return unit
+
+
+def _check_store(world: World, unit: UnitOfWork) -> None:
+    """Refuse what needs a store that is not there, or that is to become emptier."""
+    if not world.is_store_up:
+        code = Code.UOW_NOT_PERSISTED if unit.is_persistent else Code.STATUS_NOT_PERSISTED
+        raise BrokerError(code, detailed(code, NO_STORE))
+    if world.is_new_forbidden:
+        raise BrokerError(Code.NO_NEW_UOWS)
+
+
+# Adding and committing.
+
+
+def _add(world: World, sending: Sending, call: Call, message: NewMessage) -> None:
+    """Add the message; with persistent status the record is written."""
+    talk, unit, request = sending.talk, sending.unit, call.request
+
+    def apply(_: int) -> None:
+        enter(world, sending, message, request.ustatus)
+        world.answer(call.handle, reply_of(talk, unit, RECEIVED))
+
+    if not unit.has_status:
+        apply(0)
+        return
+    record = record_of(unit, talk, RECEIVED)._replace(
+        messages=unit.count + 1,
+        size=unit.size + len(message.payload),
+        ustatus=request.ustatus or unit.ustatus,
+        changed=world.now,
+    )
+    undo = (lambda: give_back(world, sending)) if sending.is_begun else None
+    decision = Decision(apply, (talk,), call.handle, sending.participant, Code.STATUS_NOT_PERSISTED, undo)
+    decide(world, Changes(puts=[put(record)]), decision)
+
+
+def commit_sent(
+    world: World,
+    sending: Sending,
+    call: Call,
+    message: NewMessage | None,
+    state: ConversationState = OPEN,
+) -> None:
+    """Commit the unit of work, with one more message if there is one; a state other than OPEN ends its conversation."""
+    talk, unit = sending.talk, sending.unit
+    is_end = state is not OPEN
+    if not unit.is_lasting and not is_end:
+        enter(world, sending, message, call.request.ustatus)
+        unit.committed = unit.changed = world.now
+        accept(world, talk, unit, 0)
+        world.answer(call.handle, reply_of(talk, unit, ACCEPTED))
+        return
+    committing, side = Committing(world, sending, message, call.request.ustatus), side_of_sender(unit)
+    records = ending_records(world, talk, side.other, state) if is_end else []
+
+    def apply(first: int) -> None:
+        if committing.is_repeat(first):
+            world.answer(call.handle, committing.repeated(first))
+            return
+        if is_end:
+            keep_records(world, records)
+            end_as(talk, side, state)
+        committing.apply(first)
+        world.answer(call.handle, reply_of(talk, unit, ACCEPTED))
+
+    changes = committing.changes(state)
+    if records:
+        changes = together([changes, Changes(puts=[put(record) for record in records])])
+    undo = (lambda: give_back(world, sending)) if sending.is_begun else None
+    decide(world, changes, Decision(apply, (talk,), call.handle, sending.participant, code_of_loss(unit), undo))
+
+
+def code_of_loss(unit: UnitOfWork) -> Code:
+    """Return what a caller is told when the store does not take what is to be written about the unit."""
+    return _LOSSES[unit.is_persistent]
+
+
+def _is_repeat(world: World, call: Call, participant: Participant) -> bool:
+    """Answer a call with a producer's identifier whose unit of work is there already; False when it is not."""
+    request = call.request
+    names = (request.server_class, request.server_name, request.service)
+    if request.conv_id.upper() != NEW:
+        talk, over = conversation(world, request.conv_id), world.ended.get(request.conv_id)
+        names = talk.service.name if talk is not None else over.service if over is not None else names
+    uowid = world.producers.get(producer_key(participant.owner, names, request.producer))
+    if uowid is None:
+        return False
+    coming = world.beginning.get(uowid)
+    if coming is not None:
+        raise Busy(coming)
+    unit = world.active.get(uowid)
+    if unit is not None:
+        known = conversation(world, unit.conv_id)
+        if known is not None and known.is_pending:
+            raise Busy(known)
+        if unit.status is RECEIVED and request.conv_id.upper() != NEW:
+            return False  # another message of the same unit of work
+    world.answer(call.handle, reply_to_repeat(world, uowid))
+    return True

@@ -1,0 +1,60 @@
+"""What replies show of units of work and conversations."""
+
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from broker.block import Reply, Store
+from broker.conversation import Conversation
+from broker.lifetimes import MICROSECONDS
+from broker.records import Flag, Status, UowRecord
+from broker.uow import UnitOfWork
+
+_STORES = (Store.OFF, Store.BROKER)
+
+
+@lru_cache(4096)
+def commit_time(microseconds: int) -> str:
+    """Return COMMITTIME, YYYYMMDDhhmmssmmm in UTC; "" where nothing is committed yet."""
+    if not microseconds:
+        return ""
+    return f"{_second(microseconds // MICROSECONDS)}{microseconds // 1000 % 1000:03}"
+
+
+@lru_cache(1024)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%d%H%M%S")
+
+
+def reply_of(talk: Conversation, unit: UnitOfWork, status: Status) -> Reply:
+    """Return the reply about an active unit of work."""
+    reply = Reply()  # filled in: so many keywords take twice as long
+    reply.server_class, reply.server_name, reply.service = talk.service.name
+    reply.conv_id = talk.conv_id
+    reply.uowid = unit.uowid
+    reply.uow_status = status
+    reply.ustatus = unit.ustatus
+    reply.store = _STORES[unit.is_persistent]
+    reply.adcount = unit.adcount
+    if talk.begun:
+        reply.commit_time = commit_time(talk.begun)
+    return reply
+
+
+def reply_of_record(record: UowRecord) -> Reply:
+    """Return the reply about a unit of work of which only the record is at hand."""
+    if record.flags & Flag.FROM_SERVER:
+        names = (record.sender_class, record.sender_server, record.sender_service)
+    else:
+        names = (record.receiver_class, record.receiver_server, record.receiver_service)
+    return Reply(
+        server_class=names[0],
+        server_name=names[1],
+        service=names[2],
+        conv_id=record.conv_id,
+        uowid=record.uowid,
+        uow_status=record.status,
+        ustatus=record.ustatus,
+        store=Store.BROKER if record.flags & Flag.PERSISTENT else Store.OFF,
+        adcount=record.adcount,
+        commit_time=commit_time(record.begun),
+    )

@@ -1,0 +1,149 @@
+"""What one commit does in an SQLite store, inside a transaction: the tables, and the changes as statements.
+
+Limits and the window of producers' identifiers are those of the message database.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.changes import NUMBER_BYTES, Changes, NewMessage, Put
+from broker.pstore import CommitRefused, StoredMessage
+from journal.format import OPERATIONS_MAX, xxh3
+from journal.operations import VALUE_BYTES_MAX, check_size, encode_name
+from journal.records import encode_properties
+
+SCHEMA = (
+    "CREATE TABLE messages (number INTEGER PRIMARY KEY, queue TEXT NOT NULL, payload BLOB NOT NULL, "
+    "properties BLOB NOT NULL, added INTEGER NOT NULL, producer TEXT)",
+    "CREATE TABLE records (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE producers (place INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, producer TEXT NOT NULL, "
+    "first INTEGER NOT NULL, digest BLOB NOT NULL, added INTEGER NOT NULL, UNIQUE (queue, producer))",
+    "CREATE TABLE counters (next_number INTEGER NOT NULL, commits INTEGER NOT NULL)",
+    "INSERT INTO counters VALUES (1, 0)",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What is refused, and how long a producer's identifier is remembered."""
+
+    message_bytes_max: int = 6_144_000  # properties included
+    producers_max: int = 100_000
+    producer_seconds: float = 3600.0
+
+
+def carry_out(connection: sqlite3.Connection, changes: Changes, *, limits: Limits, now: int) -> int:
+    """Do what the changes say; return the first added message's number, 0 for none.
+
+    CommitRefused, LimitExceeded, InvalidName: the caller rolls back.
+    """
+    encoded = [_checked(message, limits) for message in changes.adds]
+    removed = [*changes.delivered, *changes.deleted]
+    operations = len(encoded) + len(changes.puts) + len(changes.drops) + sum(map(len, removed))
+    if operations > OPERATIONS_MAX:
+        raise CommitRefused(f"a commit of {operations} operations, at most {OPERATIONS_MAX} are allowed")
+    if changes.producer is not None:
+        known = _known(connection, changes, limits, now)
+        if known:
+            return known
+    for numbers in removed:
+        _remove(connection, numbers)
+    first = _add(connection, changes, encoded, now) if encoded else 0
+    for put in changes.puts:
+        value = _filled(put, first, len(encoded))
+        check_size(len(value), VALUE_BYTES_MAX, "value")
+        connection.execute("REPLACE INTO records VALUES (?, ?)", (encode_name(put.key, "key"), value))
+    for key in changes.drops:
+        connection.execute("DELETE FROM records WHERE key = ?", (encode_name(key, "key"),))
+    if changes.producer is not None and encoded:
+        _remember(connection, changes, first, limits, now)
+    return first
+
+
+def insert_message(connection: sqlite3.Connection, message: StoredMessage, limits: Limits) -> None:
+    """Take in a message as it is, behind every number that the store has given."""
+    properties = _checked(NewMessage(message.queue, message.payload, message.properties), limits)
+    (following,) = connection.execute("SELECT next_number FROM counters").fetchone()
+    if message.number < following:
+        raise ValueError(f"messages are loaded in the order of their numbers, behind {following - 1}")
+    row = (message.number, message.queue, message.payload, properties, message.added, message.producer)
+    connection.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)", row)
+    connection.execute("UPDATE counters SET next_number = ?", (message.number + 1,))
+
+
+def _checked(message: NewMessage, limits: Limits) -> bytes:
+    """Return the message's properties as bytes, having checked it."""
+    encode_name(message.queue, "queue name")
+    properties = encode_properties(message.properties) if message.properties else b""
+    check_size(len(message.payload) + len(properties), limits.message_bytes_max, "message with its properties")
+    return properties
+
+
+def _remove(connection: sqlite3.Connection, numbers: range) -> None:
+    if not numbers:
+        return
+    assert numbers.step == 1, "messages of a unit of work are neighbours"
+    sql = "DELETE FROM messages WHERE number BETWEEN ? AND ?"
+    removed = connection.execute(sql, (numbers.start, numbers.stop - 1)).rowcount
+    if removed != len(numbers):
+        raise CommitRefused(f"{len(numbers) - removed} of the messages from {numbers.start} on are gone")
+
+
+def _add(connection: sqlite3.Connection, changes: Changes, properties: Sequence[bytes], now: int) -> int:
+    (first,) = connection.execute("SELECT next_number FROM counters").fetchone()
+    producer, rows = changes.producer, []
+    for place, (message, encoded) in enumerate(zip(changes.adds, properties, strict=True)):
+        if message.queue != changes.adds[0].queue:
+            producer = None  # it stands with the first queue's messages
+        rows.append((first + place, message.queue, bytes(message.payload), encoded, now, producer))
+    connection.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)", rows)
+    connection.execute("UPDATE counters SET next_number = ?", (first + len(rows),))
+    return int(first)
+
+
+def _filled(put: Put, first: int, count: int) -> bytes:
+    """Return the value with the numbers of the commit's messages where they belong."""
+    if not put.numbers_at:
+        return bytes(put.value)
+    value = bytearray(put.value)
+    for at, place in put.numbers_at.items():
+        if not 0 <= at <= len(value) - NUMBER_BYTES or not 0 <= place < count:
+            raise ValueError(f"numbers_at {{{at}: {place}}}: there is no such message, or no room in the value")
+        value[at : at + NUMBER_BYTES] = (first + place).to_bytes(NUMBER_BYTES, "little")
+    return bytes(value)
+
+
+# Producers' identifiers.
+
+
+def _digest(changes: Changes) -> bytes:
+    return b"".join(xxh3(message.payload).to_bytes(8, "little") for message in changes.adds)
+
+
+def _known(connection: sqlite3.Connection, changes: Changes, limits: Limits, now: int) -> int:
+    """Return the first answer to a repeat, 0 for what is new."""
+    encode_name(changes.producer or "", "producer identifier")
+    if not changes.adds:
+        return 0
+    found = connection.execute(
+        "SELECT first, digest FROM producers WHERE queue = ? AND producer = ? AND added >= ?",
+        (changes.adds[0].queue, changes.producer, now - round(limits.producer_seconds * 1_000_000)),
+    ).fetchone()
+    if found is None:
+        return 0
+    if found[1] != _digest(changes):
+        raise CommitRefused(f"producer identifier {changes.producer!r} was used for another payload")
+    for numbers in (*changes.delivered, *changes.deleted):
+        sql = "SELECT count(*) FROM messages WHERE number BETWEEN ? AND ?"
+        if connection.execute(sql, (numbers.start, numbers.stop - 1)).fetchone()[0]:
+            raise CommitRefused("some of the commit was sent before, the rest was not; nothing was written")
+    return int(found[0])
+
+
+def _remember(connection: sqlite3.Connection, changes: Changes, first: int, limits: Limits, now: int) -> None:
+    row = (changes.adds[0].queue, changes.producer, first, _digest(changes), now)
+    sql = "REPLACE INTO producers (queue, producer, first, digest, added) VALUES (?, ?, ?, ?, ?)"
+    place = connection.execute(sql, row).lastrowid
+    assert place is not None
+    connection.execute("DELETE FROM producers WHERE place <= ?", (place - limits.producers_max,))

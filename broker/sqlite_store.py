@@ -1,0 +1,378 @@
+"""SQLite as a broker's persistent store: PSTORE-TYPE=SQLITE, with the promises of the message database.
+
+One file; write-ahead log, synchronous=FULL, one process at a time. After a failed write or sync SQLite has not moved
+its idea of where the log ends, so a rollback in the same connection makes "not done" the truth: what comes next is
+written over it. A count of commits in the store shows where that cannot be had, because the file had to be opened
+anew; then `connect` refuses. What a commit does is in `sqlite_commit.py`.
+"""
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker.changes import Changes
+from broker.codes import Code
+from broker.pstore import (
+    CommitRefused,
+    Loaded,
+    MessageUnreadable,
+    StartRefused,
+    StoredMessage,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    Values,
+)
+from broker.sqlite_commit import SCHEMA, Limits, carry_out, insert_message
+from database.options import system_clock
+from journal.disk import RealDisk
+from journal.errors import JournalError
+from journal.operations import MIB
+from journal.records import decode_properties
+from journal.reserve import Reserve
+
+APPLICATION_ID = 0x4F4D5342  # OMSB
+VERSION = 1
+AT_ONCE = 10_000  # rows read in one go
+_MESSAGE = "number, queue, payload, properties, added, producer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteOptions:
+    """How the store is opened. Sizes in bytes."""
+
+    limits: Limits = field(default_factory=Limits)
+    reserve_bytes: int = 8 * MIB  # kept back for commits without messages on a full disk
+    pages_max: int = 0  # of 4096 bytes in the file, 0 for no bound
+    clock: Callable[[], int] = system_clock
+
+
+class SqliteStore:
+    """A broker's store in an SQLite file. Made by `open`."""
+
+    def __init__(self, file: Path, connection: sqlite3.Connection, options: SqliteOptions) -> None:
+        self.file = file
+        self._options = options
+        self._lock = threading.RLock()  # guards the connection
+        self._connection = connection
+        self._reserve = Reserve(RealDisk(), file.parent, options.reserve_bytes, f"{file.name}.reserve")
+        self._reserve.fill()
+        self._away = ""  # why nothing can be done
+        self._is_lost = False
+        self._is_loading = False
+        self._commits = self._number("SELECT commits FROM counters")
+
+    @classmethod
+    def open(cls, file: str | Path, options: SqliteOptions | None = None, *, creates: bool = True) -> "SqliteStore":
+        """Open the store in the file; made where `creates` says so. StartRefused."""
+        path = Path(file).absolute()
+        if not creates and not path.exists():
+            raise StartRefused(
+                Code.RESTART_FAILED,
+                f"{path} holds no persistent store; PSTORE=WARM begins one where there is none, PSTORE=COLD always",
+            )
+        chosen = options or SqliteOptions()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            connection = _connected(path, chosen)
+            RealDisk().sync_directory(path.parent)
+            return cls(path, connection, chosen)
+        except (sqlite3.Error, OSError) as failure:
+            raise StartRefused(Code.RESTART_FAILED, f"the persistent store cannot be opened: {failure}") from failure
+
+    @property
+    def is_connected(self) -> bool:
+        return not self._away
+
+    # Writing.
+
+    def commit(self, changes: Changes) -> int:
+        (answer,) = self.commit_many((changes,))
+        if isinstance(answer, StoreError):
+            raise answer
+        return answer
+
+    def commit_many(self, batch: Sequence[Changes]) -> list[int | StoreError]:
+        with self._lock:
+            if self._away:
+                return [StoreUnavailable(self._away) for _ in batch]
+            if all(changes.is_empty() for changes in batch):
+                return [0 for _ in batch]
+            if self._reserve.is_short and any(changes.adds for changes in batch) and not self._reserve.fill():
+                return self._without_adds(batch, "the reserve is being used up")
+            try:
+                return self._carried_out(batch)
+            except _Full as failure:
+                return self._without_adds(batch, str(failure))
+            except StoreUnavailable as failure:
+                return [failure for _ in batch]
+
+    def _carried_out(self, batch: Sequence[Changes]) -> list[int | StoreError]:
+        """Carry out the batch in one transaction. _Full, StoreUnavailable: then nothing of it was done."""
+        answers: list[int | StoreError] = []
+        with self._transaction() as connection:
+            for changes in batch:
+                connection.execute("SAVEPOINT one")
+                try:
+                    now = self._options.clock()
+                    answers.append(carry_out(connection, changes, limits=self._options.limits, now=now))
+                except (CommitRefused, JournalError, ValueError) as refusal:
+                    connection.execute("ROLLBACK TO one")
+                    answers.append(CommitRefused(str(refusal)))
+                connection.execute("RELEASE one")
+        return answers
+
+    def _without_adds(self, batch: Sequence[Changes], why: str) -> list[int | StoreError]:
+        """Carry out the commits that add no message, from the reserve; the others are refused."""
+        full = StoreFull(f"there is no room for messages in {self.file}: {why}")
+        others = [changes for changes in batch if not changes.adds]
+        answers: list[int | StoreError] = []
+        while others:
+            try:
+                answers = self._carried_out(others)
+                break
+            except _Full:
+                if not self._reserve.size():
+                    answers = [full for _ in others]
+                    break
+                self._reserve.release(MIB)
+            except StoreUnavailable as failure:
+                answers = [failure for _ in others]
+                break
+        found = iter(answers)
+        return [full if changes.adds else next(found) for changes in batch]
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, durable when it is left. _Full; StoreUnavailable, and the store is lost."""
+        connection = self._connection
+        is_committing = False
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("UPDATE counters SET commits = commits + 1")
+            is_committing = True
+            connection.execute("COMMIT")
+            self._commits += 1
+        except sqlite3.Error as failure:
+            self._roll_back()
+            if getattr(failure, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
+                raise _Full(str(failure)) from failure
+            self._is_lost = True
+            self._away = f"the persistent store is lost: {failure}"
+            raise StoreUnavailable(self._away, was_attempted=is_committing) from failure
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+
+    # Reading.
+
+    def _rows(self, sql: str, *values: object) -> list[tuple[object, ...]]:
+        with self._lock:
+            if self._away:
+                raise StoreUnavailable(self._away)
+            try:
+                return self._connection.execute(sql, values).fetchall()
+            except sqlite3.Error as failure:
+                raise StoreUnavailable(f"the persistent store cannot be read: {failure}") from failure
+
+    def _number(self, sql: str) -> int:
+        ((found,),) = self._rows(sql)
+        assert isinstance(found, int)
+        return found
+
+    def read(self, number: int) -> StoredMessage:
+        rows = self._rows(f"SELECT {_MESSAGE} FROM messages WHERE number = ?", number)
+        if not rows:
+            raise MessageUnreadable(f"no undelivered message has number {number}")
+        return _stored(rows[0])
+
+    def record(self, key: str) -> bytes | None:
+        rows = self._rows("SELECT value FROM records WHERE key = ?", key.encode())
+        return bytes(rows[0][0]) if rows else None  # type: ignore[call-overload]
+
+    def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        for batch in self.values(prefix):
+            yield from zip((key.decode() for key in batch.keys), batch.values, strict=True)
+
+    def values(self, prefix: str) -> Iterator[Values]:
+        start, comparison = prefix.encode(), ">="
+        while True:
+            sql = f"SELECT key, value FROM records WHERE key {comparison} ? AND key < ? ORDER BY key LIMIT {AT_ONCE}"
+            rows = self._rows(sql, start, prefix.encode() + b"\xff")  # no name in UTF-8 has this byte
+            if not rows:
+                return
+            keys, values = zip(*rows, strict=True)
+            yield Values(keys, values)
+            start, comparison = keys[-1], ">"
+
+    def messages(self) -> Iterator[StoredMessage]:
+        last = 0
+        while rows := self._rows(
+            f"SELECT {_MESSAGE} FROM messages WHERE number > ? ORDER BY number LIMIT {AT_ONCE // 10}", last
+        ):
+            yield from map(_stored, rows)
+            last = rows[-1][0]  # type: ignore[assignment]
+
+    def highest(self) -> int:
+        return self._number("SELECT next_number FROM counters") - 1
+
+    def is_empty(self) -> bool:
+        return not self._rows("SELECT 1 FROM messages UNION SELECT 1 FROM records LIMIT 1")
+
+    def message_count(self) -> int:
+        return self._number("SELECT count(*) FROM messages")
+
+    def free_bytes(self) -> int | None:
+        try:
+            return RealDisk().free_bytes(self.file.parent)
+        except OSError:
+            return None
+
+    # Loading and erasing.
+
+    def load(self, record: Loaded) -> None:
+        with self._lock:
+            if self._away:
+                raise StoreUnavailable(self._away)
+            try:
+                if not self._is_loading:
+                    if self.message_count():
+                        raise CommitRefused(f"{self.file} holds messages already: only an empty store is loaded")
+                    self._connection.execute("BEGIN IMMEDIATE")
+                    self._is_loading = True
+                if isinstance(record, StoredMessage):
+                    insert_message(self._connection, record, self._options.limits)
+                else:
+                    self._connection.execute("REPLACE INTO records VALUES (?, ?)", (record.key.encode(), record.value))
+            except (JournalError, ValueError) as failure:
+                raise CommitRefused(str(failure)) from failure
+            except sqlite3.Error as failure:
+                raise StoreUnavailable(f"the persistent store cannot be loaded: {failure}") from failure
+
+    def _end_loading(self) -> None:
+        if self._is_loading:
+            self._is_loading = False
+            try:
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as failure:
+                raise StoreUnavailable(f"the persistent store cannot be loaded: {failure}") from failure
+
+    def erase(self, kept: Mapping[str, bytes]) -> None:
+        with self._lock:
+            if self._away:
+                raise StoreUnavailable(self._away)
+            try:
+                with self._transaction() as connection:
+                    for table in ("messages", "records", "producers"):
+                        connection.execute(f"DELETE FROM {table}")
+                    rows = [(key.encode(), value) for key, value in kept.items()]
+                    connection.executemany("INSERT INTO records VALUES (?, ?)", rows)
+            except _Full as failure:
+                raise StoreFull(str(failure)) from failure
+
+    # The store's life.
+
+    def disconnect(self) -> None:
+        self._away = self._away or "the persistent store is disconnected"
+
+    def connect(self) -> None:
+        with self._lock:
+            if self._is_lost:
+                self._go_on()
+            self._is_lost, self._away = False, ""
+
+    def _go_on(self) -> None:
+        """Write over what was not acknowledged, in the same connection or, where that is broken, in a new one."""
+        self._roll_back()
+        try:
+            self._prove()
+            return
+        except sqlite3.Error:
+            pass
+        try:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = _connected(self.file, self._options, creates=False)
+            self._prove()
+        except sqlite3.Error as failure:
+            raise StoreUnavailable(f"the persistent store cannot be opened again: {failure}") from failure
+
+    def _prove(self) -> None:
+        """Write something durably, having seen that nothing is there but what was acknowledged."""
+        (found,) = self._connection.execute("SELECT commits FROM counters").fetchone()
+        if found != self._commits:
+            raise StoreUnavailable(
+                f"{self.file} is not as this process left it: it has {found} commits, "
+                f"{self._commits} were acknowledged; start this process anew"
+            )
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._connection.execute("UPDATE counters SET commits = commits + 1")
+        self._connection.execute("COMMIT")
+        self._commits += 1
+
+    def close(self) -> None:
+        with self._lock:
+            try:
+                if not self._away:
+                    self._end_loading()
+            finally:
+                self._away = self._away or "the persistent store was closed"
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.close()
+
+
+class _Full(Exception):
+    """SQLite has found no room; the transaction was rolled back."""
+
+
+def _connected(path: Path, options: SqliteOptions, *, creates: bool = True) -> sqlite3.Connection:
+    """Return the file opened for this process alone. sqlite3.Error."""
+    mode = "rwc" if creates else "rw"
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=0
+    )
+    try:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN EXCLUSIVE")  # the lock is kept from here on
+        (identity,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if not tables:
+            for statement in SCHEMA:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        elif (identity, version) != (APPLICATION_ID, VERSION):
+            raise sqlite3.DatabaseError(f"{path} is no persistent store of this version")
+        connection.execute("COMMIT")
+        if options.pages_max:
+            connection.execute(f"PRAGMA max_page_count = {options.pages_max}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _stored(row: Sequence[object]) -> StoredMessage:
+    number, queue, payload, properties, added, producer = row
+    assert isinstance(number, int) and isinstance(queue, str) and isinstance(added, int)
+    assert isinstance(payload, bytes) and isinstance(properties, bytes)
+    return StoredMessage(
+        number=number,
+        queue=queue,
+        payload=payload,
+        properties=decode_properties(properties),
+        added=added,
+        producer=producer if isinstance(producer, str) else None,
+    )

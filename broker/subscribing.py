@@ -1,0 +1,388 @@
+"""SUBSCRIBE, UNSUBSCRIBE, RECEIVE_PUBLICATION and what a subscriber does with a publication.
+
+A durable subscription belongs to USER-ID and TOKEN, is kept by the store, and goes on where its
+acknowledgements have come to. Any other lasts as long as the participant is there. What was handed out
+and not acknowledged is handed out again after a BACKOUT, or to a durable subscriber that comes again.
+
+    RECEIVE_PUBLICATION  gets
+    PUBLICATION-ID=NEW   the first message of the next publication
+    PUBLICATION-ID=n     the next message of this one, until there is none
+"""
+
+from collections.abc import Callable
+
+from broker.block import NEW, Option, Reception, Reply
+from broker.changes import Changes, together
+from broker.codes import BrokerError, Code, detailed
+from broker.deciding import NO_STORE, decide
+from broker.decision import Busy, Decision
+from broker.effects import Answer, Body, Call, Stored
+from broker.lifetimes import ends
+from broker.parking import with_subscription
+from broker.participant import Participant
+from broker.publishing import (
+    back_out_own,
+    check_enabled,
+    commit_publication,
+    drop_uncommitted,
+    set_user_status,
+    show_last,
+    shown,
+    shown_past,
+)
+from broker.receiving import park
+from broker.records import SUBSCRIPTIONS, Status
+from broker.topic import Publication, Subscription, Topic, durable_key, key_of, passing_key
+from broker.withdrawing import (
+    end_subscription,
+    forget,
+    one_less,
+    put_subscription,
+    removal,
+    subscription_record,
+)
+from broker.world import World
+
+
+def subscribe(world: World, call: Call, participant: Participant) -> None:
+    """Let a participant have what is published from now on."""
+    check_enabled(world)
+    topic = world.topics.topic(call.request.topic)
+    if not topic.attributes.allow_user_subscribe:
+        raise BrokerError(Code.SUBSCRIBE_NOT_ALLOWED)
+    is_durable = call.request.option is Option.DURABLE
+    if is_durable and not topic.attributes.allow_durable:
+        raise BrokerError(
+            Code.SUBSCRIBE_NOT_ALLOWED, detailed(Code.SUBSCRIBE_NOT_ALLOWED, f"{topic.name} does not allow DURABLE")
+        )
+    if is_durable and world.attributes.broker.subscriber_store != "PSTORE":
+        raise BrokerError(Code.DURABLE_WITHOUT_STORE)
+    known = topic.subscription_of(participant.owner, participant.name)
+    if known is not None and known.is_pending:
+        raise Busy(known)
+    if known is not None and (known.is_durable or not is_durable):
+        _renew(world, known)
+        world.answer(call.handle, Reply(topic=topic.name))
+        return
+    name = None if is_durable else participant.name
+    subscription = Subscription(world.identifiers.next(), topic, participant.owner, name)
+    subscription.subscribed = subscription.active = world.now
+    position = max(topic.last_order, world.highest) if topic.is_stored else topic.last_order
+    subscription.position = subscription.cursor = position if known is None else known.position
+    _begin(world, call, participant, subscription, known)
+
+
+def _begin(
+    world: World, call: Call, participant: Participant, subscription: Subscription, known: Subscription | None
+) -> None:
+    """Let the subscription be; it takes the place of one that was not durable."""
+    topic = subscription.topic
+    coming = topic.coming.get(key_of(subscription))
+    if coming is not None:
+        raise Busy(coming)
+    if known is not None:
+        subscription.acknowledged = set(known.acknowledged)
+    expiration = topic.attributes.subscription_expiration or 0
+    subscription.ends = ends(world.clocks.persistent, expiration) if subscription.is_durable else 0
+
+    def apply(_: int) -> None:
+        topic.coming.pop(key_of(subscription), None)
+        if known is not None:
+            del topic.subscribers[key_of(known)]
+            world.topics.disarm_subscription(known)
+        topic.subscribers[key_of(subscription)] = subscription
+        participant.topics[topic.name] = topic
+        if known is None:
+            for publication in topic.publications.values():
+                publication.remaining += subscription.wants(publication)
+        world.topics.arm_subscription(subscription)
+        world.answer(call.handle, Reply(topic=topic.name))
+
+    changes = Changes()
+    if subscription.is_durable:
+        topic.coming[key_of(subscription)] = subscription
+        changes = Changes(puts=[put_subscription(subscription_record(subscription))])
+    decision = Decision(
+        apply,
+        (subscription,),
+        call.handle,
+        participant,
+        Code.DURABLE_WITHOUT_STORE,
+        lambda: topic.coming.pop(key_of(subscription), None),
+    )
+    decide(world, changes, decision)
+
+
+def unsubscribe(world: World, call: Call, participant: Participant) -> None:
+    """Let a participant have nothing more of a topic."""
+    check_enabled(world)
+    topic = world.topics.topic(call.request.topic)
+    if not topic.attributes.allow_user_subscribe:
+        raise BrokerError(Code.SUBSCRIBE_NOT_ALLOWED)
+    subscription = _own(world, topic, participant)
+
+    def apply(_: int) -> None:
+        end_subscription(world, subscription)
+        world.answer(call.handle, Reply(topic=topic.name))
+
+    changes = Changes(drops=[SUBSCRIPTIONS + subscription.subscription_id]) if subscription.is_durable else Changes()
+    decide(world, changes, Decision(apply, (subscription,), call.handle, participant, Code.DURABLE_WITHOUT_STORE))
+
+
+def _own(world: World, topic: Topic, participant: Participant) -> Subscription:
+    """Return the caller's subscription; Busy while something about it is on its way."""
+    found = topic.subscription_of(participant.owner, participant.name)
+    if found is None:
+        raise BrokerError(
+            Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, f"the caller has not subscribed to {topic.name}")
+        )
+    if found.is_pending:
+        raise Busy(found)
+    participant.topics[topic.name] = topic
+    _renew(world, found)
+    return found
+
+
+def _renew(world: World, subscription: Subscription) -> None:
+    """Note that a subscription is used."""
+    subscription.active = world.now
+    subscription.ends = world.topics.end_of(subscription, world.clocks)
+
+
+# Receiving.
+
+
+def receive_publication(world: World, call: Call, participant: Participant) -> None:
+    """Hand out the next message, or let the call wait for one."""
+    check_enabled(world)
+    request = call.request
+    if request.publication_id.upper() != NEW:
+        publication = world.topics.publications.get(request.publication_id)
+        if publication is None:
+            raise BrokerError(Code.UOW_NOT_FOUND)
+        subscription = _own(world, publication.topic, participant)
+        if publication.order not in subscription.outstanding:
+            raise BrokerError(Code.UOW_NOT_FOUND)
+        if subscription.outstanding[publication.order] >= publication.count:
+            raise BrokerError(Code.END_OF_UOW)
+        hand_out(world, call, subscription, publication)
+        return
+    subscription = _own(world, world.topics.topic(request.topic), participant)
+    done = _read(subscription) if subscription.topic.attributes.auto_commit_for_subscriber else []
+    if not done:
+        _receive_or_wait(world, call, participant, subscription)
+        return
+
+    def go_on() -> None:
+        try:
+            _receive_or_wait(world, call, participant, subscription)
+        except BrokerError as refusal:
+            world.refuse(call.handle, refusal.code, refusal.text)
+
+    Acknowledging(world, subscription, done).decide(call, participant, go_on)
+
+
+def _read(subscription: Subscription) -> list[Publication]:
+    """Return the publications that were handed out to their end."""
+    found = ((order, subscription.topic.publications.get(order)) for order in subscription.outstanding)
+    return [each for order, each in found if each is not None and subscription.outstanding[order] >= each.count]
+
+
+def _receive_or_wait(world: World, call: Call, participant: Participant, subscription: Subscription) -> None:
+    if receive_next(world, call, subscription):
+        return
+    if not park(world, call, participant, (), [with_subscription(subscription)]):
+        raise BrokerError(Code.NO_UOWS)
+
+
+def receive_next(world: World, call: Call, subscription: Subscription) -> bool:
+    """Hand out the first message of the next publication; False when there is none."""
+    publication = subscription.next()
+    if publication is None:
+        return False
+    if publication.is_stored and publication.messages is None and not world.is_store_up:
+        raise BrokerError(Code.DURABLE_WITHOUT_STORE, detailed(Code.DURABLE_WITHOUT_STORE, NO_STORE))
+    subscription.begin(publication.order)
+    hand_out(world, call, subscription, publication)
+    return True
+
+
+def hand_out(world: World, call: Call, subscription: Subscription, publication: Publication) -> None:
+    at = subscription.outstanding[publication.order]
+    body: Body
+    if publication.messages is None:
+        if not world.is_store_up:
+            raise BrokerError(Code.DURABLE_WITHOUT_STORE, detailed(Code.DURABLE_WITHOUT_STORE, NO_STORE))
+        body, properties = Stored(publication.first + at), None
+    else:
+        body, properties = publication.messages[at].payload, publication.messages[at].properties
+    subscription.outstanding[publication.order] = at + 1
+    reply = shown(publication)
+    if publication.count == 1:
+        reply.uow_status = Reception.RECV_ONLY
+    elif not at:
+        reply.uow_status = Reception.RECV_FIRST
+    else:
+        reply.uow_status = Reception.RECV_LAST if at == publication.count - 1 else Reception.RECV_MIDDLE
+    world.effects.append(Answer(call.handle, reply, (body,), properties))
+
+
+def serve_subscribers(world: World, topic: Topic) -> None:
+    """Give who waits what has been published."""
+    for subscription in list(topic.subscribers.values()):
+        for parked in world.parking.at(with_subscription(subscription)):
+            if subscription.is_pending or subscription.next() is None:
+                break
+            world.parking.remove(parked)
+            try:
+                receive_next(world, parked.call, subscription)
+            except BrokerError as refusal:
+                world.refuse(parked.call.handle, refusal.code, refusal.text)
+
+
+# What is said about a publication.
+
+
+def control_publication(world: World, call: Call, participant: Participant) -> None:
+    """Do what the option says to a publication, for its publisher or for a subscriber."""
+    check_enabled(world)
+    request = call.request
+    if request.option is Option.LAST:
+        show_last(world, call, participant)
+        return
+    publication = world.topics.publications.get(request.publication_id)
+    if publication is None:
+        _of_past(world, call, participant)
+        return
+    if publication.is_pending:
+        raise Busy(publication)
+    is_own = publication.owner.name == participant.owner.name
+    if request.option is Option.SETUSTATUS:
+        set_user_status(world, call, participant, publication)
+        return
+    if request.option is Option.QUERY:
+        if not is_own:
+            raise BrokerError(Code.NOT_THE_CREATOR)
+        world.answer(call.handle, shown(publication))
+        return
+    if is_own and publication.status is Status.RECEIVED:
+        if request.option is Option.COMMIT:
+            commit_publication(world, call, participant, publication, None)
+        else:
+            back_out_own(world, call, publication)
+        return
+    _by_subscriber(world, call, participant, publication)
+
+
+def _by_subscriber(world: World, call: Call, participant: Participant, publication: Publication) -> None:
+    subscription = publication.topic.subscription_of(participant.owner, participant.name)
+    if subscription is not None and subscription.is_pending:
+        raise Busy(subscription)
+    if subscription is None or publication.order not in subscription.outstanding:
+        is_own = publication.owner.name == participant.owner.name
+        raise BrokerError(Code.WRONG_STATUS if is_own or subscription is not None else Code.NOT_THE_CREATOR)
+    if call.request.option is Option.BACKOUT:
+        subscription.give_back(publication.order)
+        world.topics.published.append(publication.topic)
+        world.answer(call.handle, shown(publication))
+        return
+    reply = shown(publication)
+    reply.uow_status = Status.PROCESSED
+    Acknowledging(world, subscription, [publication]).decide(
+        call, participant, lambda: world.answer(call.handle, reply)
+    )
+
+
+def _of_past(world: World, call: Call, participant: Participant) -> None:
+    """Show a publisher its last publication though it is gone; anything else about it comes too late."""
+    request, owner = call.request, (participant.owner.user, participant.owner.token)
+    for topic in world.topics.topics.values():
+        past = topic.past.get(owner)
+        if past is not None and past[0] == request.publication_id:
+            if request.option is not Option.QUERY:
+                raise BrokerError(Code.WRONG_STATUS)
+            world.answer(call.handle, shown_past(topic, past))
+            return
+    raise BrokerError(Code.UOW_NOT_FOUND)
+
+
+class Acknowledging:
+    """Publications that a subscriber is done with. The last subscriber's acknowledgement removes one."""
+
+    def __init__(self, world: World, subscription: Subscription, publications: list[Publication]) -> None:
+        self._world = world
+        self._subscription = subscription
+        self._publications = publications
+        self._orders = [publication.order for publication in publications]
+        self._last = [each for each in publications if each.remaining == 1 and not each.inflight]
+
+    def decide(self, call: Call, participant: Participant, go_on: Callable[[], None]) -> None:
+        """Acknowledge them, and then go on."""
+
+        def apply(_: int) -> None:
+            self._apply()
+            go_on()
+
+        for publication in self._publications:
+            publication.inflight += 1
+        held = [self._subscription, *self._last]
+        code = Code.DURABLE_WITHOUT_STORE
+        decide(self._world, self._changes(), Decision(apply, held, call.handle, participant, code, self._undo))
+
+    def _changes(self) -> Changes:
+        parts = [removal(publication, is_delivered=True) for publication in self._last]
+        subscription = self._subscription
+        if subscription.is_durable and any(publication.is_stored for publication in self._publications):
+            position, done = subscription.after_acknowledging(self._orders)
+            record = subscription_record(subscription)._replace(
+                position=position,
+                acknowledged=tuple(sorted(done)),
+                last_committed=self._publications[-1].publication_id,
+                active=self._world.now,
+                ends=self._world.topics.end_of(subscription, self._world.clocks),
+            )
+            parts.append(Changes(puts=[put_subscription(record)]))
+        return together(parts)
+
+    def _apply(self) -> None:
+        world, subscription = self._world, self._subscription
+        subscription.position, subscription.acknowledged = subscription.after_acknowledging(self._orders)
+        subscription.last_committed = self._publications[-1].publication_id
+        _renew(world, subscription)
+        for publication in self._publications:
+            publication.inflight -= 1
+            subscription.outstanding.pop(publication.order, None)
+            if publication in self._last:
+                publication.remaining = 0
+                forget(world, publication, Status.PROCESSED)
+            elif publication.status is Status.ACCEPTED:
+                one_less(world, publication)
+
+    def _undo(self) -> None:
+        for publication in self._publications:
+            publication.inflight -= 1
+
+
+# Leaving.
+
+
+def leave_topics(world: World, participant: Participant) -> None:
+    """Let a participant's subscriptions end that do not outlive it, and drop what it has not committed."""
+    if participant.owner.members == 1:
+        for publication in world.topics.uncommitted_of(participant.owner):
+            drop_uncommitted(world, publication)
+    for topic in participant.topics.values():
+        passing = topic.subscribers.get(passing_key(participant.name))
+        if passing is not None:
+            end_subscription(world, passing)
+    if participant.owner.members == 1:
+        take_back_publications(participant)
+
+
+def take_back_publications(participant: Participant) -> None:
+    """Let what a durable subscriber was handed out and has not acknowledged be handed out again."""
+    for topic in participant.topics.values():
+        durable = topic.subscribers.get(durable_key(participant.owner))
+        for order in list(durable.outstanding if durable is not None else ()):
+            assert durable is not None, "it has something outstanding"
+            durable.give_back(order)

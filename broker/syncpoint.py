@@ -1,0 +1,331 @@
+"""SYNCPOINT: what its options do to a unit of work, for its sender and for its receiver.
+
+OPTION      caller    from                       to
+COMMIT      sender    RECEIVED                   ACCEPTED
+            receiver  DELIVERED                  PROCESSED
+            both      one of each                in one commit, with UOWID=BOTH
+BACKOUT     sender    RECEIVED                   BACKEDOUT
+            receiver  DELIVERED                  ACCEPTED, and one more attempted delivery
+CANCEL      sender    ACCEPTED                   CANCELLED
+            receiver  DELIVERED                  CANCELLED
+EOC         sender    RECEIVED                   ACCEPTED, and the conversation ends; EOCCANCEL: is cancelled
+DELETE      sender    complete                   no trace
+QUERY       either    any                        shown
+LAST        sender    any                        the last one that the caller has begun is shown
+SETUSTATUS  either    RECEIVED, ACCEPTED,        the user status is another
+                      DELIVERED
+"""
+
+from collections.abc import Callable, Mapping
+
+from broker.block import BOTH, Option
+from broker.changes import Changes, together
+from broker.codes import BrokerError, Code
+from broker.committing import Committing, Sending
+from broker.conversation import OPEN, Conversation, Side
+from broker.deciding import decide
+from broker.decision import Busy, Decision, Held
+from broker.effects import Call
+from broker.moves import (
+    NOTHING,
+    close,
+    closing,
+    side_of_sender,
+    status_after,
+    with_user_status,
+)
+from broker.participant import Participant
+from broker.receiver import back_out, bind, binding, committed
+from broker.recording import key, put, record_of
+from broker.records import ConversationState, Status, UowRecord
+from broker.sending import code_of_loss, commit_sent
+from broker.showing import reply_of, reply_of_record
+from broker.sleeping import conversation, unit
+from broker.states import ACCEPTED, DELIVERED, PROCESSED, Event
+from broker.uow import UnitOfWork
+from broker.world import World
+
+_LAST, _COMMITTED = Option.LAST, Event.COMMIT
+
+
+class About:
+    """A call about a unit of work: who calls, and the conversation."""
+
+    __slots__ = ("call", "is_receiver", "is_sender", "participant", "talk", "unit")
+
+    def __init__(self, call: Call, participant: Participant, talk: Conversation, found: UnitOfWork) -> None:
+        self.call = call
+        self.participant = participant
+        self.talk = talk
+        self.unit = found
+        self.is_sender = found.owner is participant.owner
+        self.is_receiver = found.receiver is participant.owner
+
+    def decision(self, apply: Callable[[int], None]) -> Decision:
+        return Decision(
+            apply, (self.talk,), handle=self.call.handle, who=self.participant, code=code_of_loss(self.unit)
+        )
+
+
+def syncpoint(world: World, call: Call, participant: Participant) -> None:
+    """Do what the option says to the unit of work that the call is about."""
+    request = call.request
+    if request.option is _LAST:
+        _show_last(world, call, participant)
+        return
+    if request.uowid.upper() == BOTH:
+        _commit_both(world, call, participant)
+        return
+    found = unit(world, request.uowid)
+    if found is None or request.conv_id not in ("", found.conv_id):
+        raise BrokerError(Code.UOW_NOT_FOUND)
+    if isinstance(found, UowRecord):
+        _of_complete(world, call, participant, found)
+        return
+    talk = conversation(world, found.conv_id)
+    assert talk is not None, "a unit of work has its conversation"
+    if talk.is_pending:
+        raise Busy(talk)
+    about = About(call, participant, talk, found)
+    if not about.is_sender and not about.is_receiver:
+        raise BrokerError(Code.NOT_THE_CREATOR)
+    talk.used = participant.used
+    _OPTIONS[request.option](world, about)
+
+
+def _is_by_receiver(about: About) -> bool:
+    """Say whether the call is the receiver's, who has the unit of work now; it is the sender's else."""
+    if about.is_receiver and about.unit.status is DELIVERED:
+        return True
+    if not about.is_sender:
+        raise BrokerError(Code.NOT_THE_CREATOR)
+    return False
+
+
+def _commit(world: World, about: About) -> None:
+    if not _is_by_receiver(about):
+        _commit_sent(world, about, OPEN)
+        return
+    talk, found, handle = about.talk, about.unit, about.call.handle
+    done, more = committed(world, talk, found, about.call.request.ustatus), binding(world, talk, found)
+
+    def apply(_: int) -> None:
+        found.ustatus = about.call.request.ustatus or found.ustatus
+        reply = reply_of(talk, found, PROCESSED)
+        close(world, talk, done)
+        bind(world, talk, found)
+        world.answer(handle, reply)
+
+    if done.changes is NOTHING and more is NOTHING:
+        apply(0)
+        return
+    changes = done.changes if more is NOTHING else together([done.changes, more])
+    decide(world, changes, about.decision(apply))
+
+
+def _commit_sent(world: World, about: About, state: ConversationState) -> None:
+    """Commit what the caller has sent; a state other than OPEN ends the conversation with it."""
+    talk, found = about.talk, about.unit
+    status_after(found, _COMMITTED)
+    side = side_of_sender(found)
+    code = talk.ended[side]
+    if code is not None:
+        raise BrokerError(code)
+    if state is not OPEN:
+        check_may_end(talk, side)
+    commit_sent(world, Sending(talk, found, about.participant), about.call, None, state)
+
+
+def check_may_end(talk: Conversation, side: Side) -> None:
+    """Refuse the end of a conversation that holds something for who wants to end it."""
+    if talk.reading[side] is not None:
+        raise BrokerError(Code.MUST_BACK_OUT)
+    if talk.lines[side]:
+        raise BrokerError(Code.UNREAD_UOW)
+
+
+def _eoc(world: World, about: About) -> None:
+    _end_with(world, about, ConversationState.EOC)
+
+
+def _eoc_cancel(world: World, about: About) -> None:
+    _end_with(world, about, ConversationState.EOC_CANCEL)
+
+
+def _end_with(world: World, about: About, state: ConversationState) -> None:
+    if not about.is_sender:
+        raise BrokerError(Code.NOT_THE_CREATOR)
+    _commit_sent(world, about, state)
+
+
+def _backout(world: World, about: About) -> None:
+    if not _is_by_receiver(about):
+        _close_by(world, about, Event.BACKOUT)
+        return
+    talk, found = about.talk, about.unit
+    backing = back_out(world, talk, found, about.call.request.ustatus)
+
+    def apply(_: int) -> None:
+        found.ustatus = about.call.request.ustatus or found.ustatus
+        reply = reply_of(talk, found, backing.status)
+        reply.adcount += 1
+        backing.apply()
+        world.answer(about.call.handle, reply)
+
+    decide(world, backing.changes, about.decision(apply))
+
+
+def _cancel(world: World, about: About) -> None:
+    _close_by(world, about, Event.RECEIVER_CANCEL if _is_by_receiver(about) else Event.CANCEL)
+
+
+_SHOWN = {Event.BACKOUT: Status.BACKEDOUT, Event.CANCEL: Status.CANCELLED, Event.RECEIVER_CANCEL: Status.CANCELLED}
+
+
+def _close_by(world: World, about: About, event: Event) -> None:
+    """Complete a unit of work that nobody will process."""
+    talk, found, ustatus = about.talk, about.unit, about.call.request.ustatus
+    done = with_user_status(closing(world, talk, found, event), ustatus)
+
+    def apply(_: int) -> None:
+        found.ustatus = ustatus or found.ustatus
+        reply = reply_of(talk, found, _SHOWN[event])
+        close(world, talk, done)
+        world.answer(about.call.handle, reply)
+
+    decide(world, done.changes, about.decision(apply))
+
+
+def _delete(world: World, about: About) -> None:
+    if not about.is_sender:
+        raise BrokerError(Code.NOT_THE_CREATOR)
+    status_after(about.unit, Event.DELETE)
+
+
+def _query(world: World, about: About) -> None:
+    world.answer(about.call.handle, reply_of(about.talk, about.unit, about.unit.status))
+
+
+def _set_user_status(world: World, about: About) -> None:
+    talk, found, ustatus = about.talk, about.unit, about.call.request.ustatus
+    status = status_after(found, Event.SETUSTATUS)
+    assert status is not None, "a unit of work with a user status goes on"
+
+    def apply(_: int) -> None:
+        found.ustatus = ustatus
+        found.changed = now
+        world.answer(about.call.handle, reply_of(talk, found, found.status))
+
+    now = world.now
+    changes = Changes()
+    if found.is_recorded:
+        written = status if found.has_status else ACCEPTED
+        changes = Changes(puts=[put(record_of(found, talk, written)._replace(ustatus=ustatus, changed=now))])
+    decide(world, changes, about.decision(apply))
+
+
+_OPTIONS: Mapping[Option, Callable[[World, About], None]] = {
+    Option.COMMIT: _commit,
+    Option.BACKOUT: _backout,
+    Option.CANCEL: _cancel,
+    Option.EOC: _eoc,
+    Option.EOCCANCEL: _eoc_cancel,
+    Option.DELETE: _delete,
+    Option.QUERY: _query,
+    Option.SETUSTATUS: _set_user_status,
+}
+
+
+# What is complete.
+
+
+def _of_complete(world: World, call: Call, participant: Participant, record: UowRecord) -> None:
+    """Show, or delete, what is left of a complete unit of work."""
+    option = Option(call.request.option)
+    who = (participant.owner.user, participant.owner.token)
+    is_sender = who == (record.sender_user, record.sender_token)
+    if not is_sender and (option is Option.DELETE or who != (record.receiver_user, record.receiver_token)):
+        raise BrokerError(Code.NOT_THE_CREATOR)
+    if option is Option.QUERY:
+        world.answer(call.handle, reply_of_record(record))
+        return
+    if option is not Option.DELETE:
+        raise BrokerError(Code.WRONG_STATUS, f"{Code.WRONG_STATUS.text}: {record.uowid} is {record.status.name}")
+    held = world.holds[record.uowid] = Held()
+
+    def apply(_: int) -> None:
+        del world.holds[record.uowid]
+        world.units.take(record.uowid)
+        world.answer(call.handle, reply_of_record(record))
+
+    decision = Decision(
+        apply,
+        (held,),
+        handle=call.handle,
+        who=participant,
+        code=Code.STATUS_NOT_PERSISTED,
+        undo=lambda: world.holds.pop(record.uowid, None),
+    )
+    decide(world, Changes(drops=[key(record.uowid)]), decision)
+
+
+def _show_last(world: World, call: Call, participant: Participant) -> None:
+    """Show the last unit of work that the caller has begun."""
+    owner, conv_id = participant.owner, call.request.conv_id
+    awake = (each.uowid for each in owner.awake.values() if conv_id in ("", each.conv_id))
+    asleep = world.units.last_of(owner.user, owner.token, conv_id or None)
+    last = max(awake, default="")
+    last = max(last, asleep or "")
+    found = unit(world, last) if last else None
+    if found is None:
+        raise BrokerError(Code.UOW_NOT_FOUND)
+    if isinstance(found, UowRecord):
+        world.answer(call.handle, reply_of_record(found))
+        return
+    talk = conversation(world, found.conv_id)
+    assert talk is not None, "a unit of work has its conversation"
+    if talk.is_pending:
+        raise Busy(talk)
+    world.answer(call.handle, reply_of(talk, found, found.status))
+
+
+# Both.
+
+
+def _commit_both(world: World, call: Call, participant: Participant) -> None:
+    """Commit what the caller has received and what it has sent, in one commit."""
+    request, owner = call.request, participant.owner
+    sent = [each for each in owner.sending.values() if request.conv_id in ("", each.conv_id)]
+    received = [each for each in owner.reading.values() if request.conv_id in ("", each.conv_id)]
+    if len(sent) != 1 or len(received) != 1:
+        raise BrokerError(Code.UOWS_NOT_FOUND)
+    talks = []
+    for each in (sent[0], received[0]):
+        talk = conversation(world, each.conv_id)
+        assert talk is not None, "a unit of work has its conversation"
+        if talk.is_pending:
+            raise Busy(talk)
+        talks.append(talk)
+    if sent[0].is_persistent != received[0].is_persistent:
+        raise BrokerError(Code.MISMATCHED_STORE)
+    code = talks[0].ended[side_of_sender(sent[0])]
+    if code is not None:
+        raise BrokerError(code)
+    committing = Committing(world, Sending(talks[0], sent[0], participant), None, request.ustatus)
+    done = committed(world, talks[1], received[0], "")
+
+    def apply(first: int) -> None:
+        is_repeat = committing.is_repeat(first)
+        close(world, talks[1], done)
+        bind(world, talks[1], received[0])
+        if is_repeat:
+            world.answer(call.handle, committing.repeated(first))
+            return
+        committing.apply(first)
+        world.answer(call.handle, reply_of(talks[0], sent[0], ACCEPTED))
+
+    binds = talks[0] is talks[1] and sent[0].from_server
+    # Behind the binding, whose record of what was sent still says that it is not committed: the last one counts.
+    parts = [binding(world, talks[1], received[0]), committing.changes(binds=binds), done.changes]
+    decision = Decision(apply, talks, handle=call.handle, who=participant, code=code_of_loss(sent[0]))
+    decide(world, together(parts), decision)

@@ -1,0 +1,202 @@
+"""A topic: its publications in the order of their commits, and who subscribes to it.
+
+A subscriber gets what is committed after it has subscribed. A publication goes when the last of those
+who were to have it has acknowledged it, or when its lifetime is over.
+"""
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+
+from sortedcontainers import SortedDict
+
+from broker.attributes import TopicAttributes
+from broker.block import Store
+from broker.changes import NewMessage
+from broker.decision import Held
+from broker.records import Status, TopicQueue
+from broker.uow import Name, Owner
+
+
+class Publication(Held):
+    """One or more messages that become visible to subscribers together."""
+
+    __slots__ = (
+        "committed",
+        "count",
+        "created",
+        "due",
+        "ends",
+        "first",
+        "inflight",
+        "is_stored",
+        "lifetime",
+        "messages",
+        "order",
+        "owner",
+        "producer",
+        "publication_id",
+        "remaining",
+        "size",
+        "status",
+        "topic",
+        "ustatus",
+    )
+
+    def __init__(self, publication_id: str, topic: "Topic", owner: Owner) -> None:
+        super().__init__()
+        self.publication_id = publication_id
+        self.topic = topic
+        self.owner = owner
+        self.status = Status.RECEIVED
+        self.is_stored = False  # the store has its messages
+        self.messages: list[NewMessage] | None = []  # None: only the store has them
+        self.count = 0
+        self.size = 0
+        self.first = 0  # number of the first message in the store
+        self.order = 0  # its place among the topic's
+        self.remaining = 0  # subscribers that have not acknowledged it
+        self.inflight = 0  # acknowledgements on their way to the store
+        self.lifetime = 0  # seconds, 0 for no end
+        self.ends = 0
+        self.due = 0  # its key in the order of such ends
+        self.created = 0
+        self.committed = 0
+        self.ustatus = ""
+        self.producer = ""
+
+    def numbers(self) -> range:
+        return range(self.first, self.first + self.count) if self.is_stored else range(0)
+
+
+class Subscription(Held):
+    """Who gets a topic's publications, and how far that one is."""
+
+    __slots__ = (
+        "acknowledged",
+        "active",
+        "again",
+        "cursor",
+        "due",
+        "ends",
+        "is_durable",
+        "last_committed",
+        "name",
+        "outstanding",
+        "owner",
+        "position",
+        "subscribed",
+        "subscription_id",
+        "topic",
+    )
+
+    def __init__(self, subscription_id: str, topic: "Topic", owner: Owner, name: Name | None) -> None:
+        super().__init__()
+        self.subscription_id = subscription_id
+        self.topic = topic
+        self.owner = owner
+        self.name = name  # of the participant whose it is while that one is there; None for a durable one
+        self.is_durable = name is None
+        self.position = 0  # all up to this order is done with, or was before its time
+        self.acknowledged: set[int] = set()  # orders behind the position that are done with as well
+        self.cursor = 0  # the newest that was handed out
+        self.again: list[int] = []  # older ones that are to be handed out again, a heap
+        self.outstanding: dict[int, int] = {}  # order: messages handed out; not acknowledged
+        self.last_committed = ""
+        self.subscribed = 0
+        self.active = 0
+        self.ends = 0  # when it expires; a durable one on the pseudo-clock
+        self.due = 0
+
+    def next(self) -> Publication | None:
+        """Return the publication that is handed out next, None when there is none."""
+        publications = self.topic.publications
+        while self.again and self.again[0] not in publications:
+            heappop(self.again)
+        if self.again:
+            found: Publication = publications[self.again[0]]
+            return found
+        at = publications.bisect_right(max(self.cursor, self.position))
+        while at < len(publications):
+            order, publication = publications.peekitem(at)
+            if order not in self.acknowledged:
+                return publication
+            at += 1
+        return None
+
+    def begin(self, order: int) -> None:
+        """Note that a publication is being handed out."""
+        if self.again and self.again[0] == order:
+            heappop(self.again)
+        self.cursor = max(self.cursor, order)
+        self.outstanding[order] = 0
+
+    def give_back(self, order: int) -> None:
+        """Let it be handed out again, before newer ones."""
+        del self.outstanding[order]
+        heappush(self.again, order)
+
+    def after_acknowledging(self, orders: Iterable[int]) -> tuple[int, set[int]]:
+        """Return the position and what is done with behind it, once these are."""
+        done = self.acknowledged.union(orders)
+        publications = self.topic.publications
+        at = publications.bisect_right(self.position)
+        while at < len(publications) and publications.keys()[at] in done:
+            at += 1
+        bound = publications.keys()[at] if at < len(publications) else None
+        position = max((each for each in done if bound is None or each < bound), default=self.position)
+        position = max(position, self.position)
+        return position, {each for each in done if each > position}
+
+    def wants(self, publication: Publication) -> bool:
+        """It is to have the publication, and has not acknowledged it."""
+        return publication.order > self.position and publication.order not in self.acknowledged
+
+
+class Topic:
+    """What can be published to, and who subscribes to it."""
+
+    __slots__ = (
+        "attributes",
+        "coming",
+        "done",
+        "is_stored",
+        "last_order",
+        "name",
+        "past",
+        "publications",
+        "queue",
+        "subscribers",
+    )
+
+    def __init__(self, name: str, attributes: TopicAttributes, *, has_store: bool) -> None:
+        self.name = name
+        self.attributes = attributes
+        self.is_stored = has_store and attributes.store is Store.BROKER
+        self.queue = str(TopicQueue(name))
+        self.publications: SortedDict[int, Publication] = SortedDict()  # committed ones, by their order
+        self.subscribers: dict[str, Subscription] = {}
+        self.coming: dict[str, Subscription] = {}  # on their way to the store
+        self.last_order = 0
+        self.done: list[Publication] = []  # that every subscriber has; they are still in the store
+        self.past: dict[tuple[str, str], tuple[str, Status, str]] = {}  # a publisher's last one that is gone
+
+    def subscription_of(self, owner: Owner, name: Name) -> Subscription | None:
+        """Return what a participant has subscribed: durably, or for as long as it is there."""
+        durable = self.subscribers.get(durable_key(owner))
+        return durable if durable is not None else self.subscribers.get(passing_key(name))
+
+    def wanting(self, publication: Publication) -> Iterator[Subscription]:
+        return (each for each in self.subscribers.values() if each.wants(publication))
+
+
+def durable_key(owner: Owner) -> str:
+    return f"d{owner.user}\0{owner.token}"
+
+
+def passing_key(name: Name) -> str:
+    return f"p{name[0]}\0{name[1]}\0{name[2]}"
+
+
+def key_of(subscription: Subscription) -> str:
+    """Return under what its topic knows a subscription."""
+    return durable_key(subscription.owner) if subscription.name is None else passing_key(subscription.name)

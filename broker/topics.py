@@ -1,0 +1,135 @@
+"""All topics, what is published to them and who subscribes: the kernel's state of publish and subscribe."""
+
+from collections import deque
+from collections.abc import Iterator
+
+from broker.attributes import Attributes, TopicAttributes
+from broker.block import Store
+from broker.codes import BrokerError, Code
+from broker.lifetimes import Clocks, ends
+from broker.order import Order
+from broker.topic import Publication, Subscription, Topic
+from broker.uow import Owner
+
+
+class Topics:
+    """Topics, publications and subscriptions that are known."""
+
+    def __init__(self, attributes: Attributes, *, has_store: bool) -> None:
+        self._attributes = attributes
+        self._has_store = has_store
+        self.topics: dict[str, Topic] = {}
+        self.publications: dict[str, Publication] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self.uncommitted: dict[tuple[str, str], dict[str, Publication]] = {}  # by whose they are
+        self.lasting = Order()  # ends of stored publications and durable subscriptions, on the pseudo-clock
+        self.passing = Order()  # of others, on the second count
+        self.is_ending = False  # some are on their way out
+        self.published: deque[Topic] = deque()  # have something for who waits
+        self.sweeping: deque[Topic] = deque()  # have publications that everybody has
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic that the attributes define; SERVICE_UNDEFINED otherwise."""
+        found = self.topics.get(name)
+        if found is None:
+            attributes = self._attributes.topic(name)
+            if attributes is None:
+                raise BrokerError(Code.SERVICE_UNDEFINED, f"no topic {name} is defined")
+            found = self.topics[name] = Topic(name, attributes, has_store=self._has_store)
+        return found
+
+    def topic_of_old(self, name: str) -> Topic:
+        """Return the topic of what an earlier start has left, also when no attribute defines it any longer."""
+        try:
+            return self.topic(name)
+        except BrokerError:
+            attributes = TopicAttributes(
+                topic=name,
+                store=Store.BROKER,
+                allow_durable=True,
+                allow_user_subscribe=False,
+                auto_commit_for_subscriber=False,
+                subscription_expiration=None,
+                publication_lifetime=self._attributes.broker.publication_lifetime,
+                max_messages_in_publication=self._attributes.broker.max_messages_in_publication,
+                max_publication_message_length=self._attributes.broker.max_publication_message_length,
+                publisher_nonact=self._attributes.broker.publisher_nonact,
+                subscriber_nonact=self._attributes.broker.subscriber_nonact,
+            )
+            found = self.topics[name] = Topic(name, attributes, has_store=self._has_store)
+            return found
+
+    # Publications.
+
+    def enter(self, publication: Publication) -> None:
+        """Let a publication be known that is not committed."""
+        self.publications[publication.publication_id] = publication
+        owner = publication.owner
+        self.uncommitted.setdefault((owner.user, owner.token), {})[publication.publication_id] = publication
+
+    def commit(self, publication: Publication) -> None:
+        """Let it be one that is committed, or gone."""
+        name = (publication.owner.user, publication.owner.token)
+        mine = self.uncommitted.get(name, {})
+        mine.pop(publication.publication_id, None)
+        if not mine:
+            self.uncommitted.pop(name, None)
+
+    def uncommitted_of(self, owner: Owner) -> list[Publication]:
+        return list(self.uncommitted.get((owner.user, owner.token), {}).values())
+
+    def arm(self, publication: Publication) -> None:
+        """Let the publication's lifetime come to an end."""
+        publication.due = publication.ends
+        if publication.due:
+            self._of(publication).add(publication.due, int(publication.publication_id, 16))
+
+    def leave(self, publication: Publication) -> None:
+        """Know a publication no longer."""
+        self.commit(publication)
+        self.publications.pop(publication.publication_id, None)
+        publication.topic.publications.pop(publication.order, None)
+        if publication.due:
+            self._of(publication).remove(publication.due, int(publication.publication_id, 16))
+            publication.due = 0
+
+    def _of(self, publication: Publication) -> Order:
+        return self.lasting if publication.is_stored else self.passing
+
+    # Subscriptions.
+
+    def end_of(self, subscription: Subscription, clocks: Clocks) -> int:
+        """Return when a subscription expires that is used now, on its clock."""
+        attributes = subscription.topic.attributes
+        if not subscription.is_durable:
+            return ends(clocks.volatile, attributes.subscriber_nonact)
+        return ends(clocks.persistent, attributes.subscription_expiration or 0)
+
+    def arm_subscription(self, subscription: Subscription) -> None:
+        """Let the subscription be looked at when it may have expired."""
+        self.subscriptions[subscription.subscription_id] = subscription
+        self._unarm(subscription)
+        subscription.due = subscription.ends
+        if subscription.due:
+            self._of_subscription(subscription).add(subscription.due, int(subscription.subscription_id, 16))
+
+    def disarm_subscription(self, subscription: Subscription) -> None:
+        """Know a subscription no longer."""
+        del self.subscriptions[subscription.subscription_id]
+        self._unarm(subscription)
+
+    def _unarm(self, subscription: Subscription) -> None:
+        if subscription.due:
+            self._of_subscription(subscription).remove(subscription.due, int(subscription.subscription_id, 16))
+            subscription.due = 0
+
+    def _of_subscription(self, subscription: Subscription) -> Order:
+        return self.lasting if subscription.is_durable else self.passing
+
+    def overdue(self, order: Order, clock: int) -> Iterator[Publication | Subscription]:
+        """Yield what is due; it may be changed meanwhile."""
+        for number in [number for _, number in order.up_to(clock)]:
+            identifier = f"{number:016X}"
+            found = self.publications.get(identifier) or self.subscriptions.get(identifier)
+            if found is not None:
+                yield found

@@ -1,0 +1,309 @@
+"""Units of work that nobody touches: rows, not objects. Restored ones, waiting ones, and statuses of complete ones.
+
+A record takes some 60 bytes here: its head lies packed among its neighbours, and the parties that it has in common
+with others are kept once. It is found by UOWID, by CONV-ID, by when its lifetime is over, and the newest of a sender.
+"""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from broker.order import Order
+from broker.packed import Matrix, PackedRows
+from broker.records import UOW, VERSION, Flag, Heads, RecordError, Status, UowRecord, identifier
+from broker.shared import Shared
+
+Service = tuple[str, str, str]  # CLASS, SERVER, SERVICE
+Person = tuple[str, str]  # USER-ID and TOKEN
+WAITING = frozenset({Status.ACCEPTED, Status.POSTPONED})
+HEAD = UOW.size
+_SHARED = slice(HEAD, HEAD + 4)  # of a row: the place of its parties
+_FIRST = slice(UOW.offset("first"), UOW.offset("first") + 8)  # the number of the first message
+Places = npt.NDArray[np.uint32]
+_EXTENT = UOW.offset("extent")  # of the head: the bytes of the parties
+PARTIES = slice(UowRecord._fields.index("sender_user"), UowRecord._fields.index("ustatus"))  # of a record
+_IDENTIFIERS = ("uowid", "conv_id")
+NO_TEXTS = b"\0\0"  # neither a user status nor a producer
+_BLANK = UOW.encode(UowRecord("", "", Status.ACCEPTED, Flag(0)))[:HEAD]
+
+
+class Count(NamedTuple):
+    """How much waits for a service."""
+
+    units: int = 0
+    messages: int = 0
+    size: int = 0  # bytes
+
+
+class Parties(NamedTuple):
+    """Who sends and who receives a unit of work; the service stands with the one who offers it."""
+
+    sender: Person
+    offered_by_sender: Service
+    receiver: Person
+    offered_by_receiver: Service
+
+    @classmethod
+    def of(cls, record: UowRecord) -> "Parties":
+        return cls(
+            (record.sender_user, record.sender_token),
+            (record.sender_class, record.sender_server, record.sender_service),
+            (record.receiver_user, record.receiver_token),
+            (record.receiver_class, record.receiver_server, record.receiver_service),
+        )
+
+    @classmethod
+    def read(cls, text: bytes) -> "Parties":
+        """Return the parties from the bytes that records have in common. RecordError."""
+        found, at = [], 0
+        try:
+            while at < len(text):
+                end = at + 1 + text[at]
+                found.append(text[at + 1 : end].decode())
+                at = end
+        except UnicodeDecodeError as failure:
+            raise RecordError(f"a UOW record with an unreadable party: {failure}") from None
+        if at != len(text) or len(found) != UOW.shared_texts:
+            raise RecordError("a UOW record whose parties are not as long as their extent")
+        user, token, *offered = found
+        return cls((user, token), _service(offered[:3]), (offered[3], offered[4]), _service(offered[5:]))
+
+    def service(self, *, is_reply: bool) -> Service:
+        return self.offered_by_sender if is_reply else self.offered_by_receiver
+
+    def instance(self, *, is_reply: bool) -> Person:
+        """Return the server instance."""
+        return self.sender if is_reply else self.receiver
+
+
+def _service(names: Sequence[str]) -> Service:
+    server_class, server_name, service = names
+    return server_class, server_name, service
+
+
+def value_of(head: bytes, parties: bytes, texts: bytes = NO_TEXTS) -> bytes:
+    """Return a record's value put together again; its own texts are the user status and the producer."""
+    return head + parties + texts
+
+
+def check_texts(texts: bytes) -> None:
+    """Raise RecordError unless these are a record's own texts."""
+    if texts == NO_TEXTS:
+        return
+    try:
+        middle = 1 + texts[0]
+        texts[1:middle].decode()
+        texts[middle + 1 :].decode()
+        is_whole = len(texts) == middle + 1 + texts[middle]
+    except (IndexError, UnicodeDecodeError):
+        is_whole = False
+    if not is_whole:
+        raise RecordError("a UOW record with an unreadable user status or producer")
+
+
+def record_with(parties: bytes) -> UowRecord:
+    """Return a record that says nothing but who its parties are."""
+    extent = len(parties).to_bytes(2, "little")
+    return UOW.decode(value_of(_BLANK[:_EXTENT] + extent + _BLANK[_EXTENT + 2 :], parties))
+
+
+def split(value: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return a record's value as its head, the parties, and the texts of its own."""
+    end = HEAD + int.from_bytes(value[_EXTENT : _EXTENT + 2], "little")
+    return value[:HEAD], value[HEAD:end], value[end:]
+
+
+class Units:
+    """Units of work asleep, under their UOWIDs. Does not lock: its owner does."""
+
+    def __init__(self) -> None:
+        self._rows = PackedRows(self._encode)
+        self._shared = Shared()
+        self._conversations = Order()  # UOWIDs by CONV-ID
+        self._dues = Order()  # UOWIDs by when they have to be looked at
+        self._waiting: dict[Service, Count] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def fill(self, heads: Heads, parties: Sequence[bytes], places: Places, texts: Mapping[int, bytes]) -> None:
+        """Begin with records in the order of their UOWIDs: heads, which of the parties each has, its texts if any."""
+        if not len(heads):
+            return
+        uses = np.bincount(places, minlength=len(parties)).tolist()
+        where = [self._shared.take(text, use) if use else 0 for text, use in zip(parties, uses, strict=True)]
+        shared = np.array(where, "<u4")[places]
+        self._rows.fill(heads["uowid"], lambda part: _rows(heads[part], shared[part]), texts, NO_TEXTS)
+        self._conversations = _ordered(heads["conv_id"], heads["uowid"])
+        dues = _dues(heads)
+        self._dues = _ordered(dues[dues > 0], heads["uowid"][dues > 0])
+        self._count_many(heads, parties, places)
+
+    def _count_many(self, heads: Heads, parties: Sequence[bytes], places: Places) -> None:
+        is_waiting = np.isin(heads["status"], list(WAITING))
+        is_reply = (heads["flags"][is_waiting] & Flag.FROM_SERVER) != 0
+        groups = places[is_waiting].astype(np.int64) * 2 + is_reply
+        units = np.bincount(groups)
+        messages, sizes = (
+            np.bincount(groups, heads[name][is_waiting].astype(np.float64)) for name in ("messages", "size")
+        )
+        for group in np.flatnonzero(units).tolist():
+            service = Parties.read(parties[group // 2]).service(is_reply=bool(group % 2))
+            self._count(service, Count(int(units[group]), int(messages[group]), int(sizes[group])))
+
+    # One at a time.
+
+    def add(self, record: UowRecord) -> None:
+        """Put a record to sleep; its UOWID is not asleep already."""
+        number = int(record.uowid, 16)
+        self._rows.add(number, record)
+        self._conversations.add(int(record.conv_id, 16), number)
+        due = _due(record)
+        if due:
+            self._dues.add(due, number)
+        if record.status in WAITING:
+            self._count_one(record, 1)
+
+    def find(self, uowid: str) -> UowRecord | None:
+        """Return a record that sleeps, and leave it; None for none."""
+        return self._read(self._rows.find(_number(uowid)))
+
+    def take(self, uowid: str) -> UowRecord | None:
+        """Wake a record: return it and forget it; None for none."""
+        number = _number(uowid)
+        found = self._rows.take(number)
+        record = self._read(found)
+        if record is None:
+            return None
+        if not isinstance(found, UowRecord):
+            self._shared.drop(_place(found[0]))
+        self._conversations.remove(int(record.conv_id, 16), number)
+        due = _due(record)
+        if due:
+            self._dues.remove(due, number)
+        if record.status in WAITING:
+            self._count_one(record, -1)
+        return record
+
+    def _read(self, found: UowRecord | tuple[bytes, bytes] | None) -> UowRecord | None:
+        if found is None or isinstance(found, UowRecord):
+            return found
+        row, texts = found
+        return UOW.decode(value_of(row[:HEAD], self._shared.texts[_place(row)], texts))
+
+    def _encode(self, records: list[UowRecord]) -> tuple[Matrix, list[bytes]]:
+        """Return the rows and the texts of records that are to be packed, column by column."""
+        samples = {record[PARTIES]: record for record in records}
+        parties = [split(UOW.encode(sample))[1] for sample in samples.values()]
+        known = dict(zip(samples, range(len(samples)), strict=True))
+        alike = [known[record[PARTIES]] for record in records]
+        heads = np.zeros(len(records), UOW.dtype)
+        heads["version"], heads["kind"] = VERSION, UOW.kind
+        heads["extent"] = np.array(list(map(len, parties)))[alike]
+        for at, name in enumerate(UowRecord._fields[: PARTIES.start]):
+            column: list[Any] = [record[at] for record in records]
+            heads[name] = [int(text, 16) for text in column] if name in _IDENTIFIERS else column
+        uses = np.bincount(alike).tolist()
+        taken = [self._shared.take(text, use) for text, use in zip(parties, uses, strict=True)]
+        texts = [split(UOW.encode(record))[2] if record.ustatus or record.producer else NO_TEXTS for record in records]
+        return _rows(heads, np.array(taken, "<u4")[alike]), texts
+
+    # Questions.
+
+    def of_conversation(self, conv_id: str) -> list[str]:
+        """Return the UOWIDs that sleep of a conversation, in the order of their commits."""
+        numbers = self._conversations.of(_number(conv_id))
+        if len(numbers) < 2:
+            return list(map(identifier, numbers))
+        records = [self._read(self._rows.find(number)) for number in numbers]
+        return [
+            record.uowid for record in sorted(filter(None, records), key=lambda record: (record.first, record.uowid))
+        ]
+
+    def last_of(self, user: str, token: str, conv_id: str | None = None) -> str | None:
+        """Return the UOWID of the newest unit of work asleep that the sender made, in a conversation or at all."""
+        sender = (user, token)
+        if conv_id is not None:
+            records = [self._read(self._rows.find(number)) for number in self._conversations.of(_number(conv_id))]
+            mine = [record.uowid for record in records if record is not None and Parties.of(record).sender == sender]
+            return max(mine, default=None)
+        places = [place for place, text in self._shared.used() if Parties.read(text).sender == sender]
+        found = self._rows.highest(_SHARED, places, lambda record: (record.sender_user, record.sender_token) == sender)
+        return None if found is None else identifier(found)
+
+    def at_number(self, first: int) -> str | None:
+        """Return the UOWID of the unit of work asleep whose first message has this number. Looks at all of them."""
+        found = self._rows.highest(_FIRST, [first], lambda record: record.first == first) if first else None
+        return None if found is None else identifier(found)
+
+    def overdue(self, clock: int, limit: int) -> list[str]:
+        """Return at most so many UOWIDs whose lifetime, status lifetime or, of POSTPONED ones, delay is over."""
+        found = []
+        for _, number in self._dues.up_to(clock):
+            found.append(identifier(number))
+            if len(found) == limit:
+                break
+        return found
+
+    def counts(self) -> Mapping[Service, Count]:
+        """Return how much waits for every service, in either direction."""
+        return self._waiting
+
+    def _count_one(self, record: UowRecord, sign: int) -> None:
+        service = Parties.of(record).service(is_reply=bool(record.flags & Flag.FROM_SERVER))
+        self._count(service, Count(sign, sign * record.messages, sign * record.size))
+
+    def _count(self, service: Service, more: Count) -> None:
+        had = self._waiting.get(service, Count())
+        has = Count(had.units + more.units, had.messages + more.messages, had.size + more.size)
+        if has.units:
+            self._waiting[service] = has
+        else:
+            self._waiting.pop(service, None)
+
+
+def _number(text: str) -> int:
+    """Return an identifier as a number; one that is none of ours as 0, which nothing has."""
+    try:
+        return int(text, 16) if len(text) == 16 else 0
+    except ValueError:
+        return 0
+
+
+def _rows(heads: Heads, places: Places) -> Matrix:
+    """Return the heads, each with the place of its parties behind it, as bytes."""
+    rows = np.empty((len(heads), HEAD + 4), np.uint8)
+    rows[:, :HEAD] = heads.view(np.uint8).reshape(-1, HEAD)
+    rows[:, HEAD:] = places.view(np.uint8).reshape(-1, 4)
+    return rows
+
+
+def _place(row: bytes) -> int:
+    return int.from_bytes(row[HEAD:], "little")
+
+
+def _due(record: UowRecord) -> int:
+    """Return when on the pseudo-clock the unit has to be looked at, 0 for never."""
+    return record.back if record.status is Status.POSTPONED else record.ends
+
+
+def _dues(heads: Heads) -> npt.NDArray[np.uint64]:
+    return np.where(heads["status"] == Status.POSTPONED, heads["back"], heads["ends"])
+
+
+def _ordered(keys: npt.NDArray[np.uint64], numbers: npt.NDArray[np.uint64]) -> Order:
+    """Return ascending numbers by their keys."""
+    if (keys[1:] < keys[:-1]).any():
+        order = np.argsort(keys, kind="stable")
+        keys, numbers = keys[order], numbers[order]
+    return Order(column_of(keys), column_of(numbers))
+
+
+def column_of(values: npt.NDArray[np.uint64]) -> "array[int]":
+    """Return a column of numbers as what `Order` keeps."""
+    column = array("Q")
+    column.frombytes(np.ascontiguousarray(values, "=u8").tobytes())
+    return column

@@ -1,0 +1,194 @@
+"""Publications that go: everybody has them, or their lifetime is over; and subscriptions that end."""
+
+from broker.changes import Changes, Put, together
+from broker.codes import BrokerError
+from broker.deciding import decide
+from broker.decision import Decision
+from broker.parking import with_subscription
+from broker.records import (
+    PUBLICATION,
+    PUBLICATIONS,
+    SUBSCRIPTION,
+    SUBSCRIPTIONS,
+    Flag,
+    PublicationRecord,
+    Status,
+    SubscriptionRecord,
+)
+from broker.topic import Publication, Subscription, Topic, key_of
+from broker.world import World
+
+REMOVED_AT_ONCE = 1000  # publications in one commit
+
+
+def publication_record(publication: Publication, status: Status) -> PublicationRecord:
+    return PublicationRecord(
+        publication.publication_id,
+        status,
+        Flag.PERSISTENT,
+        publication.count,
+        publication.size,
+        publication.lifetime,
+        publication.created,
+        publication.committed,
+        publication.first,
+        publication.ends,
+        publication.owner.user,
+        publication.owner.token,
+        publication.topic.name,
+        publication.ustatus,
+        publication.producer,
+    )
+
+
+def put_publication(record: PublicationRecord, *, is_new: bool = False) -> Put:
+    """Return the record to be written; of a new one the store fills in the number of the first message."""
+    at = {PUBLICATION.offset("first"): 0} if is_new else {}
+    return Put(PUBLICATIONS + record.publication_id, PUBLICATION.encode(record), at)
+
+
+def subscription_record(subscription: Subscription) -> SubscriptionRecord:
+    expiration = subscription.topic.attributes.subscription_expiration or 0
+    return SubscriptionRecord(
+        subscription.subscription_id,
+        subscription.subscribed,
+        subscription.active,
+        subscription.position,
+        subscription.last_committed,
+        subscription.ends,
+        expiration // 1_000_000,
+        subscription.owner.user,
+        subscription.owner.token,
+        subscription.topic.name,
+        tuple(sorted(subscription.acknowledged)),
+    )
+
+
+def put_subscription(record: SubscriptionRecord) -> Put:
+    return Put(SUBSCRIPTIONS + record.subscription_id, SUBSCRIPTION.encode(record))
+
+
+def removal(publication: Publication, *, is_delivered: bool) -> Changes:
+    """Return what removes a publication from the store."""
+    if not publication.is_stored:
+        return Changes()
+    numbers = [publication.numbers()]
+    return Changes(
+        drops=[PUBLICATIONS + publication.publication_id],
+        delivered=numbers if is_delivered else (),
+        deleted=() if is_delivered else numbers,
+    )
+
+
+def forget(world: World, publication: Publication, status: Status) -> None:
+    """Know a publication no longer, but as its publisher's last one."""
+    topic, owner = publication.topic, publication.owner
+    world.topics.leave(publication)
+    if publication.is_stored and publication.messages is not None:
+        world.kept_bytes -= publication.size
+        publication.messages = None
+    publication.status = status
+    past = topic.past.get((owner.user, owner.token))
+    if past is None or past[0] < publication.publication_id:
+        topic.past[owner.user, owner.token] = (publication.publication_id, status, publication.ustatus)
+
+
+def one_less(world: World, publication: Publication) -> None:
+    """A subscriber less is to have the publication; the last one gone, it is removed."""
+    publication.remaining -= 1
+    if not publication.remaining and publication.status is Status.ACCEPTED:
+        let_go(world, publication)
+
+
+def let_go(world: World, publication: Publication) -> None:
+    """Remove a publication that everybody has."""
+    forget(world, publication, Status.PROCESSED)
+    if publication.is_stored:
+        publication.topic.done.append(publication)
+        if publication.topic not in world.topics.sweeping:
+            world.topics.sweeping.append(publication.topic)
+
+
+def sweep(world: World, topic: Topic) -> None:
+    """Let the store forget what everybody has."""
+    batch, topic.done = topic.done[:REMOVED_AT_ONCE], topic.done[REMOVED_AT_ONCE:]
+    if not batch:
+        return
+
+    def again(_: int = 0) -> None:
+        if topic.done and topic not in world.topics.sweeping:
+            world.topics.sweeping.append(topic)
+
+    def undo() -> None:
+        topic.done = [*batch, *topic.done]
+
+    try:
+        changes = together(removal(each, is_delivered=True) for each in batch)
+        decide(world, changes, Decision(again, undo=undo))
+    except BrokerError:
+        return  # it is tried again when the store is back
+
+
+def end_subscription(world: World, subscription: Subscription) -> None:
+    """Know a subscription no longer; what only it was still to have goes."""
+    topic = subscription.topic
+    del topic.subscribers[key_of(subscription)]
+    world.topics.disarm_subscription(subscription)
+    for publication in list(topic.publications.values()):
+        if subscription.wants(publication):
+            one_less(world, publication)
+
+
+# What time ends.
+
+
+def expire(world: World) -> None:
+    """End publications whose lifetime is over, and subscriptions nobody has used for too long."""
+    topics, clocks = world.topics, world.clocks
+    for each in topics.overdue(topics.passing, clocks.volatile):
+        if isinstance(each, Publication):
+            forget(world, each, Status.TIMEOUT)
+        elif _is_unused(world, each, clocks.volatile):
+            end_subscription(world, each)
+    if world.is_store_up and not topics.is_ending:
+        _expire_lasting(world)
+
+
+def _is_unused(world: World, subscription: Subscription, clock: int) -> bool:
+    """Say whether nobody has used the subscription up to now; else it is looked at again later."""
+    if any(True for _ in world.parking.at(with_subscription(subscription))):
+        subscription.ends = world.topics.end_of(subscription, world.clocks)
+    world.topics.arm_subscription(subscription)
+    return bool(subscription.due) and subscription.due <= clock and not subscription.is_pending
+
+
+def _expire_lasting(world: World) -> None:
+    topics, clock = world.topics, world.clocks.persistent
+    ended = [
+        each
+        for each in topics.overdue(topics.lasting, clock)
+        if not each.is_pending and (isinstance(each, Publication) or _is_unused(world, each, clock))
+    ][:REMOVED_AT_ONCE]
+    if not ended:
+        return
+
+    def apply(_: int = 0) -> None:
+        topics.is_ending = False
+        for each in ended:
+            if isinstance(each, Publication):
+                forget(world, each, Status.TIMEOUT)
+            else:
+                end_subscription(world, each)
+        expire(world)
+
+    def undo() -> None:
+        topics.is_ending = False
+
+    topics.is_ending = True
+    decide(world, together(map(_end, ended)), Decision(apply, ended, undo=undo))
+
+
+def _end(ended: Publication | Subscription) -> Changes:
+    if isinstance(ended, Publication):
+        return removal(ended, is_delivered=False)
+    return Changes(drops=[SUBSCRIPTIONS + ended.subscription_id])

@@ -1,0 +1,336 @@
+"""Publish and subscribe: what subscribers get, in what order, what is kept for them, and what the publisher sees.
+
+Behaviour told by EntireX 8.0, Concepts of Persistent Messaging.
+"""
+
+from typing import Any
+
+import pytest
+
+from broker.attributes import parse
+from broker.block import Function, Option, Reception, Store
+from broker.codes import Code
+from broker.records import PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS, Status
+from tests.kernel_desk import Desk, Person, Said, attributes
+
+TOPIC = "NEWS"
+SYNC, COMMIT, BACKOUT = Option.SYNC, Option.COMMIT, Option.BACKOUT
+
+
+def publish(person: Person, body: bytes = b"x", option: Option = COMMIT, publication_id: str = "NEW") -> Said:
+    return person.call(Function.SEND_PUBLICATION, option, topic=TOPIC, body=body, publication_id=publication_id)
+
+
+def subscribe(person: Person, option: Option = Option.DURABLE) -> Code:
+    return person.call(Function.SUBSCRIBE, option, topic=TOPIC).code
+
+
+def get(person: Person, publication_id: str = "NEW", **fields: Any) -> Said:
+    return person.call(Function.RECEIVE_PUBLICATION, topic=TOPIC, publication_id=publication_id, **fields)
+
+
+def control(person: Person, option: Option, said: Said | None = None, **fields: Any) -> Said:
+    publication_id = said.reply.publication_id if said is not None else ""
+    return person.call(
+        Function.CONTROL_PUBLICATION, option, publication_id=publication_id, **{"topic": TOPIC, **fields}
+    )
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def paper(desk: Desk) -> Person:
+    return Person(desk, "PAPER", "P", caller=1)
+
+
+@pytest.fixture
+def reader(desk: Desk) -> Person:
+    return Person(desk, "READER", "R", caller=2)
+
+
+@pytest.mark.parametrize("option", [Option.NONE, Option.DURABLE])
+def test_a_subscriber_gets_what_is_committed_after_it_has_subscribed(
+    paper: Person, reader: Person, option: Option
+) -> None:
+    publish(paper, b"before")
+    begun = publish(paper, b"begun before", SYNC)
+    assert subscribe(reader, option) is Code.OK
+    publish(paper, b"after")
+    assert control(paper, COMMIT, begun).status is Status.ACCEPTED
+    assert [get(reader).body, get(reader).body, get(reader).code] == [b"after", b"begun before", Code.NO_UOWS]
+
+
+def test_the_messages_of_a_publication_come_together_and_in_order(paper: Person, reader: Person) -> None:
+    subscribe(reader)
+    begun = publish(paper, b"1", SYNC)
+    publish(paper, b"2", SYNC, begun.reply.publication_id)
+    assert get(reader).code is Code.NO_UOWS, "it is not committed"
+    publish(paper, b"3", COMMIT, begun.reply.publication_id)
+
+    got = [get(reader)]
+    got += [get(reader, got[0].reply.publication_id) for _ in range(2)]
+    assert [each.body for each in got] == [b"1", b"2", b"3"]
+    assert [each.status for each in got] == [Reception.RECV_FIRST, Reception.RECV_MIDDLE, Reception.RECV_LAST]
+    assert get(reader, got[0].reply.publication_id).code is Code.END_OF_UOW
+
+
+def test_every_subscriber_gets_every_publication(desk: Desk, paper: Person) -> None:
+    readers = [Person(desk, f"R{at}", "T", caller=10 + at) for at in range(3)]
+    for at, person in enumerate(readers):
+        subscribe(person, Option.DURABLE if at else Option.NONE)
+    for at in range(3):
+        publish(paper, b"%d" % at)
+    for person in readers:
+        assert [get(person).body for _ in range(3)] == [b"0", b"1", b"2"]
+
+
+def test_a_publication_goes_when_the_last_eligible_subscriber_has_acknowledged_it(desk: Desk, paper: Person) -> None:
+    one, two = (Person(desk, name, "T", caller=at) for name, at in (("ONE", 5), ("TWO", 6)))
+    subscribe(one)
+    subscribe(two)
+    published = publish(paper, b"news")
+    late = Person(desk, "LATE", "T", caller=7)
+    subscribe(late)
+    control(one, COMMIT, get(one))
+    assert len(desk.paper.messages) == 1
+    assert control(paper, Option.QUERY, published).status is Status.ACCEPTED
+    count = len(desk.paper.commits)
+    control(two, COMMIT, get(two))
+    assert len(desk.paper.commits) == count + 1, "the acknowledgement and the removal are one commit"
+    assert desk.paper.messages == {} and not any(key.startswith(PUBLICATIONS) for key in desk.paper.keys)
+    assert control(paper, Option.QUERY, published).status is Status.PROCESSED
+
+
+def test_a_publication_without_subscribers_is_accepted_and_gone(desk: Desk, paper: Person) -> None:
+    said = publish(paper)
+    assert (said.code, said.status) == (Code.OK, Status.ACCEPTED)
+    assert desk.paper.commits == []
+    assert control(paper, Option.LAST).status is Status.PROCESSED
+
+
+def test_a_backout_by_a_subscriber_gives_the_publication_again(paper: Person, reader: Person) -> None:
+    subscribe(reader)
+    publish(paper, b"1")
+    publish(paper, b"2")
+    first = get(reader)
+    second = get(reader)
+    assert control(reader, BACKOUT, second).code is Code.OK
+    assert control(reader, BACKOUT, first).code is Code.OK
+    assert [get(reader).body, get(reader).body] == [b"1", b"2"], "older ones first"
+    assert control(reader, BACKOUT, second).code is Code.OK
+    assert get(reader).body == b"2"
+
+
+def test_acknowledgements_may_come_out_of_turn(desk: Desk, paper: Person, reader: Person) -> None:
+    subscribe(reader)
+    other = Person(desk, "OTHER", "O", caller=8)
+    subscribe(other)
+    for at in range(3):
+        publish(paper, b"%d" % at)
+    got = [get(reader) for _ in range(3)]
+
+    def record() -> tuple[int, tuple[int, ...]]:
+        values = [value for key, value in desk.paper.keys.items() if key.startswith(SUBSCRIPTIONS)]
+        found = next(each for each in map(SUBSCRIPTION.decode, values) if each.user == "READER")
+        return found.position, found.acknowledged
+
+    control(reader, COMMIT, got[1])
+    assert record() == (0, (2,))
+    control(reader, COMMIT, got[0])
+    assert record() == (2, ())
+    control(reader, COMMIT, got[2])
+    assert record() == (3, ())
+
+
+def test_a_durable_subscription_goes_on_when_its_owner_comes_again(desk: Desk, paper: Person, reader: Person) -> None:
+    subscribe(reader)
+    publish(paper, b"1")
+    publish(paper, b"2")
+    control(reader, COMMIT, get(reader))
+    assert get(reader).body == b"2"
+    reader.call(Function.LOGOFF)
+    publish(paper, b"3")
+    again = Person(desk, "READER", "R", caller=30)
+    assert [get(again).body, get(again).body] == [b"2", b"3"], "what was not acknowledged comes again"
+
+
+def test_any_other_subscription_ends_with_its_participant(desk: Desk, paper: Person, reader: Person) -> None:
+    subscribe(reader, Option.NONE)
+    publish(paper, b"1")
+    reader.gone()
+    assert desk.paper.messages == {}, "nobody is left who was to have it"
+    again = Person(desk, "READER", "R", caller=30)
+    assert get(again).code is Code.UOW_NOT_FOUND
+
+
+def test_unsubscribe_ends_a_subscription_and_what_only_it_was_to_have(
+    desk: Desk, paper: Person, reader: Person
+) -> None:
+    subscribe(reader)
+    publish(paper, b"1")
+    publish(paper, b"2")
+    assert reader.call(Function.UNSUBSCRIBE, topic=TOPIC).code is Code.OK
+    assert desk.paper.messages == {} and desk.paper.keys == {}
+    assert get(reader).code is Code.UOW_NOT_FOUND
+    assert reader.call(Function.UNSUBSCRIBE, topic=TOPIC).code is Code.UOW_NOT_FOUND
+
+
+def test_subscribing_twice_changes_nothing_and_durably_makes_it_last(desk: Desk, paper: Person, reader: Person) -> None:
+    subscribe(reader, Option.NONE)
+    publish(paper, b"1")
+    assert subscribe(reader, Option.NONE) is Code.OK
+    assert subscribe(reader, Option.DURABLE) is Code.OK
+    assert subscribe(reader, Option.NONE) is Code.OK
+    reader.gone()
+    assert get(Person(desk, "READER", "R", caller=30)).body == b"1"
+
+
+def test_a_receive_waits_for_the_next_publication(desk: Desk, paper: Person, reader: Person) -> None:
+    subscribe(reader)
+    handle = reader.start(Function.RECEIVE_PUBLICATION, topic=TOPIC, publication_id="NEW", wait="10S")
+    assert handle not in desk.answers
+    publish(paper, b"news")
+    assert desk.answers[handle].body == b"news"
+    handle = reader.start(Function.RECEIVE_PUBLICATION, topic=TOPIC, publication_id="NEW", wait="10S")
+    desk.tick(10)
+    assert desk.answers[handle].code is Code.WAIT_TIMED_OUT
+
+
+def test_a_publication_outlives_its_lifetime_for_nobody() -> None:
+    desk = Desk(attributes(publication_lifetime="1H", client_nonact="UNLIM"))
+    paper, reader = Person(desk, "PAPER", "P"), Person(desk, "READER", "R", caller=2)
+    subscribe(reader)
+    published = publish(paper, b"old news")
+    desk.tick(3600)
+    assert get(reader).code is Code.NO_UOWS
+    assert desk.paper.messages == {}
+    assert control(paper, Option.QUERY, published).status is Status.TIMEOUT
+
+
+def test_a_durable_subscription_expires_when_nobody_uses_it() -> None:
+    desk = Desk(attributes(subscription_expiration="1D", client_nonact="UNLIM"))
+    paper, reader = Person(desk, "PAPER", "P"), Person(desk, "READER", "R", caller=2)
+    subscribe(reader)
+    desk.tick(20 * 3600)
+    publish(paper, b"1")
+    control(reader, COMMIT, get(reader))
+    desk.tick(20 * 3600)
+    publish(paper, b"2")
+    desk.tick(5 * 3600)
+    assert desk.paper.messages == {} and desk.paper.keys.keys() <= {"broker/clock"}
+    assert get(reader).code is Code.UOW_NOT_FOUND
+
+
+def test_auto_commit_acknowledges_what_was_read_when_the_next_is_asked_for() -> None:
+    desk = Desk(
+        parse(
+            "DEFAULTS=BROKER BROKER-ID=ETB001 PSTORE=WARM SUBSCRIBER-STORE=PSTORE SUBSCRIPTION-EXPIRATION=UNLIM "
+            "DEFAULTS=TOPIC TOPIC=NEWS ALLOW-DURABLE=YES AUTO-COMMIT-FOR-SUBSCRIBER=YES"
+        )
+    )
+    paper, reader = Person(desk, "PAPER", "P"), Person(desk, "READER", "R", caller=2)
+    assert subscribe(reader) is Code.OK
+    publish(paper, b"1")
+    begun = publish(paper, b"2a", SYNC)
+    publish(paper, b"2b", COMMIT, begun.reply.publication_id)
+    publish(paper, b"3")
+    get(reader)
+    assert len(desk.paper.messages) == 4
+    assert get(reader).body == b"2a"
+    assert len(desk.paper.messages) == 3
+    assert get(reader).body == b"3", "what was not read to its end is not acknowledged"
+    assert len(desk.paper.messages) == 3
+    assert get(reader).code is Code.NO_UOWS
+    assert len(desk.paper.messages) == 2
+
+
+# The publisher.
+
+
+def test_a_publisher_backs_out_what_it_has_not_committed(paper: Person, reader: Person) -> None:
+    subscribe(reader)
+    begun = publish(paper, b"1", SYNC)
+    assert control(paper, Option.LAST).status is Status.RECEIVED
+    assert control(paper, BACKOUT, begun).status is Status.BACKEDOUT
+    assert get(reader).code is Code.NO_UOWS
+    assert control(paper, COMMIT, begun).code is Code.WRONG_STATUS
+    assert control(paper, Option.QUERY, begun).status is Status.BACKEDOUT
+
+
+def test_last_query_and_user_status_are_the_publishers(desk: Desk, paper: Person, reader: Person) -> None:
+    subscribe(reader)
+    one, two = publish(paper, b"1"), publish(paper, b"2")
+    assert control(paper, Option.LAST).reply.publication_id == two.reply.publication_id
+    assert control(paper, Option.SETUSTATUS, one, ustatus="read me").code is Code.OK
+    assert control(paper, Option.QUERY, one).reply.ustatus == "read me"
+    assert get(reader).reply.ustatus == "read me"
+    assert control(reader, Option.QUERY, one).code is Code.NOT_THE_CREATOR
+    assert control(reader, Option.SETUSTATUS, one, ustatus="no").code is Code.NOT_THE_CREATOR
+    assert control(reader, Option.LAST).code is Code.UOW_NOT_FOUND
+    paper.call(Function.LOGOFF)
+    again = Person(desk, "PAPER", "P", caller=40)
+    assert control(again, Option.LAST, topic="").reply.publication_id == two.reply.publication_id
+    assert control(again, Option.QUERY, one).status is Status.ACCEPTED
+
+
+def test_what_a_publisher_has_not_committed_goes_with_it(desk: Desk, paper: Person, reader: Person) -> None:
+    subscribe(reader)
+    begun = publish(paper, b"1", SYNC)
+    paper.gone()
+    again = Person(desk, "PAPER", "P", caller=40)
+    assert control(again, COMMIT, begun).code is Code.WRONG_STATUS
+    assert get(reader).code is Code.NO_UOWS
+
+
+# Wrong calls, each with its code.
+
+
+def test_wrong_calls_have_codes_of_their_own(desk: Desk, paper: Person, reader: Person) -> None:
+    subscribe(reader)
+    begun = publish(paper, b"1", SYNC)
+    assert publish(reader, b"2", SYNC, begun.reply.publication_id).code is Code.NOT_THE_CREATOR
+    assert publish(reader, b"2", SYNC, "1000000100009999").code is Code.UOW_NOT_FOUND
+    control(paper, COMMIT, begun)
+    assert publish(paper, b"2", SYNC, begun.reply.publication_id).code is Code.WRONG_STATUS
+    assert control(reader, COMMIT, begun).code is Code.WRONG_STATUS, "it was not handed out"
+    assert get(reader, begun.reply.publication_id).code is Code.UOW_NOT_FOUND
+    eve = Person(desk, "EVE", caller=9)
+    assert get(eve).code is Code.UOW_NOT_FOUND
+    assert control(eve, COMMIT, begun).code is Code.NOT_THE_CREATOR
+    nobody = Person(desk, "NOBODY", caller=11, logs_on=False)
+    assert publish(nobody).code is Code.LOGON_REQUIRED
+    assert subscribe(nobody) is Code.LOGON_REQUIRED
+
+
+def test_attributes_permit_and_forbid() -> None:
+    desk = Desk(
+        parse(
+            "DEFAULTS=BROKER BROKER-ID=ETB001 PSTORE=WARM DEFAULTS=TOPIC TOPIC=NEWS MAX-MESSAGES-IN-PUBLICATION=2 "
+            "MAX-PUBLICATION-MESSAGE-LENGTH=5 TOPIC=CLOSED ALLOW-USER-SUBSCRIBE=NO"
+        )
+    )
+    paper, reader = Person(desk, "PAPER", "P"), Person(desk, "READER", "R", caller=2)
+    assert subscribe(reader, Option.DURABLE) is Code.SUBSCRIBE_NOT_ALLOWED
+    assert reader.call(Function.SUBSCRIBE, topic="CLOSED").code is Code.SUBSCRIBE_NOT_ALLOWED
+    assert reader.call(Function.UNSUBSCRIBE, topic="CLOSED").code is Code.SUBSCRIBE_NOT_ALLOWED
+    assert reader.call(Function.SUBSCRIBE, topic="OTHER").code is Code.SERVICE_UNDEFINED
+    assert subscribe(reader, Option.NONE) is Code.OK
+    assert publish(paper, b"sixsix").code is Code.LENGTH_EXCEEDED
+    begun = publish(paper, b"1", SYNC)
+    publish(paper, b"2", SYNC, begun.reply.publication_id)
+    assert publish(paper, b"3", SYNC, begun.reply.publication_id).code is Code.MAX_MESSAGES
+    assert control(paper, COMMIT, begun).reply.store is Store.OFF
+    assert desk.paper.commits == [], "without ALLOW-DURABLE nothing is stored"
+    assert control(paper, Option.LAST).code is Code.WRONG_UOW_TYPE
+    assert get(reader).body == b"1"
+
+
+def test_publish_and_subscribe_is_off_where_no_topic_is_defined() -> None:
+    desk = Desk(parse("DEFAULTS=BROKER BROKER-ID=ETB001 DEFAULTS=SERVICE CLASS=* SERVER=* SERVICE=*"))
+    paper = Person(desk, "PAPER", "P")
+    assert publish(paper).code is Code.NO_PUBLISH_AND_SUBSCRIBE
+    assert subscribe(paper) is Code.NO_PUBLISH_AND_SUBSCRIBE
+    assert control(paper, Option.LAST).code is Code.NO_PUBLISH_AND_SUBSCRIBE
