@@ -5,7 +5,7 @@ directory must not hold together is refused: files of another database, a file u
 """
 
 import errno
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from pathlib import Path
 from analysis.parts import FilePart
 from analysis.storage import Location
 from journal import names
-from journal.datafile import DataFile, Footer
+from journal.datafile import DataFile
 from journal.disk import Disk
 from journal.errors import DiskError, NotThisDatabase
-from journal.footer import Summary
 from journal.format import ALIGNMENT_MIN, FileHeader, Previous
 from journal.names import SEQUENCE_MAX, ArchiveName, DataFileName
+from journal.neighbours import late_files, promised_files
 
 ATTEMPTS_MAX = 5  # clean-up of a running database may be faster than who reads it without the lock
 REQUESTS_MAX = 16  # of a remote file system at once
@@ -149,7 +149,7 @@ def _surveyed(location: Location, asked: set[str], files: Mapping[str, _File], k
     archived = [file.header for name, file in files.items() if file.header is not None and _is_archive(name)]
     every = [*headers.values(), *archived]
     _check_lineage(every, location)
-    late = _late(data_files)
+    late = late_files({sequence: file.header for sequence, file in data_files.items()})
     kept = {sequence: header for sequence, header in headers.items() if sequence not in late}
     is_retained = location.identity in {*known, *(header.database.hex() for header in every)}
     read = _Headers(
@@ -163,7 +163,9 @@ def _surveyed(location: Location, asked: set[str], files: Mapping[str, _File], k
             for sequence, header in sorted(kept.items(), reverse=True)
             if header.previous.sequence
         },
-        promised=_promised(location, data_files, kept) if location.is_whole else {},
+        promised=promised_files(location.storage.disk(), location.directory, data_files, kept)
+        if location.is_whole
+        else {},
         newest=_newest(kept.values()) if kept else None,
         low_water=max((header.low_water for header in kept.values()), default=0),
     )
@@ -226,69 +228,6 @@ def _lost(read: _Headers) -> tuple[Lost, ...]:
         for sequence in missing
         if first <= sequence <= last
     )
-
-
-def _promised(location: Location, files: Mapping[int, _File], kept: Mapping[int, FileHeader]) -> dict[int, int]:
-    """Return the files, with their identities, that the footer of the one before them tells of.
-
-    A file is sealed when its successor has a durable group: so that one was begun and was promised, even
-    when its header is gone, or all of its frames, or the whole file. Asked where nothing else tells.
-    """
-    disk = location.storage.disk()
-    found = {}
-    ordered = sorted(files)
-    for sequence, following in zip(ordered, [*ordered[1:], None], strict=False):
-        is_vouched = following in kept and following != ordered[-1]
-        if sequence not in kept or is_vouched:
-            continue
-        summary = _summary(disk, files[sequence].path)
-        if summary is None or not summary.successor:
-            continue
-        if following is None and _is_there(disk, location.directory / str(DataFileName(summary.successor))):
-            continue  # begun since the directory was listed
-        if following in (None, summary.successor):
-            found[summary.successor] = summary.successor_identity
-    return found
-
-
-def _summary(disk: Disk, path: Path) -> Summary | None:
-    try:
-        with DataFile(disk, path) as file:
-            footer = file.footer(identity=None)
-    except FileNotFoundError:
-        return None
-    except OSError as failure:
-        raise DiskError(path, failure, "read") from failure
-    return footer.summary if isinstance(footer, Footer) else None
-
-
-def _is_there(disk: Disk, path: Path) -> bool:
-    try:
-        disk.size(path)
-    except OSError:
-        return False
-    return True
-
-
-def _late(files: Mapping[int, _File]) -> set[int]:
-    """Return the files that an owner wrote after it had lost the directory to another.
-
-    The other one has written files of lower sequences, or one whose predecessor it says is further back.
-    """
-    late = set()
-    ordered = sorted(files)
-    highest = 0
-    for sequence in ordered:
-        header = files[sequence].header
-        if header is None:
-            continue
-        if header.owner < highest:
-            late.add(sequence)
-        elif header.previous.sequence:
-            skipped = ordered[bisect_right(ordered, header.previous.sequence) : bisect_left(ordered, sequence)]
-            late |= {other for other in skipped if files[other].owner < header.owner}
-        highest = max(highest, header.owner)
-    return late
 
 
 def _newest(headers: Iterable[FileHeader]) -> FileHeader:

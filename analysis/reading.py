@@ -19,7 +19,6 @@ from analysis.judgement import (
     damage,
     ends_as,
     judge,
-    looks_written,
     other_ending,
 )
 from analysis.parts import Damage, FilePart
@@ -27,6 +26,7 @@ from journal.contents import Contents, empty_columns
 from journal.datafile import DataFile, Footer
 from journal.disk import Disk
 from journal.errors import DiskError, JournalError, NewerFormat
+from journal.evidence import looks_written
 from journal.footer import BadFooter, Summary
 from journal.format import HEADERS_SIZE, FileHeader
 from journal.owner import read_holder

@@ -18,6 +18,7 @@ from journal.contents import Contents
 from journal.datafile import DataFile
 from journal.disk import Disk, DiskFile
 from journal.errors import DiskError, JournalError
+from journal.evidence import PROMISED_BYTES
 from journal.footer import encode_footer, footer_start
 from journal.format import (
     FRAME_BYTES_MAX,
@@ -35,7 +36,7 @@ from journal.reserve import NO_SPACE
 from journal.walk import Span, walk
 from recovery.decide import Action
 from recovery.examined import Examined, read_contents
-from recovery.walked import PROMISED_BYTES, mark_damaged
+from recovery.walked import mark_damaged
 
 COPY_BYTES = 1 << 20
 _T = TypeVar("_T")

@@ -4,18 +4,17 @@ What a directory must not hold together is refused here, before anything is chan
 database, a file under another file's name, a newer format.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from journal import names
-from journal.datafile import DataFile, Footer
+from journal.datafile import DataFile
 from journal.disk import Disk
 from journal.errors import DiskError, NotThisDatabase
-from journal.footer import Summary
 from journal.format import ALIGNMENT_MIN, FileHeader, Previous
 from journal.names import DataFileName
+from journal.neighbours import late_files, promised_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +67,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
     headers = {sequence: file.header for sequence, file in files.items() if file.header is not None}
     _check_names({files[sequence].path: header for sequence, header in headers.items()})
     _check_lineage(headers.values(), directory)
-    late = _late(files)
+    late = late_files({sequence: file.header for sequence, file in files.items()})
     kept = {sequence: header for sequence, header in headers.items() if sequence not in late}
     low_water = max((header.low_water for header in kept.values()), default=0)
     named = {
@@ -76,7 +75,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
         for sequence, header in sorted(kept.items(), reverse=True)
         if header.previous.sequence
     }
-    promised = _promised(disk, directory, files, kept)
+    promised = promised_files(disk, directory, files, kept)
     lowest = 0
     newest = kept[max(kept)] if kept else None
     tasks = []
@@ -119,70 +118,6 @@ def _read_header(disk: Disk, path: Path) -> _File:
         raise DiskError(path, failure, "read") from failure
     is_rotted = not all(isinstance(copy, FileHeader) for copy in copies)
     return _File(path, best if isinstance(best, FileHeader) else None, is_rotted)
-
-
-def _promised(disk: Disk, directory: Path, files: Mapping[int, _File], kept: Collection[int]) -> dict[int, int]:
-    """Return the files, with their identities, that the footer of the one before them tells of.
-
-    A file is sealed when its successor has a durable group: so that one was begun and was promised, even
-    when its header is gone, or all of its frames, or the whole file. Asked where nothing else tells.
-    """
-    found = {}
-    ordered = sorted(files)
-    for sequence, following in zip(ordered, [*ordered[1:], None], strict=False):
-        is_vouched = following in kept and following != ordered[-1]
-        if sequence not in kept or is_vouched:
-            continue
-        summary = _summary(disk, files[sequence].path)
-        if summary is None or not summary.successor:
-            continue
-        if following is None and _is_there(disk, directory / str(DataFileName(summary.successor))):
-            continue  # begun since the directory was listed
-        if following in (None, summary.successor):
-            found[summary.successor] = summary.successor_identity
-    return found
-
-
-def _summary(disk: Disk, path: Path) -> Summary | None:
-    try:
-        with DataFile(disk, path) as file:
-            footer = file.footer(identity=None)
-    except OSError as failure:
-        raise DiskError(path, failure, "read") from failure
-    return footer.summary if isinstance(footer, Footer) else None
-
-
-def _is_there(disk: Disk, path: Path) -> bool:
-    try:
-        disk.size(path)
-    except OSError:
-        return False
-    return True
-
-
-def _late(files: Mapping[int, _File]) -> set[int]:
-    """Return the files that an owner wrote after it had lost the directory to another.
-
-    The other one has written files of lower sequences, or one whose predecessor it says is further back.
-    """
-    late = set()
-    ordered = sorted(files)
-    highest = 0
-    for sequence in ordered:
-        header = files[sequence].header
-        if header is None:
-            continue
-        if header.owner < highest:
-            late.add(sequence)
-        elif header.previous.sequence:
-            skipped = ordered[bisect_right(ordered, header.previous.sequence) : bisect_left(ordered, sequence)]
-            late |= {other for other in skipped if _owner(files[other]) < header.owner}
-        highest = max(highest, header.owner)
-    return late
-
-
-def _owner(file: _File) -> int:
-    return file.header.owner if file.header is not None else -1
 
 
 def _check_names(headers: Mapping[Path, FileHeader]) -> None:

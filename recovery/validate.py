@@ -14,7 +14,8 @@ from journal.courtesy import courteous
 from journal.datafile import DataFile, Footer
 from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, JournalError
-from journal.format import FRAME, FRAME_BYTES_MAX, FRAME_SIZE, HEADERS_SIZE, FileHeader, align
+from journal.evidence import looks_written
+from journal.format import FileHeader, align
 from journal.owner import read_holder
 from recovery.decide import Body, Foot, Head, Seen, decide
 from recovery.examined import Examined
@@ -144,7 +145,7 @@ def _examine(file: DataFile, task: Task, *, full: bool) -> Examined:
         return _without_frames(task, size, Body.LATE, "written by a former owner after the directory was taken over")
     if task.identity is None:
         data = file.bytes()
-        body = Body.LOST if _looks_written(data) else Body.UNKNOWN
+        body = Body.LOST if looks_written(data) else Body.UNKNOWN
         reason = "neither copy of the header can be read, and no neighbour tells the file's identity"
         return _without_frames(task, size, body, reason, extent=align(len(data.rstrip(b"\0")), 8))
     footer = file.footer(identity=task.identity)
@@ -174,19 +175,6 @@ def _without_frames(task: Task, size: int, body: Body, reason: str, *, extent: i
         alignment=task.alignment,
         extent=extent,
     )
-
-
-def _looks_written(data: bytes) -> bool:
-    """Say whether a file whose identity is unknown held more than its first group."""
-    at = HEADERS_SIZE
-    while at + FRAME_SIZE <= len(data):
-        _, length, meta, _, _, synced, *_ = FRAME.unpack_from(data, at)
-        if not length or length % 8 or length > FRAME_BYTES_MAX or length < FRAME_SIZE + meta:
-            return False
-        if HEADERS_SIZE < synced <= at:
-            return True
-        at += length
-    return False
 
 
 def _agrees(footer: Footer, task: Task) -> bool:

@@ -1,14 +1,9 @@
 """Judge a data file frame by frame: which bad places are torn, which are damaged, and what was promised.
 
-a place is       when                                                      it is
-vouched for      a good frame says `synced` behind its beginning, or the   damaged when it is bad
-                 file's end is known (from its footer or its successor)
-not vouched for  nothing says so                                           torn when it is bad
-padding          it is too short for a frame, or the frames before and     put right
-                 behind it are of neighbouring commits
+A bad place that something vouches for is damaged, any other torn; what only parts two groups is put right
+(`journal/evidence.py`).
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,17 +11,15 @@ import numpy as np
 
 from journal.contents import DAMAGED, Contents
 from journal.datafile import DataFile, Footer
-from journal.footer import MAGIC as FOOTER_MAGIC
+from journal.evidence import Evidence, Expected, gather, is_padding
 from journal.footer import BadFooter, Summary
-from journal.format import ALIGNMENT_MAX, ALIGNMENT_MIN, FRAME_SIZE, GAP, HEADERS_SIZE, Previous, align
+from journal.format import Previous
 from journal.operations import LOW_WATER_KEY, Operation
-from journal.walk import BadPayload, BadRange, Span, Walk, walk
+from journal.walk import BadPayload, BadRange, Walk, walk
 from recovery.decide import Action, Body, Decision, Foot, Head, Seen, decide
 from recovery.examined import Examined
 from recovery.losses import losses_of
 from recovery.survey import Task
-
-PROMISED_BYTES = 128  # of a file of which nothing is left: room for a gap frame that says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +40,23 @@ def examine_frames(file: DataFile, task: Task, footer: Footer | BadFooter | None
     """Return the judgement on a file whose frames have to be walked."""
     data = file.bytes()
     good_footer = footer if isinstance(footer, Footer) else None
-    end = _known_end(task, good_footer)
-    span = _span(data, task, identity, len(data) if end is None else end)
-    if footer is not None and end is None:
-        span = replace(span, limit=_limit_of_bad_footer(data, span))
-    found = walk(data, span)
-    footer_at = align(found.end if end is None else end, span.alignment)
-    if footer is None and _was_sealed(data, footer_at):
-        footer = BadFooter("the file was cut to its length, yet its footer has no good end")
-    if end is None and data[footer_at : footer_at + len(FOOTER_MAGIC)] == FOOTER_MAGIC:
-        found = walk(data, replace(span, limit=found.end))  # a footer that was begun is no torn frame
+    expected = Expected(
+        path=task.path,
+        identity=identity,
+        header=task.header,
+        alignment=task.alignment,
+        end=task.named.end if task.named is not None else None,
+        is_promised=task.is_promised,
+    )
+    evidence = gather(data, expected, footer.summary if isinstance(footer, Footer) else footer)
+    found, end = evidence.found, evidence.end
+    bad_footer = evidence.footer if isinstance(evidence.footer, BadFooter) else None
     is_first_only = end is None and not task.is_promised and not found.vouched()
-    judged = _judge(data, span, found, task, end)
+    judged = _judge(data, evidence, task)
     body = _body(judged)
     if body is Body.WHOLE and (judged.padding or (good_footer is not None and _checksum_differs(file, good_footer))):
         body = Body.PADDING
-    foot = Foot.GOOD if good_footer else Foot.ABSENT if footer is None else Foot.BAD
+    foot = Foot.GOOD if good_footer else Foot.ABSENT if bad_footer is None else Foot.BAD
     head = _head(task, is_first_only=is_first_only and foot is Foot.ABSENT)
     found = judged.found
     contents = replace(found.builder.build(found.end), has_gaps=found.has_gaps)
@@ -74,7 +68,7 @@ def examine_frames(file: DataFile, task: Task, footer: Footer | BadFooter | None
         size=len(data),
         decision=decision,
         end=judged.good_end if end is None else end,
-        reason=_reason(decision, judged, footer),
+        reason=_reason(decision, judged, bad_footer),
         contents=contents,
         low_water=low_water_of(contents),
         bad_ranges=judged.damaged,
@@ -83,7 +77,7 @@ def examine_frames(file: DataFile, task: Task, footer: Footer | BadFooter | None
         losses=losses_of(task, judged.damaged, judged.payloads, found, good_footer),
         successor=_successor(task, good_footer),
         owner=found.frames[0].owner if found.frames else task.owner,
-        alignment=span.alignment,
+        alignment=evidence.span.alignment,
         cut_frames=judged.cut_frames,
     )
 
@@ -113,84 +107,29 @@ def mark_damaged(contents: Contents, bad: Iterable[BadPayload]) -> None:
         columns["flags"][mine] |= DAMAGED
 
 
-def _known_end(task: Task, footer: Footer | None) -> int | None:
-    if task.named is not None:
-        return task.named.end
-    return footer.summary.end if footer is not None else None
-
-
 def _successor(task: Task, footer: Footer | None) -> tuple[int, int]:
     if task.successor[0] or footer is None:
         return task.successor
     return footer.summary.successor, footer.summary.successor_identity
 
 
-def _span(data: bytes, task: Task, identity: int, limit: int) -> Span:
-    """Return what to walk; without a header the alignment is the first one that leaves no zeros over."""
-    header = task.header
-    if header is not None:
-        return Span(
-            path=task.path,
-            identity=identity,
-            start=header.start(),
-            limit=limit,
-            alignment=header.alignment,
-            owner=header.owner,
-        )
-    alignments = [task.alignment]
-    alignment = ALIGNMENT_MIN
-    while alignment <= ALIGNMENT_MAX:
-        alignments.append(alignment)
-        alignment *= 2
-    spans = [
-        Span(path=task.path, identity=identity, start=align(HEADERS_SIZE, one), limit=limit, alignment=one)
-        for one in alignments
-    ]
-    return next((span for span in spans if _fits(data, span)), spans[0])
-
-
-def _fits(data: bytes, span: Span) -> bool:
-    found = walk(data, span)
-    zeros = [bad for bad in found.bad_ranges if not any(data[bad.start : bad.end])]
-    return bool(found.frames) and found.frames[0].offset == span.start and not zeros
-
-
-def _limit_of_bad_footer(data: bytes, span: Span) -> int:
-    """Return where a footer that cannot be trusted seems to start: frames end there at the latest."""
-    at = data.rfind(FOOTER_MAGIC)
-    return at if at > span.start and at % 8 == 0 else len(data)
-
-
-def _was_sealed(data: bytes, start: int) -> bool:
-    """Say whether a footer that was finished once starts at this offset."""
-    head = data[start : start + 16]
-    return len(head) == 16 and head[:8] == FOOTER_MAGIC and int.from_bytes(head[8:], "little") == len(data) - start
-
-
-def _judge(data: bytes, span: Span, found: Walk, task: Task, end: int | None) -> _Judged:
+def _judge(data: bytes, evidence: Evidence, task: Task) -> _Judged:
     """Sort out the bad places, and walk again up to where what is to be kept ends."""
-    vouched = found.vouched() if end is None else end
-    ranges = found.bad_ranges if end is None else _ranges_up_to(end, found, len(data))
-    if task.is_promised and end is None:
-        vouched = max(vouched, span.start + 1)
-        if not found.frames:
-            end_of_bad = align(ranges[-1].end, 8) if ranges else 0
-            reason = ranges[0].reason if ranges else "zeros where frames were promised"
-            ranges = [BadRange(span.start, max(end_of_bad, span.start + PROMISED_BYTES), reason)]
+    found, vouched, ranges = evidence.found, evidence.vouched, evidence.ranges
     vouched_ranges = [bad_range for bad_range in ranges if bad_range.start < vouched]
-    padding = tuple(bad_range for bad_range in vouched_ranges if _is_padding(bad_range, found, task, span))
+    padding = tuple(bad_range for bad_range in vouched_ranges if is_padding(bad_range, found, task.header))
     damaged = tuple(bad_range for bad_range in vouched_ranges if bad_range not in padding)
     good_end = _good_end(found, ranges, vouched)
     if task.vouched_only:
-        good_end = min(good_end, max(vouched, span.start))
-    disowned = _disowned(found, task) if end is None else None
+        good_end = min(good_end, max(vouched, evidence.span.start))
+    disowned = _disowned(found, task) if evidence.end is None else None
     if disowned is not None:
         good_end = min(good_end, disowned)
     cut = sum(frame.offset >= good_end for frame in found.frames)
     payloads = tuple(payload for payload in found.bad_payloads if payload.frame < good_end)
     torn = [bad_range for bad_range in ranges if bad_range.start >= vouched]
     if cut:
-        found = walk(data, replace(span, limit=good_end))
+        found = walk(data, replace(evidence.span, limit=good_end))
     return _Judged(found, torn, damaged, padding, payloads, good_end, cut, is_disowned=disowned is not None)
 
 
@@ -199,31 +138,6 @@ def _disowned(found: Walk, task: Task) -> int | None:
     if task.kept_commit is None:
         return None
     return next((frame.offset for frame in found.frames if frame.commit > task.kept_commit), None)
-
-
-def _ranges_up_to(end: int, found: Walk, size: int) -> list[BadRange]:
-    """Return the bad ranges of a file whose frames are known to go up to `end`."""
-    if found.end >= end:
-        return found.bad_ranges
-    before = [bad_range for bad_range in found.bad_ranges if bad_range.start < found.end]
-    reason = "the file is cut off" if size < end else "zeros where frames were promised"
-    last = [bad_range for bad_range in found.bad_ranges if bad_range.start >= found.end]
-    return [*before, replace(last[0], end=end) if last else BadRange(found.end, end, reason)]
-
-
-def _is_padding(bad: BadRange, found: Walk, task: Task, span: Span) -> bool:
-    """Say whether a bad range held nothing: it lies between frames of neighbouring commits."""
-    place = bisect_left(found.frames, bad.end, key=lambda frame: frame.offset)
-    if place == len(found.frames):
-        return False
-    if bad.size < FRAME_SIZE:
-        return True
-    before = found.frames[bisect_right(found.frames, bad.start, key=lambda frame: frame.offset) - 1] if place else None
-    behind = found.frames[place]
-    if before is None or before.offset > bad.start:
-        first = task.header.next_commit if task.header is not None and bad.start == span.start else None
-        return not behind.flags & GAP and behind.commit == first
-    return not (before.flags | behind.flags) & GAP and behind.commit == before.commit + 1
 
 
 def _good_end(found: Walk, ranges: Sequence[BadRange], vouched: int) -> int:
@@ -259,7 +173,7 @@ def _checksum_differs(file: DataFile, footer: Footer) -> bool:
     return file.checksum(footer.summary.start) != footer.summary.file_checksum
 
 
-def _reason(decision: Decision, judged: _Judged, footer: Footer | BadFooter | None) -> str:
+def _reason(decision: Decision, judged: _Judged, footer: BadFooter | None) -> str:
     if decision.action in (Action.KEEP, Action.SEAL):
         return ""
     ranges = sorted((*judged.damaged, *judged.padding, *judged.torn), key=lambda bad_range: bad_range.start)
@@ -270,6 +184,6 @@ def _reason(decision: Decision, judged: _Judged, footer: Footer | BadFooter | No
         is_message = payload.operation is Operation.ADD
         what = f"message {payload.number}" if is_message else f"the value of key {payload.name!r}"
         parts.append(f"byte {payload.frame}: {what} does not match its checksum")
-    if isinstance(footer, BadFooter):
+    if footer is not None:
         parts.append(footer.reason)
     return "; ".join(parts) or decision.row

@@ -1,0 +1,150 @@
+"""What a data file that was walked proves: which frames should be there, and which of its bad places held any.
+
+Pure: bytes and what the neighbours say go in. Recovery asks it before it repairs, the analysis before it reads.
+
+a place is       when
+vouched for      a good frame says `synced` behind its beginning, or the file's end is known (from its footer or its
+                 successor), or the file before it names it and it is the first place
+padding          it is bad and too short for a frame, or the frames before and behind it are of neighbouring commits
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from journal.footer import MAGIC as FOOTER_MAGIC
+from journal.footer import BadFooter, Summary
+from journal.format import (
+    ALIGNMENT_MAX,
+    ALIGNMENT_MIN,
+    FRAME,
+    FRAME_BYTES_MAX,
+    FRAME_SIZE,
+    GAP,
+    HEADERS_SIZE,
+    FileHeader,
+    align,
+)
+from journal.walk import BadRange, Span, Walk, walk
+
+PROMISED_BYTES = 128  # of a file of which nothing is left: its first group took as much, and a gap frame fits
+_ALIGNMENTS = tuple(ALIGNMENT_MIN << shift for shift in range((ALIGNMENT_MAX // ALIGNMENT_MIN).bit_length()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What is known of a file before its frames are looked at."""
+
+    path: Path
+    identity: int
+    header: FileHeader | None  # None where neither copy is good
+    alignment: int  # of its neighbours, for a file without a header
+    end: int | None  # of its frames, as its successor says
+    is_promised: bool = False  # the file before it names it: its first group was durable
+    start: int = 0  # frames before this offset are known already
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A walked file, and what of it had to be there."""
+
+    span: Span
+    found: Walk
+    footer: Summary | BadFooter | None  # a bad one also where only its beginning is left of a finished one
+    footer_at: int  # where a footer begins, or would
+    end: int | None  # of the frames, where it is known
+    vouched: int  # what begins below this offset was durable
+    ranges: Sequence[BadRange]  # without a good frame, up to the end
+
+
+def gather(data: bytes, expected: Expected, footer: Summary | BadFooter | None) -> Evidence:
+    """Walk the file's bytes; `footer` is what stands at its end, good or not."""
+    end = expected.end if expected.end is not None else footer.end if isinstance(footer, Summary) else None
+    span = _span(data, expected, len(data) if end is None else end)
+    if footer is not None and end is None:
+        span = replace(span, limit=_limit_of_bad_footer(data, span))
+    found = walk(data, span)
+    footer_at = align(found.end if end is None else end, span.alignment)
+    if footer is None and _was_sealed(data, footer_at):
+        footer = BadFooter("the file was cut to its length, yet its footer has no good end")
+    if end is None and data[footer_at : footer_at + len(FOOTER_MAGIC)] == FOOTER_MAGIC:
+        found = walk(data, replace(span, limit=found.end))  # a footer that was begun is no torn frame
+    vouched = found.vouched() if end is None else end
+    ranges = found.bad_ranges if end is None else _ranges_up_to(end, found, len(data))
+    if expected.is_promised and end is None:
+        vouched = max(vouched, span.start + 1)
+        if not found.frames:
+            behind = max(align(ranges[-1].end, 8) if ranges else 0, span.start + PROMISED_BYTES)
+            reason = ranges[0].reason if ranges else "zeros where frames were promised"
+            ranges = [BadRange(span.start, behind, reason)]
+    return Evidence(span, found, footer, footer_at, end, vouched, ranges)
+
+
+def is_padding(bad: BadRange, found: Walk, header: FileHeader | None) -> bool:
+    """Say whether a bad range held nothing: it lies between frames of neighbouring commits."""
+    place = bisect_left(found.frames, bad.end, key=lambda frame: frame.offset)
+    if place == len(found.frames):
+        return False
+    if bad.size < FRAME_SIZE:
+        return True
+    before = found.frames[bisect_right(found.frames, bad.start, key=lambda frame: frame.offset) - 1] if place else None
+    behind = found.frames[place]
+    if before is None or before.offset > bad.start:
+        first = header.next_commit if header is not None and bad.start == header.start() else None
+        return not behind.flags & GAP and behind.commit == first
+    return not (before.flags | behind.flags) & GAP and behind.commit == before.commit + 1
+
+
+def looks_written(data: bytes) -> bool:
+    """Say whether a file whose identity is unknown held more than its first group."""
+    at = HEADERS_SIZE
+    while at + FRAME_SIZE <= len(data):
+        _, length, meta, _, _, synced, *_ = FRAME.unpack_from(data, at)
+        if not length or length % 8 or length > FRAME_BYTES_MAX or length < FRAME_SIZE + meta:
+            return False
+        if HEADERS_SIZE < synced <= at:
+            return True
+        at += length
+    return False
+
+
+def _span(data: bytes, expected: Expected, limit: int) -> Span:
+    """Return what to walk; without a header the alignment is the first one that leaves no zeros over."""
+    header, path, identity = expected.header, expected.path, expected.identity
+    if header is not None:
+        start, alignment = max(header.start(), expected.start), header.alignment
+        return Span(path=path, identity=identity, start=start, limit=limit, alignment=alignment, owner=header.owner)
+    spans = [
+        Span(path=path, identity=identity, start=align(HEADERS_SIZE, one), limit=limit, alignment=one)
+        for one in (expected.alignment, *_ALIGNMENTS)
+    ]
+    return next((span for span in spans if _fits(data, span)), spans[0])
+
+
+def _fits(data: bytes, span: Span) -> bool:
+    found = walk(data, span)
+    zeros = [bad for bad in found.bad_ranges if not any(data[bad.start : bad.end])]
+    return bool(found.frames) and found.frames[0].offset == span.start and not zeros
+
+
+def _limit_of_bad_footer(data: bytes, span: Span) -> int:
+    """Return where a footer that cannot be trusted seems to start: frames end there at the latest."""
+    at = data.rfind(FOOTER_MAGIC)
+    return at if at > span.start and at % 8 == 0 else len(data)
+
+
+def _was_sealed(data: bytes, start: int) -> bool:
+    """Say whether a footer that was finished once starts at this offset."""
+    head = data[start : start + 16]
+    return len(head) == 16 and head[:8] == FOOTER_MAGIC and int.from_bytes(head[8:], "little") == len(data) - start
+
+
+def _ranges_up_to(end: int, found: Walk, size: int) -> list[BadRange]:
+    """Return the bad ranges of a file whose frames are known to go up to `end`."""
+    if found.end >= end:
+        return found.bad_ranges
+    before = [bad_range for bad_range in found.bad_ranges if bad_range.start < found.end]
+    reason = "the file is cut off" if size < end else "zeros where frames were promised"
+    last = [bad_range for bad_range in found.bad_ranges if bad_range.start >= found.end]
+    return [*before, replace(last[0], end=end) if last else BadRange(found.end, end, reason)]
