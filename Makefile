@@ -8,7 +8,7 @@ READY := .venv/installed
 .PHONY: help venv demo test campaign bench lint format clean
 
 help:
-	@echo "make demo      the main job on 336,776 real flights, with a kill and a recovery"
+	@echo "make demo      the main job on 336,776 real flights, with a kill, a recovery and a report"
 	@echo "make test      the tests"
 	@echo "make campaign  the long campaigns: many seeds, many kills"
 	@echo "make bench     the benchmarks, as a table; ARGS=--quick for a look"
@@ -30,7 +30,7 @@ demo: $(READY)
 	$(BIN)/oms demo
 
 test: $(READY)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
 
 campaign: $(READY)
 	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=0 $(ARGS)
@@ -49,5 +49,5 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks oms-demo-report
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

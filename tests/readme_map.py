@@ -17,10 +17,10 @@ def first_sentence(text: str) -> str:
 def drawn() -> str:
     """Return the map as it should stand in the README."""
     lines = ["```"]
-    for package in PACKAGES:
-        lines.append(f"{package}/")
+    for folder in (package.replace(".", "/") for package in PACKAGES):
+        lines.append(f"{folder}/")
         for module in modules():
-            if module.parent.as_posix() == package and not module.stem.startswith("__"):
+            if module.parent.as_posix() == folder and not module.stem.startswith("__"):
                 text = ast.get_docstring(ast.parse((REPOSITORY / module).read_text(encoding="utf-8"))) or ""
                 lines.append(f"    {module.stem:17} {first_sentence(text)}")
     return "\n".join([*lines, "```"])

@@ -161,7 +161,7 @@ def test_filters_together_leave_every_row_that_passes_all_of_them(rows: Rows, sp
         ([GreaterThanOrEqual(("time",), moment(TIME_MIN)), LessThanOrEqual(("time",), moment(TIME_MAX))], Wanted()),
         ([LessThan(("length",), 3)], Wanted()),
     ],
-    ids=str,
+    ids=lambda given: str(given) if isinstance(given, list) else "",  # a set's text differs from run to run
 )
 def test_filters_become_bounds(filters: Sequence[Filter], left: Wanted) -> None:
     assert narrowed(Wanted(), filters) == left

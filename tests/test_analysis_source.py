@@ -175,7 +175,7 @@ def _time_in(rows: Rows, place: float) -> int:
         ({"toSequence": 4, "fromSequence": 2}, lambda row: 2 <= row["sequence"] <= 4),
         ({"toSequence": 0}, lambda row: False),
     ],
-    ids=str,
+    ids=lambda given: str(given) if isinstance(given, dict) else "",
 )
 def test_options_leave_out_what_they_say(
     journals: Journals, options: dict[str, Any], keeps: Callable[[dict[str, Any]], bool]
