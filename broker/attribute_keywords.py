@@ -190,6 +190,9 @@ KEYWORDS = (
     Keyword("HANDSHAKE", _BROKER, yes_or_no, "YES"),
     Keyword("CONTROL-INTERVAL", _BROKER, time(), "60S"),
     Keyword("MAX-TAKEOVER-ATTEMPTS", _BROKER, count(1, unlimited=True), UNLIMITED),
+    Keyword("HOST", _BROKER, text_of(255), "127.0.0.1"),  # where a server listens
+    Keyword("STOMP-PORT", _BROKER, count(0, 65535), "61613"),  # 0: any that is free
+    Keyword("MAX-CONNECTIONS", _BROKER, count(1, 1_000_000), "5000"),
     Keyword("TRACE-LEVEL", _BROKER | _STORES, count(0, 8), "0"),
     Keyword("SPOOL-DIRECTORY", _JOURNAL, PATH, ""),
     Keyword("MAX-DATA-FILE-SIZE", _JOURNAL, size(4 * KIB, 16 * GIB), "25M"),

@@ -77,6 +77,9 @@ class BrokerAttributes:
     handshake: bool
     control_interval: int
     max_takeover_attempts: int | None
+    host: str
+    stomp_port: int
+    max_connections: int
     trace_level: int
 
 

@@ -9,7 +9,7 @@ Request and Reply are values: made once, never changed afterwards. They are not 
 a frozen one takes as long as half of a call.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
@@ -267,6 +267,7 @@ class Request:
     body: bytes = b""
     properties: Mapping[str, str] | None = None
     producer: str = ""
+    parts: Sequence["Request"] = ()  # with SYNCPOINT COMMIT of BOTH: what is committed together instead (`joint.py`)
 
 
 @dataclass(slots=True, kw_only=True)

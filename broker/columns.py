@@ -2,7 +2,7 @@
 
 A conversation is bound to a server instance only by the receiver's first commit in it, and only where that instance
 has a TOKEN; what else a record says of a receiver was true of the broker that is gone. All of it is done for all
-records at once.
+records at once. (EntireX, Using Persistence and Units of Work, "Recovery Processing".)
 """
 
 from array import array
@@ -96,16 +96,19 @@ class Columns:
 
     def _take_tail(self, row: int, tail: bytes, extent: int) -> int:
         """Take in what stands behind a head and is seen for the first time; return the place of the parties."""
-        known = self._tails.get(tail)
-        if known is not None:
-            return known
+        place = self._tails.get(tail)
+        if place is not None:
+            return place
         parties, texts = tail[:extent], tail[extent:]
-        if parties + NO_TEXTS not in self._tails:
-            Parties.read(parties)
-        check_texts(texts)
         if texts != NO_TEXTS:
+            check_texts(texts)
             self.texts[row] = texts
-        return self._place(parties)
+        plain = parties + NO_TEXTS
+        place = self._tails.get(plain)
+        if place is None:
+            Parties.read(parties)
+            place = self._tails[plain] = len(self._tails)
+        return place
 
     def sort(self) -> None:
         """Put all that was taken in into the order of the UOWIDs. StartRefused where one comes twice."""

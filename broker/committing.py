@@ -5,11 +5,12 @@ the first UOWID and adds nothing. What this start has seen the kernel knows; wha
 the store knows, and tells it by an old message number.
 """
 
+from contextlib import suppress
 from hashlib import blake2b
 
 from broker.block import Reply
 from broker.changes import Changes, NewMessage
-from broker.codes import Code
+from broker.codes import BrokerError, Code
 from broker.conversation import OPEN, Conversation
 from broker.deciding import decide
 from broker.decision import Decision
@@ -126,7 +127,7 @@ class Committing:
         record = record_of(unit, talk, ACCEPTED)
         assert unit.messages is not None, "what is not committed is kept"
         messages = unit.messages if message is None else [*unit.messages, message]
-        if not self._sending.is_new:
+        if not self._sending.is_new or state is not OPEN:
             record = record._replace(
                 messages=len(messages),
                 size=unit.size + (len(message.payload) if message is not None else 0),
@@ -159,17 +160,31 @@ class Committing:
 
     def repeated(self, first: int) -> Reply:
         """Return what a repeat is answered whose first is of an earlier start."""
+        reply, drops = self.taken_back(first)
+        if drops is not NOTHING:
+            with suppress(BrokerError):  # the store is told when it is back
+                decide(self._world, drops, Decision(lambda _: None, (self._sending.talk,), undo=self.note_unwritten))
+        return reply
+
+    def taken_back(self, first: int) -> tuple[Reply, Changes]:
+        """Forget what turned out to be a repeat; return what it is answered, and what the store is to be told."""
         world, sending = self._world, self._sending
+        drops = NOTHING
         if sending.is_begun:
             give_back(world, sending)
         else:
-            self._forget(sending)
+            drops = self._forget(sending)
         uowid = unit_of_number(world, first)
         if uowid is not None:
             world.producers[_key_of(sending)] = uowid
-        return reply_to_repeat(world, uowid or "")
+        return reply_to_repeat(world, uowid or ""), drops
 
-    def _forget(self, sending: Sending) -> None:
+    def note_unwritten(self) -> None:
+        """Let the store hear later of what was taken back."""
+        uowid = self._sending.unit.uowid
+        self._world.unwritten[uowid] = Changes(drops=[key(uowid)])
+
+    def _forget(self, sending: Sending) -> Changes:
         """Leave no trace of what turned out to be a repeat."""
         talk, unit = sending.talk, sending.unit
         was_recorded = unit.is_recorded
@@ -177,8 +192,7 @@ class Committing:
         if talk.unit_count == 1:  # nothing else was ever said in it
             talk.ended = [Code.NO_CONVERSATION, Code.NO_CONVERSATION]
             self._world.touch(talk)
-        if was_recorded:
-            decide(self._world, Changes(drops=[key(unit.uowid)]), Decision(lambda _: None, (talk,)))
+        return Changes(drops=[key(unit.uowid)]) if was_recorded else NOTHING
 
 
 def reply_to_repeat(world: World, uowid: str) -> Reply:

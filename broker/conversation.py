@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from broker.codes import Code
-from broker.decision import Held
+from broker.decision import NOBODY, Held
 from broker.records import ConversationState
 from broker.service import KEPT, MESSAGES, Service, Waiting
 from broker.states import POSTPONED
@@ -64,6 +64,7 @@ class Conversation(Held):
         "ender",
         "first",
         "is_bound",
+        "is_handed_out",
         "is_one_shot",
         "is_uow",
         "key",
@@ -84,7 +85,7 @@ class Conversation(Held):
     )
 
     def __init__(self, conv_id: str, service: Service, client: Name, *, is_uow: bool) -> None:
-        super().__init__()
+        self.is_pending, self.queued = False, NOBODY  # as Held begins; a call less for each conversation
         self.conv_id = conv_id
         self.number = int(conv_id, 16)
         self.service = service
@@ -94,6 +95,7 @@ class Conversation(Held):
         self.wants_answer = True  # its client will ask for the answer
         self.server: Name | None = None  # the instance that has received from it
         self.is_bound = False  # to that instance for good: it has committed, or sent
+        self.is_handed_out = False  # what is on its way to the store is that somebody receives from it
         self.lines: list[Line] = [NOTHING, NOTHING]
         self.plain: tuple[deque[Plain], ...] = NO_MESSAGES if is_uow else (deque(), deque())
         self.sending: list[UnitOfWork | None] = [None, None]  # begun by that side and not committed

@@ -11,7 +11,7 @@ from broker.conversation import Conversation
 from broker.decision import Decision
 from broker.effects import Commit, Durable, Failed, Level
 from broker.lifetimes import MICROSECONDS
-from broker.recording import key, put, record_of
+from broker.recording import key, put, record_of, written
 from broker.records import (
     CLOCK,
     CLOCK_KEY,
@@ -22,7 +22,6 @@ from broker.records import (
     UOW,
     UOWS,
     ClockRecord,
-    Status,
 )
 from broker.reporting import report
 from broker.world import World
@@ -37,7 +36,13 @@ _ENDS = {  # where records say when a lifetime is over, by the beginning of thei
 
 
 def decide(world: World, changes: Changes, decision: Decision) -> None:
-    """Do it at once when nothing is to be written, else when it is durable; a BrokerError when there is no store."""
+    """Do it at once when nothing is to be written, else when it is durable; a BrokerError when there is no store.
+
+    While several calls are decided together (`joint.py`) it is only noted.
+    """
+    if world.joint is not None:
+        world.joint.take(changes, decision)
+        return
     if changes.is_empty():
         decision.apply(0)
         return
@@ -140,18 +145,18 @@ def find_store(world: World) -> None:
     world.clocks = world.clocks.connected(True)
     world.log(Level.NOTE, "the persistent store is available")
     world.topics.sweeping.extend(topic for topic in world.topics.topics.values() if topic.done)
-    missed, world.unwritten = world.unwritten, set()
-    parts = [_record_now(world, uowid) for uowid in sorted(missed)]
+    missed, world.unwritten = world.unwritten, {}
+    parts = [_now(world, uowid, changes) for uowid, changes in sorted(missed.items()) if not changes.is_empty()]
     if parts:
         decide(world, together(parts), Decision(lambda _: None, undo=lambda: world.unwritten.update(missed)))
 
 
-def _record_now(world: World, uowid: str) -> Changes:
-    """Return what the store has to be told about a unit of work."""
+def _now(world: World, uowid: str, missed: Changes) -> Changes:
+    """Return what the store has to be told about a unit of work by now."""
     unit = world.active.get(uowid)
     if unit is not None:
-        status = unit.status if unit.has_status else Status.ACCEPTED
-        talk = world.conversations[unit.conv_id]
-        return Changes(puts=[put(record_of(unit, talk, status))]) if unit.is_recorded else Changes()
+        return Changes(puts=[put(record_of(unit, world.conversations[unit.conv_id], written(unit)))])
     record = world.units.find(uowid)
-    return Changes(drops=[key(uowid)]) if record is None else Changes(puts=[put(record)])
+    if record is None:
+        return Changes(drops=[key(uowid)], deleted=missed.deleted)
+    return Changes(puts=[put(record)], deleted=missed.deleted)

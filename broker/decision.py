@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from broker.changes import Changes
 from broker.codes import Code
-from broker.effects import Call, Gone
+from broker.effects import Call, Gone, Purge, SetStatus
 
 Apply = Callable[[int], None]  # with the number of the first message that the commit added
 
 
-NOBODY: list[Call | Gone] = []  # never changed: most never have anybody wait
+Waiter = Call | Gone | Purge | SetStatus
+NOBODY: list[Waiter] = []  # never changed: most never have anybody wait
 
 
 class Held:
@@ -21,9 +22,9 @@ class Held:
 
     def __init__(self) -> None:
         self.is_pending = False  # on its way to the store
-        self.queued: list[Call | Gone] = NOBODY
+        self.queued: list[Waiter] = NOBODY
 
-    def wait(self, given: Call | Gone, *, is_first: bool = False) -> None:
+    def wait(self, given: Waiter, *, is_first: bool = False) -> None:
         """Let somebody wait for it."""
         if not self.queued:
             self.queued = []
@@ -60,3 +61,18 @@ class Decision:
     undo: Callable[[], object] | None = None  # gives back what was reserved
     changes: Changes | None = None  # where they are to be reported
     clock: int = 0  # the pseudo-clock, where it is written with this
+
+
+class Joint:
+    """Decisions that are made together: all are done, or none."""
+
+    __slots__ = ("acknowledged", "changes", "decisions")
+
+    def __init__(self) -> None:
+        self.changes: list[Changes] = []
+        self.decisions: list[Decision] = []
+        self.acknowledged: dict[Held, list[Held]] = {}  # subscription: publications, which move its position together
+
+    def take(self, changes: Changes, decision: Decision) -> None:
+        self.changes.append(changes)
+        self.decisions.append(decision)

@@ -6,6 +6,7 @@
     Tick       so much time has passed
     Gone       a caller's connection is lost; Abandoned: it no longer waits for one reply
     StoreLost, StoreBack, ForbidNew, AllowNew   what an operator or the store itself says
+    Purge, SetStatus   what an operator wants done to a unit of work; answered like a call
 
     effect     asks for
     Answer     a reply to be handed out
@@ -24,7 +25,7 @@ from enum import IntEnum
 from broker.block import Reply, Request
 from broker.changes import Changes
 from broker.codes import Code
-from broker.records import RecordKind
+from broker.records import RecordKind, Status
 
 Physical = int  # one live participant's connection
 
@@ -99,7 +100,25 @@ class AllowNew:
     """New units of work and publications are welcome again."""
 
 
-Input = Call | Durable | Failed | Tick | Gone | Abandoned | StoreLost | StoreBack | ForbidNew | AllowNew
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """An operator wants no trace of a unit of work, whatever its status."""
+
+    handle: int
+    uowid: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetStatus:
+    """An operator moves a unit of work that waits: to ACCEPTED or to CANCELLED."""
+
+    handle: int
+    uowid: str
+    status: Status
+
+
+Command = Purge | SetStatus
+Input = Call | Durable | Failed | Tick | Gone | Abandoned | StoreLost | StoreBack | ForbidNew | AllowNew | Command
 
 
 @dataclass(frozen=True, slots=True)

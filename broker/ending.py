@@ -15,8 +15,7 @@ from broker.moves import end_as, ending_records, keep_records
 from broker.participant import Participant
 from broker.recording import put
 from broker.records import ConversationState
-from broker.sending import conversation_of, side_in
-from broker.syncpoint import check_may_end
+from broker.sending import check_may_end, conversation_of, side_in
 from broker.world import World
 
 

@@ -30,7 +30,7 @@ def end_lifetimes(world: World) -> None:
         found = world.active[identifier(number)]
         talk = world.conversations[found.conv_id]
         if found.status is Status.POSTPONED:
-            _accept_again(world, talk, found)
+            accept_again(world, talk, found)
         if found.due and found.due <= world.clocks.volatile and not talk.is_pending:
             close(world, talk, closing(world, talk, found, Event.LIFETIME_OVER))
     if world.is_store_up and not world.dues.is_ending:
@@ -84,7 +84,7 @@ class Ending:
         for talk, done in self.closings:
             close(self.world, talk, done)
         for talk, found in self.accepted:
-            _accept_again(self.world, talk, found)
+            accept_again(self.world, talk, found)
         for sleeper in self.asleep:
             sleeper.apply()
         self.world.dues.is_ending = False
@@ -111,7 +111,7 @@ def _end_lasting(world: World) -> None:
     decide(world, together(ending.changes), Decision(ending.apply, ending.held, undo=ending.undo))
 
 
-def _accept_again(world: World, talk: Conversation, found: UnitOfWork) -> None:
+def accept_again(world: World, talk: Conversation, found: UnitOfWork) -> None:
     """Let a unit of work that was put off be received again."""
     world.disarm(found)
     found.status = Status.ACCEPTED

@@ -171,8 +171,8 @@ class Leaving:
             apply()
 
         def unwritten() -> None:
-            self._world.unwritten.update(done.unit.uowid for _, done in self._closings)
-            self._world.unwritten.update(backing.uowid for backing in self._backings)
+            self._world.unwritten.update((done.unit.uowid, done.changes) for _, done in self._closings)
+            self._world.unwritten.update((backing.uowid, backing.changes) for backing in self._backings)
             whole(0)
 
         try:
@@ -243,7 +243,8 @@ def _leave(world: World, name: Name, talk: Conversation, code: Code) -> None:
 def _end(world: World, talk: Conversation, side: Side, code: Code) -> None:
     if talk.ended[side] is None:
         end(talk, side, code)
-    talk.plain[side.other].clear()
+    for messages in talk.plain:  # nobody is to have them any more
+        messages.clear()
     world.touch(talk)
 
 

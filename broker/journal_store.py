@@ -7,11 +7,15 @@ A full disk refuses commits with messages only.
 
 import logging
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from heapq import merge
+from operator import attrgetter
 from pathlib import Path
 
 from broker.changes import Changes
 from broker.codes import Code
+from broker.drafting import draft_of
 from broker.pstore import (
     CommitRefused,
     Loaded,
@@ -25,11 +29,10 @@ from broker.pstore import (
 )
 from database import bulk
 from database.database import MessageDatabase
-from database.drafting import number_range
+from database.drafting import first_of
 from database.loading import load
 from database.options import Options
 from database.reopening import Reopening
-from database.unit import Unit
 from journal.disk import Disk, RealDisk
 from journal.draft import Draft
 from journal.errors import (
@@ -45,11 +48,11 @@ from journal.errors import (
 )
 from journal.message import Message
 from journal.names import DataFileName, parse
-from journal.unit import NewValue
 
 _log = logging.getLogger("oms.broker")
 ERASING_KEY = "store/erasing"  # there while an erasure goes on: the keys that stay, one a line
 ERASED_AT_ONCE = 500_000  # operations of one commit
+RECLAIM_SECONDS = 10.0  # between two attempts to make room on a full disk
 LOADED_AT_ONCE = 1000  # messages and records
 LOADED_BYTES = 8 << 20
 
@@ -64,6 +67,8 @@ class JournalStore:
         self._away = ""  # why nothing can be done
         self._reopening: Reopening | None = None  # once the database was closed to be opened again
         self._is_lost = False  # a commit has failed
+        self._reclaiming = threading.Lock()
+        self._reclaims = 0.0  # when that may be tried again
         self._messages: list[Message] = []  # loaded, and not written yet
         self._records: dict[str, bytes] = {}
         self._loaded_bytes = 0
@@ -106,11 +111,39 @@ class JournalStore:
     def commit_many(self, batch: Sequence[Changes]) -> list[int | StoreError]:
         if self._away:
             return [StoreUnavailable(self._away) for _ in batch]
+        if self._is_loading:
+            try:
+                self._write_loaded()
+            except StoreError as failure:
+                return [failure for _ in batch]
+            self._is_loading = False
+        answers = self._carried_out(batch)
+        refused = [place for place, answer in enumerate(answers) if isinstance(answer, StoreFull)]
+        if refused and self._reclaimed():
+            again = self._carried_out([batch[place] for place in refused])
+            for place, answer in zip(refused, again, strict=True):
+                answers[place] = answer
+        return answers
+
+    def _reclaimed(self) -> bool:
+        """Let go of data files that nothing needs any more, on a full disk; say whether there were any."""
+        with self._reclaiming:
+            if time.monotonic() < self._reclaims:
+                return False
+            self._reclaims = time.monotonic() + RECLAIM_SECONDS
+            try:
+                report = self._database.cleanup()
+            except JournalError as failure:
+                _log.warning("no room could be made in the persistent store: %s", failure)
+                return False
+            return bool(report.deleted or report.moved)
+
+    def _carried_out(self, batch: Sequence[Changes]) -> list[int | StoreError]:
         database = self._database
         drafts: list[Draft | StoreError | None] = []
         for changes in batch:
             try:
-                drafts.append(None if changes.is_empty() else _draft(database, changes))
+                drafts.append(None if changes.is_empty() else draft_of(database, changes))
             except (JournalError, ValueError) as failure:
                 drafts.append(self._meaning(failure, database))
         wanted = [draft for draft in drafts if isinstance(draft, Draft)]
@@ -127,7 +160,7 @@ class JournalStore:
             elif draft.failure is not None:
                 answers.append(self._meaning(draft.failure, database))
             else:
-                answers.append(number_range(draft).start if changes.adds else 0)
+                answers.append(first_of(draft) if changes.adds else 0)
         return answers
 
     def _meaning(self, failure: BaseException, database: MessageDatabase) -> StoreError:
@@ -187,7 +220,8 @@ class JournalStore:
 
     def messages(self) -> Iterator[StoredMessage]:
         try:
-            yield from map(_stored, self._readable().undelivered())
+            database = self._readable()  # what is held back counts here: nobody has received it
+            yield from map(_stored, merge(database.undelivered(), database.held(), key=attrgetter("number")))
         except (DiskError, DatabaseClosed) as failure:
             raise StoreUnavailable(str(failure)) from failure
 
@@ -236,6 +270,7 @@ class JournalStore:
             raise self._meaning(failure, database) from failure
 
     def erase(self, kept: Mapping[str, bytes]) -> None:
+        self._write_loaded()
         database = self._readable()
         try:
             with database.commit() as block:
@@ -297,41 +332,6 @@ class JournalStore:
                 self._database.close()
             except JournalError as failure:  # the next start seals what could not be sealed
                 _log.warning("the persistent store was not closed well: %s", failure)
-
-
-def _draft(database: MessageDatabase, changes: Changes) -> Draft:
-    """Return the changes as one commit of the database. JournalError, ValueError."""
-    draft = _unit(database, changes) if changes.producer is None else None
-    if draft is not None:
-        return draft
-    block = database.commit(producer_id=changes.producer)
-    for message in changes.adds:
-        block.add(message.queue, message.payload, properties=message.properties)
-    for numbers in changes.delivered:
-        block.deliver_many(numbers)
-    for numbers in changes.deleted:
-        block.delete_many(numbers)
-    for put in changes.puts:
-        block.put(put.key, put.value, numbers_at=put.numbers_at)
-    for key in changes.drops:
-        block.drop(key)
-    return database.drafting.operations(block.operations)
-
-
-def _unit(database: MessageDatabase, changes: Changes) -> Draft | None:
-    """Return the draft of changes of the common form: messages of one queue, without properties."""
-    adds, queue = changes.adds, ""
-    if adds:
-        queue = adds[0].queue
-        for message in adds:
-            if message.properties or message.queue != queue:
-                return None
-    values = [NewValue(put.key.encode(), put.value, tuple(put.numbers_at.items())) for put in changes.puts]
-    drops = [key.encode() for key in changes.drops]
-    if len(values) + len(drops) > 1 and len({*drops, *(value.key for value in values)}) < len(values) + len(drops):
-        return None
-    payloads = [message.payload for message in adds]
-    return database.drafting.unit(Unit(queue, payloads, changes.delivered, changes.deleted, values, drops))
 
 
 def _stored(message: Message) -> StoredMessage:

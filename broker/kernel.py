@@ -10,12 +10,13 @@ import traceback
 from collections.abc import Callable, Mapping
 
 from broker import rules
+from broker.administering import purge, set_status
 from broker.attributes import Attributes
 from broker.block import API_VERSION_MAX, Function, Option, Reply, Request
 from broker.codes import BrokerError, Code, detailed
 from broker.conversation import Conversation
 from broker.deciding import find_store, give_up, lose_store, make_durable
-from broker.decision import Busy, Held
+from broker.decision import Busy, Held, Waiter
 from broker.effects import (
     Abandoned,
     AllowNew,
@@ -28,12 +29,15 @@ from broker.effects import (
     Input,
     Level,
     Physical,
+    Purge,
+    SetStatus,
     StoreBack,
     StoreLost,
     Tick,
 )
 from broker.ending import end_conversation
 from broker.joining import deregister, finish_quiescing, log_off, log_on, lose, register
+from broker.joint import commit_together
 from broker.messaging import reply_error, send_message, undo
 from broker.participant import Participant, name_of
 from broker.pstore import Identifiers
@@ -110,7 +114,7 @@ class Kernel:
             if who.later and not who.pending:
                 self._again(who.later.popleft(), None)
 
-    def _again(self, given: Call | Gone, held: Held | None) -> None:
+    def _again(self, given: Waiter, held: Held | None) -> None:
         if isinstance(given, Call):
             self._call(given, held)
         else:
@@ -134,11 +138,17 @@ class Kernel:
         """Take an input that is no call."""
         try:
             self._other(given)
-        except Busy as busy:
-            assert isinstance(given, Gone), "only who goes away has to wait"
-            busy.held.wait(given)
+        except (BrokerError, Busy) as no:
+            if isinstance(no, Busy) and isinstance(given, Gone | Purge | SetStatus):
+                no.held.wait(given)
+            elif isinstance(no, BrokerError) and isinstance(given, Purge | SetStatus):
+                self.world.refuse(given.handle, no.code, no.text)
+            else:
+                self._log_mistake(f"{given!r:.200}")
         except Exception:
             self._log_mistake(f"{given!r:.200}")
+            if isinstance(given, Purge | SetStatus):
+                self.world.refuse(given.handle, INTERNAL_ERROR)
 
     def _guard(self, step: Callable[[], None]) -> None:
         try:
@@ -177,6 +187,8 @@ class Kernel:
         room = _ROOMS[function]
         if room is send and not request.option:
             room = send_message
+        elif request.parts:
+            room = commit_together
         room(world, call, participant)
 
     def _other(self, given: Input) -> None:
@@ -198,10 +210,12 @@ class Kernel:
                 find_store(world)
                 serve_all(world)
                 world.topics.published.extend(world.topics.topics.values())
-            case ForbidNew():
-                world.is_new_forbidden = True
-            case AllowNew():
-                world.is_new_forbidden = False
+            case ForbidNew() | AllowNew():
+                world.is_new_forbidden = isinstance(given, ForbidNew)
+            case Purge():
+                purge(world, given)
+            case SetStatus():
+                set_status(world, given)
             case Call():
                 raise AssertionError("calls go another way")
 
@@ -239,7 +253,7 @@ def _abandon(world: World, handle: int) -> None:
     for decision in world.pending.values():
         for held in decision.held:
             for given in list(held.queued):
-                if isinstance(given, Call) and given.handle == handle:
+                if not isinstance(given, Gone) and given.handle == handle:
                     held.queued.remove(given)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from broker.changes import Changes, together
 from broker.codes import BrokerError, Code
-from broker.conversation import CLIENT, OPEN, SERVER, Conversation, Side
+from broker.conversation import CLIENT, SERVER, Conversation, Side
 from broker.lifetimes import MICROSECONDS, ends, status_lifetime
 from broker.participant import Participant
 from broker.recording import ended, key, put, record_of, written
@@ -24,6 +24,10 @@ RECEIVER_COMMIT = Event.RECEIVER_COMMIT
 
 def side_of_sender(unit: UnitOfWork) -> Side:
     return SERVER if unit.from_server else CLIENT
+
+
+def side_of_receiver(unit: UnitOfWork) -> Side:
+    return CLIENT if unit.from_server else SERVER
 
 
 def status_after(unit: UnitOfWork, event: Event) -> Status | None:
@@ -158,7 +162,7 @@ def deliver(world: World, talk: Conversation, unit: UnitOfWork, participant: Par
     unit.receiver = participant.owner
     unit.reader = participant.name
     unit.next = 0
-    talk.reading[side_of_sender(unit).other] = unit
+    talk.reading[side_of_receiver(unit)] = unit
     participant.owner.reading[unit.uowid] = unit
 
 
@@ -169,7 +173,7 @@ def _has_end(unit: UnitOfWork) -> bool:
 
 def hand_back(world: World, talk: Conversation, unit: UnitOfWork, status: Status) -> None:
     """Take a unit of work back from its receiver: ACCEPTED or POSTPONED."""
-    side = side_of_sender(unit).other
+    side = side_of_receiver(unit)
     talk.reading[side] = None
     if unit.receiver is not None:
         unit.receiver.reading.pop(unit.uowid, None)
@@ -245,17 +249,17 @@ def final_record(world: World, talk: Conversation, unit: UnitOfWork, status: Sta
 def close(world: World, talk: Conversation, done: Closing) -> None:
     """Let a unit of work be complete."""
     unit = done.unit
-    sender = side_of_sender(unit)
+    receiver = side_of_receiver(unit)
     owner = unit.owner
     if unit.status is RECEIVED:
-        talk.sending[sender] = None
+        talk.sending[side_of_sender(unit)] = None
         owner.sending.pop(unit.uowid, None)
     else:
         owner.live -= 1
-        talk.lines[sender.other].remove(unit)
+        talk.lines[receiver].remove(unit)
         if unit.status is DELIVERED:
             world.dues.received -= _has_end(unit)
-            talk.reading[sender.other] = None
+            talk.reading[receiver] = None
             if unit.receiver is not None:
                 unit.receiver.reading.pop(unit.uowid, None)
     if unit.due:
@@ -288,6 +292,7 @@ EOC_CODES = {
     ConversationState.EOC: Code.PARTNER_FINISHED,
     ConversationState.EOC_CANCEL: Code.PARTNER_CANCELLED,
 }
+_REASONS = {state: int(code.number) for state, code in EOC_CODES.items()}
 
 
 def end(talk: Conversation, side: Side, code: Code) -> None:
@@ -332,7 +337,7 @@ def end_as(talk: Conversation, side: Side, state: ConversationState) -> None:
 
 def reason_of(state: ConversationState) -> int:
     """Return the number of the code that the partner is told, 0 while the conversation goes on."""
-    return int(EOC_CODES[state].number) if state is not OPEN else 0
+    return _REASONS.get(state, 0)
 
 
 def drop_if_over(world: World, talk: Conversation) -> None:

@@ -1,4 +1,4 @@
-"""Opening the store that the attributes name, with the driver of its PSTORE-TYPE, and beginning it as PSTORE says."""
+"""Opening the store that the attributes name, with the driver of its PSTORE-TYPE, and how they want it begun."""
 
 import sys
 from importlib import metadata
@@ -7,7 +7,7 @@ from pathlib import Path
 from broker.attributes import Attributes
 from broker.journal_store import JournalStore
 from broker.lifetimes import MICROSECONDS
-from broker.pstore import Begun, Pstore, Store, StoreStart, begin, platform
+from broker.pstore import Pstore, Store, StoreStart, platform
 from broker.sqlite_commit import Limits
 from broker.sqlite_store import SqliteOptions, SqliteStore
 from database.options import Options
@@ -59,6 +59,7 @@ def start_of(attributes: Attributes, *, now: int, erase: str | None = None, job:
         platform=platform(),
         force_cold=attributes.broker.force_cold,
         erase=erase,
+        is_reported=attributes.broker.pstore_report,
     )
 
 
@@ -68,15 +69,3 @@ def version() -> str:
         return metadata.version("oms-journal")
     except metadata.PackageNotFoundError:
         return "0"
-
-
-def open_and_begin(attributes: Attributes, wanted: StoreStart) -> tuple[Store, Begun] | None:
-    """Open the store and begin it; None for PSTORE=NO. StartRefused, StoreError: then it was closed again."""
-    if wanted.pstore is Pstore.NO:
-        return None
-    store = open_store(attributes, creates=wanted.pstore is not Pstore.HOT)
-    try:
-        return store, begin(store, wanted)
-    except BaseException:
-        store.close()
-        raise

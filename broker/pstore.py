@@ -7,7 +7,8 @@
     what is no broker's        refused            refused                             refused
 
 Nothing is erased by accident: who wants a cold start of a store that holds something names the id of the broker
-whose data that is. PSTORE=NO is a broker without a store.
+whose data that is. PSTORE=NO is a broker without a store. (EntireX 9.6, Managing the Broker Persistent Store,
+"Restrictions" and "Broker Checkpoints in Adabas"; that a cold start asks, and WARM, are ours.)
 """
 
 import platform as machine
@@ -29,7 +30,7 @@ from broker.records import (
     CheckpointRecord,
     MasterRecord,
     RecordError,
-    RecordKind,
+    kind_of,
 )
 
 STARTS_MAX = (1 << 28) - 1  # seven hexadecimal digits
@@ -194,6 +195,7 @@ class StoreStart:
     platform: str = ""
     force_cold: bool = False
     erase: str | None = None  # the broker id whose data a cold start may erase
+    is_reported: bool = False  # whether the records that come and go are wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,35 +243,64 @@ class Identifiers:
 
 
 def begin(store: Store, wanted: StoreStart) -> Begun:
-    """Begin the store as PSTORE says: checked, its master record and a checkpoint written. StartRefused, StoreError."""
+    """Begin the store as PSTORE says: checked, its master record and a checkpoint written.
+
+    StartRefused where it may not be begun so, and then nothing was changed; StoreError.
+    """
     assert wanted.pstore is not Pstore.NO, "a broker without a store has none to begin"
     found = _master(store)
     if found is None:
         _check_nobodys(store, wanted)
-        return _cold(store, wanted, starts=0, erases=False)
+        return _cold(store, wanted, None)
     is_own = found.broker_id == wanted.broker_id
     if wanted.pstore is Pstore.COLD:
         _check_cold(store, wanted, found)
-        return _cold(store, wanted, starts=found.starts, erases=True)
+        return _cold(store, wanted, found)
     if not is_own:
         raise StartRefused(
             Code.INVALID_BROKER_ID,
             f"the persistent store belongs to broker {found.broker_id}, not to {wanted.broker_id}; nothing was changed",
         )
     master = replace_master(found, wanted)
-    store.commit(Changes(puts=[_master_put(master), _checkpoint(CheckpointName.ETBH, master, wanted)]))
+    checkpoint = _checkpoint(CheckpointName.ETBH, master, wanted)
+    reported = _created(store, [checkpoint], master)
+    store.commit(Changes(puts=[_master_put(master), checkpoint]))
     return Begun(
         master=master,
         how=CheckpointName.ETBH,
         highest=store.highest(),
         identifiers=Identifiers(master.starts),
+        reported=reported,
     )
 
 
-def end(store: Store, begun: Begun, *, now: int, job: str = "") -> None:
-    """Write the checkpoint of the broker's termination. StoreError."""
+def end(store: Store, begun: Begun, *, now: int, job: str = "") -> Sequence[Reported]:
+    """Write the checkpoint of the broker's termination; return what the report says of it. StoreError."""
     wanted = StoreStart(broker_id=begun.master.broker_id, pstore=Pstore.HOT, now=now, job=job)
-    store.commit(Changes(puts=[_checkpoint(CheckpointName.ETBT, begun.master, wanted)]))
+    checkpoint = _checkpoint(CheckpointName.ETBT, begun.master, wanted)
+    reported = _created(store, [checkpoint], begun.master)
+    store.commit(Changes(puts=[checkpoint]))
+    return reported
+
+
+def _created(store: Store, puts: Sequence[Put], master: MasterRecord) -> list[Reported]:
+    """Return what the report says of those of the records that are not there yet."""
+    return [
+        Reported(_name_of(put.key, master), kind, Action.CREATED, 1, len(put.value))
+        for put in puts
+        if (kind := kind_of(put.key)) is not None and store.record(put.key) is None
+    ]
+
+
+def _erased(store: Store, master: MasterRecord) -> list[Reported]:
+    """Return what the report says of an erasure of everything."""
+    keys = sorted(key.decode() for batch in store.values("") for key in (*batch.keys, *batch.damaged))
+    return [Reported(_name_of(key, master), kind, Action.DELETED) for key in keys if (kind := kind_of(key)) is not None]
+
+
+def _name_of(key: str, master: MasterRecord) -> str:
+    """Return how the report calls a record: by its identifier, and the master record by whose it is."""
+    return master.broker_id if key == MASTER_KEY else key.rpartition("/")[2]
 
 
 def _master(store: Store) -> MasterRecord | None:
@@ -322,10 +353,10 @@ def _holds_anything(store: Store) -> bool:
     return any(key not in own and not key.startswith(CHECKPOINTS) for key, _ in store.records(""))
 
 
-def _cold(store: Store, wanted: StoreStart, *, starts: int, erases: bool) -> Begun:
+def _cold(store: Store, wanted: StoreStart, found: MasterRecord | None) -> Begun:
     """Begin an empty store. The count of starts goes on, so that no identifier comes again."""
     master = MasterRecord(
-        starts=starts + 1,
+        starts=1 if found is None else found.starts + 1,
         created=wanted.now,
         started=wanted.now,
         broker_id=wanted.broker_id,
@@ -333,17 +364,22 @@ def _cold(store: Store, wanted: StoreStart, *, starts: int, erases: bool) -> Beg
         version=wanted.version,
     )
     puts = [_master_put(master), _checkpoint(CheckpointName.ETBC, master, wanted)]
-    if erases:
-        store.erase({put.key: put.value for put in puts})
-    else:
+    reported = []
+    if found is None:
         store.commit(Changes(puts=puts))
-    length = len(puts[0].value)
+    else:
+        reported = _erased(store, found) if wanted.is_reported else []
+        store.erase({put.key: put.value for put in puts})
+    for put in puts:
+        kind = kind_of(put.key)
+        assert kind is not None, "a broker's store begins with records of a broker"
+        reported.append(Reported(_name_of(put.key, master), kind, Action.CREATED, 1, len(put.value)))
     return Begun(
         master=master,
         how=CheckpointName.ETBC,
         highest=store.highest(),
         identifiers=Identifiers(master.starts),
-        reported=[Reported(wanted.broker_id, RecordKind.MASTER, Action.CREATED, 1, length)],
+        reported=reported,
     )
 
 

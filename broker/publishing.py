@@ -105,7 +105,7 @@ def commit_publication(
         world.answer(call.handle, reply)
 
     if not topic.is_stored or not topic.subscribers:
-        apply(0)
+        decide(world, Changes(), Decision(apply, (publication,)))
         return
     messages = list(publication.messages or ())
     if message is not None:

@@ -45,6 +45,8 @@ def binding(world: World, talk: Conversation, unit: UnitOfWork) -> Changes:
     """Return the records of what else waits in the conversation, with the instance that has it from now on."""
     if talk.is_bound or unit.from_server:
         return NOTHING
+    if len(talk.lines[SERVER]) == 1 and not talk.lines[CLIENT] and not any(talk.sending):
+        return NOTHING  # nothing else waits, as with most
     records = _other_records(world, talk, unit)
     return Changes(puts=[put(record) for record in records]) if records else NOTHING
 
@@ -95,7 +97,8 @@ class Backing:
         status = status_after(unit, Event.RECEIVER_BACKOUT)
         assert status is ACCEPTED, "a unit of work that is given back waits again"
         clock = world.clock_of(unit)
-        if unit.ends and clock >= unit.ends:
+        is_counted = world.is_store_up or not unit.is_lasting  # nothing in the store times out while it is away
+        if unit.ends and clock >= unit.ends and is_counted:
             outcome = after(ACCEPTED, Event.LIFETIME_OVER, VARIATION[unit.is_persistent, unit.has_status])
             done = closing_as(world, talk, unit, None if outcome is GONE else Status.TIMEOUT)
             self._done = with_user_status(done, self._ustatus)

@@ -59,8 +59,8 @@ def receive(world: World, call: Call, participant: Participant) -> None:
     if word in ("NEW", "ANY"):
         places += [with_service(service.name) for service in services]
     if not park(world, call, participant, ranks, places):
-        is_stored = any(len(each.orders[STORED]) for places in waitings for each in places)
-        if not world.is_store_up and STORED in ranks and is_stored:
+        is_there = any(len(each.orders[rank]) for places in waitings for each in places for rank in ranks)
+        if is_there and not world.is_store_up:
             raise BrokerError(Code.UOW_NOT_PERSISTED, detailed(Code.UOW_NOT_PERSISTED, NO_STORE))
         raise BrokerError(_why_nothing(participant, services, ranks) if word == "OLD" else Code.NO_CONVERSATION)
 
@@ -93,7 +93,10 @@ def _waitings(world: World, participant: Participant, services: Sequence[Service
 
 
 def _oldest(world: World, waitings: Sequence[Sequence[Waiting]], ranks: Sequence[Rank]) -> Conversation | None:
-    """Return the conversation that comes first; Busy when what comes first is all on its way to the store."""
+    """Return the conversation that comes first; Busy when it is on its way to the store.
+
+    One that another receiver is being handed something of is passed over, unless there is nothing else.
+    """
     there = ranks if world.is_store_up else [rank for rank in ranks if rank is not STORED]
     held: Conversation | None = None
     for places in waitings:
@@ -107,6 +110,8 @@ def _oldest(world: World, waitings: Sequence[Sequence[Waiting]], ranks: Sequence
         for number in merged(places, there, world.after):
             talk = conversation(world, identifier(number))
             assert talk is not None, "what waits goes on"
+            if talk.is_pending and not talk.is_handed_out:
+                raise Busy(talk)  # it comes first all the same
             if talk.is_pending:
                 held = held or talk
             elif can_have(world, talk, SERVER):
@@ -202,11 +207,10 @@ def nonact_of(world: World, participant: Participant) -> int:
 
 
 def serve_all(world: World) -> None:
-    """Give who waits what can be had again, now that the store is back."""
-    for parked in world.parking.every():
+    """Give who waits what can be had again, now that the store is back: first what comes first, then what is named."""
+    receives = [each for each in world.parking.every() if each.call.request.function is Function.RECEIVE]
+    for parked in sorted(receives, key=lambda each: each.call.request.conv_id.upper() not in WORDS):
         request = parked.call.request
-        if request.function is not Function.RECEIVE:
-            continue
         with suppress(Busy, BrokerError):  # then it goes on waiting
             if request.conv_id.upper() in WORDS:
                 word, services = request.conv_id.upper(), services_of(parked.participant, request)
@@ -273,6 +277,7 @@ def _is_for(talk: Conversation, side: Side, participant: Participant) -> bool:
 
 def hand_out(world: World, call: Call, participant: Participant, talk: Conversation, side: Side) -> None:
     """Hand out the next message for the side; there is one, and it can be had."""
+    talk.used = world.clocks.volatile
     if not talk.is_uow:
         _hand_out_plain(world, call, participant, talk, side)
         return
@@ -281,6 +286,7 @@ def hand_out(world: World, call: Call, participant: Participant, talk: Conversat
     assert unit.after(_RECEIVE) is DELIVERED, "checked when it was chosen"
 
     def apply(_: int) -> None:
+        talk.is_handed_out = False
         if is_first:
             deliver(world, talk, unit, participant)
         if ustatus:
@@ -302,7 +308,12 @@ def hand_out(world: World, call: Call, participant: Participant, talk: Conversat
         record = record._replace(receiver_user=participant.name[0], receiver_token=participant.name[1])
     if not unit.has_status:
         record = record._replace(status=ACCEPTED)  # DELIVERED is written with persistent status only
-    decision = Decision(apply, (talk,), handle=call.handle, who=participant, code=code_of_loss(unit))
+
+    def undo() -> None:
+        talk.is_handed_out = False
+
+    talk.is_handed_out = True
+    decision = Decision(apply, (talk,), call.handle, participant, code_of_loss(unit), undo)
     decide(world, Changes(puts=[put(record)]), decision)
 
 

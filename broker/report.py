@@ -8,7 +8,9 @@ page, an empty line and the headings:
     Identifier        Elements  Total length  Record Type   Date        Time          Action
     100000000D000016         5          1148  Conversation  2024-02-21  17:18:57.190  Created
 
-Times are UTC. Where the file cannot be written the broker goes on without, having said so in its log.
+Times are UTC. Where the file cannot be written the broker goes on without, having said so in its log. Checkpoints and
+the clock are what the manual calls Cluster records. (EntireX 8.0, Concepts of Persistent Messaging, "Persistent Store
+Report".)
 """
 
 import contextlib
@@ -39,13 +41,17 @@ TYPES = {
     RecordKind.CLOCK: "Cluster",
 }
 CREATED, DELETED, LOADED, UNLOADED = "Created", "Deleted", "Loaded", "Unloaded"
-_COLUMNS = "{:<16}  {:>8}  {:>12}  {:<12}  {:<10}  {:<12}  {}"
+_COLUMNS = "{:<16.16}  {:>8}  {:>12}  {:<12}  {:<10}  {:<12}  {}"
 HEADINGS = _COLUMNS.format("Identifier", "Elements", "Total length", "Record Type", "Date", "Time", "Action")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def report_path(run_mode: str, environ: Mapping[str, str], argument: str | None = None) -> Path:
-    """Return the report's file: the argument of -p, else of ETB_PSTORE_REPORT, else the name of the RUN-MODE."""
+    """Return the report's file: the argument of -p, else of ETB_PSTORE_REPORT, else the name of the RUN-MODE.
+
+    KeyError for a RUN-MODE that there is not. (EntireX 8.0, Concepts of Persistent Messaging, "Persistent Store
+    Report"; which of -p and the variable counts it does not say.)
+    """
     return Path(argument or environ.get(VARIABLE) or FILE_NAMES[run_mode])
 
 
@@ -53,7 +59,7 @@ class Report:
     """The report of one run of the broker, written line by line."""
 
     def __init__(self, path: Path, *, started: int, version: str) -> None:
-        """Begin the file anew; `started` is microseconds since 1970 UTC."""
+        """Begin the file anew; `started` is microseconds since 1970 UTC. Raises no OSError."""
         self._path = path
         self._title = f"oms-journal {version}  PSTORE Report  {_when(started):%Y-%m-%d %H:%M:%S}  Page "
         self._page = 0
@@ -65,7 +71,7 @@ class Report:
             self._give_up(failure)
 
     def write(self, reported: Iterable[Reported], now: int) -> None:
-        """Write what the kernel says was created and deleted."""
+        """Write what was created and deleted; `now` is microseconds since 1970 UTC."""
         for one in reported:
             self.line(
                 one.identifier, one.kind, one.action.name.capitalize(), now, elements=one.elements, length=one.length
@@ -74,7 +80,7 @@ class Report:
     def line(  # noqa: PLR0913 - a line has so many columns
         self, identifier: str, kind: RecordKind, action: str, now: int, *, elements: int = 0, length: int = 0
     ) -> None:
-        """Write one line; a deleted record has no elements and no length."""
+        """Write one line. `elements` are messages, `length` is bytes of the record; a deleted record has neither."""
         if self._file is None:
             return
         at = _when(now)

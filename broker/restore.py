@@ -5,7 +5,8 @@
     DELIVERED              ACCEPTED. Nothing is written: the next start does the same
     that leaves no trace   nothing: its record is dropped
 
-Bodies are not read, and records stay columns until somebody touches them (`units.py`).
+Bodies are not read, and records stay columns until somebody touches them (`units.py`). (EntireX, Using Persistence and
+Units of Work, "Recovery Processing": both restart tables, bindings to servers, messages not in memory.)
 """
 
 import logging
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 
 from broker.codes import Code
 from broker.columns import Columns, Line
+from broker.effects import Action, Reported
 from broker.pstore import StartRefused, Store
 from broker.records import (
     CLOCK,
@@ -27,6 +29,7 @@ from broker.records import (
     PublicationRecord,
     R,
     RecordError,
+    RecordKind,
     SubscriptionRecord,
 )
 from broker.units import Person, Units
@@ -47,6 +50,7 @@ class Restored:
     subscriptions: Sequence[SubscriptionRecord] = ()
     publications: Sequence[PublicationRecord] = ()
     lost: Sequence[str] = ()  # keys whose values are damaged
+    reported: Sequence[Reported] = ()  # records that the restart has dropped
 
 
 def without_store() -> Restored:
@@ -65,8 +69,10 @@ def restored(store: Store, *, now: int) -> Restored:
     for batch in store.values(UOWS):
         columns.take(batch.keys, batch.values, batch.damaged)
     columns.sort()
+    reported: list[Reported] = []
     for changes in columns.restart(clock, now):
         store.commit(changes)
+        reported += [Reported(key.removeprefix(UOWS), RecordKind.UOW, Action.DELETED) for key in changes.drops]
     units = Units()
     units.fill(columns.heads, columns.parties, columns.places, columns.texts)
     for key in columns.lost:
@@ -80,6 +86,7 @@ def restored(store: Store, *, now: int) -> Restored:
         subscriptions=_every(store, SUBSCRIPTION, SUBSCRIPTIONS),
         publications=sorted(_every(store, PUBLICATION, PUBLICATIONS), key=lambda record: record.first),
         lost=columns.lost,
+        reported=reported,
     )
 
 

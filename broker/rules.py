@@ -72,6 +72,7 @@ RULES: Mapping[tuple[Function, Option], Rule] = dict(
     _rows("""
     SEND                NONE               NEW,NONE,n same          any 1 user
     SEND                SYNC,COMMIT        NEW,n      same          NO  3 user logon
+    SEND                EOC                NEW,n      same          NO  3 user logon
     RECEIVE             NONE,MSG           n          NEW,OLD,ANY,n any 1 user
     RECEIVE             SYNC,ANY           n          NEW,OLD,ANY,n any 3 user logon
     UNDO                NONE,LAST          n          same          NO  2 user
@@ -118,7 +119,8 @@ def check(request: Request, *, is_server: bool, is_logged_on: bool) -> Refusal |
             is_logged_on,
         )
     ):
-        return _check_beside(request)
+        is_more = request.properties or request.producer or request.msgid or request.user_data
+        return _check_beside(request) if is_more else None
     return _first_wrong(request, is_server=is_server, is_logged_on=is_logged_on)
 
 
@@ -222,8 +224,6 @@ def _check_numbers(request: Request) -> Refusal | None:
 
 def _check_beside(request: Request) -> Refusal | None:
     """Check what few calls carry: fields of bytes, and what goes beside the block."""
-    if not (request.properties or request.producer or request.msgid or request.user_data):
-        return None
     for name, data in (("MSGID", request.msgid), ("USER-DATA", request.user_data)):
         if len(data) > FIELDS[name].width:
             return Refusal(Code.OUT_OF_RANGE, f"{name} has at most {FIELDS[name].width} bytes")

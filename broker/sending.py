@@ -4,6 +4,7 @@
     SYNC     NEW      begins a conversation, and a unit of work with the message
     SYNC     n        adds the message to the caller's unit of work there, or begins one
     COMMIT   either   the same, and commits it
+    EOC      either   the same, and ends the conversation with it, as SYNCPOINT EOC
 
 A unit of work is persistent, and keeps its status, as the first call about it says, else as the
 service or the broker does by its attributes. Nobody sees it before it is committed, and then all of it.
@@ -29,7 +30,7 @@ from broker.states import ACCEPTED, RECEIVED
 from broker.uow import UnitOfWork
 from broker.world import World
 
-_COMMIT = Option.COMMIT
+_COMMIT, _EOC = Option.COMMIT, Option.EOC
 _LOSSES = (Code.STATUS_NOT_PERSISTED, Code.UOW_NOT_PERSISTED)
 
 
@@ -50,10 +51,14 @@ def send(world: World, call: Call, participant: Participant) -> None:
     service = sending.talk.service
     queue = service.reply_queue if unit.from_server else service.queue
     message = NewMessage(queue, request.body, stored_properties(request))
+    if request.option is _EOC:
+        check_may_end(sending.talk, side_of_sender(unit))
     if sending.is_begun:
         reserve(world, sending)
     if request.option is _COMMIT:
         commit_sent(world, sending, call, message)
+    elif request.option is _EOC:
+        commit_sent(world, sending, call, message, ConversationState.EOC)
     else:
         _add(world, sending, call, message)
 
@@ -205,7 +210,7 @@ def commit_sent(
     """Commit the unit of work, with one more message if there is one; a state other than OPEN ends its conversation."""
     talk, unit = sending.talk, sending.unit
     is_end = state is not OPEN
-    if not unit.is_lasting and not is_end:
+    if not unit.is_lasting and not is_end and world.joint is None:
         enter(world, sending, message, call.request.ustatus)
         unit.committed = unit.changed = world.now
         accept(world, talk, unit, 0)
@@ -229,6 +234,14 @@ def commit_sent(
         changes = together([changes, Changes(puts=[put(record) for record in records])])
     undo = (lambda: give_back(world, sending)) if sending.is_begun else None
     decide(world, changes, Decision(apply, (talk,), call.handle, sending.participant, code_of_loss(unit), undo))
+
+
+def check_may_end(talk: Conversation, side: Side) -> None:
+    """Refuse the end of a conversation that holds something for who wants to end it."""
+    if talk.reading[side] is not None:
+        raise BrokerError(Code.MUST_BACK_OUT)
+    if talk.lines[side]:
+        raise BrokerError(Code.UNREAD_UOW)
 
 
 def code_of_loss(unit: UnitOfWork) -> Code:

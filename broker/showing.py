@@ -12,7 +12,7 @@ from broker.uow import UnitOfWork
 _STORES = (Store.OFF, Store.BROKER)
 
 
-@lru_cache(4096)
+@lru_cache(256)
 def commit_time(microseconds: int) -> str:
     """Return COMMITTIME, YYYYMMDDhhmmssmmm in UTC; "" where nothing is committed yet."""
     if not microseconds:

@@ -9,6 +9,7 @@ anew; then `connect` refuses. What a commit does is in `sqlite_commit.py`.
 import contextlib
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,8 @@ from broker.pstore import (
     StoreUnavailable,
     Values,
 )
-from broker.sqlite_commit import SCHEMA, Limits, carry_out, insert_message
+from broker.sqlite_commit import Limits, carry_out, insert_message
+from broker.sqlite_file import PAGE_BYTES, connected
 from database.options import system_clock
 from journal.disk import RealDisk
 from journal.errors import JournalError
@@ -34,9 +36,8 @@ from journal.operations import MIB
 from journal.records import decode_properties
 from journal.reserve import Reserve
 
-APPLICATION_ID = 0x4F4D5342  # OMSB
-VERSION = 1
 AT_ONCE = 10_000  # rows read in one go
+RECLAIM_SECONDS = 10.0  # between two attempts on a full disk
 _MESSAGE = "number, queue, payload, properties, added, producer"
 
 
@@ -46,7 +47,7 @@ class SqliteOptions:
 
     limits: Limits = field(default_factory=Limits)
     reserve_bytes: int = 8 * MIB  # kept back for commits without messages on a full disk
-    pages_max: int = 0  # of 4096 bytes in the file, 0 for no bound
+    pages_max: int = 0  # in the file, 0 for no bound
     clock: Callable[[], int] = system_clock
 
 
@@ -63,6 +64,8 @@ class SqliteStore:
         self._away = ""  # why nothing can be done
         self._is_lost = False
         self._is_loading = False
+        self._loaded = 0  # messages and records
+        self._reclaims = 0.0  # when that may be tried again
         self._commits = self._number("SELECT commits FROM counters")
 
     @classmethod
@@ -77,9 +80,13 @@ class SqliteStore:
         chosen = options or SqliteOptions()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            connection = _connected(path, chosen)
-            RealDisk().sync_directory(path.parent)
-            return cls(path, connection, chosen)
+            connection = connected(path, pages_max=chosen.pages_max)
+            try:
+                RealDisk().sync_directory(path.parent)
+                return cls(path, connection, chosen)
+            except BaseException:
+                connection.close()
+                raise
         except (sqlite3.Error, OSError) as failure:
             raise StartRefused(Code.RESTART_FAILED, f"the persistent store cannot be opened: {failure}") from failure
 
@@ -101,13 +108,16 @@ class SqliteStore:
                 return [StoreUnavailable(self._away) for _ in batch]
             if all(changes.is_empty() for changes in batch):
                 return [0 for _ in batch]
-            if self._reserve.is_short and any(changes.adds for changes in batch) and not self._reserve.fill():
-                return self._without_adds(batch, "the reserve is being used up")
             try:
+                if self._is_loading:
+                    self._write_loaded()
+                    self._is_loading = False
+                if any(changes.adds for changes in batch) and not self._has_room():
+                    return self._without_adds(batch, "the reserve is being used up")
                 return self._carried_out(batch)
             except _Full as failure:
                 return self._without_adds(batch, str(failure))
-            except StoreUnavailable as failure:
+            except (StoreFull, StoreUnavailable) as failure:
                 return [failure for _ in batch]
 
     def _carried_out(self, batch: Sequence[Changes]) -> list[int | StoreError]:
@@ -144,6 +154,25 @@ class SqliteStore:
                 break
         found = iter(answers)
         return [full if changes.adds else next(found) for changes in batch]
+
+    def _has_room(self) -> bool:
+        """Say whether messages may be added: not while the reserve is short, or they would use up what it keeps."""
+        if not self._reserve.is_short or self._reserve.fill():
+            return True
+        if time.monotonic() < self._reclaims:
+            return False
+        self._reclaims = time.monotonic() + RECLAIM_SECONDS
+        return self._reclaimed() and self._reserve.fill()
+
+    def _reclaimed(self) -> bool:
+        """Give pages that nothing needs any more back to the file system, as many as the reserve wants."""
+        pages = 2 * self._options.reserve_bytes // PAGE_BYTES
+        try:
+            for statement in ("wal_checkpoint(TRUNCATE)", f"incremental_vacuum({pages})", "wal_checkpoint(TRUNCATE)"):
+                self._connection.execute(f"PRAGMA {statement}").fetchall()
+        except sqlite3.Error:  # there is no room for that either, or the next commit meets it
+            return False
+        return True
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -244,11 +273,11 @@ class SqliteStore:
             if self._away:
                 raise StoreUnavailable(self._away)
             try:
-                if not self._is_loading:
-                    if self.message_count():
-                        raise CommitRefused(f"{self.file} holds messages already: only an empty store is loaded")
+                if not self._is_loading and self.message_count():
+                    raise CommitRefused(f"{self.file} holds messages already: only an empty store is loaded")
+                self._is_loading = True
+                if not self._connection.in_transaction:
                     self._connection.execute("BEGIN IMMEDIATE")
-                    self._is_loading = True
                 if isinstance(record, StoredMessage):
                     insert_message(self._connection, record, self._options.limits)
                 else:
@@ -256,28 +285,41 @@ class SqliteStore:
             except (JournalError, ValueError) as failure:
                 raise CommitRefused(str(failure)) from failure
             except sqlite3.Error as failure:
-                raise StoreUnavailable(f"the persistent store cannot be loaded: {failure}") from failure
+                raise self._not_loaded(failure) from failure
+            self._loaded += 1
+            if self._loaded % AT_ONCE == 0:
+                self._write_loaded()
 
-    def _end_loading(self) -> None:
-        if self._is_loading:
-            self._is_loading = False
+    def _write_loaded(self) -> None:
+        """Make durable what was loaded. StoreFull, StoreUnavailable."""
+        if self._is_loading and self._connection.in_transaction:
             try:
                 self._connection.execute("COMMIT")
             except sqlite3.Error as failure:
-                raise StoreUnavailable(f"the persistent store cannot be loaded: {failure}") from failure
+                raise self._not_loaded(failure) from failure
+
+    def _not_loaded(self, failure: sqlite3.Error) -> StoreError:
+        self._roll_back()
+        is_full = getattr(failure, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+        return (StoreFull if is_full else StoreUnavailable)(f"the persistent store cannot be loaded: {failure}")
 
     def erase(self, kept: Mapping[str, bytes]) -> None:
         with self._lock:
             if self._away:
                 raise StoreUnavailable(self._away)
-            try:
-                with self._transaction() as connection:
-                    for table in ("messages", "records", "producers"):
-                        connection.execute(f"DELETE FROM {table}")
-                    rows = [(key.encode(), value) for key, value in kept.items()]
-                    connection.executemany("INSERT INTO records VALUES (?, ?)", rows)
-            except _Full as failure:
-                raise StoreFull(str(failure)) from failure
+            self._write_loaded()
+            while True:
+                try:
+                    with self._transaction() as connection:
+                        for table in ("messages", "records", "producers"):
+                            connection.execute(f"DELETE FROM {table}")
+                        rows = [(key.encode(), value) for key, value in kept.items()]
+                        connection.executemany("INSERT INTO records VALUES (?, ?)", rows)
+                    return
+                except _Full as failure:
+                    if not self._reserve.size():
+                        raise StoreFull(str(failure)) from failure
+                    self._reserve.release(MIB)
 
     # The store's life.
 
@@ -301,7 +343,7 @@ class SqliteStore:
         try:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
-            self._connection = _connected(self.file, self._options, creates=False)
+            self._connection = connected(self.file, pages_max=self._options.pages_max, creates=False)
             self._prove()
         except sqlite3.Error as failure:
             raise StoreUnavailable(f"the persistent store cannot be opened again: {failure}") from failure
@@ -323,7 +365,7 @@ class SqliteStore:
         with self._lock:
             try:
                 if not self._away:
-                    self._end_loading()
+                    self._write_loaded()
             finally:
                 self._away = self._away or "the persistent store was closed"
                 with contextlib.suppress(sqlite3.Error):
@@ -332,36 +374,6 @@ class SqliteStore:
 
 class _Full(Exception):
     """SQLite has found no room; the transaction was rolled back."""
-
-
-def _connected(path: Path, options: SqliteOptions, *, creates: bool = True) -> sqlite3.Connection:
-    """Return the file opened for this process alone. sqlite3.Error."""
-    mode = "rwc" if creates else "rw"
-    connection = sqlite3.connect(
-        f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=0
-    )
-    try:
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("BEGIN EXCLUSIVE")  # the lock is kept from here on
-        (identity,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not tables:
-            for statement in SCHEMA:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-        elif (identity, version) != (APPLICATION_ID, VERSION):
-            raise sqlite3.DatabaseError(f"{path} is no persistent store of this version")
-        connection.execute("COMMIT")
-        if options.pages_max:
-            connection.execute(f"PRAGMA max_page_count = {options.pages_max}")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def _stored(row: Sequence[object]) -> StoredMessage:

@@ -17,7 +17,6 @@ from broker.codes import BrokerError, Code, detailed
 from broker.deciding import NO_STORE, decide
 from broker.decision import Busy, Decision
 from broker.effects import Answer, Body, Call, Stored
-from broker.lifetimes import ends
 from broker.parking import with_subscription
 from broker.participant import Participant
 from broker.publishing import (
@@ -82,8 +81,7 @@ def _begin(
         raise Busy(coming)
     if known is not None:
         subscription.acknowledged = set(known.acknowledged)
-    expiration = topic.attributes.subscription_expiration or 0
-    subscription.ends = ends(world.clocks.persistent, expiration) if subscription.is_durable else 0
+    subscription.ends = world.topics.end_of(subscription, world.clocks)
 
     def apply(_: int) -> None:
         topic.coming.pop(key_of(subscription), None)
@@ -285,6 +283,9 @@ def _by_subscriber(world: World, call: Call, participant: Participant, publicati
         subscription.give_back(publication.order)
         world.topics.published.append(publication.topic)
         world.answer(call.handle, shown(publication))
+        return
+    if world.joint is not None:
+        world.joint.acknowledged.setdefault(subscription, []).append(publication)
         return
     reply = shown(publication)
     reply.uow_status = Status.PROCESSED

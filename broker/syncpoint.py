@@ -22,12 +22,13 @@ from broker.block import BOTH, Option
 from broker.changes import Changes, together
 from broker.codes import BrokerError, Code
 from broker.committing import Committing, Sending
-from broker.conversation import OPEN, Conversation, Side
+from broker.conversation import OPEN, Conversation
 from broker.deciding import decide
 from broker.decision import Busy, Decision, Held
 from broker.effects import Call
 from broker.moves import (
     NOTHING,
+    Closing,
     close,
     closing,
     side_of_sender,
@@ -38,7 +39,7 @@ from broker.participant import Participant
 from broker.receiver import back_out, bind, binding, committed
 from broker.recording import key, put, record_of
 from broker.records import ConversationState, Status, UowRecord
-from broker.sending import code_of_loss, commit_sent
+from broker.sending import check_may_end, code_of_loss, commit_sent
 from broker.showing import reply_of, reply_of_record
 from broker.sleeping import conversation, unit
 from broker.states import ACCEPTED, DELIVERED, PROCESSED, Event
@@ -116,7 +117,7 @@ def _commit(world: World, about: About) -> None:
         bind(world, talk, found)
         world.answer(handle, reply)
 
-    if done.changes is NOTHING and more is NOTHING:
+    if done.changes is NOTHING and more is NOTHING and world.joint is None:
         apply(0)
         return
     changes = done.changes if more is NOTHING else together([done.changes, more])
@@ -134,14 +135,6 @@ def _commit_sent(world: World, about: About, state: ConversationState) -> None:
     if state is not OPEN:
         check_may_end(talk, side)
     commit_sent(world, Sending(talk, found, about.participant), about.call, None, state)
-
-
-def check_may_end(talk: Conversation, side: Side) -> None:
-    """Refuse the end of a conversation that holds something for who wants to end it."""
-    if talk.reading[side] is not None:
-        raise BrokerError(Code.MUST_BACK_OUT)
-    if talk.lines[side]:
-        raise BrokerError(Code.UNREAD_UOW)
 
 
 def _eoc(world: World, about: About) -> None:
@@ -251,18 +244,23 @@ def _of_complete(world: World, call: Call, participant: Participant, record: Uow
         return
     if option is not Option.DELETE:
         raise BrokerError(Code.WRONG_STATUS, f"{Code.WRONG_STATUS.text}: {record.uowid} is {record.status.name}")
+    delete_status(world, record, call.handle, participant)
+
+
+def delete_status(world: World, record: UowRecord, handle: int, who: Participant | None) -> None:
+    """Let nothing be left of a complete unit of work."""
     held = world.holds[record.uowid] = Held()
 
     def apply(_: int) -> None:
         del world.holds[record.uowid]
         world.units.take(record.uowid)
-        world.answer(call.handle, reply_of_record(record))
+        world.answer(handle, reply_of_record(record))
 
     decision = Decision(
         apply,
         (held,),
-        handle=call.handle,
-        who=participant,
+        handle=handle,
+        who=who,
         code=Code.STATUS_NOT_PERSISTED,
         undo=lambda: world.holds.pop(record.uowid, None),
     )
@@ -315,12 +313,11 @@ def _commit_both(world: World, call: Call, participant: Participant) -> None:
     done = committed(world, talks[1], received[0], "")
 
     def apply(first: int) -> None:
-        is_repeat = committing.is_repeat(first)
+        if committing.is_repeat(first):
+            _commit_received_alone(world, About(call, participant, talks[1], received[0]), done, committing, first)
+            return
         close(world, talks[1], done)
         bind(world, talks[1], received[0])
-        if is_repeat:
-            world.answer(call.handle, committing.repeated(first))
-            return
         committing.apply(first)
         world.answer(call.handle, reply_of(talks[0], sent[0], ACCEPTED))
 
@@ -329,3 +326,22 @@ def _commit_both(world: World, call: Call, participant: Participant) -> None:
     parts = [binding(world, talks[1], received[0]), committing.changes(binds=binds), done.changes]
     decision = Decision(apply, talks, handle=call.handle, who=participant, code=code_of_loss(sent[0]))
     decide(world, together(parts), decision)
+
+
+def _commit_received_alone(world: World, about: About, done: Closing, committing: Committing, first: int) -> None:
+    """Commit what was received when what is sent turned out to be a repeat: the store has written nothing of both."""
+    talk, found, handle = about.talk, about.unit, about.call.handle
+    reply, drops = committing.taken_back(first)
+
+    def apply(_: int) -> None:
+        close(world, talk, done)
+        bind(world, talk, found)
+        world.answer(handle, reply)
+
+    decision = about.decision(apply)
+    if drops is not NOTHING:
+        decision.undo = committing.note_unwritten
+    try:
+        decide(world, together([drops, binding(world, talk, found), done.changes]), decision)
+    except BrokerError as refusal:
+        world.refuse(handle, refusal.code, refusal.text)

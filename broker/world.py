@@ -10,9 +10,10 @@ from typing import Any
 
 from broker.attributes import Attributes, BrokerAttributes, ServiceAttributes
 from broker.block import Reply, Request
+from broker.changes import Changes
 from broker.codes import BrokerError, Code, detailed
 from broker.conversation import CLIENT, SERVER, Conversation
-from broker.decision import Decision, Held, Leaver
+from broker.decision import Decision, Held, Joint, Leaver
 from broker.effects import Answer, Body, Effect, Level, Log, Physical
 from broker.lifetimes import Clocks
 from broker.order import Order
@@ -76,6 +77,8 @@ class Dues:
 class World:
     """The kernel's state. Changed by an input at a time."""
 
+    joint: Joint | None = None  # while calls are decided together
+
     def __init__(self, attributes: Attributes, restored: Restored, identifiers: Identifiers) -> None:
         self.attributes = attributes
         self.identifiers = identifiers
@@ -112,7 +115,7 @@ class World:
         self.ticket = 0
         self.pending: dict[int, Decision] = {}  # on their way to the store, by ticket
 
-        self.unwritten: set[str] = set()  # UOWIDs of what the store has not heard of, since it was not there
+        self.unwritten: dict[str, Changes] = {}  # by UOWID: what the store has not heard of, since it was not there
         self.holds: dict[str, Held] = {}  # statuses that are being deleted, by UOWID
 
         self.notes: list[str] = []  # for the log, with the next effects

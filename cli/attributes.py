@@ -35,14 +35,14 @@ def attributes(file: File = None, as_json: options.AsJson = False) -> None:
     try:
         found = built_in() if file is None else read(file)
     except AttributesInvalid as invalid:
-        raise _failure(invalid, as_json=as_json) from None
+        raise failure_of(invalid, as_json=as_json) from None
     if as_json:
         output.print_json({"file": found.file, "attributes": [shown._asdict() for shown in found.shown()]})
     else:
         _print(found, said_in="built-in" if file is None else "line {}")
 
 
-def _failure(invalid: "AttributesInvalid", *, as_json: bool) -> Usage:
+def failure_of(invalid: "AttributesInvalid", *, as_json: bool) -> Usage:
     """Return what ends the command: the one fault, or how many were told before it."""
     faults = invalid.faults
     if len(faults) > 1 and not as_json:

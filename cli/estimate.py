@@ -2,7 +2,8 @@
 
 Nothing is looked up in a table of constants: a sample of the load is made with the engine's and the broker's own code,
 in memory, as it would be in data files and after a restart, and what it takes is scaled up. The sample is the load
-halved until it is small, so that tables which grow by doubling are as full in it as in the load itself.
+halved until it is small, so that tables which grow by doubling are as full in it as in the load itself. (In the place
+of EntireX 9.6, Managing the Broker Persistent Store, "Estimating the Number of Records to be Stored".)
 """
 
 import gc
@@ -18,8 +19,11 @@ from cli.failures import Usage
 from cli.stores import engine_options
 from cli.wording import age_text, counted, size_text
 
-SAMPLE_MAX = 1 << 14  # units of work and statuses
-FLOW_SAMPLE = 1 << 11  # units of work that come and go
+SAMPLE_MAX = 1 << 12  # units of work and statuses
+FLOW_SAMPLE = 1 << 10  # units of work that come and go
+SAMPLE_MESSAGES = 1 << 20
+SAMPLE_BYTES = 1 << 29  # of their payloads, which are all hashed
+SAMPLE_MIN = 4  # units of work, however large they are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,17 +63,16 @@ class Estimate:
 
 
 def estimated(load: Load) -> Estimate:
-    """Return what the load takes."""
+    """Return what the load takes: within a tenth, where messages are as long as is said."""
     from cli.estimate_sample import Sample
     from journal.reserve import reserve_size
 
-    doublings = 0
-    while (load.uows + load.statuses) >> doublings > SAMPLE_MAX:
-        doublings += 1
+    doublings = _doublings(load)
     uows = Sample(load, load.uows >> doublings, 0)
     statuses = Sample(load, 0, load.statuses >> doublings)
     uow_bytes, status_bytes = uows.bytes_each(), statuses.bytes_each()
-    passing_bytes = Sample(load, 0, 0, min(FLOW_SAMPLE, round(load.rate * load.cleanup_seconds))).bytes_each()
+    passing = min(round(load.rate * load.cleanup_seconds), FLOW_SAMPLE, max(SAMPLE_MIN, _many(load)))
+    passing_bytes = Sample(load, 0, 0, passing).bytes_each()
     live = round(load.uows * uow_bytes + load.statuses * status_bytes)
     flow = round(load.rate * load.cleanup_seconds * passing_bytes)
     dead = round(live / load.compact_share) - live if load.compact_share and load.rate else 0
@@ -89,11 +92,29 @@ def estimated(load: Load) -> Estimate:
     )
 
 
+def _many(load: Load) -> int:
+    """Return how many units of work are not too much for a sample."""
+    return min(SAMPLE_MESSAGES // load.messages, SAMPLE_BYTES // max(1, load.messages * load.size))
+
+
+def _doublings(load: Load) -> int:
+    """Return how often the load is halved to be a sample."""
+    found, most = 0, max(SAMPLE_MIN, _many(load))
+    while (load.uows + load.statuses) >> found > SAMPLE_MAX or load.uows >> found > most:
+        found += 1
+    return found
+
+
 def _memory(load: Load, doublings: int) -> int:
     """Return what the index and the broker's rows take after a restart."""
+    fixed = _weighed(load, 0, 0)
+    return fixed + (max(0, _weighed(load, load.uows >> doublings, load.statuses >> doublings) - fixed) << doublings)
+
+
+def _weighed(load: Load, uows: int, statuses: int) -> int:
     from cli.estimate_sample import Sample
 
-    sample = Sample(load, load.uows >> doublings, load.statuses >> doublings)
+    sample = Sample(load, uows, statuses)
     footers, values = sample.footers(), sample.values()
     was_tracing = tracemalloc.is_tracing()
     if not was_tracing:
@@ -106,7 +127,7 @@ def _memory(load: Load, doublings: int) -> int:
     if not was_tracing:
         tracemalloc.stop()
     del kept
-    return taken << doublings
+    return taken
 
 
 # The command.

@@ -108,6 +108,8 @@ class Sample:
         load, queue = self._load, str(self._service).encode()
         payload = bytes(load.size)
         for place, record in enumerate(self._records()):
+            if place >= self._uows + self._statuses:
+                yield from self._begins(record)
             composer = Composer()
             if record.status is Status.ACCEPTED:
                 composer.add(Added(queue=queue, payloads=[payload] * load.messages))
@@ -117,6 +119,13 @@ class Sample:
             yield composer.draft()
             if place >= self._uows + self._statuses:
                 yield from self._ends(record)
+
+    def _begins(self, record: UowRecord) -> Iterator[Draft]:
+        """Yield the commits of a unit of work until its sender's: with persistent status one of every SEND."""
+        for _ in range(record.messages - 1 if self._load.statuses else 0):
+            composer = Composer()
+            composer.put(self._key(record), UOW.encode(record._replace(status=Status.RECEIVED)))
+            yield composer.draft()
 
     def _ends(self, record: UowRecord) -> Iterator[Draft]:
         """Yield the commits of a unit of work that is received, and whose status is forgotten at last."""

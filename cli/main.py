@@ -20,7 +20,11 @@ _LATE = {
     "io-test": ("cli.iotest", "io_test", "Measure how fast this directory's device makes bytes durable."),
     "demo": ("cli.demo", "demo", "Run the main job on 336,776 real flights, a kill included."),
     "analyze": ("cli.analyze", "analyze", "Say what is stuck, slow, full or lost, as a page and tables."),
+    "export": ("cli.exporting", "export", "Write sealed data files as Parquet, for DuckDB, Polars, pandas."),
     "estimate": ("cli.estimate", "estimate", "Say how much disk and memory a load of units of work takes."),
+    "chess": ("cli.chess", "chess", "Play chess by mail over a broker: a whole game, with kills."),
+    "serve": ("cli.serve", "serve", "Serve programs over STOMP until it is told to stop."),
+    "long-uow": ("cli.long_uow", "long_uow", "Let a unit of work take long, be watched, and be stopped."),
     "attributes": ("cli.attributes", "attributes", "Check a broker's attribute file, show the values that count."),
 }
 

@@ -45,7 +45,7 @@ def database(
     if not create:
         require(spool)
     options = engine_options(**named)
-    with _listening(), _opened(spool, options, wait_seconds) as db:
+    with listening(), _opened(spool, options, wait_seconds) as db:
         tell_recovery(db.recovery)
         if not repairs:
             _check_is_nobodys(db, spool)
@@ -91,7 +91,7 @@ def view(spool: Path) -> Iterator["DatabaseView"]:
     require(spool)
     from database import DatabaseView
 
-    with _listening():
+    with listening():
         with ProgressBar() as progress:
             looking = DatabaseView.open(spool, progress=progress)
         with looking:
@@ -103,7 +103,7 @@ def looked_up(spool: Path, number: int) -> "Message":
     require(spool)
     from database.lookup import look_up
 
-    with _listening():
+    with listening():
         return look_up(spool, number)
 
 
@@ -136,7 +136,7 @@ class _ToStandardError(logging.Handler):
 
 
 @contextmanager
-def _listening() -> Iterator[None]:
+def listening() -> Iterator[None]:
     """Make the engine's warnings visible while a database is open."""
     log = logging.getLogger("oms")
     listener = _ToStandardError(logging.WARNING)

@@ -7,7 +7,7 @@ import numpy as np
 from database.block import CommitBlock, Operations
 from database.encode import Encoder
 from database.ledger import Effect, Ledger
-from database.unit import Unit, drafted
+from database.unit import Numbered, Unit, drafted, drafted_sent
 from journal.draft import Composer, Draft
 from journal.operations import Operation
 
@@ -57,6 +57,10 @@ class Drafting:
         """Return the draft of a unit of work's commit, None when it is to be gathered in a block."""
         return drafted(unit, self._ledger, self.encode)
 
+    def sent(self, queue: str, payload: bytes, key: bytes, value: Numbered) -> Draft | None:
+        """Return the draft of the commonest unit: one message, one value that has its number; None as `unit`."""
+        return drafted_sent(self.encode, queue, payload, key, value)
+
     def removal(self, kind: Operation, numbers: Sequence[int]) -> Draft | None:
         """Return the draft that removes those of the numbers that are undelivered; None for none."""
         with self._ledger.lock:
@@ -79,6 +83,11 @@ class Drafting:
 def first_number(draft: Draft) -> int:
     """Return the number of a draft's only message, or the first answer's for a repeat."""
     return number_range(draft).start
+
+
+def first_of(draft: Draft) -> int:
+    """Return the number of a draft's first message, or the first answer's for a repeat."""
+    return draft.first if type(draft.answer) is not range else draft.answer.start
 
 
 def number_range(draft: Draft) -> range:

@@ -20,6 +20,7 @@ from journal.errors import DuplicateConflict, NotUndelivered
 from journal.group import AnyDraft, Group
 from journal.records import Numbers
 from journal.single import PlainAdds, plain_columns
+from journal.unit import SentDraft
 
 FEW = 64  # so many numbers are looked up one by one
 
@@ -99,6 +100,9 @@ class Ledger:
         self._sharing: list[tuple[Draft, Draft, int, int]] = []  # (resend, first, distance, count)
 
     def admit(self, draft: AnyDraft) -> bool:
+        if type(draft) is SentDraft:
+            self._keys.add(draft.names[1])
+            return True
         effect = draft.effect if isinstance(draft, Draft) else None
         if not isinstance(draft, Draft) or not isinstance(effect, Effect):
             return True
@@ -129,7 +133,7 @@ class Ledger:
         """Check that messages are undelivered, and that no commit on its way removes one."""
         table = self.index.table
         if len(numbers) <= FEW:
-            gone = np.array([number for number in numbers.tolist() if table.find(number) is None], np.uint64)
+            gone = np.array([number for number in numbers.tolist() if table.queue_of(number) is None], np.uint64)
         else:
             gone = np.setdiff1d(numbers, table.find_many(numbers)[0], assume_unique=True)
         for missing in (gone, self._claims.among(numbers)):
@@ -190,6 +194,8 @@ class Ledger:
                 self.index.table.add_singles(group.plain[0].first, group.sequence, (group.offsets, sizes, queues))
                 for plain in group.plain:
                     plain.answer = plain.first
+            elif group.sent:
+                self._apply_sent(group)
             else:
                 self._apply_mixed(group)
 
@@ -198,6 +204,18 @@ class Ledger:
         with self.lock:
             self.index.table.add_one(place, adds.first, sequence, offset, len(adds.payloads[0]))
             adds.answer = adds.first
+
+    def _apply_sent(self, group: Group) -> None:
+        """Make messages and values visible that came one each in a commit."""
+        drafts = group.sent
+        sizes = [len(draft.payload[0]) for draft in drafts]
+        queues = [draft.queue for draft in drafts]
+        self.index.table.add_singles(drafts[0].first, group.sequence, (group.offsets, sizes, queues))
+        latest = dict(zip([draft.names[1] for draft in drafts], group.offsets, strict=True))
+        self.index.keyed.put_many(latest, group.sequence)
+        self._keys.difference_update(latest)
+        for draft in drafts:
+            draft.answer = range(draft.first, draft.first + 1)
 
     def _apply_mixed(self, group: Group) -> None:
         frame = 0
@@ -218,9 +236,12 @@ class Ledger:
     def _apply(self, draft: Draft, effect: Effect) -> None:
         index, place = self.index, (draft.sequence, draft.offset)
         first = draft.first
-        for run in effect.runs:
-            index.table.add_run(run.queue, first, *place, run.sizes)
-            first += len(run.sizes)
+        for queue, sizes in effect.runs:
+            if len(sizes) == 1:
+                index.table.add_one(queue, first, draft.sequence, draft.offset, sizes[0])
+            else:
+                index.table.add_run(queue, first, *place, sizes)
+            first += len(sizes)
         if draft.messages and len(effect.runs) == 1 and draft.rows == draft.messages and not effect.identifiers:
             return
         if effect.removed is not None:

@@ -4,8 +4,9 @@ What a unit holds was checked by who made it, but for what only the database kno
 the messages that it removes are there. What is not of the common form goes the long way, through a commit block.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from journal.draft import NUMBER, Draft
 from journal.errors import NotUndelivered
 from journal.operations import NAME_BYTES_MAX, VALUE_BYTES_MAX, Operation
 from journal.records import Numbers
-from journal.unit import NewRun, NewValue, RemovedRun, draft_unit
+from journal.unit import NewRun, NewValue, RemovedRun, SentDraft, draft_unit
 
 RUNS_MAX = 4  # removed ones; of more the numbers of a queue are gathered in one record
 
@@ -30,6 +31,33 @@ class Unit:
     deleted: Sequence[range]
     values: Sequence[NewValue]
     drops: Sequence[bytes]
+
+
+class Numbered(Protocol):
+    """A value with places for numbers of the commit's messages: offsets to places among them."""
+
+    @property
+    def value(self) -> bytes: ...
+
+    @property
+    def numbers_at(self) -> Mapping[int, int]: ...
+
+
+def drafted_sent(encode: Encoder, queue: str, payload: bytes, key: bytes, numbered: Numbered) -> Draft | None:
+    """Return the draft of a message and a value that has its number, None when it has to go a longer way."""
+    template = encode.templates.get(queue) or encode.queue(queue)
+    value, numbers_at = numbered.value, numbered.numbers_at
+    size, width = len(payload), len(value)
+    if type(payload) is not bytes or size > encode.message_bytes_max or type(value) is not bytes:
+        return None
+    if width > VALUE_BYTES_MAX or not 0 < len(key) <= NAME_BYTES_MAX or not key[0] or not numbers_at:
+        return None
+    for at, place in numbers_at.items():
+        if place or not 0 <= at <= width - NUMBER.size:
+            return None
+    draft = SentDraft(template, payload, key, value, tuple(numbers_at.items()))
+    draft.effect = Effect((Run(template.place, (size,)),), None, True, (key,))
+    return draft
 
 
 def drafted(unit: Unit, ledger: Ledger, encode: Encoder) -> Draft | None:
@@ -74,7 +102,7 @@ def _is_plain(given: NewValue, count: int) -> bool:
     size = len(value)
     if size > VALUE_BYTES_MAX or type(value) is not bytes or not _is_key(key):
         return False
-    return all(0 <= at <= size - NUMBER.size and 0 <= place < count for at, place in numbers_at)
+    return not numbers_at or all(0 <= at <= size - NUMBER.size and 0 <= place < count for at, place in numbers_at)
 
 
 def _is_key(key: bytes) -> bool:
@@ -85,11 +113,11 @@ def _queue_of(numbers: range, ledger: Ledger) -> bytes | None:
     """Return the queue of neighbouring messages, None when they are not of one. NotUndelivered."""
     table = ledger.index.table
     with ledger.lock:
-        first = table.find(numbers[0])
-        last = first if len(numbers) == 1 else table.find(numbers[-1])
+        first = table.queue_of(numbers[0])
+        last = first if len(numbers) == 1 else table.queue_of(numbers[-1])
         if first is None or last is None:
             raise NotUndelivered(numbers[0] if first is None else numbers[-1])
-        return table.queue_name(first.queue).encode() if first.queue == last.queue and numbers.step == 1 else None
+        return table.queue_name(first).encode() if first == last and numbers.step == 1 else None
 
 
 def _numbers(removed: Sequence[RemovedRun]) -> Numbers:

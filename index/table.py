@@ -308,6 +308,11 @@ class Table:
         found = self._locate(number)
         return None if found is None else self._place(*found)
 
+    def queue_of(self, number: int) -> int | None:
+        """Return the place of the message's queue; None when it is not undelivered."""
+        found = self._locate(number)
+        return None if found is None else int(found[0].queues[found[1]])
+
     def find_many(self, numbers: Numbers) -> tuple[Numbers, Ints]:
         """Return those of ascending numbers that are undelivered, and the places of their queues."""
         found, queues = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]

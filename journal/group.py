@@ -13,6 +13,7 @@ from journal.draft import NUMBER, Draft, fill_values
 from journal.format import SEED_MASK, align, encode_frame_head
 from journal.records import padding
 from journal.single import GROUP_FIELDS, Frames, Place, PlainAdds, form_plain
+from journal.unit import SentDraft, form_sent
 
 JOIN_BYTES_MAX = 1 << 20  # up to here one copy is cheaper than a vectored write
 
@@ -24,12 +25,13 @@ class Group:
 
     __slots__ = (
         "buffers", "drafts", "end", "heads", "next_commit", "next_message", "offset", "offsets", "padding", "plain",
-        "sequence",
+        "sent", "sequence",
     )  # fmt: skip
 
     def __init__(self, drafts: Sequence[AnyDraft], place: Place) -> None:
         self.drafts = drafts
         self.plain: Sequence[PlainAdds] = ()  # the drafts, when all of them are plain
+        self.sent: Sequence[SentDraft] = ()  # likewise
         self.sequence = place.sequence
         self.padding = 0  # zeros between the group before and this one: they are there, and not written
         self.offset = place.offset  # where the buffers go
@@ -53,6 +55,10 @@ def form(place: Place, drafts: Sequence[AnyDraft], *, time: int) -> Group:
         frames = form_plain(plain, at, common)
         count = len(frames.heads)
         group.next_message, group.next_commit = place.next_message + count, place.next_commit + count
+    elif len(sent := [draft for draft in drafts if type(draft) is SentDraft]) == len(drafts):
+        group.sent = sent
+        frames = form_sent(sent, at, common)
+        group.next_message, group.next_commit = place.next_message + len(sent), place.next_commit + len(sent)
     elif len(drafts) == 1:
         frames = _form_single(group, drafts[0], at, time)
     else:
@@ -85,21 +91,31 @@ def _form_draft(draft: Draft, place: Place, time: int) -> Frames:
 def _form_mixed(group: Group, drafts: Sequence[AnyDraft], place: Place, common: bytes) -> Frames:
     """Return the frames of drafts of both kinds."""
     at = replace(place)
-    found = Frames([], [], [], 0)
+    heads: list[bytes] = []
+    offsets: list[int] = []
+    buffers: list[Buffer] = []
     _, _, time = GROUP_FIELDS.unpack(common)
     for draft in drafts:
         if isinstance(draft, PlainAdds):
             frames = form_plain((draft,), at, common)
             count = len(frames.heads)
+            heads += frames.heads
+            offsets += frames.offsets
+            buffers += frames.buffers
             at.offset, at.next_message, at.next_commit = frames.end, at.next_message + count, at.next_commit + count
-        else:
-            frames = _form_draft(draft, at, time)
-            at.offset, at.next_message, at.next_commit = frames.end, _number_behind(draft, at), at.next_commit + 1
-        found.heads.extend(frames.heads)
-        found.offsets.extend(frames.offsets)
-        found.buffers.extend(frames.buffers)
+            continue
+        draft.first = at.next_message
+        head = _form(draft, at, time)
+        heads.append(head)
+        offsets.append(at.offset)
+        buffers.append(head)
+        buffers += draft.payload
+        buffers.append(padding(draft.payload_size))
+        at.offset += draft.frame_size
+        at.next_message = _number_behind(draft, at)
+        at.next_commit += 1
     group.next_message, group.next_commit = at.next_message, at.next_commit
-    return found._replace(end=at.offset)
+    return Frames(heads, offsets, buffers, at.offset)
 
 
 def _form(draft: Draft, place: Place, time: int) -> bytes:

@@ -10,13 +10,16 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from journal.disk import Buffer
-from journal.draft import HAS_SETS, ROW_BYTES_MAX, VALUE_HEAD_BYTES, Draft, ValueFixup, check_commit
-from journal.format import FRAME_SIZE, xxh3
+from journal.draft import HAS_SETS, NUMBER, ROW_BYTES_MAX, VALUE_HEAD_BYTES, Draft, ValueFixup, check_commit
+from journal.format import CHECKSUM, FRAME_BODY, FRAME_SIZE, SEED_MASK, xxh3
 from journal.operations import Operation
 from journal.records import NUMBER_AT, RECORD, SET_SIZE, SINGLE, encode_run
-from journal.single import QueueTemplate
+from journal.single import GROUP_FIELDS, Frames, Place, QueueTemplate
 
 _PADDING = tuple(bytes(size) for size in range(8))
+
+
+Numbers = Sequence[tuple[int, int]]  # where in a value a number of an added message goes: offset, and place from 0
 
 
 class NewRun(NamedTuple):
@@ -36,11 +39,11 @@ class RemovedRun(NamedTuple):
 
 
 class NewValue(NamedTuple):
-    """A value of a key, and where in it numbers of the added messages go: offset, and place from 0."""
+    """A value of a key."""
 
     key: bytes
     value: bytes
-    numbers_at: Sequence[tuple[int, int]]
+    numbers_at: Numbers
 
 
 def draft_unit(
@@ -106,6 +109,73 @@ def _add_values(draft: Draft, values: Sequence[NewValue], records: list[bytes], 
         heads.append(value[:VALUE_HEAD_BYTES])
     draft.value_heads, draft.value_fixups = heads, fixups
     return sum(map(len, heads))
+
+
+class SentDraft(Draft):
+    """The draft of one message and one value that has its number, the commonest of all: as `draft_unit` makes it."""
+
+    __slots__ = ("queue",)
+
+    def __init__(self, queue: QueueTemplate, payload: bytes, key: bytes, value: bytes, numbers_at: Numbers) -> None:
+        """Everything that Draft has, each once."""
+        name, head = queue.name, value[:VALUE_HEAD_BYTES]
+        self.queue = queue.place
+        add = SINGLE.pack(Operation.ADD, 0, len(name), 0, 1, 0, xxh3(payload), len(payload)) + queue.tail
+        put = RECORD.pack(Operation.PUT, 0, len(key), 0, len(value), 0) + key
+        self.records = records = bytearray(b"".join((add, put, _PADDING[-len(put) & 7])))
+        self.payload = (payload, value)
+        self.payload_size = size = len(payload) + len(value)
+        self.operations = self.rows = 2
+        self.messages = 1
+        self.numbers_end = self.features = 0
+        self.fixups = _FIRST
+        self.has_add = True
+        self.names = (name, key)
+        self.value_heads = (head,)
+        self.value_fixups = (ValueFixup(len(add), 1, 0, numbers_at),)
+        self.footer_bytes = footer = 1 + len(head)
+        self.frame_size = frame_size = FRAME_SIZE + len(records) + size + (-size & 7)
+        self.weight = frame_size + 2 * ROW_BYTES_MAX + footer + len(name) + len(key) + 2
+        self.effect = self.waiter = self.answer = self.failure = None
+        self.first = self.commit = self.sequence = self.offset = self.time = 0
+
+
+def form_sent(drafts: Sequence[SentDraft], place: Place, common: bytes) -> Frames:
+    """Return one frame a draft, from the place on, with the numbers in them: what `group.form` makes of each.
+
+    `common` are the GROUP_FIELDS.
+    """
+    heads: list[bytes] = []
+    offsets: list[int] = []
+    buffers: list[Buffer] = []
+    number, commit, offset, identity = place.next_message, place.next_commit, place.offset, place.identity
+    owner, synced, time = GROUP_FIELDS.unpack(common)
+    put_number = NUMBER.pack_into
+    for draft in drafts:
+        (payload, empty), ((record, _, _, numbers_at),), records = draft.payload, draft.value_fixups, draft.records
+        filled = bytearray(empty)
+        for at, _ in numbers_at:
+            put_number(filled, at, number)
+        value = bytes(filled)
+        put_number(records, NUMBER_AT, number)
+        put_number(records, record + NUMBER_AT, xxh3(value))
+        draft.first, draft.commit, draft.sequence, draft.offset, draft.time = (
+            number,
+            commit,
+            place.sequence,
+            offset,
+            time,
+        )
+        draft.value_heads = (value[:VALUE_HEAD_BYTES],)
+        body = FRAME_BODY.pack(draft.frame_size, len(records), commit, owner, synced, time, 2, 0) + records
+        head = CHECKSUM.pack(xxh3(body, (identity + offset) & SEED_MASK)) + body
+        heads.append(head)
+        offsets.append(offset)
+        buffers += (head, payload, value, _PADDING[-draft.payload_size & 7])
+        number += 1
+        commit += 1
+        offset += draft.frame_size
+    return Frames(heads, offsets, buffers, offset)
 
 
 _FIRST = ((NUMBER_AT, 0),)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from broker import kernel as kernel_module
 from broker.block import BOTH, Function, Option, Request, Store
 from broker.codes import Code
-from broker.effects import Answer, Call, Durable, Log
+from broker.effects import Answer, Call, Durable, Log, StoreBack
+from broker.pstore import COUNT_MAX
 from broker.records import Status
 from tests.kernel_desk import CHESS, Desk, Person, Said, attributes
 
@@ -199,6 +200,44 @@ def test_a_repeat_after_a_restart_adds_nothing(
     assert again.kernel.world.active_count == (not is_done)
     assert again.kernel.world.talk_count == (not is_done)
     assert len(again.paper.uows()) == (not is_done or has_status)
+
+
+@pytest.mark.parametrize("uwstatp", [255, 1])
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_both_with_a_repeat_after_a_restart_commits_what_was_received(uwstatp: int, is_lost: bool) -> None:
+    desk = Desk()
+    white, black = Person(desk, "WHITE", "T"), Person(desk, "BLACK", "T", caller=2)
+    black.register()
+    move = white.send(b"e4")
+    black.receive()
+    black.send(b"e5", SYNC, move.conv_id, producer="p", uwstatp=uwstatp)
+    first = black.sync(COMMIT, BOTH)
+    assert first.code is Code.OK
+    other = white.send(b"d4", COMMIT, move.conv_id)
+    desk = desk.restart()
+    white, black = Person(desk, "WHITE", "T"), Person(desk, "BLACK", "T", caller=2)
+    black.register()
+    assert black.receive("ANY").uowid == other.uowid
+    black.send(b"e5", SYNC, move.conv_id, producer="p", uwstatp=uwstatp)
+    desk.is_slow = True
+    handle = black.start(Function.SYNCPOINT, COMMIT, uowid=BOTH)
+    desk.settle(1)
+    assert handle not in desk.answers, "what was received is not durable yet"
+    if is_lost:
+        desk.fail()
+        desk.is_slow = False
+        assert desk.answers[handle].code is Code.UOW_NOT_PERSISTED
+        assert white.sync(Option.QUERY, other.uowid).status is Status.DELIVERED
+        desk.give(StoreBack())
+        assert black.sync(COMMIT, other.uowid).code is Code.OK
+    else:
+        desk.settle()
+        assert (desk.answers[handle].code, desk.answers[handle].uowid) == (Code.OK, first.uowid)
+    assert [message.payload for message in desk.paper.messages.values()] == [b"e5"]
+    assert list(desk.paper.uows()) == [first.uowid]
+    desk.is_slow = False
+    assert white.receive(move.conv_id).body == b"e5"
+    assert white.receive(move.conv_id).code is Code.END_OF_UOW
 
 
 # What comes in wrong: a code each, and nothing is lost.
@@ -428,6 +467,17 @@ def test_of_two_receivers_that_race_for_a_conversation_one_gets_it(first: str, i
     assert racers[0].sync(Option.BACKOUT, sent.uowid).code is Code.OK
     assert racers[1].receive("NEW").uowid == sent.uowid, "what one gives back the other may have"
     assert racers[1].sync(COMMIT, sent.uowid).code is Code.OK
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_when_identifiers_are_used_up_nothing_is_begun(desk: Desk, white: Person, black: Person, left: int) -> None:
+    sent = white.send(b"x")
+    desk.kernel.world.identifiers._count = COUNT_MAX - left
+    counts = (desk.kernel.world.active_count, desk.kernel.world.talk_count)
+    assert white.send(b"y").code is Code.NO_NEW_UOWID
+    assert white.call(Function.SUBSCRIBE, topic="NEWS").code is Code.NO_NEW_UOWID
+    assert (desk.kernel.world.active_count, desk.kernel.world.talk_count) == counts
+    assert black.receive().uowid == sent.uowid
 
 
 # Anything at all.

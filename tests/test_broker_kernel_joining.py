@@ -252,6 +252,15 @@ def test_nothing_is_left_of_who_has_left(desk: Desk, white: Person, black: Perso
 # Versions.
 
 
+def test_every_participant_has_a_number_of_its_own(desk: Desk) -> None:
+    numbers = [
+        desk.call(Function.LOGON, user_id=user, token=token, caller=at).reply.client_id
+        for at, (user, token) in enumerate([("A", ""), ("A", ""), ("A", "T"), ("B", "T")], start=1)
+    ]
+    assert len(set(numbers)) == 4 and min(numbers) > 0
+    assert desk.call(Function.LOGON, user_id="B", token="T", caller=4).reply.client_id == numbers[-1]
+
+
 def test_versions_are_told_to_anybody(desk: Desk) -> None:
     anybody = Person(desk, "", logs_on=False)
     assert "ACI" in anybody.call(Function.VERSION).reply.versions

@@ -3,15 +3,21 @@
 Behaviour told by EntireX, Using Persistence and Units of Work (Recovery Processing).
 """
 
+import gc
+import tracemalloc
+
 import pytest
 
-from broker import sleeping
-from broker.block import BOTH, ConvStat, Function, Option, Store
+from broker import packed, sleeping
+from broker.block import BOTH, ConvStat, Function, Option, Request, Store
 from broker.codes import Code
-from broker.effects import Answer, Call, Stored
+from broker.effects import Answer, Call, Commit, Durable, Stored
+from broker.kernel import Kernel
+from broker.pstore import Identifiers
 from broker.records import Status
+from broker.restore import Restored
 from broker.states import VARIATIONS, Variation, after_restart
-from tests.kernel_desk import CHESS, Desk, Fields, Person, attributes
+from tests.kernel_desk import CHESS, T0, Desk, Fields, Person, attributes
 from tests.test_broker_kernel_square import REACHED, Game
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
@@ -305,12 +311,38 @@ def test_messages_for_a_deferred_service_do_not_stay_in_memory_and_those_of_a_re
     white.send(b"awake")
     assert world.kept_bytes == 5
     call = black.desk.kernel.take
-    from broker.block import Request
-
     request = Request(function=Function.RECEIVE, option=SYNC, conv_id="NEW", user_id="BLACK", token="T", **CHESS)
     bodies = [call(Call(request, 2, 50 + at), 0)[0] for at in range(2)]
     assert all(isinstance(body, Answer) for body in bodies)
     assert bodies[0].bodies == (Stored(1),) and bodies[1].bodies == (b"awake",)  # type: ignore[union-attr]
+
+
+def test_a_unit_of_work_that_waits_for_a_deferred_service_takes_less_than_300_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(packed, "LOOSE_ROWS_MAX", 1024)  # of a million, 4096 rows at the end do not count
+    kernel = Kernel(attributes(), Restored(), Identifiers(1))
+    who: Fields = {"user_id": "WHITE", "token": "T"}
+    kernel.take(Call(Request(function=Function.LOGON, **who), 1, 1), 0)
+    said: Fields = {"conv_id": "NEW", "uwtime": "1H", "uwstatp": 4, **who, **CHESS}
+
+    def send(numbers: range) -> int:
+        for number in numbers:
+            request = Request(function=Function.SEND, option=COMMIT, body=bytes(256), ustatus=f"order {number}", **said)
+            (commit,) = kernel.take(Call(request, 1, number), T0 + number)
+            assert isinstance(commit, Commit)
+            kernel.take(Durable(commit.ticket, number), T0 + number)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = send(range(1, 1025))
+        taken = (send(range(1025, 3073)) - before) / 2048
+    finally:
+        tracemalloc.stop()
+    assert len(kernel.world.units) == 3072 and kernel.world.active == {}
+    assert taken < 300, taken
 
 
 def test_what_waits_goes_to_sleep_when_the_last_server_leaves() -> None:

@@ -200,6 +200,22 @@ def test_two_servers_racing_for_one_conversation_get_it_once(desk: Desk, white: 
     assert twin.sync(COMMIT, sent.uowid).code is Code.NOT_THE_CREATOR
 
 
+def test_the_first_unit_of_work_of_a_conversation_is_its_clients_and_later_ones_come_from_either_side(
+    white: Person, black: Person
+) -> None:
+    first = white.send(b"1")
+    assert black.send(b"too early", SYNC, first.conv_id).code is Code.NO_CONVERSATION, "it has not received from it"
+    black.receive()
+    for person, body in ((black, b"answer 1"), (white, b"2"), (black, b"answer 2")):
+        assert person.send(body, COMMIT, first.conv_id).status is Status.ACCEPTED
+    black.sync(COMMIT, first.uowid)
+    for body in (b"answer 1", b"answer 2"):
+        got = white.receive(first.conv_id)
+        assert got.body == body
+        white.sync(COMMIT, got.uowid)
+    assert black.receive(first.conv_id).body == b"2"
+
+
 def test_replicated_servers_share_the_conversations(desk: Desk, white: Person, black: Person) -> None:
     twin = Person(desk, "BLACK", "PC3", caller=3)
     twin.register()

@@ -8,6 +8,7 @@ import pytest
 from broker.changes import Changes, NewMessage, Put
 from broker.codes import Code
 from broker.columns import Line
+from broker.effects import Action
 from broker.lifetimes import MICROSECONDS
 from broker.pstore import StartRefused, Store
 from broker.records import (
@@ -125,6 +126,10 @@ def test_a_row_of_the_first_restart_table(driver: Driver, status: Status, variat
 
     restored_one = found.units.find(one.uowid)
     on_disk = again.record(UOWS + one.uowid)
+    gone = [(line.identifier, line.action) for line in found.reported]
+    assert gone == ([(one.uowid, Action.DELETED)] if expected.status is None else []), (
+        "what leaves no trace is reported"
+    )
     if expected.status is None:
         assert restored_one is None
         assert on_disk is None

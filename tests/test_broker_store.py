@@ -6,7 +6,10 @@ import pytest
 
 from broker.changes import Changes, NewMessage, Put
 from broker.pstore import CommitRefused, MessageUnreadable, Store, StoredMessage, StoredRecord, StoreUnavailable
+from broker.sqlite_store import SqliteStore
 from tests.broker_stores import DRIVERS, MESSAGE_BYTES_MAX, Driver, added, contents, payloads, put
+
+FULL = 2  # of SQLite's `synchronous`: the log is synced with every commit
 
 
 @pytest.fixture(params=DRIVERS, ids=["journal", "sqlite"])
@@ -52,6 +55,17 @@ def test_what_was_acknowledged_outlives_the_process(driver: Driver) -> None:
     killed = driver.killed().open(creates=False)
     assert contents(killed) == found
     killed.close()
+    store.close()
+
+
+def test_sqlite_syncs_every_commit_and_is_one_process_s_alone(tmp_path: Path) -> None:
+    store = SqliteStore.open(tmp_path / "file")
+    assert store.commit(added(b"x")) == 1
+    settings = {
+        name: store._connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("synchronous", "journal_mode", "locking_mode", "auto_vacuum")
+    }
+    assert settings == {"synchronous": FULL, "journal_mode": "wal", "locking_mode": "exclusive", "auto_vacuum": 2}
     store.close()
 
 
@@ -231,6 +245,34 @@ def test_many_messages_are_loaded(driver: Driver) -> None:
     again = driver.open()
     assert list(again.messages()) == expected
     assert len(dict(again.records("k"))) == 2500
+    again.close()
+
+
+def test_a_commit_ends_the_loading(driver: Driver) -> None:
+    store = driver.open()
+    for message in loadable():
+        store.load(message)
+    later = store.commit(added(b"later", puts=put("broker/checkpoint/ETBT", b"x").puts))
+    assert later > loadable()[-1].number
+    assert list(store.messages())[:-1] == loadable()
+    with pytest.raises(CommitRefused, match="holds messages"):
+        store.load(StoredRecord("k", b"v"))
+    found = contents(store)
+    store.close()
+    again = driver.open()
+    assert contents(again) == found
+    again.close()
+
+
+def test_what_was_loaded_can_be_erased(driver: Driver) -> None:
+    store = driver.open()
+    for message in loadable():
+        store.load(message)
+    store.erase({"broker/master": b"new"})
+    assert contents(store) == ([], {"broker/master": b"new"})
+    store.close()
+    again = driver.open()
+    assert contents(again) == ([], {"broker/master": b"new"})
     again.close()
 
 

@@ -1,14 +1,17 @@
 """HOT, COLD and WARM over every kind of store: what goes on, what is begun, what is erased, and what is left alone."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from broker.attributes import built_in
+from broker.beginning import Wanted
+from broker.beginning import start as begin_broker
 from broker.changes import Changes
 from broker.codes import Code
+from broker.effects import Action, Reported
 from broker.journal_store import ERASING_KEY, JournalStore
-from broker.opening import open_and_begin, start_of
 from broker.pstore import Identifiers, Pstore, StartRefused, Store, begin, end
 from broker.records import CHECKPOINT, CHECKPOINTS, CLOCK_KEY, MASTER, MASTER_KEY, CheckpointName, RecordKind
 from database.database import MessageDatabase
@@ -90,12 +93,43 @@ def test_a_store_is_begun_as_the_table_says(
         if expected is CheckpointName.ETBC:
             assert messages == []
             assert set(records) == {MASTER_KEY, f"{CHECKPOINTS}ETBC"}
-            assert [(line.identifier, line.kind) for line in found.reported] == [("ETB001", RecordKind.MASTER)]
         else:
             assert messages == before[0]
             assert set(before[1]) <= set(records)
-            assert not found.reported
         assert found.highest >= max([message.number for message in before[0]], default=0)
+    store.close()
+
+
+def said(reported: Sequence[Reported]) -> list[tuple[str, RecordKind, Action]]:
+    return [(line.identifier, line.kind, line.action) for line in reported]
+
+
+def test_what_a_start_and_an_end_create_and_erase_is_reported(driver: Driver) -> None:
+    master, checkpoint = RecordKind.MASTER, RecordKind.CHECKPOINT
+    created, deleted = Action.CREATED, Action.DELETED
+    store = driver.open()
+    cold = begin(store, start("ETB002", WARM))
+    assert said(cold.reported) == [("ETB002", master, created), ("ETBC", checkpoint, created)]
+    assert [(line.elements, line.length) for line in cold.reported] == [
+        (1, len(store.record(key) or b"")) for key in (MASTER_KEY, f"{CHECKPOINTS}ETBC")
+    ]
+    hot = begin(store, start("ETB002", HOT))
+    assert said(hot.reported) == [("ETBH", checkpoint, created)]
+    assert said(begin(store, start("ETB002", HOT)).reported) == [], "written anew, not created"
+    assert said(end(store, hot, now=5)) == [("ETBT", checkpoint, created)]
+    assert said(end(store, hot, now=6)) == []
+    store.commit(added(b"message", puts=put("broker/uow/1000000000000001", b"x").puts))
+
+    erased = begin(store, start("ETB001", COLD, force_cold=True, erase="ETB002", is_reported=True))
+    assert said(erased.reported) == [
+        ("ETBC", checkpoint, deleted),
+        ("ETBH", checkpoint, deleted),
+        ("ETBT", checkpoint, deleted),
+        ("ETB002", master, deleted),
+        ("1000000000000001", RecordKind.UOW, deleted),
+        ("ETB001", master, created),
+        ("ETBC", checkpoint, created),
+    ]
     store.close()
 
 
@@ -258,10 +292,10 @@ def test_the_attributes_name_the_store_and_how_it_is_begun(tmp_path: Path, kind:
 
     def opened(pstore: str, erase: str | None = None) -> CheckpointName | None:
         attributes = built_in(broker_id="ME", pstore=pstore, pstore_type=kind, **place)
-        found = open_and_begin(attributes, start_of(attributes, now=1, erase=erase))
-        if found is None:
+        beginning = begin_broker(Wanted(attributes=attributes, erase=erase))
+        store, began = beginning.store, beginning.begun
+        if store is None or began is None:
             return None
-        store, began = found
         assert began.master.broker_id == "ME"
         assert began.master.platform and began.master.version
         store.commit(added(b"x"))

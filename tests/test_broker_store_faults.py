@@ -1,7 +1,9 @@
 """A broker's store whose process is killed, and whose disk is full: nothing acknowledged is lost, consuming goes on."""
 
+import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,10 +14,14 @@ from pathlib import Path
 import pytest
 
 from broker.changes import Changes
+from broker.journal_store import JournalStore
 from broker.pstore import Store, StoreFull, StoreUnavailable
+from database.options import Options
 from tests.broker_store_writer import KEPT, opened, turn_and_first
 from tests.broker_stores import DRIVERS, Driver, JournalDriver, added, contents, payloads, put
+from tests.crash_model import SPOOL
 from tests.project import REPOSITORY
+from tests.test_holding import damaged
 
 
 @pytest.fixture(params=DRIVERS, ids=["journal", "sqlite"])
@@ -60,6 +66,17 @@ def test_what_was_acknowledged_outlives_a_kill(kind: str, tmp_path: Path) -> Non
             f"of{one % KEPT}" for one in turns[1 if turn >= KEPT else 0 :]
         }
         store.close()
+
+
+def test_messages_that_a_recovery_holds_back_are_messages_of_the_store() -> None:
+    disk, old, new = damaged()
+    store = JournalStore.open(SPOOL, Options(cleanup_interval=0, hold_suspects=True), disk=disk)
+    assert list(payloads(store)) == old + new
+    assert store.message_count() == len(old + new)
+    assert store.read(old[0]).payload == b"old"
+    store.commit(Changes(delivered=[range(old[0], old[0] + 1)]))
+    assert list(payloads(store)) == old[1:] + new
+    store.close()
 
 
 # A full disk.
@@ -129,6 +146,23 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_write_is_a_loss(tmp_path: Path)
     store.connect()
     assert list(payloads(store).values()) == [b"kept"]
     store.close()
+
+
+@pytest.mark.parametrize("kind", ["journal", "sqlite"])
+def test_a_small_file_system_that_was_full_and_drained_takes_messages_again(kind: str, tmp_path: Path) -> None:
+    inside = f"mount -t tmpfs -o size=8m none {tmp_path} && exec {sys.executable} -m tests.broker_small_disk {kind} "
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"{inside} {tmp_path}"]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    if shutil.which("unshare") is None or subprocess.run([*command[:5], "-c", "mount -t tmpfs none /mnt"]).returncode:
+        pytest.skip("no file system of our own can be mounted here")
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["added"] > 300
+    assert seen["connected"] and seen["left"]
+    assert seen["drained"] == 0
+    assert isinstance(seen["later"], int), "what was drained has made room"
+    assert seen["again"] > 100
 
 
 # Many at once.

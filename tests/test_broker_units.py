@@ -163,7 +163,7 @@ def test_the_service_stands_with_the_one_who_offers_it() -> None:
 
 @pytest.mark.parametrize("is_filled", [False, True])
 def test_a_unit_of_work_asleep_takes_less_than_ninety_bytes(is_filled: bool) -> None:
-    count = 40_000
+    count = 16_000
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     if is_filled:

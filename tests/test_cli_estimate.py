@@ -7,14 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from broker.block import Option, Store
 from broker.changes import Changes, NewMessage, Put
+from broker.codes import Code
 from broker.journal_store import JournalStore
+from broker.pstore import Pstore
 from broker.records import UOW, UOWS, Flag, Status, UowRecord
 from broker.restore import restored
 from cli.estimate import SAMPLE_MAX, Load, estimated
 from database.options import Options
+from tests.broker_restart_rows import RealDesk
 from tests.broker_stores import begun
 from tests.cli_runner import oms
+from tests.kernel_desk import Fields, Person
 
 QUEUE = "CLASSNAM/SERVERNA/SERVICEN"
 
@@ -63,9 +68,9 @@ def data_bytes(directory: Path) -> int:
 
 
 LOADS = [
-    Load(uows=3000, messages=2, size=500, statuses=0, data_file_bytes=1 << 20),
-    Load(uows=3000, messages=1, size=20, statuses=3000, data_file_bytes=1 << 20),
-    Load(uows=300, messages=40, size=59, statuses=1500, data_file_bytes=1 << 20),
+    Load(uows=2000, messages=2, size=500, statuses=0, data_file_bytes=1 << 20),
+    Load(uows=2000, messages=1, size=20, statuses=2000, data_file_bytes=1 << 20),
+    Load(uows=200, messages=40, size=59, statuses=1000, data_file_bytes=1 << 20),
     Load(uows=40, messages=3, size=100_000, data_file_bytes=4 << 20),
 ]
 
@@ -100,6 +105,46 @@ def test_the_memory_of_a_load_is_told_within_a_tenth(tmp_path: Path, load: Load)
     finally:
         tracemalloc.stop()
     assert estimated(load).memory == pytest.approx(taken, rel=0.1)
+
+
+NAMES: Fields = {"server_class": QUEUE[:8], "server_name": QUEUE[9:17], "service": QUEUE[18:]}
+
+
+def played(directory: Path, load: Load, passing: int) -> None:
+    """Do the load with calls of a broker: units of work that wait, and others that come and go."""
+    store = JournalStore.open(directory, Options(max_data_file_size=load.data_file_bytes, cleanup_interval=0))
+    desk = RealDesk(store, Pstore.COLD)
+    sender, receiver = Person(desk, "SOMEBODY", "TOKEN001"), Person(desk, "SOMEBODY", "TOKEN002", caller=2)
+    receiver.register(**NAMES)
+    terms: Fields = {"store": Store.BROKER, "uwstatp": 1 if load.statuses else 255}
+    for place in range(load.uows + passing):
+        sent = None
+        for number in range(load.messages):
+            option = Option.COMMIT if number == load.messages - 1 else Option.SYNC
+            where: Fields = {"conv_id": sent.conv_id} if sent is not None else NAMES
+            sent = sender.send(bytes(load.size), option, **where, **(terms if sent is None else {}))
+        assert sent is not None and sent.code is Code.OK
+        if place < passing:
+            assert receiver.receive(**NAMES).uowid == sent.uowid
+            assert receiver.sync(Option.COMMIT, sent.uowid).code is Code.OK
+            if load.statuses:
+                assert sender.sync(Option.DELETE, sent.uowid).code is Code.OK
+    desk.close()
+
+
+@pytest.mark.parametrize(
+    ("load", "passing"),
+    [
+        (Load(uows=400, messages=3, size=200, data_file_bytes=1 << 20), 0),
+        (Load(uows=0, messages=2, size=100, rate=1.0, cleanup_seconds=200.0), 200),
+        (Load(uows=0, statuses=1, messages=2, size=100, rate=1.0, cleanup_seconds=150.0), 150),
+    ],
+    ids=["waiting", "passing", "passing, with persistent status"],
+)
+def test_the_disk_of_a_brokers_calls_is_told_within_a_tenth(tmp_path: Path, load: Load, passing: int) -> None:
+    played(tmp_path, load, passing)
+    found = estimated(load)
+    assert found.live_bytes + found.flow_bytes == pytest.approx(data_bytes(tmp_path), rel=0.1)
 
 
 def test_a_load_larger_than_the_sample_is_scaled_up() -> None:

@@ -1,0 +1,94 @@
+"""What an operator does to a unit of work: PURGE removes it, SET-UOW-STATUS moves one that waits.
+
+    command         from                           to
+    PURGE           any status                     no trace
+    SET-UOW-STATUS  ACCEPTED, POSTPONED            ACCEPTED, or CANCELLED
+
+Whose the unit of work is does not matter, and whoever has it hears of it with the next call about it:
+what was being sent or received is found no more.
+"""
+
+from broker.changes import Changes
+from broker.codes import BrokerError, Code, detailed
+from broker.conversation import Conversation
+from broker.deciding import decide
+from broker.decision import Busy, Decision
+from broker.effects import Purge, SetStatus
+from broker.expiring import accept_again
+from broker.moves import close, closing, closing_as, status_after
+from broker.recording import put, record_of
+from broker.records import Status, UowRecord
+from broker.sending import code_of_loss
+from broker.showing import reply_of
+from broker.sleeping import conversation, unit
+from broker.states import ACCEPTED, POSTPONED, Event
+from broker.syncpoint import delete_status
+from broker.uow import UnitOfWork
+from broker.world import World
+
+
+def purge(world: World, given: Purge) -> None:
+    """Leave no trace of a unit of work. UOW_NOT_FOUND for one that has left none."""
+    found = _found(world, given.uowid)
+    if isinstance(found, UowRecord):
+        delete_status(world, found, given.handle, None)
+        return
+    talk = _talk(world, found)
+    done = closing_as(world, talk, found, None)
+
+    def apply(_: int) -> None:
+        reply = reply_of(talk, found, found.status)
+        close(world, talk, done)
+        world.answer(given.handle, reply)
+
+    decide(world, done.changes, Decision(apply, (talk,), given.handle, code=code_of_loss(found)))
+
+
+def set_status(world: World, given: SetStatus) -> None:
+    """Let a unit of work that waits, or is put off, be received at once, or never. WRONG_STATUS for any other."""
+    if given.status not in (ACCEPTED, Status.CANCELLED):
+        raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, "it is moved to ACCEPTED or CANCELLED only"))
+    found = _found(world, given.uowid)
+    if isinstance(found, UowRecord):
+        raise BrokerError(Code.WRONG_STATUS, f"{Code.WRONG_STATUS.text}: {found.uowid} is {found.status.name}")
+    talk = _talk(world, found)
+    if given.status is ACCEPTED:
+        _accept(world, given, talk, found)
+        return
+    done = closing(world, talk, found, Event.STOP)
+
+    def apply(_: int) -> None:
+        reply = reply_of(talk, found, Status.CANCELLED)
+        close(world, talk, done)
+        world.answer(given.handle, reply)
+
+    decide(world, done.changes, Decision(apply, (talk,), given.handle, code=code_of_loss(found)))
+
+
+def _accept(world: World, given: SetStatus, talk: Conversation, found: UnitOfWork) -> None:
+    status_after(found, Event.ACCEPT)
+
+    def apply(_: int) -> None:
+        if found.status is POSTPONED:
+            accept_again(world, talk, found)
+        world.answer(given.handle, reply_of(talk, found, ACCEPTED))
+
+    changes = Changes()
+    if found.status is POSTPONED and found.is_recorded:
+        changes = Changes(puts=[put(record_of(found, talk, ACCEPTED)._replace(back=0, changed=world.now))])
+    decide(world, changes, Decision(apply, (talk,), given.handle, code=code_of_loss(found)))
+
+
+def _found(world: World, uowid: str) -> UnitOfWork | UowRecord:
+    found = unit(world, uowid)
+    if found is None:
+        raise BrokerError(Code.UOW_NOT_FOUND)
+    return found
+
+
+def _talk(world: World, found: UnitOfWork) -> Conversation:
+    talk = conversation(world, found.conv_id)
+    assert talk is not None, "a unit of work has its conversation"
+    if talk.is_pending:
+        raise Busy(talk)
+    return talk

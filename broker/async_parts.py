@@ -1,0 +1,227 @@
+"""What a session of asyncio gives out: units of work, publications, subscriptions, as `session_parts.py` has them."""
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Protocol, Self, Unpack
+
+from broker.block import NEW, Function, Option, Request
+from broker.codes import BrokerError, Code
+from broker.exchange import Publishing, Reading, ReceivingPublication, ReceivingUnit, Sending
+from broker.running import Answered
+from broker.words import (
+    Beside,
+    Message,
+    PublicationStatus,
+    Speaker,
+    UnitStatus,
+    Wait,
+    checked,
+    message_if_any,
+    unit_status,
+)
+
+
+class AsyncAsking(Protocol):
+    """A session, as what it gives out needs it."""
+
+    @property
+    def speaker(self) -> Speaker: ...
+
+    @property
+    def reading(self) -> Reading: ...
+
+    async def ask(self, request: Request) -> Answered: ...
+
+
+class AsyncSettled:
+    """A block that settles what it is about."""
+
+    is_open: bool
+
+    async def commit(self) -> object:
+        """Commit it."""
+        raise NotImplementedError
+
+    async def backout(self) -> object:
+        """Back it out."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.is_open:
+            return
+        try:
+            if kind is None:
+                await self.commit()
+        finally:
+            if self.is_open:
+                with suppress(BrokerError):
+                    await self.backout()
+
+
+class AsyncSentUnit(Sending, AsyncSettled):
+    """A unit of work that is being sent. Nobody sees it before it is committed, and then all of it."""
+
+    def __init__(self, session: AsyncAsking, to: dict[str, Any], terms: dict[str, Any]) -> None:
+        super().__init__(session.speaker, to, terms)
+        self._session = session
+
+    async def send(self, body: bytes, **beside: Unpack[Beside]) -> None:
+        """Add a message. BrokerError 00740347 above MAX-MESSAGES-IN-UOW, 00200218 above the length."""
+        self._sent(await self._session.ask(self._to_send(body, {**beside})))
+
+    async def commit(self, *, user_status: str = "") -> UnitStatus:
+        """Commit it: durable on return where it is persistent. BrokerError: then it can be tried again."""
+        return self._settled(await self._session.ask(self._to_settle(Option.COMMIT, user_status)))
+
+    async def commit_and_end(self, *, cancel: bool = False) -> UnitStatus:
+        """Commit it, and end its conversation: EOC, or with `cancel` EOCCANCEL."""
+        return self._settled(await self._session.ask(self._to_settle(Option.EOCCANCEL if cancel else Option.EOC)))
+
+    async def backout(self) -> UnitStatus:
+        """Drop it."""
+        return self._settled(await self._session.ask(self._to_settle(Option.BACKOUT)))
+
+    async def cancel(self) -> UnitStatus:
+        """Cancel it, once it is committed and while nobody has received it. BrokerError 00780307."""
+        return self._settled(await self._session.ask(self._to_settle(Option.CANCEL)))
+
+    async def delete(self) -> UnitStatus:
+        """Delete its persistent status, once it is complete. BrokerError 00780307."""
+        return self._settled(await self._session.ask(self._to_settle(Option.DELETE)))
+
+    async def query(self) -> UnitStatus:
+        """Return its status. BrokerError 00780305 when it is complete and left none."""
+        return self._heard(await self._session.ask(self._to_settle(Option.QUERY)))
+
+
+class AsyncReceivedUnit(ReceivingUnit, AsyncSettled):
+    """A unit of work that is being received: an iterator over its messages."""
+
+    def __init__(self, session: AsyncAsking, first: Message) -> None:
+        super().__init__(session.speaker, session.reading, first)
+        self._session = session
+        self._answer: AsyncSentUnit | None = None
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        if self.is_read:
+            raise StopAsyncIteration
+        return self._at_hand() or self._heard(await self._session.ask(self._to_go_on()))
+
+    async def answer(self, body: bytes, **beside: Unpack[Beside]) -> None:
+        """Add a message to an answer in the same conversation, which `commit` commits with it, in one operation."""
+        if self._answer is None or not self._answer.is_open:
+            self._answer = AsyncSentUnit(self._session, self._speaker.to(None, self.conv_id), {})
+        await self._answer.send(body, **beside)
+
+    async def commit(self, *, user_status: str = "") -> UnitStatus:
+        """Commit it: it is processed. With an answer both are, or neither, and the answer's status is returned."""
+        status = self._settled(await self._session.ask(self._to_settle(Option.COMMIT, user_status, self._answer)))
+        if self._answer is not None:
+            self._answer.is_open = False
+        return status
+
+    async def backout(self, *, user_status: str = "") -> UnitStatus:
+        """Give it back, to be received again; an answer is dropped."""
+        return await self._give_up(Option.BACKOUT, user_status)
+
+    async def cancel(self, *, user_status: str = "") -> UnitStatus:
+        """Complete it as one that nobody will process; an answer is dropped."""
+        return await self._give_up(Option.CANCEL, user_status)
+
+    async def _give_up(self, option: Option, user_status: str) -> UnitStatus:
+        if self._answer is not None and self._answer.is_open:
+            await self._answer.backout()
+        return self._settled(await self._session.ask(self._to_settle(option, user_status, None)))
+
+    async def set_user_status(self, user_status: str) -> UnitStatus:
+        """Tell its sender something about it, at most 32 characters."""
+        request = self._speaker.about(Option.SETUSTATUS, self.uowid, ustatus=user_status)
+        return unit_status(await self._session.ask(request))
+
+    async def query(self) -> UnitStatus:
+        """Return its status: its sender may have changed the user status meanwhile."""
+        return unit_status(await self._session.ask(self._speaker.about(Option.QUERY, self.uowid)))
+
+
+class AsyncSentPublication(Publishing, AsyncSettled):
+    """A publication that is being sent. Its subscribers get all of it, once it is committed."""
+
+    def __init__(self, session: AsyncAsking, topic: str, user_status: str) -> None:
+        super().__init__(session.speaker, topic, user_status)
+        self._session = session
+
+    async def send(self, body: bytes, **beside: Unpack[Beside]) -> None:
+        """Add a message. BrokerError 00740347 above MAX-MESSAGES-IN-PUBLICATION, 00200218 above the length."""
+        self._sent(await self._session.ask(self._to_send(body, {**beside})))
+
+    async def commit(self) -> PublicationStatus:
+        """Commit it: now its subscribers can have it. Durable on return where the topic is stored."""
+        return self._settled(await self._session.ask(self._to_settle(Option.COMMIT)))
+
+    async def backout(self) -> PublicationStatus:
+        """Drop it."""
+        return self._settled(await self._session.ask(self._to_settle(Option.BACKOUT)))
+
+
+class AsyncReceivedPublication(ReceivingPublication, AsyncSettled):
+    """A publication that is being received: an iterator over its messages."""
+
+    def __init__(self, session: AsyncAsking, first: Message) -> None:
+        super().__init__(session.speaker, first)
+        self._session = session
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        if self.is_read:
+            raise StopAsyncIteration
+        return self._at_hand() or self._heard(await self._session.ask(self._to_go_on()))
+
+    async def acknowledge(self) -> PublicationStatus:
+        """Be done with it: it does not come again, over a restart neither where the subscription is durable."""
+        return self._settled(await self._session.ask(self._to_settle(Option.COMMIT)))
+
+    async def commit(self) -> PublicationStatus:
+        """Acknowledge it."""
+        return await self.acknowledge()
+
+    async def backout(self) -> PublicationStatus:
+        """Give it back: it is the next that is received."""
+        return self._settled(await self._session.ask(self._to_settle(Option.BACKOUT)))
+
+
+class AsyncSubscription:
+    """What a user has subscribed to: publications that were committed since."""
+
+    def __init__(self, session: AsyncAsking, topic: str, *, is_durable: bool) -> None:
+        self.topic = topic
+        self.is_durable = is_durable
+        self._session = session
+
+    async def receive(self, *, wait: Wait = None) -> AsyncReceivedPublication | None:
+        """Receive the first message of the next publication; None when there is none, or none came in time."""
+        asked = self._session.speaker.receive_publication(self.topic, NEW, wait)
+        while True:
+            answered = await self._session.ask(asked)
+            if wait is not True or answered.reply.code is not Code.WAIT_TIMED_OUT:
+                found = message_if_any(answered, is_named=True)
+                return None if found is None else AsyncReceivedPublication(self._session, found)
+
+    async def publications(self, *, wait: Wait = None) -> AsyncIterator[AsyncReceivedPublication]:
+        """Yield publications as `receive` returns them, until there is none."""
+        while (publication := await self.receive(wait=wait)) is not None:
+            yield publication
+
+    async def unsubscribe(self) -> None:
+        """End the subscription; what was not received is gone for this user."""
+        checked(await self._session.ask(self._session.speaker.say(Function.UNSUBSCRIBE, topic=self.topic)))

@@ -1,0 +1,162 @@
+"""The embedded broker for asyncio: the verbs of `Broker`, awaited.
+
+async with AsyncBroker.open("spool") as broker:
+    async with broker.session("ALICE", token="PC1") as session:
+        await session.send("GAME/CHESS/BLACK", b"e4")
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from itertools import count
+from types import TracebackType
+
+from broker.async_session import AsyncSession
+from broker.attributes import Attributes
+from broker.beginning import Beginning, OpenStore, Wanted, attributes_of, start
+from broker.block import Request
+from broker.codes import BrokerError, Code, detailed
+from broker.effects import AllowNew, ForbidNew, Gone, Physical, Purge, SetStatus, StoreBack, StoreLost
+from broker.looped import Asked, Looped
+from broker.opening import open_store
+from broker.pstore import Store, StoreUnavailable
+from broker.records import Status
+from broker.running import TICK_SECONDS, Answered, Running, spelled
+from broker.words import UnitStatus, unit_status
+
+
+class AsyncBroker:
+    """A broker in this process, for the tasks of one event loop. Made by `open`, begun by `async with`."""
+
+    def __init__(self, wanted: Wanted, *, tick_seconds: float = TICK_SECONDS) -> None:
+        self.attributes = wanted.attributes
+        self._wanted = wanted
+        self._tick_seconds = tick_seconds
+        self._callers = count(1)
+        self._running: Running | None = None
+        self._tasks: Looped | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    def open(  # noqa: PLR0913 - named, and most callers need one
+        cls,
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        attributes: Attributes | str | os.PathLike[str] | None = None,
+        erase: str | None = None,
+        report: str | None = None,
+        open_store: OpenStore = open_store,
+        tick_seconds: float = TICK_SECONDS,
+        **given: str,
+    ) -> "AsyncBroker":
+        """Return a broker that is begun by `async with`; arguments and errors as Broker.open."""
+        found = attributes_of(directory, attributes, given)
+        wanted = Wanted(attributes=found, erase=erase, report=report, open_store=open_store)
+        return cls(wanted, tick_seconds=tick_seconds)
+
+    async def __aenter__(self) -> "AsyncBroker":
+        loop = asyncio.get_running_loop()
+        beginning = loop.run_in_executor(None, start, self._wanted)
+        try:
+            begun = await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            beginning.add_done_callback(_let_go)
+            raise
+        self._running = Running(begun)
+        self._tasks = Looped(self._running, loop, tick_seconds=self._tick_seconds)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def call(self, request: Request, *, caller: Physical) -> Answered:
+        """Carry out one call, as Broker.call. Cancelled, it leaves nothing half done, and loses no unit of work."""
+        return await self._looped.call(spelled(request), caller)
+
+    def ask(self, request: Request, *, caller: Physical, then: Callable[[Answered], None]) -> Asked:
+        """Begin a call in this moment, whose answer goes to `then` in a later turn of the loop. Not awaited.
+
+        Cheaper than `call` for who has many under way: no task waits. `cancel` of what it returns takes the call back.
+        """
+        return self._looped.ask(spelled(request), caller, then)
+
+    def new_caller(self) -> Physical:
+        """Return a number that no caller of this broker has yet. Not awaited."""
+        return next(self._callers)
+
+    def gone(self, caller: Physical) -> None:
+        """Note that a caller will not come back, as Broker.gone. Not awaited: what is to be written goes its way."""
+        self._looped.give(Gone(caller))
+
+    def session(self, user: str, token: str = "", **fields: str) -> AsyncSession:
+        """Return a session of a user, as Broker.session; it logs on with `async with`."""
+        return AsyncSession(self, user, token, fields)
+
+    @property
+    def _looped(self) -> Looped:
+        if self._tasks is None:
+            raise BrokerError(Code.NOT_ACTIVE, "enter the broker first: async with AsyncBroker.open(...) as broker")
+        return self._tasks
+
+    async def purge(self, uowid: str) -> UnitStatus:
+        """Remove a unit of work and its status, as Broker.purge."""
+        return unit_status(await self._looped.command(lambda handle: Purge(handle, uowid)))
+
+    async def set_uow_status(self, uowid: str, status: Status) -> UnitStatus:
+        """Move a unit of work that waits or is put off, as Broker.set_uow_status."""
+        return unit_status(await self._looped.command(lambda handle: SetStatus(handle, uowid, status)))
+
+    # The store's life.
+
+    @property
+    def is_store_connected(self) -> bool:
+        """Whether the persistent store can be written, as far as is known; False for PSTORE=NO."""
+        store = self._running.store if self._running is not None else None
+        return store is not None and store.is_connected
+
+    async def connect_pstore(self) -> None:
+        """Go on with the store, as Broker.connect_pstore."""
+        try:
+            await self._looped.errand(self._store().connect, then=StoreBack())
+        except StoreUnavailable as failure:
+            raise BrokerError(Code.UOW_NOT_PERSISTED, str(failure)) from failure
+
+    async def disconnect_pstore(self) -> None:
+        """Go on without the store, as Broker.disconnect_pstore."""
+        await self._looped.errand(self._store().disconnect, before=StoreLost("it was disconnected"))
+
+    def _store(self) -> Store:
+        if self._running is None or self._running.store is None:
+            raise BrokerError(Code.UOW_NOT_PERSISTED, detailed(Code.UOW_NOT_PERSISTED, "PSTORE=NO"))
+        return self._running.store
+
+    def forbid_new_uow_messages(self) -> None:
+        """Take no new persistent units of work and publications, as Broker does. Not awaited."""
+        self._looped.give(ForbidNew())
+
+    def allow_new_uow_messages(self) -> None:
+        """Take them again. Not awaited."""
+        self._looped.give(AllowNew())
+
+    async def close(self) -> None:
+        """Close, as Broker.close. Idempotent; once begun it is finished, whoever is cancelled."""
+        if self._running is None or self._tasks is None:
+            return
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close(self._running, self._tasks))
+        await asyncio.shield(self._closing)
+
+    async def _close(self, running: Running, tasks: Looped) -> None:
+        try:
+            await tasks.end(running.end)
+        finally:
+            await asyncio.to_thread(running.close)
+            running.tell()
+
+
+def _let_go(beginning: "asyncio.Future[Beginning]") -> None:
+    """Close what was begun for a task that had been cancelled by then."""
+    if not beginning.cancelled() and beginning.exception() is None:
+        Running(beginning.result()).close()

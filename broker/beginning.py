@@ -1,0 +1,127 @@
+"""What an embedded broker begins with: its attributes, its store begun and restored, its report.
+
+said                       attributes
+nothing                    the built-in ones, and the store of the platform's default directory
+a directory                the built-in ones, and the store there
+an attribute file          its own, with the directory in the place of its own if one is said
+values by keyword          in the place of any of these: `pstore="COLD"`, `broker_id="ETB002"`
+"""
+
+import copy
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from broker.attributes import Attributes, built_in, read
+from broker.codes import Code
+from broker.kernel import Kernel
+from broker.opening import DEFAULT_FILE, open_store, start_of, version
+from broker.pstore import Begun, Identifiers, Pstore, StartRefused, Store, StoreError, begin
+from broker.report import Report, report_path
+from broker.restore import restored, without_store
+from database.options import system_clock
+
+HOST_BYTES_MAX = 64  # of what a checkpoint says of the machine
+
+OpenStore = Callable[..., Store]  # with the attributes, and `creates`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """How a broker is to be begun."""
+
+    attributes: Attributes
+    erase: str | None = None  # the broker id whose data a cold start may erase
+    report: str | None = None  # where the report goes, before ETB_PSTORE_REPORT and the default name
+    open_store: OpenStore = open_store
+    clock: Callable[[], int] = system_clock
+
+
+@dataclass(slots=True, kw_only=True)
+class Beginning:
+    """A broker that was begun, and does nothing yet."""
+
+    attributes: Attributes
+    kernel: Kernel
+    store: Store | None
+    begun: Begun | None
+    report: Report | None
+    clock: Callable[[], int]  # microseconds since 1970 UTC
+    job: str
+
+
+def attributes_of(
+    directory: str | os.PathLike[str] | None,
+    attributes: Attributes | str | os.PathLike[str] | None,
+    given: dict[str, str],
+) -> Attributes:
+    """Return the attributes that were said; AttributesInvalid. ValueError for values beside attributes read already."""
+    if isinstance(attributes, Attributes):
+        if given:
+            raise ValueError(f"the attributes are read already: say {', '.join(given)} when they are read")
+        return attributes if directory is None else _elsewhere(attributes, Path(directory))
+    if directory is not None:
+        kept = {"spool_directory": str(directory), "database_file": str(Path(directory) / DEFAULT_FILE)}
+        given = {name: value for name, value in kept.items() if name not in given} | given
+    return built_in(**given) if attributes is None else read(Path(attributes), **given)
+
+
+def _elsewhere(attributes: Attributes, directory: Path) -> Attributes:
+    """Return the attributes with the store in another directory."""
+    moved = copy.copy(attributes)
+    moved.journal = replace(attributes.journal, spool_directory=str(directory))
+    moved.sqlite = replace(attributes.sqlite, database_file=str(directory / DEFAULT_FILE))
+    return moved
+
+
+def start(wanted: Wanted) -> Beginning:
+    """Open the store, begin it as PSTORE says, and restore what it holds. StartRefused: then nothing is left open."""
+    attributes, now = wanted.attributes, wanted.clock()
+    if attributes.broker.run_mode != "STANDARD":
+        mode = attributes.broker.run_mode
+        raise StartRefused(Code.VALUE_INVALID, f"RUN-MODE={mode} is for a broker that is a program of its own")
+    job = f"{platform.node()[:HOST_BYTES_MAX]} {os.getpid()}"
+    asked = start_of(attributes, now=now, erase=wanted.erase, job=job)
+    store: Store | None = None
+    begun: Begun | None = None
+    found, identifiers = without_store(), Identifiers.without_store(now)
+    try:
+        if asked.pstore is not Pstore.NO:
+            store = wanted.open_store(attributes, creates=asked.pstore is not Pstore.HOT)
+            begun = begin(store, asked)
+            found, identifiers = restored(store, now=now), begun.identifiers
+        kernel = Kernel(attributes, found, identifiers)
+    except StoreError as failure:
+        _close(store)
+        raise StartRefused(Code.RESTART_FAILED, f"the persistent store cannot be begun: {failure}") from failure
+    except BaseException:
+        _close(store)
+        raise
+    report = _report(attributes, wanted, begun, now)
+    if report is not None:
+        report.write(found.reported, now)
+    return Beginning(
+        attributes=attributes,
+        kernel=kernel,
+        store=store,
+        begun=begun,
+        report=report,
+        clock=wanted.clock,
+        job=job,
+    )
+
+
+def _close(store: Store | None) -> None:
+    if store is not None:
+        store.close()
+
+
+def _report(attributes: Attributes, wanted: Wanted, begun: Begun | None, now: int) -> Report | None:
+    if begun is None or not attributes.broker.pstore_report:
+        return None
+    path = report_path(attributes.broker.run_mode, os.environ, wanted.report)
+    report = Report(path, started=now, version=version())
+    report.write(begun.reported, now)
+    return report

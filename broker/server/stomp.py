@@ -1,0 +1,346 @@
+"""STOMP over TCP: a listener, and of each connection its bytes, timers and calls of the broker. All on one event loop.
+
+What a session says is gathered and written once in a turn of the loop. While a client does not read, nothing more is
+received for it; while so much of its own is under way, nothing more is read from it.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import cast
+
+from broker.asynchronous import AsyncBroker
+from broker.block import Request
+from broker.codes import Code
+from broker.running import Answered
+from broker.server.flow import Cancellable, Then
+from broker.server.frames import BadFrame, Frame, FrameReader, encode
+from broker.server.limits import StompLimits
+from broker.server.stomp_session import StompSession
+
+_log = logging.getLogger("oms.stomp")
+_BEAT = b"\n"
+_BEAT_SHARE = 0.7  # of the interval: a beat that is late is taken for a connection that is lost
+_PATIENCE = 2.0  # intervals without a sign of the client
+_BACKLOG = 1024  # connections that wait to be accepted
+
+
+class StompConnection(asyncio.Protocol):
+    """One connection: the outlet of its session."""
+
+    __slots__ = (
+        *("_began", "_broker", "_caller", "_connecting", "_heard", "_is_closing", "_is_paused", "_is_reading_paused"),
+        *("_listener", "_loop", "_parts", "_parts_size", "_reader", "_said", "_session", "_timers", "_transport"),
+    )
+
+    def __init__(self, listener: "StompListener") -> None:
+        self._listener = listener
+        self._broker = listener.broker
+        self._loop = listener.loop
+        self._session = StompSession(self, listener.limits, self._broker.attributes)
+        self._reader = FrameReader(listener.limits.frames)
+        self._caller = self._broker.new_caller()
+        self._transport: asyncio.Transport | None = None
+        self._parts: list[bytes] = []  # said in this turn
+        self._parts_size = 0
+        self._is_paused = False  # what was written has not left
+        self._is_reading_paused = False
+        self._is_closing = False
+        self._heard = self._said = self._began = 0.0
+        self._connecting: asyncio.TimerHandle | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+
+    # What the loop tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=0)
+        listener = self._listener
+        limits = listener.limits
+        listener.connections.add(self)
+        self._heard = self._said = self._loop.time()
+        if len(listener.connections) > limits.connections or listener.is_stopping:
+            listener.refused += 1
+            text = f"at most {limits.connections:,} connections"
+            self._session.fail(Code.QUEUE_FULL, text)
+            return
+        listener.accepted += 1
+        self._connecting = self._loop.call_later(limits.connect_seconds, self._connect_late)
+
+    def data_received(self, data: bytes) -> None:
+        session, reader = self._session, self._reader
+        self._heard = self._loop.time()
+        if not session.is_open:
+            return
+        if self._parts:
+            self._flush()
+        was_pending = reader.pending
+        reader.feed(data)
+        try:
+            for frame in reader.frames():
+                session.take(frame)
+                reader.version = session.version
+        except BadFrame as bad:
+            self._listener.bad_frames += 1
+            session.fail(Code.INVALID_FUNCTION, str(bad))
+        except Exception:
+            _log.exception("a mistake of the server itself")
+            session.fail(Code.STATUS_NOT_UPDATED, "a mistake of the server")
+        self._note_unread(was_pending)
+        if session.is_full and not self._is_reading_paused and self._transport is not None:
+            self._is_reading_paused = True
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self._written()
+
+    def connection_lost(self, failure: Exception | None) -> None:
+        listener = self._listener
+        self._session.lost()
+        for timer in (self._connecting, *self._timers):
+            if timer is not None:
+                timer.cancel()
+        listener.unread -= self._reader.pending
+        self._reader = FrameReader(listener.limits.frames)
+        self._parts, self._transport = [], None
+        self._broker.gone(self._caller)
+        listener.forget(self)
+
+    # What the session does.
+
+    def say(self, frame: Frame) -> None:
+        """Send the frame, with all that is said in this turn of the loop."""
+        if self._transport is None:
+            return
+        data = encode(frame, self._session.version)
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+        self._parts_size += len(data)
+        if frame.command == "CONNECTED":
+            self._begin_beats()
+        elif frame.command == "ERROR":
+            self._listener.note(f"connection {self._caller} of {self._session.user}: {frame.headers['message']}")
+
+    def ask(self, request: Request, then: Then) -> Cancellable:
+        """Call the broker; its answer goes to `then`."""
+
+        def answered(found: Answered) -> None:
+            self._answered(found, then)
+
+        return self._broker.ask(request, caller=self._caller, then=answered)
+
+    def _answered(self, answered: Answered, then: Then) -> None:
+        try:
+            then(answered)
+        except Exception:
+            _log.exception("a mistake of the server itself")
+            self._session.fail(Code.STATUS_NOT_UPDATED, "a mistake of the server")
+        if self._is_reading_paused and not self._session.is_full and self._transport is not None:
+            self._is_reading_paused = False
+            self._transport.resume_reading()
+
+    def after(self, seconds: float, then: Callable[[], None]) -> Cancellable:
+        """Do something later."""
+        return self._loop.call_later(seconds, then)
+
+    def close(self) -> None:
+        """End the connection once all that was said has left, or after a while."""
+        if self._is_closing or self._transport is None:
+            return
+        self._is_closing = True
+        self._flush()
+        self._transport.close()
+        self._timers.append(self._loop.call_later(self._listener.limits.linger_seconds, self._transport.abort))
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether there is room for more to be said."""
+        return not self._is_paused and self._parts_size < self._listener.limits.write_bytes
+
+    def stop(self) -> None:
+        """End the connection once what it has begun is durable."""
+        if self._transport is not None and not self._is_closing:
+            self._transport.pause_reading()
+            self._is_reading_paused = False
+            self._session.stop()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Writing.
+
+    def _flush(self) -> None:
+        parts = self._parts
+        if not parts or self._transport is None:
+            return
+        self._parts, self._parts_size = [], 0
+        self._said = self._loop.time()
+        self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+        if not self._is_paused:
+            self._written()
+
+    def _written(self) -> None:
+        self._session.written()
+
+    # Time.
+
+    def _connect_late(self) -> None:
+        if not self._session.is_connected:
+            self._session.fail(
+                Code.TRANSPORT_TIMED_OUT, f"no CONNECT within {self._listener.limits.connect_seconds:g} seconds"
+            )
+
+    def _begin_beats(self) -> None:
+        """Send a sign of life as often as was agreed, and wait for those of the client."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        ours, theirs = (interval / 1000 for interval in self._session.heart_beats)
+        if ours:
+            self._beat(ours * _BEAT_SHARE, 0)
+        if theirs:
+            self._listen(theirs * _PATIENCE, 1 if ours else 0)
+
+    def _beat(self, interval: float, at: int) -> None:
+        if self._transport is None or not self._session.is_open:
+            return
+        quiet = self._loop.time() - self._said
+        if quiet >= interval and not self._is_paused:
+            self._said = self._loop.time()
+            self._transport.write(_BEAT)
+            quiet = 0.0
+        elif quiet >= interval:
+            quiet = 0.0  # it does not read: what waits to be written is sign enough
+        self._later(interval - quiet, lambda: self._beat(interval, at), at)
+
+    def _listen(self, patience: float, at: int) -> None:
+        if self._transport is None or not self._session.is_open:
+            return
+        now = self._loop.time()
+        if self._is_reading_paused:
+            self._heard = now  # it cannot be heard
+        if now - self._heard >= patience:
+            self._session.fail(Code.TRANSPORT_TIMED_OUT, f"no heart-beat for {patience:g} seconds")
+            return
+        self._later(self._heard + patience - now, lambda: self._listen(patience, at), at)
+
+    def _later(self, seconds: float, then: Callable[[], None], at: int) -> None:
+        timer = self._loop.call_later(max(seconds, 0.001), then)
+        if at < len(self._timers):
+            self._timers[at] = timer
+        else:
+            self._timers.append(timer)
+
+    # Frames that have begun.
+
+    def _note_unread(self, before: int) -> None:
+        """Count what is held of a frame that is not complete; no more of it than there is room for."""
+        listener, pending = self._listener, self._reader.pending
+        listener.unread += pending - before
+        if not self._reader.is_within:
+            self._began = 0.0
+            listener.beginning.discard(self)
+            return
+        if not before or not self._began:
+            self._began = self._heard
+            listener.beginning.add(self)
+        if listener.unread > listener.limits.unread_bytes:
+            self._session.fail(Code.LONG_BUFFERS, "too many frames have begun and are not complete")
+
+    def look(self, now: float) -> None:
+        """End the connection when its frame takes too long."""
+        limits = self._listener.limits
+        if self._is_reading_paused:
+            self._began = now
+        allowed = limits.frame_seconds + self._reader.pending / limits.frame_bytes_per_second
+        if self._began and now - self._began > allowed:
+            self._session.fail(Code.TRANSPORT_TIMED_OUT, f"a frame was not complete after {allowed:.0f} seconds")
+
+
+class StompListener:
+    """The port of STOMP."""
+
+    name = "STOMP"
+
+    def __init__(self, broker: AsyncBroker, limits: StompLimits | None = None) -> None:
+        self.broker = broker
+        self.limits = limits or StompLimits()
+        self.loop = asyncio.get_running_loop()
+        self.connections: set[StompConnection] = set()
+        self.beginning: set[StompConnection] = set()  # in the middle of a frame
+        self.unread = 0  # bytes of such frames
+        self.accepted = 0
+        self.refused = 0
+        self.bad_frames = 0
+        self._noted = 0  # lines of the log about connections, since it was looked last
+        self.is_stopping = False
+        self._server: asyncio.Server | None = None
+        self._looking: asyncio.TimerHandle | None = None
+        self._empty: asyncio.Future[None] | None = None
+
+    async def start(self, host: str, port: int) -> list[str]:
+        """Listen; return where, as HOST:PORT. OSError when that cannot be."""
+        self._server = await self.loop.create_server(
+            lambda: StompConnection(self), host, port, backlog=_BACKLOG, reuse_address=True
+        )
+        self._look()
+        return [_address(each) for each in self._server.sockets]
+
+    def note(self, text: str) -> None:
+        """Log why a connection ends; where very many do, only how many."""
+        if self.is_stopping:
+            return  # that is told as one
+        self._noted += 1
+        if self._noted <= self.limits.log_lines:
+            _log.info("%s", text)
+
+    def _look(self) -> None:
+        self._looking = self.loop.call_later(self.limits.look_seconds, self._look)
+        if self._noted > self.limits.log_lines:
+            _log.info("%d more connections ended with an ERROR", self._noted - self.limits.log_lines)
+        self._noted = 0
+        for connection in list(self.beginning):
+            connection.look(self.loop.time())
+
+    def forget(self, connection: StompConnection) -> None:
+        """A connection is over."""
+        self.connections.discard(connection)
+        self.beginning.discard(connection)
+        if not self.connections and self._empty is not None and not self._empty.done():
+            self._empty.set_result(None)
+
+    async def stop(self) -> int:
+        """Accept nothing more, and end every connection once what it has begun is durable; return how many there were.
+
+        What is not done after `stop_seconds` is cut off.
+        """
+        self.is_stopping = True
+        if self._server is not None:
+            self._server.close()
+        if self._looking is not None:
+            self._looking.cancel()
+        connections = list(self.connections)
+        self._empty = self.loop.create_future()
+        for connection in connections:
+            connection.stop()
+        if self.connections:
+            await asyncio.wait([self._empty], timeout=self.limits.stop_seconds)
+        for connection in list(self.connections):
+            connection.abort()
+        return len(connections)
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,344 @@
+"""SUBSCRIBE, UNSUBSCRIBE, ACK and NACK of a STOMP connection, and the answers to what it has sent with reply-to."""
+
+from collections.abc import Callable, Mapping
+
+from broker.attributes import Attributes
+from broker.block import Option, Reply, Request
+from broker.codes import BrokerError, Code, detailed
+from broker.server.dead_letters import Burial, is_dead
+from broker.server.destinations import Destination, InConversation, Temporary, ToService, ToTopic, parse
+from broker.server.flow import Cancellable, Flow, Then
+from broker.server.frames import V10, V12, Frame
+from broker.server.limits import StompLimits
+from broker.server.receiving import ACK_MODES, AUTO, SETTLED, Intake, Subscription, Unit
+from broker.server.sources import ConversationSource, ServiceSource, Source, TopicSource
+from broker.server.transactions import Taken, Transaction
+
+PREFETCH = ("prefetch-count", "activemq.prefetchSize")
+
+
+class Consumer:
+    """What a connection receives."""
+
+    def __init__(self, flow: Flow, attributes: Attributes) -> None:
+        self.limits: StompLimits = flow.limits
+        self._attributes = attributes
+        self._flow = flow
+        self._number = 0  # of the last message that was handed out
+        self._flight: dict[int, Unit] = {}  # by that number
+        self._subscriptions: dict[str, Subscription] = {}
+        self._intakes: dict[Destination, Intake] = {}
+        self._unwritten: list[Unit] = []  # to be committed once their last message has left
+        self._held: set[Unit] = set()  # to be given back after a delay
+        flow.on_end.append(self._stop)
+
+    def _stop(self) -> None:
+        self.stop_receiving()
+        for unit in self._held:
+            if unit.timer is not None:
+                unit.timer.cancel()
+        self._flight, self._intakes, self._unwritten, self._held = {}, {}, [], set()
+
+    def stop_receiving(self) -> None:
+        """Receive nothing more."""
+        for intake in self._intakes.values():
+            intake.stop()
+
+    # SUBSCRIBE.
+
+    def subscribe(self, frame: Frame) -> None:
+        """Begin to receive from a destination, once all that was begun before is answered."""
+        headers = frame.headers
+        where = parse(_needed(headers, "destination"))
+        id_ = headers.get("id") or (str(where) if self._flow.version == V10 else _needed(headers, "id"))
+        if id_ in self._subscriptions:
+            raise _refusal(Code.INVALID_OPTION, f"there is a subscription {id_[:80]!r} already")
+        if len(self._subscriptions) >= self.limits.subscriptions:
+            raise _refusal(Code.QUEUE_FULL, f"at most {self.limits.subscriptions:,} subscriptions")
+        ack = headers.get("ack", AUTO)
+        if ack not in ACK_MODES:
+            raise _refusal(Code.INVALID_OPTION, f"ack:{ack[:40]} is none of {', '.join(ACK_MODES)}")
+        subscription = Subscription(id_, ack, self._prefetch(headers))
+        is_durable = headers.get("durable", "").lower() == "true"
+        if is_durable and not isinstance(where, ToTopic):
+            raise _refusal(Code.INVALID_OPTION, "durable goes with a topic; what is sent to a service is kept anyway")
+        self._flow.when_settled(lambda: self._begin(frame, subscription, where, is_durable=is_durable))
+
+    def _prefetch(self, headers: Mapping[str, str]) -> int:
+        text = next((headers[name] for name in PREFETCH if name in headers), None)
+        if text is None:
+            return self.limits.prefetch
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
+            raise _refusal(Code.INVALID_NUMBER, f"prefetch-count {text[:40]!r} is no number of messages")
+        return min(int(text), self.limits.prefetch_max)
+
+    def _begin(self, frame: Frame, subscription: Subscription, where: Destination, *, is_durable: bool) -> None:
+        self._subscriptions[subscription.id] = subscription
+        intake = self._intakes.get(where)
+
+        def begun(_: Reply | None = None) -> None:
+            assert intake is not None
+            intake.add(subscription)
+            self._flow.receipt(frame)
+            self._flow.go_on()
+
+        if isinstance(where, Temporary):
+            subscription.label = where.label
+            for each in self._intakes.values():
+                if each.label == where.label:
+                    each.take_over(subscription)
+            for known in list(self._subscriptions.values()):
+                if known.is_automatic and known.label == where.label:
+                    del self._subscriptions[known.id]
+            self._flow.receipt(frame)
+            self._flow.go_on()
+            return
+        if intake is not None:
+            if isinstance(where, ToTopic):
+                refusal = _refusal(Code.INVALID_OPTION, f"this connection has subscribed to {where} already")
+                self._flow.fail(refusal.code, refusal.text, frame)
+                return
+            begun()
+            return
+        intake = self._intakes[where] = Intake(self, self._source(where, is_durable=is_durable))
+        request = intake.source.begin()
+        if request is None:
+            begun()
+        else:
+            self._flow.ask(request, begun, frame)
+
+    def _source(self, where: Destination, *, is_durable: bool) -> Source:
+        speaker = self._flow.speaker
+        match where:
+            case ToService():
+                return ServiceSource(speaker, where)
+            case ToTopic():
+                return TopicSource(speaker, where, is_durable=is_durable)
+            case InConversation():
+                return ConversationSource(speaker, where)
+            case Temporary():
+                raise AssertionError("nothing is received from there")
+
+    def await_answers(self, label: str, conv_id: str, correlation: str) -> None:
+        """Hand out what is answered in the conversation, as from /temp/LABEL."""
+        where = InConversation(conv_id)
+        if not conv_id or where in self._intakes:
+            return
+        if sum(bool(intake.label) for intake in self._intakes.values()) >= self.limits.replies:
+            raise _refusal(Code.QUEUE_FULL, f"the answers of at most {self.limits.replies:,} conversations are awaited")
+        intake = self._intakes[where] = Intake(self, ConversationSource(self._flow.speaker, where))
+        intake.label, intake.correlation = label, correlation
+        subscription = next((each for each in self._subscriptions.values() if each.label == label), None)
+        if subscription is None:
+            subscription = Subscription(str(Temporary(label)), AUTO, self.limits.prefetch)
+            subscription.label, subscription.is_automatic = label, True
+            self._subscriptions[subscription.id] = subscription
+        intake.add(subscription)
+
+    # UNSUBSCRIBE.
+
+    def unsubscribe(self, frame: Frame) -> None:
+        """Receive no longer: what is in flight is given back. With `durable:true` a subscription is forgotten."""
+        headers = frame.headers
+        id_ = headers.get("id") or _needed(headers, "id" if self._flow.version != V10 else "destination")
+        subscription = self._subscriptions.get(id_)
+        if subscription is None:
+            raise _refusal(Code.UOW_NOT_FOUND, f"there is no subscription {id_[:80]!r}")
+        forgets = headers.get("durable", "").lower() == "true"
+        self._flow.when_settled(lambda: self._leave(frame, subscription, forgets=forgets))
+
+    def _leave(self, frame: Frame, subscription: Subscription, *, forgets: bool) -> None:
+        del self._subscriptions[subscription.id]
+        requests: list[Request] = []
+        for where, intake in list(self._intakes.items()):
+            if subscription in intake.subscriptions:
+                requests += self._taken_back(intake, subscription)
+                intake.remove(subscription)
+                if not intake.subscriptions:
+                    del self._intakes[where]
+                    source = intake.source
+                    end = source.forget() if forgets and isinstance(source, TopicSource) else source.end()
+                    if end is not None:
+                        requests.append(end)
+
+        def left() -> None:
+            self._flow.receipt(frame)
+            self._flow.go_on()
+
+        self._flow.ask_all(requests, left, frame)
+
+    def _taken_back(self, intake: Intake, subscription: Subscription) -> list[Request]:
+        """Return the calls that give back what is in flight to a subscription."""
+        current = [intake.current] if intake.current is not None else []
+        units = dict.fromkeys([*self._flight.values(), *self._held, *current])
+        mine = [unit for unit in units if unit.intake is intake and unit.subscription is subscription]
+        for unit in mine:
+            self.forget(unit)
+        return [intake.source.settle(Option.BACKOUT, unit.id) for unit in mine]
+
+    # What intakes do.
+
+    @property
+    def version(self) -> str:
+        return self._flow.version
+
+    @property
+    def is_open(self) -> bool:
+        return self._flow.is_open
+
+    @property
+    def is_writable(self) -> bool:
+        return self._flow.outlet.is_writable
+
+    def receive(self, request: Request, then: Then) -> Cancellable:
+        """Call the broker for the next message."""
+        return self._flow.outlet.ask(request, then)
+
+    def after(self, seconds: float, then: Callable[[], None]) -> Cancellable:
+        return self._flow.outlet.after(seconds, then)
+
+    def number(self) -> int:
+        """Return the number of the next message that is handed out."""
+        self._number += 1
+        return self._number
+
+    def hand_out(self, frame: Frame, number: int, unit: Unit) -> None:
+        """Send a message."""
+        self._flight[number] = unit
+        self._flow.outlet.say(frame)
+
+    def handed_out_last(self, unit: Unit) -> None:
+        """Commit the unit once its messages have left."""
+        self._unwritten.append(unit)
+
+    def written(self) -> None:
+        """All that was said has left: what needs no ACK is done, and there is room for more."""
+        units, self._unwritten = self._unwritten, []
+        for unit in units:
+            self._commit(unit, lambda: None, None)
+        for intake in list(self._intakes.values()):
+            intake.go_on()
+
+    def refuse(self, reply: Reply) -> None:
+        """End the connection: it can receive nothing."""
+        self._flow.fail(reply.code, reply.text)
+
+    def burial(self, reply: Reply) -> Burial | None:
+        """Return what moves the unit to the dead letters, None when it does not belong there."""
+        return Burial(self._flow, reply) if is_dead(self._attributes, reply) else None
+
+    def is_over(self, intake: Intake) -> None:
+        """A conversation is over."""
+        self._intakes = {where: each for where, each in self._intakes.items() if each is not intake}
+        for subscription in list(intake.subscriptions):
+            intake.remove(subscription)
+            if subscription.is_automatic and not any(each.label == intake.label for each in self._intakes.values()):
+                self._subscriptions.pop(subscription.id, None)
+
+    def hold_back(self, unit: Unit, seconds: float) -> None:
+        """Give the unit back after a while."""
+        self.forget(unit)
+        self._held.add(unit)
+        unit.timer = self._flow.outlet.after(seconds, lambda: self._back_out(unit))
+
+    def _back_out(self, unit: Unit) -> None:
+        self._held.discard(unit)
+        self._settle(unit.intake.source.settle(Option.BACKOUT, unit.id), unit.intake.go_on, None)
+
+    # ACK and NACK.
+
+    def acknowledge(self, frame: Frame, transaction: Transaction | None) -> None:
+        """Take an ACK or a NACK."""
+        number = self._acknowledged(frame)
+        unit = self._flight.get(number)
+        taken: list[tuple[int, Unit]] = []
+        if unit is not None and unit.subscription.ack != AUTO:
+            taken = unit.subscription.take(number)
+        is_nack = frame.command == "NACK"
+        if transaction is not None:
+            if taken and unit is not None:
+                transaction.taken.append(Taken(unit.subscription, taken, is_nack=is_nack))
+            self._flow.receipt(frame)
+        elif is_nack:
+            self.refuse_units(dict.fromkeys(each for _, each in taken))
+            self._flow.receipt(frame)
+        else:
+            self._commit_all([each for at, each in taken if at == each.last], frame)
+        if transaction is None:
+            for at, _ in taken:
+                self._flight.pop(at, None)
+        if unit is not None:
+            unit.intake.go_on()
+
+    def _acknowledged(self, frame: Frame) -> int:
+        """Return the number of the message that the frame is about."""
+        name = "id" if self._flow.version == V12 else "message-id"
+        text = _needed(frame.headers, name)
+        _, _, digits = text.rpartition("-")
+        number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else 0
+        if not 0 < number <= self._number:
+            raise _refusal(Code.UOW_NOT_FOUND, f"no message of this connection has the {name} {text[:80]!r}")
+        return number
+
+    def _commit_all(self, units: list[Unit], frame: Frame) -> None:
+        left = len(units)
+        if not left:
+            self._flow.receipt(frame)
+
+        def committed() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self._flow.receipt(frame)
+
+        for unit in units:
+            self._commit(unit, committed, frame)
+
+    def _commit(self, unit: Unit, then: Callable[[], None], frame: Frame | None) -> None:
+        if unit.is_gone:
+            then()
+            return
+        unit.is_gone = True
+
+        def committed() -> None:
+            self.forget(unit)
+            then()
+            unit.intake.go_on()
+
+        self._settle(unit.intake.source.settle(Option.COMMIT, unit.id), committed, frame)
+
+    def _settle(self, request: Request, then: Callable[[], None], frame: Frame | None) -> None:
+        """Make a call about a unit; when it is about an ACK it must be the one that settles it."""
+        self._flow.ask(request, lambda _: then(), frame, allowed=SETTLED if frame is None else frozenset())
+
+    def committed(self, units: list[Unit]) -> None:
+        """Units were committed with a transaction."""
+        for unit in units:
+            self.forget(unit)
+            unit.intake.go_on()
+
+    def refuse_units(self, units: Mapping[Unit, None] | list[Unit]) -> None:
+        """Give units back, after a delay that grows."""
+        for unit in units:
+            unit.intake.give_back(unit)
+            unit.intake.go_on()
+
+    def forget(self, unit: Unit) -> None:
+        """Know a unit no longer as one that is in flight."""
+        unit.intake.let_go(unit)
+        self._held.discard(unit)
+        if unit.timer is not None:
+            unit.timer.cancel()
+        for number in unit.numbers:
+            self._flight.pop(number, None)
+
+
+def _needed(headers: Mapping[str, str], name: str) -> str:
+    found = headers.get(name, "")
+    if not found:
+        raise _refusal(Code.INVALID_OPTION, f"the header {name} is missing")
+    return found
+
+
+def _refusal(code: Code, text: str) -> BrokerError:
+    return BrokerError(code, detailed(code, text))

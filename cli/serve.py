@@ -1,0 +1,130 @@
+"""`oms serve`: the broker as a server, in the foreground, until it is told to stop."""
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import options, output
+from cli.attributes import failure_of
+from cli.failures import ExitCode, Failure
+from cli.wording import printable
+
+if TYPE_CHECKING:  # the broker is imported when the command needs it
+    from broker.attributes import Attributes
+
+File = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="ATTRIBUTE-FILE",
+        envvar="ETB_ATTR",
+        help="The attribute file; without one the built-in defaults.",
+        show_default=False,
+    ),
+]
+
+
+def serve(
+    file: File = None,
+    spool: Annotated[
+        Path | None,
+        typer.Option("--spool", "-s", envvar="SPOOL_DIRECTORY", metavar="DIR", help="The spool directory."),
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", metavar="HOST", help="Where to listen.  [127.0.0.1]")] = None,
+    stomp_port: Annotated[
+        int | None, typer.Option("--stomp-port", metavar="PORT", min=0, max=65535, help="Of STOMP; 0: any.  [61613]")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Serve programs over STOMP until SIGTERM or Ctrl-C.
+
+    Without a file it listens on this machine alone, and begins or goes on with
+    the store in the spool directory (PSTORE=WARM). Prints where it listens; logs
+    to stderr, one line each. A stop loses nothing that was acknowledged.
+    """
+    from broker.pstore import StartRefused
+    from broker.server.serving import PortRefused, Server
+
+    attributes = _attributes(file, spool, host, stomp_port, as_json=as_json)
+    _log_to_stderr(as_json=as_json)
+    try:
+        asyncio.run(_run(Server, attributes, as_json=as_json))
+    except PortRefused as refused:
+        raise Failure(str(refused), ExitCode.UNUSABLE) from refused
+    except StartRefused as refused:
+        raise _start_failure(refused) from refused
+
+
+async def _run(server: "type", attributes: "Attributes", *, as_json: bool) -> None:
+    def ready(addresses: list[str]) -> None:
+        if as_json:
+            output.print_json_line({"listening": dict(address.split(" ", 1) for address in addresses)})
+        else:
+            for address in addresses:
+                output.print_line(f"listening for {address}")
+        sys.stdout.flush()
+
+    await server(attributes).run(ready)
+
+
+def _attributes(
+    file: Path | None, spool: Path | None, host: str | None, stomp_port: int | None, *, as_json: bool
+) -> "Attributes":
+    from broker.attribute_text import AttributesInvalid
+    from broker.beginning import attributes_of
+
+    given: dict[str, str] = {}
+    if host is not None:
+        given["host"] = host
+    if stomp_port is not None:
+        given["stomp_port"] = str(stomp_port)
+    try:
+        return attributes_of(spool, file, given)
+    except AttributesInvalid as invalid:
+        raise failure_of(invalid, as_json=as_json) from None
+
+
+def _start_failure(refused: Exception) -> Failure:
+    from journal.errors import DatabaseLocked
+
+    cause = refused.__cause__
+    is_locked = isinstance(cause, DatabaseLocked)
+    return Failure(str(refused), ExitCode.LOCKED if is_locked else ExitCode.UNUSABLE)
+
+
+class _Lines(logging.Formatter):
+    """A log record as one line: time, level, who, and what; or as JSON."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = record.getMessage()
+        if record.exc_info:
+            text += " | " + " | ".join(self.formatException(record.exc_info).splitlines())
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        if self._as_json:
+            line: Mapping[str, str] = {
+                "time": when,
+                "level": record.levelname.lower(),
+                "logger": record.name,
+                "text": text,
+            }
+            return json.dumps(line)
+        return f"{when} {record.levelname.lower():7} {record.name}: {printable(text)}"
+
+
+def _log_to_stderr(*, as_json: bool) -> None:
+    stream = logging.StreamHandler(sys.stderr)
+    stream.setFormatter(_Lines(as_json=as_json))
+    ours = logging.getLogger("oms")
+    ours.handlers[:] = [stream]
+    ours.setLevel(logging.INFO)
+    ours.propagate = False

@@ -1,0 +1,126 @@
+"""Embedded brokers for tests: of both kinds, on both drivers, spoken to in the same words.
+
+A broker for asyncio is spoken to through a loop of its own: what is awaitable is waited for, what it gives out is
+wrapped likewise. So one script tries both.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from broker.asynchronous import AsyncBroker
+from broker.broker import Broker
+from broker.codes import BrokerError, Code
+from broker.session import Session
+from tests.watched_disk import TIMEOUT_SECONDS
+
+SERVICE = "GAME/CHESS/BLACK"
+OURS = ("broker.asynchronous", "broker.async_session", "broker.async_parts")
+
+
+class Awaited:
+    """Something of asyncio, spoken to as its counterpart for threads."""
+
+    def __init__(self, target: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._target = target
+        self._loop = loop
+
+    def _wrapped(self, value: Any) -> Any:
+        if inspect.isawaitable(value):
+            value = self._loop.run_until_complete(value)
+        is_ours = type(value).__module__ in OURS or inspect.isasyncgen(value)
+        return Awaited(value, self._loop) if is_ours else value
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        if not inspect.ismethod(value):
+            return value
+        return lambda *given, **named: self._wrapped(value(*given, **named))
+
+    def __enter__(self) -> Any:
+        return self._wrapped(self._target.__aenter__())
+
+    def __exit__(self, *failure: Any) -> Any:
+        return self._wrapped(self._target.__aexit__(*failure))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._wrapped(self._target.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+
+@dataclass
+class Kind:
+    """A kind of broker with a driver: opens brokers in a directory."""
+
+    is_async: bool
+    driver: str  # JOURNAL or SQLITE
+    loop: asyncio.AbstractEventLoop
+
+    def open(self, directory: Path | None = None, **given: Any) -> Broker:
+        """Return a broker that is not entered yet."""
+        if "attributes" not in given:
+            given = {"broker_id": "ETB001", "pstore_type": self.driver} | given
+        if not self.is_async:
+            return Broker.open(directory, **given)
+        return cast(Broker, Awaited(AsyncBroker.open(directory, **given), self.loop))
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass, and an event loop go on."""
+        if self.is_async:
+            self.loop.run_until_complete(asyncio.sleep(seconds))
+        else:
+            time.sleep(seconds)
+
+    def wait_for(self, is_so: Callable[[], bool]) -> None:
+        """Let time pass until something is so."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not is_so():
+            assert time.monotonic() < deadline, "it never was so"
+            self.pause(0.01)
+
+
+@contextlib.contextmanager
+def kind_of(words: str) -> Iterator[Kind]:
+    """Return the kind that "threads JOURNAL" and its like name."""
+    way, driver = words.split()
+    loop = asyncio.new_event_loop()
+    try:
+        yield Kind(way == "asyncio", driver, loop)
+    finally:
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+
+KINDS = ("threads JOURNAL", "asyncio JOURNAL", "threads SQLITE", "asyncio SQLITE")
+
+
+@contextlib.contextmanager
+def refused(code: Code) -> Iterator[None]:
+    """Check that the block is refused with this code."""
+    try:
+        yield
+    except BrokerError as failure:
+        assert failure.code is code, str(failure)
+    else:
+        raise AssertionError(f"it was not refused with {code}")
+
+
+def bodies(session: Session, service: str | None = None, *, most: int = 0, **how: Any) -> list[bytes]:
+    """Receive and commit all units of work, or so many; return the bodies of their messages."""
+    found: list[bytes] = []
+    for count, unit in enumerate(session.receive_units(service, **how), 1):
+        with unit:
+            found += [message.body for message in unit]
+        if count == most:
+            break
+    return found

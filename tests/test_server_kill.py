@@ -1,0 +1,128 @@
+"""kill -9 of the server under load: what has a receipt is there, and what was acknowledged never comes again."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.stomp_server import Serving, Wire
+
+SENDERS, WINDOW = 4, 20
+
+
+class Load:
+    """Clients that send and receive until the server is gone."""
+
+    def __init__(self, port: int, kill: Callable[[], None], kill_after: int, round_: int) -> None:
+        self.sent: set[bytes] = set()
+        self.receipted: set[bytes] = set()
+        self.acknowledged: set[bytes] = set()  # with a receipt
+        self.seen: Counter[bytes] = Counter()
+        self._port = port
+        self._kill = kill
+        self._kill_after = kill_after
+        self._round = round_
+        self._counting = threading.Lock()
+        self._counted = 0
+
+    def run(self) -> None:
+        """Send and receive; the server is killed after so many receipts."""
+        threads = [threading.Thread(target=self._send, args=(at,)) for at in range(SENDERS)]
+        threads += [threading.Thread(target=self._receive), threading.Thread(target=self._transact)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _count(self) -> None:
+        with self._counting:
+            self._counted += 1
+            if self._counted == self._kill_after:
+                self._kill()
+
+    def _send(self, at: int) -> None:
+        number = 0
+        with suppress(OSError, EOFError), closing(Wire(self._port)) as wire:
+            while True:
+                for _ in range(WINDOW):
+                    body = b"%d %d %d" % (self._round, at, number)
+                    self.sent.add(body)
+                    wire.say("SEND", body, destination="/queue/load", receipt=body.decode())
+                    number += 1
+                for _ in range(WINDOW):
+                    self.receipted.add(wire.hear().headers["receipt-id"].encode())
+                    self._count()
+
+    def _transact(self) -> None:
+        """Send pairs in transactions: both are there, or neither."""
+        number = 0
+        with suppress(OSError, EOFError), closing(Wire(self._port)) as wire:
+            while True:
+                name = str(number)
+                pair = [b"%d pair %d %s" % (self._round, number, place) for place in (b"load", b"other")]
+                wire.say("BEGIN", transaction=name)
+                for body, queue in zip(pair, ("/queue/load", "/queue/other"), strict=True):
+                    self.sent.add(body)
+                    wire.say("SEND", body, destination=queue, transaction=name)
+                wire.say("COMMIT", transaction=name, receipt=name)
+                assert wire.hear().command == "RECEIPT"
+                self.receipted.update(pair)
+                number += 1
+
+    def _receive(self) -> None:
+        with suppress(OSError, EOFError), closing(Wire(self._port)) as wire:
+            wire.say("SUBSCRIBE", destination="/queue/load", id="1", ack="client-individual", prefetch_count="10")
+            bodies: dict[str, bytes] = {}
+            while True:
+                frame = wire.hear()
+                if frame.command == "MESSAGE":
+                    self.seen[frame.body] += 1
+                    bodies[frame.headers["ack"]] = frame.body
+                    wire.say("ACK", id=frame.headers["ack"], receipt=frame.headers["ack"])
+                else:
+                    self.acknowledged.add(bodies.pop(frame.headers["receipt-id"]))
+
+
+def drained(port: int, queue: str) -> list[bytes]:
+    """Return all that waits, acknowledged by being written."""
+    wire, found = Wire(port), list[bytes]()
+    wire.say("SUBSCRIBE", destination=queue, id="1", ack="auto", prefetch_count="10000")
+    wire.say("SEND", b"end", destination=queue, persistent="false")
+    while (frame := wire.hear()).body != b"end" or frame.command != "MESSAGE":
+        found.append(frame.body)
+    wire.say("DISCONNECT", receipt="bye")
+    while (frame := wire.hear()).command == "MESSAGE":
+        found.append(frame.body)
+    wire.close()
+    return found
+
+
+@pytest.mark.parametrize("kill_after", [1, 40, 250])
+def test_what_has_a_receipt_is_there_and_what_was_acknowledged_is_not(tmp_path: Path, kill_after: int) -> None:
+    sent, receipted, acknowledged, seen = set[bytes](), set[bytes](), set[bytes](), Counter[bytes]()
+    for round_ in range(2):
+        with Serving(tmp_path) as serving:
+            load = Load(serving.port, serving.child.kill, kill_after, round_)
+            load.run()
+            serving.kill()
+        sent |= load.sent
+        receipted |= load.receipted
+        again = {body for body in load.seen if body in acknowledged}
+        assert not again, "acknowledged before, and received again"
+        acknowledged |= load.acknowledged
+        seen += load.seen
+    assert len(receipted) >= kill_after
+
+    with Serving(tmp_path) as serving:
+        left = drained(serving.port, "/queue/load")
+        other = drained(serving.port, "/queue/other")
+        assert len(set(left)) == len(left), "nothing is there twice"
+        assert not acknowledged & set(left), "nothing that was acknowledged comes again"
+        assert receipted <= set(left) | set(other) | set(seen), "all that has a receipt is there, or was received"
+        assert set(left) | set(other) <= sent
+        pairs = {body.rsplit(b" ", 1)[0] for body in [*left, *seen] if b"pair" in body}
+        assert pairs == {body.rsplit(b" ", 1)[0] for body in other}, "both of a transaction, or neither"
+        assert drained(serving.port, "/queue/load") == []

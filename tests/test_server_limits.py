@@ -1,0 +1,223 @@
+"""What a connection may take: hostile bytes, slow senders, subscribers that do not read. Others do not notice."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.asynchronous import AsyncBroker
+from broker.server.frames import V12, Frame, FrameLimits, encode
+from broker.server.limits import StompLimits
+from broker.server.stomp import StompListener
+from tests.stomp_server import Serving, Wire
+from tests.test_server_frames import HOSTILE
+
+PATIENCE = 20  # seconds
+
+
+class Peer:
+    """A client on the loop of the server."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def say(self, command: str, body: bytes = b"", /, **headers: str) -> None:
+        said = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.writer.write(encode(Frame(command, said, body), V12))
+
+    async def hear(self) -> bytes:
+        """Return the next frame as it came, without what is between frames."""
+        data = await asyncio.wait_for(self.reader.readuntil(b"\0"), PATIENCE)
+        return data.lstrip(b"\n")
+
+    async def error(self) -> str:
+        """Return the ERROR, behind which nothing comes."""
+        data = await asyncio.wait_for(self.reader.read(), PATIENCE)
+        assert data.lstrip(b"\n").startswith(b"ERROR\n"), data[:200]
+        return data.decode()
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+class Place:
+    """A listener, and clients of it."""
+
+    def __init__(self, listener: StompListener, port: int) -> None:
+        self.listener = listener
+        self._port = port
+        self._peers: list[Peer] = []
+
+    async def peer(self, *, connects: bool = True, receive_bytes: int | None = None) -> Peer:
+        raw = socket.socket()
+        if receive_bytes is not None:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        raw.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", self._port))
+        peer = Peer(*await asyncio.open_connection(sock=raw, limit=1 << 12 if receive_bytes else 1 << 20))
+        self._peers.append(peer)
+        if connects:
+            peer.say("CONNECT", accept_version="1.2")
+            assert (await peer.hear()).startswith(b"CONNECTED")
+        return peer
+
+    async def close(self) -> None:
+        for peer in self._peers:
+            peer.close()
+        await self.listener.stop()
+
+
+def placed(tmp_path: Path, limits: StompLimits, script: Callable[[Place], Awaitable[None]]) -> None:
+    async def play() -> None:
+        async with AsyncBroker.open(tmp_path) as broker:
+            listener = StompListener(broker, limits)
+            (address,) = await listener.start("127.0.0.1", 0)
+            place = Place(listener, int(address.rpartition(":")[2]))
+            try:
+                await script(place)
+            finally:
+                await place.close()
+
+    asyncio.run(play())
+
+
+# Bytes that are no frames.
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with Serving(tmp_path_factory.mktemp("spool")) as serving:
+        yield serving
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTILE if "limit" not in name and "long" not in name])
+def test_what_is_no_frame_is_answered_with_an_error_and_the_end(server: Serving, name: str) -> None:
+    data, reason = HOSTILE[name]
+    if name in ("an endless line", "many headers"):
+        data = data + b"y" * 20_000 if name == "an endless line" else b"SEND\n" + b"a:b\n" * 300 + b"\n\0"
+        reason = "longer than" if name == "an endless line" else "more than 256"
+    wire, other = Wire(server.port), Wire(server.port)
+    wire.socket.sendall(data)
+
+    assert reason in wire.error()
+    other.say("SEND", b"x", destination="/queue/a", receipt="1", persistent="false")
+    assert other.hear().command == "RECEIPT", "others go on"
+    other.close()
+
+
+def test_what_is_cut_off_anywhere_leaves_nothing(server: Serving) -> None:
+    whole = encode(Frame("SEND", {"destination": "/queue/cut", "receipt": "1"}, b"x" * 20), V12)
+    for size in range(len(whole)):
+        wire = Wire(server.port)
+        wire.socket.sendall(whole[:size])
+        wire.close()
+    last = Wire(server.port)
+    last.say("SUBSCRIBE", destination="/queue/cut", id="1", ack="auto")
+    last.say("SEND", b"whole", destination="/queue/cut")
+
+    assert last.hear().body == b"whole"
+    last.close()
+
+
+# Those who are slow.
+
+
+def test_who_does_not_connect_in_time_is_let_go(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        silent = await place.peer(connects=False)
+        assert "no CONNECT within 0.1 seconds" in await silent.error()
+
+    placed(tmp_path, StompLimits(connect_seconds=0.1), script)
+
+
+def test_a_frame_that_takes_too_long_ends_its_connection(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        slow, idle = await place.peer(), await place.peer()
+        slow.writer.write(b"SEND\ndestination:/queue/a\n\nhalf")
+        assert "a frame was not complete after 0 seconds" in await slow.error()
+        idle.say("SEND", destination="/queue/a", receipt="1")
+        assert (await idle.hear()).startswith(b"RECEIPT"), "who has begun no frame may be silent"
+        assert place.listener.unread == 0
+
+    placed(tmp_path, StompLimits(frame_seconds=0.2, look_seconds=0.02), script)
+
+
+def test_frames_that_have_begun_take_only_so_much_memory_together(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        begun = [await place.peer() for _ in range(3)]
+        for peer in begun:
+            peer.writer.write(b"SEND\ndestination:/queue/a\ncontent-length:50000\nreceipt:1\n\n" + b"x" * 40_000)
+            await peer.writer.drain()
+        while place.listener.unread < 100_000 and len(place.listener.connections) == 3:
+            await asyncio.sleep(0.01)
+        ended = [peer for peer in begun if await _is_ended(peer)]
+        assert len(ended) == 1
+        for peer in begun:
+            if peer not in ended:
+                peer.writer.write(b"x" * 10_000 + b"\0")
+                assert (await peer.hear()).startswith(b"RECEIPT")
+        assert place.listener.unread == 0
+
+    async def _is_ended(peer: Peer) -> bool:
+        try:
+            return b"too many frames have begun" in await asyncio.wait_for(peer.reader.read(), 0.5)
+        except TimeoutError:
+            return False
+
+    placed(tmp_path, StompLimits(unread_bytes=100_000), script)
+
+
+def test_more_is_not_read_than_is_answered(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        client = await place.peer()
+        for number in range(2000):
+            client.say("SEND", b"x" * 1000, destination="/queue/a", receipt=str(number), persistent="false")
+        heard = [await client.hear() for _ in range(2000)]
+        assert [frame.split(b"receipt-id:")[1].split(b"\n")[0] for frame in heard] == [b"%d" % n for n in range(2000)]
+
+    placed(tmp_path, StompLimits(calls=10), script)
+
+
+def test_a_subscriber_that_does_not_read_is_given_nothing_more_and_holds_up_nobody(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        deaf = await place.peer(receive_bytes=1 << 12)
+        deaf.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        deaf.say("SUBSCRIBE", destination="/queue/a", id="1", ack="auto", receipt="s")
+        sender, other = await place.peer(), await place.peer()
+        await asyncio.sleep(0.1)
+        for number in range(200):
+            sender.say("SEND", bytes(100_000), destination="/queue/a", persistent="false", receipt=str(number))
+            assert (await sender.hear()).startswith(b"RECEIPT")
+        waiting = sum(peer._transport.get_write_buffer_size() for peer in place.listener.connections if peer._transport)
+        assert waiting < 1_000_000, "of 20,000,000 bytes"
+        other.say("SUBSCRIBE", destination="/queue/a", id="1", ack="auto")
+        for _ in range(100):
+            await asyncio.wait_for(other.reader.readuntil(b"content-length:100000\n"), PATIENCE)
+            await other.reader.readexactly(100_002)
+
+    placed(tmp_path, StompLimits(), script)
+
+
+def test_a_frame_over_the_limit_is_refused_before_it_has_arrived(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        peer = await place.peer()
+        peer.writer.write(b"SEND\ndestination:/queue/a\ncontent-length:1001\n\n")
+        assert "over the limit of 1,000 bytes" in await peer.error()
+
+    placed(tmp_path, StompLimits(frames=FrameLimits(body=1000)), script)
+
+
+def test_hundreds_of_idle_connections_hold_up_nobody(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        for _ in range(300):
+            await place.peer()
+        last = await place.peer()
+        last.say("SUBSCRIBE", destination="/queue/a", id="1", ack="auto")
+        last.say("SEND", b"x", destination="/queue/a")
+        assert (await last.hear()).startswith(b"MESSAGE")
+        assert len(place.listener.connections) == 301
+
+    placed(tmp_path, StompLimits(), script)

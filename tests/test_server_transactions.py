@@ -1,0 +1,448 @@
+"""STOMP transactions, topics and answers as values: against the kernel and a store on paper."""
+
+import pytest
+
+from broker.server.limits import StompLimits
+from tests.kernel_desk import Desk
+from tests.stomp_desk import Connection, StompDesk
+
+
+@pytest.fixture
+def stomp() -> StompDesk:
+    return StompDesk()
+
+
+def begun(stomp: StompDesk, login: str = "BOB", **headers: str) -> Connection:
+    client = stomp.connect(login, **headers)
+    client.take("BEGIN", transaction="t")
+    return client
+
+
+def waiting(stomp: StompDesk, destination: str = "/queue/a") -> list[bytes]:
+    """Return what a newcomer gets, and gives back."""
+    looker = stomp.connect("LOOKER")
+    looker.subscribe(destination, ack="client", prefetch_count="10000")
+    found = looker.bodies()
+    looker.vanish()
+    return found
+
+
+# What is sent.
+
+
+def test_nothing_of_a_transaction_is_there_before_its_commit_and_then_all_of_it(stomp: StompDesk) -> None:
+    client = begun(stomp)
+    for destination in ("/queue/a", "/queue/b", "/queue/a"):
+        client.send(destination, destination.encode(), transaction="t")
+    assert waiting(stomp) == waiting(stomp, "/queue/b") == []
+    assert stomp.desk.paper.commits == []
+
+    client.take("COMMIT", transaction="t", receipt="c")
+    assert client.receipts() == ["c"]
+    assert len(stomp.desk.paper.commits) == 1, "one commit of the store"
+    assert len(stomp.desk.paper.uows()) == 2, "one unit of work for each destination"
+    assert waiting(stomp) == [b"/queue/a"] * 2
+    assert waiting(stomp, "/queue/b") == [b"/queue/b"]
+
+
+def test_what_was_aborted_never_was(stomp: StompDesk) -> None:
+    client = begun(stomp)
+    client.send("/queue/a", transaction="t")
+    client.send("/topic/news", transaction="t")
+    client.take("ABORT", transaction="t", receipt="a")
+
+    assert client.receipts() == ["a"]
+    assert waiting(stomp) == []
+    assert stomp.desk.paper.commits == []
+    assert stomp.desk.kernel.world.active == {}
+
+
+def test_a_lost_connection_aborts(stomp: StompDesk) -> None:
+    client = begun(stomp)
+    client.send("/queue/a", transaction="t")
+    client.vanish()
+
+    assert waiting(stomp) == []
+    assert stomp.desk.kernel.world.active == {}
+
+
+def test_a_commit_that_fails_leaves_nothing_behind(stomp: StompDesk) -> None:
+    receiver = begun(stomp)
+    stomp.connect().send("/queue/in", b"in")
+    receiver.subscribe("/queue/in", ack="client")
+    (message,) = receiver.messages()
+    receiver.ack(message, transaction="t")
+    receiver.send("/queue/a", transaction="t")
+    receiver.send("/queue/b", transaction="t")
+    stomp.desk.is_slow = True
+    receiver.take("COMMIT", transaction="t", receipt="c")
+    assert len(stomp.desk.commits) == 1
+    stomp.desk.fail(is_store_lost=False, is_refused=True)
+    stomp.desk.is_slow = False
+    stomp.desk.settle()
+    stomp.turn()
+
+    assert receiver.error().startswith("00780")
+    assert receiver.receipts() == []
+    assert waiting(stomp) == waiting(stomp, "/queue/b") == []
+    assert waiting(stomp, "/queue/in") == [b"in"]
+
+
+def test_transactions_have_names_of_their_own(stomp: StompDesk) -> None:
+    client = begun(stomp)
+    client.take("BEGIN", transaction="u")
+    client.send("/queue/a", b"t", transaction="t")
+    client.send("/queue/a", b"u", transaction="u")
+    client.send("/queue/a", b"alone")
+    client.take("ABORT", transaction="t")
+    client.take("COMMIT", transaction="u")
+
+    assert waiting(stomp) == [b"alone", b"u"]
+    client.take("BEGIN", transaction="t", receipt="again")
+    assert client.receipts() == ["again"]
+
+
+@pytest.mark.parametrize("command", ["BEGIN", "COMMIT", "ABORT"])
+@pytest.mark.parametrize("headers", [{}, {"transaction": "other"}])
+def test_a_transaction_that_cannot_be_meant_is_refused(stomp: StompDesk, command: str, headers: dict[str, str]) -> None:
+    client = begun(stomp)
+    if command == "BEGIN" and headers:
+        headers = {"transaction": "t"}
+    client.take(command, **headers)
+
+    assert client.error()[:8] in ("00200188", "00780305", "00780307")
+
+
+def test_open_transactions_are_bounded_in_number_and_in_bytes() -> None:
+    stomp = StompDesk(limits=StompLimits(transactions=2, transaction_bytes=100))
+    many, much = begun(stomp), begun(stomp)
+    many.take("BEGIN", transaction="u")
+    many.take("BEGIN", transaction="v")
+    much.send("/queue/a", b"x" * 60, transaction="t")
+    much.send("/queue/a", b"x" * 60, transaction="t")
+
+    assert many.error() == "02150128 Work queue full: at most 2 transactions at a time"
+    assert much.error().startswith("00200218")
+    assert stomp.desk.kernel.world.active == {}
+
+
+def test_an_empty_transaction_is_committed(stomp: StompDesk) -> None:
+    client = begun(stomp)
+    client.take("COMMIT", transaction="t", receipt="c")
+
+    assert client.receipts() == ["c"]
+
+
+# What is acknowledged.
+
+
+def test_acks_and_sends_are_one_commit(stomp: StompDesk) -> None:
+    for number in range(3):
+        stomp.connect().send("/queue/in", b"%d" % number)
+    client = begun(stomp)
+    client.subscribe("/queue/in", ack="client-individual")
+    messages = client.messages()
+    before = len(stomp.desk.paper.commits)
+    for message in messages[:2]:
+        client.ack(message, transaction="t")
+    client.send("/queue/out", b"sum", transaction="t")
+    assert len(stomp.desk.paper.commits) == before
+
+    client.take("COMMIT", transaction="t", receipt="c")
+    assert client.receipts() == ["c"]
+    assert len(stomp.desk.paper.commits) == before + 1
+    client.vanish()
+    assert waiting(stomp, "/queue/in") == [b"2"]
+    assert waiting(stomp, "/queue/out") == [b"sum"]
+
+
+def test_after_an_abort_what_was_acknowledged_is_in_flight_again(stomp: StompDesk) -> None:
+    stomp.connect().send("/queue/in", b"in")
+    client = begun(stomp)
+    client.subscribe("/queue/in", ack="client")
+    (message,) = client.messages()
+    client.ack(message, transaction="t")
+    client.take("ABORT", transaction="t")
+    assert client.messages() == [], "it is with the client still"
+    client.ack(message, receipt="r")
+
+    assert client.receipts() == ["r"]
+    assert stomp.desk.paper.messages == {}
+
+
+def test_a_nack_in_a_transaction_counts_with_its_commit(stomp: StompDesk) -> None:
+    stomp.connect().send("/queue/in", b"in")
+    client = begun(stomp)
+    client.subscribe("/queue/in", ack="client")
+    (message,) = client.messages()
+    client.nack(message, transaction="t")
+    stomp.wait(1)
+    assert client.messages() == []
+    client.take("COMMIT", transaction="t")
+    stomp.wait(1)
+
+    assert client.bodies() == [b"in"]
+
+
+def test_what_was_acknowledged_makes_room_for_more_before_the_commit(stomp: StompDesk) -> None:
+    for number in range(3):
+        stomp.connect().send("/queue/in", b"%d" % number)
+    client = begun(stomp)
+    client.subscribe("/queue/in", ack="client", prefetch_count="1")
+    for number in range(3):
+        (message,) = client.messages()
+        assert message.body == b"%d" % number
+        client.ack(message, transaction="t")
+    client.take("COMMIT", transaction="t")
+
+    assert stomp.desk.paper.messages == {}
+
+
+def test_units_of_a_subscription_that_ended_are_not_in_the_transaction_any_more(stomp: StompDesk) -> None:
+    stomp.connect().send("/queue/in", b"in")
+    client = begun(stomp)
+    client.subscribe("/queue/in", ack="client")
+    (message,) = client.messages()
+    client.ack(message, transaction="t")
+    client.send("/queue/out", transaction="t")
+    client.take("UNSUBSCRIBE", id="s")
+    client.take("COMMIT", transaction="t", receipt="c")
+
+    assert client.receipts() == ["c"]
+    assert waiting(stomp, "/queue/in") == [b"in"]
+    assert waiting(stomp, "/queue/out") == [b"e4"]
+
+
+# Answers.
+
+
+def test_an_answer_comes_back_to_where_it_is_wanted(stomp: StompDesk) -> None:
+    client, server = stomp.connect("CLIENT"), stomp.connect("SERVER")
+    server.subscribe("/queue/sums", ack="client")
+    client.send("/queue/sums", b"1+1", reply_to="/temp/answers", correlation_id="77")
+    (question,) = server.messages()
+    assert question.headers["reply-to"] == f"/conversation/{question.headers['conversation']}"
+    server.take("BEGIN", transaction="t")
+    server.ack(question, transaction="t")
+    server.send(question.headers["reply-to"], b"2", transaction="t")
+    assert client.messages() == []
+    commits = len(stomp.desk.paper.commits)
+    server.take("COMMIT", transaction="t", receipt="c")
+
+    assert server.receipts() == ["c"]
+    (answer,) = client.messages()
+    assert answer.body == b"2"
+    assert answer.headers["subscription"] == "/temp/answers"
+    assert answer.headers["correlation-id"] == "77"
+    assert answer.headers["conversation"] == question.headers["conversation"]
+    assert len(stomp.desk.paper.commits) == commits + 2, "COMMIT of BOTH, and that of the client who has read"
+    assert stomp.desk.paper.messages == {}
+
+
+def test_answers_go_to_a_subscription_if_there_is_one(stomp: StompDesk) -> None:
+    client, server = stomp.connect("CLIENT"), stomp.connect("SERVER")
+    client.subscribe("/temp/answers", "mine", "client")
+    server.subscribe("/queue/sums", ack="client")
+    client.send("/queue/sums", b"1+1", reply_to="/temp/answers")
+    (question,) = server.messages()
+    server.send(question.headers["reply-to"], b"2")
+
+    (answer,) = client.messages()
+    assert answer.headers["subscription"] == "mine"
+    client.ack(answer, receipt="r")
+    assert client.receipts() == ["r"]
+
+
+def test_a_conversation_goes_on_as_long_as_both_want(stomp: StompDesk) -> None:
+    client, server = stomp.connect("CLIENT"), stomp.connect("SERVER")
+    server.subscribe("/queue/chess")
+    client.send("/queue/chess", b"e4", reply_to="/temp/game")
+    conversation = server.messages()[0].headers["reply-to"]
+    for move in range(3):
+        server.send(conversation, b"black %d" % move)
+        (answer,) = client.messages()
+        assert answer.body == b"black %d" % move
+        client.send(f"/conversation/{answer.headers['conversation']}", b"white %d" % move)
+        assert server.bodies() == [b"white %d" % move]
+
+
+def test_a_transaction_waits_for_answers_from_its_commit_on(stomp: StompDesk) -> None:
+    client, server = begun(stomp), stomp.connect("SERVER")
+    server.subscribe("/queue/sums")
+    client.send("/queue/sums", b"1+1", reply_to="/temp/answers", transaction="t")
+    client.take("COMMIT", transaction="t")
+    (question,) = server.messages()
+    server.send(question.headers["reply-to"], b"2")
+
+    assert client.bodies() == [b"2"]
+
+
+def test_two_transactions_do_not_send_into_one_conversation(stomp: StompDesk) -> None:
+    client, server = stomp.connect("CLIENT"), stomp.connect("SERVER")
+    server.subscribe("/queue/chess")
+    client.send("/queue/chess", reply_to="/temp/game")
+    conversation = server.messages()[0].headers["reply-to"]
+    server.take("BEGIN", transaction="t")
+    server.send(conversation, transaction="t")
+    server.send(conversation)
+
+    assert server.error().startswith("00200505")
+
+
+def test_the_answers_of_so_many_conversations_are_awaited() -> None:
+    stomp = StompDesk(limits=StompLimits(replies=2))
+    client = stomp.connect()
+    for number in range(3):
+        client.send("/queue/a", reply_to=f"/temp/{number}")
+
+    assert client.error().startswith("02150128")
+
+
+# Topics.
+
+
+def test_each_subscriber_gets_what_is_published(stomp: StompDesk) -> None:
+    publisher, *subscribers = (stomp.connect(login) for login in ("PAUL", "ANN", "BEN"))
+    for subscriber in subscribers:
+        subscriber.subscribe("/topic/news")
+    publisher.send("/topic/news", b"flash", receipt="p", kind="hot")
+
+    assert publisher.receipts() == ["p"]
+    for subscriber in subscribers:
+        (message,) = subscriber.messages()
+        assert (message.body, message.headers["destination"]) == (b"flash", "/topic/news")
+        assert (message.headers["kind"], message.headers["uow-status"]) == ("hot", "RECV_ONLY")
+    assert stomp.desk.paper.messages == {}
+
+
+def test_a_durable_subscriber_goes_on_where_it_was(stomp: StompDesk) -> None:
+    def subscriber() -> Connection:
+        found = stomp.connect("ANN", client_id="PC1")
+        found.subscribe("/topic/news", "n", "client", durable="true")
+        return found
+
+    publisher, ann = stomp.connect("PAUL"), subscriber()
+    publisher.send("/topic/news", b"1")
+    publisher.send("/topic/news", b"2")
+    first, _ = ann.messages()
+    ann.ack(first)
+    ann.vanish()
+    publisher.send("/topic/news", b"3")
+
+    assert subscriber().bodies() == [b"2", b"3"]
+    stomp.connections[-1].take("UNSUBSCRIBE", id="n", receipt="u")
+    publisher.send("/topic/news", b"4")
+    again = subscriber()
+    assert again.bodies() == [b"2", b"3", b"4"], "unsubscribing without durable:true is going away"
+    again.take("UNSUBSCRIBE", id="n", durable="true")
+    publisher.send("/topic/news", b"5")
+    assert subscriber().bodies() == []
+
+
+def test_publications_that_are_acknowledged_together_move_the_position_together(stomp: StompDesk) -> None:
+    publisher, ann = stomp.connect("PAUL"), stomp.connect("ANN", token="PC1")
+    ann.subscribe("/topic/news", "n", "client-individual", durable="true")
+    for number in range(4):
+        publisher.send("/topic/news", b"%d" % number)
+    messages = ann.messages()
+    ann.take("BEGIN", transaction="t")
+    for message in (messages[2], messages[0]):
+        ann.ack(message, transaction="t")
+    ann.send("/queue/done", transaction="t")
+    commits = len(stomp.desk.paper.commits)
+    ann.take("COMMIT", transaction="t", receipt="c")
+    assert ann.receipts() == ["c"]
+    assert len(stomp.desk.paper.commits) == commits + 1
+
+    again = StompDesk(stomp.desk.restart())
+    late = again.connect("ANN", token="PC1")
+    late.subscribe("/topic/news", "n", "client", durable="true")
+    assert late.bodies() == [b"1", b"3"]
+
+
+def test_publications_of_a_transaction_are_one_with_what_is_sent(stomp: StompDesk) -> None:
+    client, subscriber = begun(stomp), stomp.connect("ANN")
+    subscriber.subscribe("/topic/news")
+    client.send("/topic/news", b"1", transaction="t")
+    client.send("/queue/a", b"q", transaction="t")
+    client.send("/topic/news", b"2", transaction="t")
+    assert subscriber.messages() == []
+    client.take("COMMIT", transaction="t")
+
+    messages = subscriber.messages()
+    assert [(each.body, each.headers["uow-status"]) for each in messages] == [(b"1", "RECV_FIRST"), (b"2", "RECV_LAST")]
+    assert waiting(stomp) == [b"q"]
+
+
+def test_a_topic_is_subscribed_to_once_by_a_connection(stomp: StompDesk) -> None:
+    client = stomp.connect()
+    client.subscribe("/topic/news", "1")
+    client.subscribe("/topic/news", "2")
+
+    assert client.error().startswith("00200188")
+
+
+def test_a_publication_that_was_refused_comes_again_after_a_delay_that_grows(stomp: StompDesk) -> None:
+    publisher, ann = stomp.connect("PAUL"), stomp.connect("ANN")
+    ann.subscribe("/topic/news", ack="client")
+    publisher.send("/topic/news", b"1")
+    for delay in (0.1, 0.2, 0.4):
+        (message,) = ann.messages()
+        ann.nack(message)
+        stomp.wait(delay * 0.9)
+        assert ann.messages() == []
+        stomp.wait(delay * 0.2)
+    assert ann.bodies() == [b"1"]
+
+
+# Restart.
+
+
+def test_a_restart_finds_what_was_committed_and_nothing_else(stomp: StompDesk) -> None:
+    client = begun(stomp)
+    client.send("/queue/a", b"1", transaction="t")
+    client.send("/queue/b", b"2", transaction="t")
+    client.take("COMMIT", transaction="t")
+    client.take("BEGIN", transaction="u")
+    client.send("/queue/a", b"3", transaction="u")
+
+    again = StompDesk(stomp.desk.restart())
+    assert waiting(again) == [b"1"]
+    assert waiting(again, "/queue/b") == [b"2"]
+    receiver = again.connect()
+    receiver.subscribe("/queue/a")
+    receiver.subscribe("/queue/b", "b")
+    assert again.desk.paper.messages == {}
+    assert again.desk.paper.uows() == {}
+    assert again.desk.kernel.world.conversations == {}
+
+
+def test_a_lost_connection_during_a_commit_changes_nothing_about_its_outcome(stomp: StompDesk) -> None:
+    client = begun(stomp)
+    client.send("/queue/a", transaction="t")
+    client.send("/queue/b", transaction="t")
+    stomp.desk.is_slow = True
+    client.take("COMMIT", transaction="t")
+    client.vanish()
+    stomp.desk.is_slow = False
+    stomp.desk.settle()
+    stomp.turn()
+
+    assert waiting(stomp) == waiting(stomp, "/queue/b") == [b"e4"]
+
+
+def test_a_desk_can_be_slow() -> None:
+    desk = Desk()
+    desk.is_slow = True
+    stomp = StompDesk(desk)
+    client = begun(stomp)
+    for number in range(3):
+        client.begin("SEND", b"%d" % number, destination="/queue/a", transaction="t", receipt=str(number))
+    client.begin("COMMIT", transaction="t", receipt="c")
+    client.begin("SEND", b"behind", destination="/queue/a", receipt="b")
+    stomp.turn()
+    assert client.receipts() == ["0", "1", "2"]
+    desk.settle()
+    stomp.turn()
+
+    assert client.receipts() == ["c", "b"]
