@@ -136,8 +136,10 @@ class Lost:
     bad_ranges: int = 0
     bad_files: int = 0
     bad_bytes: int = 0
+    bad_payloads: int = 0  # that do not match their checksums, in frames that are good
     torn_ranges: int = 0
     archives: int = 0
+    late_archives: int = 0  # of what a former owner wrote late, to nobody's promise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

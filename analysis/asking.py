@@ -1,7 +1,7 @@
 """What a report asks, table by table, and of which operations.
 
-of the messages of the period       lifecycle, latency_histogram, backlog
-of the operations of the period     rate, commits, duplicates
+of the messages of the period       lifecycle, latency_histogram, backlog, rate
+of the operations of the period     rate of what is done to keys, commits, duplicates
 of everything                       files, damage, retention, losses, comparison; what keeps a file may be
                                     older than any period
 """
@@ -12,8 +12,10 @@ from datetime import timedelta
 
 from pyspark.sql import DataFrame
 
-from analysis import questions, wording
-from analysis.journals import Journals, Request
+from analysis import questions, schema, wording
+from analysis.commits import COLUMNS as COMMITS_COLUMNS
+from analysis.duplicates import ADDED_COLUMNS
+from analysis.journals import ON_KEYS, Journals, Request
 
 Written = Callable[[str], DataFrame]  # a table of the report that is there already
 
@@ -43,6 +45,10 @@ def asked(journals: Journals, request: Request, every: timedelta) -> list[Asked]
     """Return the questions in the order in which they are asked; `every` is how long an interval is."""
     now, window = request.as_of, request.duplicate_window
     interval, within = (wording.duration(each.total_seconds()) for each in (every, window))
+
+    def keys() -> DataFrame:
+        return journals.part_of_period(schema.default_columns(), ON_KEYS)
+
     return [
         Asked(
             "lifecycle",
@@ -57,7 +63,7 @@ def asked(journals: Journals, request: Request, every: timedelta) -> list[Asked]
         Asked(
             "rate",
             f"operations and bytes of each queue in each interval of {interval}",
-            lambda _: questions.rate(journals.of_period, every=every),
+            lambda _: questions.rate(journals.of_present, every=every, since=request.since, keys=keys()),
         ),
         Asked(
             "backlog",
@@ -67,20 +73,26 @@ def asked(journals: Journals, request: Request, every: timedelta) -> list[Asked]
         Asked(
             "retention",
             "what of each data file is needed, and what keeps it",
-            lambda written: questions.retention(journals.everything, written("files"), now=now),
+            lambda written: questions.retention(
+                journals.everything, written("files"), now=now, keys=journals.everything_on_keys
+            ),
         ),
         Asked(
             "commits",
             f"how operations shared commits, and commits writes, in each interval of {interval}",
-            lambda _: questions.commits(journals.of_period, every=every),
+            lambda _: questions.commits(journals.part_of_period(COMMITS_COLUMNS, ""), every=every),
         ),
         Asked(
             "duplicates",
             f"what was added more than once; equal payloads within {within}",
-            lambda _: questions.duplicates(journals.of_period, window=window),
+            lambda _: questions.duplicates(journals.of_period, window=window, added=_added(journals)),
         ),
         *_losses(journals),
     ]
+
+
+def _added(journals: Journals) -> DataFrame:
+    return journals.part_of_period(ADDED_COLUMNS, "ADD")
 
 
 def _losses(journals: Journals) -> list[Asked]:

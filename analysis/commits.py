@@ -15,6 +15,7 @@ from analysis.rates import MINUTE
 from analysis.times import between, bucket_of, seconds
 
 SHARES = (0.5, 0.99)
+COLUMNS = ("database", "sequence", "commit", "time", "moved", "length")  # that the question looks at
 _FILE = ["database", "sequence"]
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from analysis.described import answers
-from analysis.messages import ended, is_undelivered, latest_versions, messages
+from analysis.messages import ended, is_undelivered, latest_versions, messages_with_producers
 
 ONLY_HERE, ONLY_THERE, DIFFERS = "only here", "only there", "differs"
 _FACTS = {  # what must be the same, and its type
@@ -63,7 +63,7 @@ def comparison(
 
 
 def _messages(operations: DataFrame, *, undelivered_only: bool) -> DataFrame:
-    found = messages(operations)
+    found = messages_with_producers(operations)
     if undelivered_only:
         found = found.where(is_undelivered())
     end = F.when(F.col("delivered").isNotNull(), "DELIVER").when(F.col("deleted").isNotNull(), "DELETE")

@@ -16,7 +16,8 @@ from analysis.timelines import labelled, rows_with_labels, with_label
 
 ROWS_MAX = 100  # of a table on the page
 SPREADS_MAX = 40  # rows that hold a drawing each
-BAD = ("damaged", "gap", "missing", "unreadable")  # kinds of damage: what was promised cannot be read there
+DAMAGED = "damaged"
+BAD = (DAMAGED, "gap", "missing", "unreadable")  # kinds of damage: what was promised cannot be read there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class Facts:
     buckets: Buckets
     window: timedelta  # within which equal payloads count as duplicates
     archives: int = 0
+    late_archives: int = 0  # of what nobody was promised
     undelivered_only: bool = False  # how the copy was compared
     tables: Sequence[Row] = ()
 
@@ -152,7 +154,9 @@ def _again(row: Row, facts: Facts) -> Row:
 
 def _lost(tables: Tables, facts: Facts) -> Lost:
     ranges = tables.read("damage", ["kind", "file", "start", "end"])
-    bad = ranges.filter(pc.is_in(ranges["kind"], pa.array(BAD)))
+    is_bad = pc.is_in(ranges["kind"], pa.array(BAD))
+    is_payload = pc.and_(pc.equal(ranges["kind"], DAMAGED), pc.equal(ranges["start"], ranges["end"]))
+    bad = ranges.filter(pc.and_not(is_bad, is_payload))
     lost = tables.first("losses_by_queue", {"operations": "descending", "queue": "ascending"}, ROWS_MAX)
     shown = tables.first("damage", {"sequence": "ascending", "start": "ascending"}, ROWS_MAX)
     return Lost(
@@ -164,8 +168,10 @@ def _lost(tables: Tables, facts: Facts) -> Lost:
         bad_ranges=bad.num_rows,
         bad_files=len(pc.unique(bad["file"])),
         bad_bytes=pc.sum(pc.subtract(bad["end"], bad["start"])).as_py() or 0,
+        bad_payloads=ranges.filter(is_payload).num_rows,
         torn_ranges=tables.count_by("damage", "kind").get("torn", 0),
         archives=facts.archives,
+        late_archives=facts.late_archives,
     )
 
 

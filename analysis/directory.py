@@ -80,6 +80,36 @@ def survey(location: Location, known: Collection[str] = ()) -> Surveyed:
     raise AssertionError("the last attempt returns or raises")
 
 
+def late_archives(location: Location) -> set[str]:
+    """Return the names of archives of what a former owner wrote when the directory was another's already.
+
+    Nothing in them was ever acknowledged: what only they hold is no loss. NewerFormat, NotThisDatabase, DiskError.
+    """
+    disk = location.storage.disk()
+    try:
+        listed = disk.list(location.directory)
+    except OSError as failure:
+        raise DiskError(location.directory, failure, "list") from failure
+    archives = [name for name in listed if _is_archive(name)]
+    data_files = [name for name in listed if isinstance(names.parse(name), DataFileName)]
+    try:
+        files = _read_headers(disk, location, [*archives, *data_files]) if archives else {}
+    except FileNotFoundError:
+        return set()  # clean-up is at work; to take all of them for archives of losses hides none
+    headers = {sequence_of(name): files[name].header for name in data_files if name in files}
+    return {name for name in archives if _is_late(files[name].header, sequence_of(name), headers)}
+
+
+def _is_late(header: FileHeader | None, sequence: int, headers: Mapping[int, FileHeader | None]) -> bool:
+    """Say whether an archive's file was late, by the headers of the data files that are there."""
+    now = headers.get(sequence)
+    if header is None or (now is not None and now.identity == header.identity):
+        return False  # the archive of a repair: the file is there, without what was bad
+    if now is not None and now.owner > header.owner:
+        return True  # its number was given to a file of a later owner
+    return sequence in late_files({**headers, sequence: header})
+
+
 def sequence_of(name: str) -> int:
     """Return the sequence in a data file's or archive's name, 0 for any other name."""
     parsed = names.parse(name)

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from analysis import schema
+from analysis.directory import late_archives
 from analysis.plan import parts_of, surveyed
 from analysis.source import NAME
 from analysis.storage import Location, locate
@@ -24,6 +25,7 @@ from journal.errors import DiskError
 from journal.names import ArchiveName
 
 COLUMNS = (*schema.default_columns(), "properties_length")
+ON_KEYS = "PUT,DROP"
 DUPLICATE_WINDOW = timedelta(hours=1)
 
 
@@ -52,6 +54,7 @@ class Sources:
     paths: tuple[str, ...]
     archives: tuple[str, ...]
     bytes: int  # of what is in use
+    late: tuple[str, ...] = ()  # archives of what a former owner wrote late: nobody was promised it
 
 
 def sources(paths: Sequence[str]) -> Sources:
@@ -62,6 +65,7 @@ def sources(paths: Sequence[str]) -> Sources:
     """
     in_use: list[str] = []
     archives: list[str] = []
+    late: list[str] = []
     locations = locate(paths)
     size = sum(part.bytes for part in parts_of(surveyed(locations), locations))
     for location in locations:
@@ -69,8 +73,11 @@ def sources(paths: Sequence[str]) -> Sources:
         for name in sorted(location.named):
             (archives if _is_archive(name) else in_use).append(_text(location, name))
         if location.is_whole:
-            archives += [_text(location, name) for name in _archives(location) if name not in location.named]
-    return Sources(tuple(in_use or archives), tuple(archives if in_use else ()), size)
+            was_late = late_archives(location)
+            for name in _archives(location):
+                if name not in location.named:
+                    (late if name in was_late else archives).append(_text(location, name))
+    return Sources(tuple(in_use or archives), tuple(archives if in_use else ()), size, tuple(late))
 
 
 def _archives(location: Location) -> list[str]:
@@ -135,6 +142,26 @@ class Journals:
             return self.until_end
         return self._load(self._found.paths, since=request.since, until=request.until, queues=request.queues)
 
+    def part_of_period(self, columns: Sequence[str], operations: str) -> DataFrame:
+        """Return some columns of those of the operations that were asked for, which costs less than all of them.
+
+        `operations` are names with commas between, none for all.
+        """
+        request = self._request
+        return self._load(
+            self._found.paths,
+            since=request.since,
+            until=request.until,
+            queues=request.queues,
+            columns=columns,
+            operations=operations,
+        )
+
+    @cached_property
+    def everything_on_keys(self) -> DataFrame:
+        """All operations on keys."""
+        return self._load(self._found.paths, operations=ON_KEYS)
+
     @cached_property
     def until_end(self) -> DataFrame:
         """The operations up to the end of the period, of the queues that were asked for."""
@@ -152,15 +179,37 @@ class Journals:
         gone = self.until_end.where(was_end).select("database", "message")
         return self.until_end.join(gone, ["database", "message"], "left_anti")
 
-    def _load(
+    @cached_property
+    def keys(self) -> DataFrame:
+        """The keys that something was done to until the end of the period."""
+        return self._until_end(("key",), ON_KEYS)
+
+    @cached_property
+    def keyed(self) -> DataFrame:
+        """The operations on keys until the end of the period, of all queues, with their values."""
+        return self._until_end((*schema.default_columns(), "payload"), ON_KEYS)
+
+    @cached_property
+    def removals(self) -> DataFrame:
+        """The ends of messages until the end of the period, of all queues."""
+        return self._until_end(("database", "sequence", "offset", "operation", "message"), "DELIVER,DELETE")
+
+    def _until_end(self, columns: Sequence[str], operations: str) -> DataFrame:
+        return self._load(self._found.paths, until=self._request.until, columns=columns, operations=operations)
+
+    def _load(  # noqa: PLR0913
         self,
         paths: Iterable[str],
         *,
         since: datetime | None = None,
         until: datetime | None = None,
         queues: Sequence[str] = (),
+        columns: Sequence[str] = COLUMNS,
+        operations: str = "",
     ) -> DataFrame:
-        reader = self._spark.read.format(NAME).schema(schema.ddl(COLUMNS))
+        reader = self._spark.read.format(NAME).schema(schema.ddl(columns))
+        if operations:
+            reader = reader.option("operation", operations)
         for option, time in (("since", since), ("until", until)):
             if time is not None:
                 reader = reader.option(option, time.isoformat())

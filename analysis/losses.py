@@ -54,7 +54,8 @@ _COLUMNS = (
 def losses(operations: DataFrame, archived: DataFrame) -> DataFrame:
     """Return the operations that the archives hold and the files in use do not, a row each.
 
-    `operations` are those of the files in use, `archived` those of the archives. A copy of a message in
+    `operations` are those of the files in use, `archived` those of the archives; an archive of what a former owner
+    wrote late tells of no loss, so leave it out: `journals.sources` tells which those are. A copy of a message in
     another place is the message. Archives of data files that clean-up has removed since, which is of those
     before the first one in use, are passed over: nothing in them is missed.
     """

@@ -8,9 +8,11 @@ import base64
 import hashlib
 import html
 import json
+import re
 from typing import Any
 
 VOID = frozenset({"meta"})
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|µs|ms|s|min|h|d|B|[KMGTP]iB)(?!\w))")  # the blank before it
 NAME_SHOWN = 48  # characters of a name on the page; a pointer shows the rest
 
 
@@ -30,6 +32,11 @@ def visible(value: str) -> str:
 def escaped(value: str) -> Html:
     """Return text as markup that shows it."""
     return Html(html.escape(visible(value)))
+
+
+def unbroken(value: str) -> Html:
+    """Return text as markup in which no line ends between a number and its unit."""
+    return Html(_UNIT.sub("&nbsp;", escaped(value)))
 
 
 def tag(kind: str, /, *children: str, **attributes: object) -> Html:

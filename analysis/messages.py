@@ -4,9 +4,10 @@ A message is known by (database, number): a copy that compaction wrote is the sa
 time of its first ADD. Where the first data files have been cleaned away, some messages are known by
 a moved copy only, and some only by their end.
 
-Every figure of a message but its producer has a fixed width, and its queue is part of the key, so that
-Spark needs one shuffle and one hash aggregation, and leaves out what nobody asks for. It also recognizes
-a cached `messages(operations)` in the questions that begin with it.
+Every figure of a message has a fixed width, and its queue is part of the key, so that Spark needs one
+shuffle and one hash aggregation, and leaves out what nobody asks for. It also recognizes a cached
+`messages(operations)` in the questions that begin with it. A text among the figures, as in
+`messages_with_producers`, makes Spark sort all operations.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -18,25 +19,35 @@ ENGINE_KEYS = "\0"  # keys that begin so are the engine's own, and no question i
 PAIR_BYTES = 4  # of the encoded properties: two sizes for each pair
 
 
-@answers(
-    {
-        "database": "identity of the database, 32 hexadecimal digits",
-        "queue": "of the message",
-        "message": "number of the message",
-        "added": "time of its first ADD; null where no ADD is there",
-        "delivered": "time of its DELIVER, null for none",
-        "deleted": "time of its DELETE, null for none",
-        "length": "bytes of the payload; null where no ADD is there",
-        "stored": "bytes of payload and properties; of the payload alone where the operations do not tell the "
-        "properties (columns `properties_length` or `properties`)",
-        "hash": "XXH3-64 of the payload, as a signed number; null where no ADD is there",
-        "producer": "the producer's identifier, null for none",
-        "sequence": "data file that holds its newest copy",
-        "commit": "number of the commit that added it; null where only a moved copy is there",
-    }
-)
+_FIGURES = {
+    "database": "identity of the database, 32 hexadecimal digits",
+    "queue": "of the message",
+    "message": "number of the message",
+    "added": "time of its first ADD; null where no ADD is there",
+    "delivered": "time of its DELIVER, null for none",
+    "deleted": "time of its DELETE, null for none",
+    "length": "bytes of the payload; null where no ADD is there",
+    "stored": "bytes of payload and properties; of the payload alone where the operations do not tell the "
+    "properties (columns `properties_length` or `properties`)",
+    "hash": "XXH3-64 of the payload, as a signed number; null where no ADD is there",
+    "sequence": "data file that holds its newest copy",
+    "commit": "number of the commit that added it; null where only a moved copy is there",
+}
+
+
+@answers(_FIGURES)
 def messages(operations: DataFrame) -> DataFrame:
     """Return one row a message: what is known of it."""
+    return _by_message(operations)
+
+
+@answers({**_FIGURES, "producer": "the producer's identifier, null for none"})
+def messages_with_producers(operations: DataFrame) -> DataFrame:
+    """Return one row a message, its producer's identifier too."""
+    return _by_message(operations, F.max("producer").alias("producer"))
+
+
+def _by_message(operations: DataFrame, *more: Column) -> DataFrame:
     is_add = F.col("first_time").isNotNull()
     return (
         operations.where(F.col("message").isNotNull())
@@ -48,9 +59,9 @@ def messages(operations: DataFrame) -> DataFrame:
             F.max("length").alias("length"),
             F.max(_stored(operations)).alias("stored"),
             F.max("hash").alias("hash"),
-            F.max("producer").alias("producer"),
             F.max(F.when(is_add, F.col("sequence"))).alias("sequence"),
             F.min(F.when(is_add & ~F.col("moved"), F.col("commit"))).alias("commit"),
+            *more,
         )
     )
 

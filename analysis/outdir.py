@@ -4,6 +4,7 @@ It is written under another name beside its place and moved there when it is who
 leaves has a name that says so, and the next run for the same place removes it.
 """
 
+import errno
 import json
 import os
 import re
@@ -25,10 +26,10 @@ class NotAReport(JournalError):
 
 
 class CannotWrite(JournalError):
-    """The operating system refuses to let a report be there."""
+    """The operating system refuses to let a report, or whatever else was asked for, be there."""
 
-    def __init__(self, directory: Path, failure: OSError) -> None:
-        super().__init__(f"cannot write a report to {directory}: {failure.strerror or failure}; give another directory")
+    def __init__(self, directory: Path, failure: OSError, what: str = "a report") -> None:
+        super().__init__(f"cannot write {what} to {directory}: {failure.strerror or failure}; give another directory")
 
 
 def holds_report(directory: Path) -> bool:
@@ -59,6 +60,17 @@ def _summary(path: Path) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
+def check_place(directory: Path) -> bool:
+    """Say whether an earlier report is there, as `holds_report`, and look whether a new one can be; changes nothing."""
+    is_replaced = holds_report(directory)
+    place = directory.absolute().parent
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise CannotWrite(directory, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    return is_replaced
+
+
 @contextmanager
 def written(directory: Path) -> Iterator[Path]:
     """Yield an empty directory that becomes the report when the block ends well, and is removed when it does not.
@@ -70,7 +82,7 @@ def written(directory: Path) -> Iterator[Path]:
     unfinished = directory.with_name(f".{directory.name}.unfinished-{os.getpid()}")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        _remove_what_killed_runs_left(directory)
+        remove_what_killed_runs_left(directory)
         unfinished.mkdir()
     except OSError as failure:
         raise CannotWrite(directory, failure) from failure
@@ -96,14 +108,15 @@ def _move(unfinished: Path, directory: Path) -> None:
         raise CannotWrite(directory, failure) from failure
 
 
-def _remove_what_killed_runs_left(directory: Path) -> None:
+def remove_what_killed_runs_left(directory: Path) -> None:
+    """Remove the halves of reports for this place whose processes are gone; OSError where the place cannot be read."""
     mark = re.compile(re.escape(f".{directory.name}.unfinished-") + r"(\d+)(-earlier)?")
     for entry in directory.parent.iterdir():
-        if (named := mark.fullmatch(entry.name)) and not _is_running(int(named[1])):
+        if (named := mark.fullmatch(entry.name)) and not is_running(int(named[1])):
             shutil.rmtree(entry, ignore_errors=True)
 
 
-def _is_running(process: int) -> bool:
+def is_running(process: int) -> bool:
     if sys.platform == "win32":  # where signal 0 is no question
         return True
     try:

@@ -9,23 +9,31 @@ from importlib.resources import files
 
 from analysis import wording
 from analysis.answers import Answers, Row, Scope
-from analysis.markup import Html, joined, name, script_with_hash, tag
-from analysis.sections import section
+from analysis.broker_answers import Broker
+from analysis.broker_sections import broker_section
+from analysis.broker_verdicts import broker_verdicts
+from analysis.extras import Told
+from analysis.markup import Html, joined, name, script_with_hash, tag, unbroken
+from analysis.sections import framed_section, section
 from analysis.verdicts import Verdict, markup, verdicts
 
 PATHS_SHOWN = 6
 IDLE_SECONDS = 600.0  # without an operation before the report: from then on it is said
 
 
-def page(answers: Answers) -> str:
-    """Return the page as HTML, to be written as UTF-8."""
+def page(answers: Answers, broker: Broker | None = None, extras: Sequence[Told] = ()) -> str:
+    """Return the page as HTML, to be written as UTF-8; callers' own questions, and what is of a broker, stand first."""
     sources = files("analysis")
     script, script_hash = script_with_hash(sources.joinpath("page.js").read_text(encoding="utf-8"))
     style = Html(f"<style>{sources.joinpath('page.css').read_text(encoding='utf-8')}</style>")
     policy = (
         f"default-src 'none'; script-src {script_hash}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     )
-    found = verdicts(answers)
+    of_broker, of_journal = broker_verdicts(broker), verdicts(answers)
+    of_callers = [told.verdict for told in extras]
+    sections = [framed_section(told.verdict, told.parts) for told in extras]
+    sections += [broker_section(verdict, broker) for verdict in of_broker] if broker is not None else []
+    sections += [section(verdict, answers) for verdict in of_journal]
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -38,7 +46,7 @@ def page(answers: Answers) -> str:
     body = tag(
         "body",
         _header(answers),
-        tag("main", _tiles(found), *(section(verdict, answers) for verdict in found)),
+        tag("main", _tiles([*of_callers, *of_broker, *of_journal]), *sections),
         _footer(answers),
         script,
     )
@@ -51,7 +59,7 @@ def _header(answers: Answers) -> Html:
     counts += [wording.counted(scope.files, "data file"), wording.size(scope.bytes)]
     if scope.databases > 1:
         counts.append(wording.counted(scope.databases, "database"))
-    lines = [joined("Read: ", _paths(scope.paths)), Html(" · ".join(counts))]
+    lines = [joined("Read: ", _paths(scope.paths)), unbroken(" · ".join(counts))]
     if scope.first_time is not None and scope.last_time is not None:
         first, last = wording.moment(scope.first_time), wording.moment(scope.last_time)
         idle = (scope.as_of - scope.last_time).total_seconds()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from analysis.markup import Html, data, joined, shortened, tag, visible
-from analysis.scales import HEIGHT, WIDTH, Buckets, Durations, Linear, Tick, linear
+from analysis.scales import HEIGHT, WIDTH, Axis, Buckets, Linear, Tick, linear
 
 Bins = Sequence[tuple[float, float, int]]  # from, to, and how many are between
 
@@ -143,8 +143,8 @@ def bars(
     return _drawing(tag("path", d=grid, class_="grid"), *shapes, tag("path", d=marks, class_="mark"))
 
 
-def distribution(bins: Bins, axis: Durations, marks: Sequence[float]) -> Html:
-    """Return how often each bin of durations occurs, with lines at the marks."""
+def distribution(bins: Bins, axis: Axis, marks: Sequence[float]) -> Html:
+    """Return how often each bin of values occurs, with lines at the marks."""
     most = max((count for _, _, count in bins), default=1)
     path = []
     for low, high, count in sorted(bins):

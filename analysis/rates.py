@@ -4,14 +4,14 @@ Time is cut into buckets of one width that begin at whole multiples of it since 
 nothing happened there is no row.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from analysis.described import answers
 from analysis.messages import ended, messages, of_keys
-from analysis.times import bucket_of
+from analysis.times import bucket_of, moment
 
 MINUTE = timedelta(minutes=1)
 
@@ -27,10 +27,18 @@ MINUTE = timedelta(minutes=1)
         "values (PUT)",
     }
 )
-def rate(operations: DataFrame, *, every: timedelta = MINUTE) -> DataFrame:
+def rate(
+    operations: DataFrame,
+    *,
+    every: timedelta = MINUTE,
+    since: datetime | None = None,
+    keys: DataFrame | None = None,
+) -> DataFrame:
     """Return the operations and bytes of each queue in each bucket of time. ValueError for a width that is none.
 
-    A message that only a moved copy tells of counts at the time of its first ADD.
+    A message that only a moved copy tells of counts at the time of its first ADD. What was before `since` is left
+    out, where the operations reach back farther: then a message that went is known with its bytes. `keys` are the
+    operations on keys alone, where they were loaded by themselves, which is faster.
     """
     events = messages(operations).select(
         "database",
@@ -44,10 +52,12 @@ def rate(operations: DataFrame, *, every: timedelta = MINUTE) -> DataFrame:
             )
         ),
     )
-    on_keys = of_keys(operations).where(~F.coalesce("moved", F.lit(False)))
+    on_keys = of_keys(operations if keys is None else keys).where(~F.coalesce("moved", F.lit(False)))
     every_event = events.where(F.col("time").isNotNull()).unionByName(
         on_keys.select("database", F.lit(None).cast("string").alias("queue"), "length", "operation", "time")
     )
+    if since is not None:
+        every_event = every_event.where(F.col("time") >= moment(since))
     return (
         every_event.groupBy("database", bucket_of("time", every).alias("bucket"), "queue", "operation")
         .agg(F.count(F.lit(1)).alias("operations"), F.coalesce(F.sum("length"), F.lit(0)).alias("bytes"))

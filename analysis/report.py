@@ -22,11 +22,15 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis import outdir
+from analysis import broker_answers, outdir
 from analysis.answers import Answers, Row, Scope
 from analysis.asking import Asked, asked, comparison, tables_of_source
+from analysis.broker_answers import Broker
+from analysis.broker_asking import broker_asked
+from analysis.broker_verdicts import broker_verdicts
 from analysis.complaints import in_one_line
 from analysis.digest import Facts, digest
+from analysis.extras import Extra, Told, told
 from analysis.journals import Journals, Request, sources
 from analysis.page import page
 from analysis.plots import BARS_MAX
@@ -41,51 +45,59 @@ from journal.errors import JournalError
 VERSION = 1  # of the summary
 TABLES_COUNT = 11  # that every report has
 _SAME_DISK = "give a directory that Spark's executors and this machine both see"
-_LISTS = ("paths", "queues_wanted", "compared_with", "effects", "differences")
+_LISTS = ("paths", "queues_wanted", "compared_with", "effects", "differences", "by_status")
 
 
 class TablesNotSeen(JournalError):
     """Spark has written a table where this machine does not find it, or not the whole of it."""
 
 
-def write_report(
+def write_report(  # noqa: PLR0913
     spark: SparkSession,
     request: Request,
     directory: Path,
     progress: Progress | None = None,
     check: Callable[[], None] | None = None,
+    extras: Sequence[Extra] = (),
 ) -> Row:
     """Write the report and return its summary.
 
     `progress` is told what is being asked, and which share of all is done. `check` is called before every question and
-    at the end, and may raise: then nothing is left. The directory is on this machine's file systems; where Spark runs
-    on others, it must be theirs too. Raises what `sources` does, NotAReport, CannotWrite, SparkCouldNot, TablesNotSeen.
+    at the end, and may raise: then nothing is left. `extras` are questions of the caller's own, which the page answers
+    first. The directory is on this machine's file systems; where Spark runs on others, it must be theirs too. Raises
+    what `sources` does, NotAReport, CannotWrite, SparkCouldNot, TablesNotSeen.
     """
     since = monotonic()
     found = sources(request.paths)
     journals = Journals(spark, request, found)
     with outdir.written(directory) as unfinished:
         tables = Tables(unfinished)
-        count = TABLES_COUNT + bool(request.compared_with)
+        count = TABLES_COUNT + bool(request.compared_with) + len(extras)
         writer = _Writer(spark, tables, count, progress or _silent, check or _go_on)
+        with broker_asked(journals, request) as of_broker:
+            writer.count += len(of_broker)
+            writer.write_all(of_broker)
         writer.write_all(tables_of_source(journals))
         scope = _scope(tables, request)
         pieces = _buckets(scope)
         with _kept(messages(journals.of_present)):
             writer.write_all(asked(journals, request, timedelta(microseconds=pieces.width)))
         undelivered_only = _write_comparison(writer, journals) if request.compared_with else False
+        writer.write_all([extra.asked(spark, request) for extra in extras])
         scope = replace(scope, seconds=monotonic() - since)
         facts = Facts(
             scope=scope,
             buckets=pieces,
             window=request.duplicate_window,
             archives=len(found.archives),
+            late_archives=len(found.late),
             undelivered_only=undelivered_only,
             tables=writer.written,
         )
-        answers = digest(tables, facts)
-        summary = _summary(answers)
-        (unfinished / outdir.PAGE).write_text(page(answers), encoding="utf-8")
+        answers, broker = digest(tables, facts), broker_answers.digest(tables, scope, pieces)
+        of_caller = told(extras, tables)
+        summary = _summary(answers, broker, of_caller)
+        (unfinished / outdir.PAGE).write_text(page(answers, broker, of_caller), encoding="utf-8")
         (unfinished / outdir.SUMMARY).write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
         writer.check()
     return summary
@@ -109,7 +121,7 @@ class _Writer:
         self._tables = tables
         self._progress = progress
         self.check = check
-        self._count = count
+        self.count = count  # of tables
         self.written: list[Row] = []
 
     def write_all(self, questions: Sequence[Asked]) -> None:
@@ -122,7 +134,7 @@ class _Writer:
         folder = self._tables.directory / question.name
 
         def tell(share: float) -> None:
-            self._progress(question.name, (done + share) / self._count)
+            self._progress(question.name, (done + share) / self.count)
 
         tell(0)
         with in_one_line(f"cannot answer {question.name!r}"), watched(self._spark, tell):
@@ -221,7 +233,7 @@ def _first_sequences(files: DataFrame) -> dict[str, int]:
     return {row["database"]: row["first"] for row in rows}
 
 
-def _summary(answers: Answers) -> dict[str, Any]:
+def _summary(answers: Answers, broker: Broker | None, of_caller: Sequence[Told]) -> dict[str, Any]:
     """Return what the page says, for a program."""
     figures = {
         "stuck": answers.waiting,
@@ -232,8 +244,10 @@ def _summary(answers: Answers) -> dict[str, Any]:
         "twice": answers.twice,
         "lost": answers.lost,
         "copy": answers.compared,
+        **(broker.figures() if broker is not None else {}),
+        **{each.verdict.question.anchor: each for each in of_caller},
     }
-    told = verdicts(answers)
+    answered = [*(each.verdict for each in of_caller), *broker_verdicts(broker), *verdicts(answers)]
     return {
         "made_by": outdir.MADE_BY,
         "version": VERSION,
@@ -241,7 +255,7 @@ def _summary(answers: Answers) -> dict[str, Any]:
         "as_of": answers.scope.as_of.isoformat(),
         "answers": {
             verdict.question.anchor: {**verdict.as_dict(), "figures": _plain(figures[verdict.question.anchor])}
-            for verdict in told
+            for verdict in answered
         },
         "tables": {row["name"]: {key: row[key] for key in ("meaning", "rows", "columns")} for row in answers.tables},
     }

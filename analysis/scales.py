@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from analysis import wording
 from analysis.wording import microseconds
@@ -113,6 +114,33 @@ def linear(largest: float, text: Callable[[float], str], *, binary: bool = False
     count = math.ceil(largest / step * (1 - 1e-9))
     ticks = [Tick(place / count, text(place * step)) for place in range(count + 1)]
     return Linear(step * count, ticks)
+
+
+class Axis(Protocol):
+    """Where a value lies on an axis along a drawing, and what is written beside it."""
+
+    def at(self, value: float, /) -> float:
+        """Return the share of the axis below the value; what lies outside is put at its ends."""
+
+    def ticks(self) -> list[Tick]:
+        """Return round values, few enough to stand side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An axis from one value to another, which may be below 0; a tick stands at every whole multiple of a step."""
+
+    low: float
+    high: float
+    step: float
+    text: Callable[[float], str]
+
+    def at(self, value: float) -> float:
+        return min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
+
+    def ticks(self) -> list[Tick]:
+        places = range(math.ceil(self.low / self.step), math.floor(self.high / self.step) + 1)
+        return [Tick(self.at(place * self.step), self.text(place * self.step)) for place in places]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 
 from analysis import wording
 from analysis.answers import Answers, Row
-from analysis.listing import Column, count_column, duration_column, listing, name_column, number_column
+from analysis.listing import count_column, duration_column, listing, name_column, number_column
 from analysis.markup import Html, tag
-from analysis.plots import Chart, Series, distribution, lines, stack
-from analysis.scales import Durations, Tick
+from analysis.plots import Chart, Series, lines, stack
+from analysis.scales import Durations
 from analysis.sections_disk import commits_parts, copy_parts, disk_parts, lost_parts, twice_parts
+from analysis.spreads import Spread, spread_column
 from analysis.verdicts import Verdict, markup
 
 SHORTEST = 1e-6  # seconds: the journal's times are no finer
@@ -16,13 +17,18 @@ SHORTEST = 1e-6  # seconds: the journal's times are no finer
 
 def section(verdict: Verdict, answers: Answers) -> Html:
     """Return one section of the page."""
+    return framed_section(verdict, _PARTS[verdict.question.anchor](answers))
+
+
+def framed_section(verdict: Verdict, parts: Sequence[Html]) -> Html:
+    """Return a section: the question, the answer, and the parts."""
     question = verdict.question
     title = f"{question.anchor}-title"
     return tag(
         "section",
         tag("h2", question.text, id=title),
         tag("p", markup(verdict.sentence), class_=f"answer {verdict.tone}".rstrip()),
-        *_PARTS[question.anchor](answers),
+        *parts,
         id=question.anchor,
         aria_labelledby=title,
     )
@@ -92,16 +98,15 @@ def _delays(answers: Answers) -> list[Html]:
     edges = [(low, high) for bins in delays.bins.values() for low, high, _ in bins]
     axis = Durations(max(min(low for low, _ in edges), SHORTEST), max(max(high for _, high in edges), 10 * SHORTEST))
 
-    def spread(row: Row) -> Html:
+    def spread(row: Row) -> Spread:
         half, most = wording.duration(row["p50_seconds"]), wording.duration(row["p99_seconds"])
         marks = [row[field] for field in ("p50_seconds", "p90_seconds", "p99_seconds")]
-        drawing = distribution(delays.bins[row["label"]], axis, marks)
         said = f"half within {half}, 99 of 100 within {most}"
-        return tag("div", drawing, class_="spread", role="img", aria_label=said, title=said)
+        return Spread(bins=delays.bins[row["label"]], marks=marks, said=said)
 
     columns = (
         name_column("Queue", "label"),
-        Column("From ADD to DELIVER", spread, lambda row: row["p50_seconds"], is_wide=True, foot=_scale(axis.ticks())),
+        spread_column("From ADD to DELIVER", axis, spread, lambda row: row["p50_seconds"]),
         duration_column("p50", "p50_seconds", "half of the messages were delivered within this time"),
         duration_column("p90", "p90_seconds", "90 of 100"),
         duration_column("p99", "p99_seconds", "99 of 100"),
@@ -111,10 +116,6 @@ def _delays(answers: Answers) -> list[Html]:
     note = "How long the messages of each queue took, on a logarithmic scale. The lines stand at p50, p90 and p99."
     table = listing("Queues, the slowest first", columns, delays.slowest, table="lifecycle")
     return [tag("p", note, class_="quiet"), table]
-
-
-def _scale(ticks: Sequence[Tick]) -> Html:
-    return tag("div", *(tag("span", tick.text, style=f"left:{tick.at:.2%}") for tick in ticks), class_="scale")
 
 
 _PARTS: dict[str, Callable[[Answers], list[Html]]] = {

@@ -156,10 +156,10 @@ def lost_parts(answers: Answers) -> list[Html]:
         Column("Why", lambda row: tag("span", row["reason"] or "", class_="words"), lambda row: row["reason"]),
         Column("Archive", lambda row: name(row["archive"]), lambda row: row["archive"]),
     )
-    archives = answers.lost.archives
-    told = (
-        f"{wording.counted(archives, 'archive was', 'archives were')} read." if archives else "There are no archives."
-    )
+    archives, late = answers.lost.archives, answers.lost.late_archives
+    told = "No archive tells of a loss." if late else "There are no archives."
+    if archives:
+        told = f"{wording.counted(archives, 'archive was', 'archives were')} read."
     parts = [
         tag("p", told, class_="quiet"),
         listing("Operations that only archives hold", queues, answers.lost.operations, table="losses_by_queue"),

@@ -35,6 +35,7 @@ from journal.errors import JournalError
 STOP_SECONDS_MAX = 30.0  # the Java process is killed when it takes longer to end
 LOG_LINES_SHOWN = 5
 GIB = 1 << 30
+SMALL_BYTES = 256 << 20  # of data files; at 80 MiB the quick compiler still takes a tenth less time in all
 _ERROR_LOGS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -66,6 +67,24 @@ def quiet_session(
         stack.callback(spark.stop)
         register(spark)
         yield spark
+
+
+def settings_for(size: int, master: str | None = None) -> dict[str, str]:
+    """Return settings for the analysis of so many bytes of data files.
+
+    A small journal is read before Java's better compiler has paid, and fits into memory as it is.
+    """
+    if size >= SMALL_BYTES:
+        return {}
+    found = {
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.shuffle.compress": "false",
+        "spark.shuffle.spill.compress": "false",
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    }
+    if master is None or master.startswith("local"):
+        found["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
+    return found
 
 
 def _configured(master: str | None, name: str, settings: Mapping[str, str]) -> SparkConf:

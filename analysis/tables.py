@@ -30,7 +30,7 @@ class Tables:
     def count_by(self, name: str, column: str) -> dict[str, int]:
         """Return how many rows the table has for each value of a column."""
         counts: dict[str, int] = {}
-        for table in self._batches(name, [column]):
+        for table in self.batches(name, [column]):
             for value in pc.value_counts(table[column]).to_pylist():
                 counts[value["values"]] = counts.get(value["values"], 0) + value["counts"]
         return counts
@@ -38,7 +38,7 @@ class Tables:
     def sum_by(self, name: str, by: str, column: str) -> dict[str, int]:
         """Return the sum of a column for each value of another one."""
         sums: dict[str, int] = {}
-        for table in self._batches(name, [by, column]):
+        for table in self.batches(name, [by, column]):
             for row in table.group_by(by).aggregate([(column, "sum")]).to_pylist():
                 sums[row[by]] = sums.get(row[by], 0) + (row[f"{column}_sum"] or 0)
         return sums
@@ -46,7 +46,7 @@ class Tables:
     def first(self, name: str, order: Mapping[str, str], count: int) -> list[dict[str, Any]]:
         """Return the first rows in an order, like `{"messages": "descending"}`; nulls stand last."""
         kept: pa.Table | None = None
-        for table in self._batches(name):
+        for table in self.batches(name):
             both = table if kept is None else pa.concat_tables([kept, table])
             kept = both.sort_by(list(order.items())).slice(0, count)
         return [] if kept is None else kept.to_pylist()
@@ -55,7 +55,8 @@ class Tables:
         """Return the whole table, or some of its columns: for tables that grow with queues, files or time alone."""
         return self._dataset(name).to_table(columns=None if columns is None else list(columns))
 
-    def _batches(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    def batches(self, name: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the table, or some of its columns, in parts."""
         for batch in self._dataset(name).to_batches(columns=columns, batch_size=BATCH_ROWS):
             if batch.num_rows:
                 yield pa.Table.from_batches([batch])

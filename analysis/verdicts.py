@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from analysis import wording
 from analysis.answers import Answers, Row
-from analysis.markup import Html, joined, name, tag, visible
+from analysis.markup import Html, joined, name, tag, unbroken, visible
 from analysis.wording import counted, duration, share, short_number, size
 
 SHARED_MIN = 1.1  # commits a write, on average: below it hardly any share one
@@ -69,7 +69,7 @@ def markup(parts: Sequence[str]) -> Html:
 
 
 def _part(part: str) -> str:
-    return name(part) if isinstance(part, Name) else tag("code", part) if isinstance(part, Code) else part
+    return name(part) if isinstance(part, Name) else tag("code", part) if isinstance(part, Code) else unbroken(part)
 
 
 def verdicts(answers: Answers) -> list[Verdict]:
@@ -241,15 +241,24 @@ def _lost(answers: Answers) -> Verdict:
     if harmless:
         sentence.append(f"{counted(harmless, 'operation')} only in archives made no difference. ")
     if lost.bad_ranges:
-        where = f"of {counted(lost.bad_files, 'file')} ({size(lost.bad_bytes)})"
+        bytes_lost = f" ({size(lost.bad_bytes)})" if lost.bad_bytes else ""
+        where = f"of {counted(lost.bad_files, 'file')}{bytes_lost}"
         sentence.append(f"{counted(lost.bad_ranges, 'range')} {where} cannot be read any more. ")
+    if lost.bad_payloads:
+        what = counted(lost.bad_payloads, "payload or value does", "payloads or values do")
+        sentence.append(f"{what} not match the checksum any more. ")
     if lost.torn_ranges:
         torn = counted(lost.torn_ranges, "write was", "writes were")
         sentence.append(f"{torn} cut short by a crash before anybody was promised anything. ")
-    if not count and not lost.bad_ranges:
+    if lost.late_archives:
+        kept = counted(lost.late_archives, "archive keeps", "archives keep")
+        sentence.append(f"{kept} what a former owner wrote after it had lost the directory: nobody was promised that. ")
+    if not count and not lost.bad_ranges and not lost.bad_payloads:
         return Verdict(LOST, ["Nothing that was promised is lost. ", *sentence], "nothing", tone="good")
     if count:
         return Verdict(LOST, sentence, short_number(count), ("operations that are missed",), "bad")
+    if not lost.bad_ranges:
+        return Verdict(LOST, sentence, short_number(lost.bad_payloads), ("payloads or values",), "bad")
     return Verdict(LOST, sentence, size(lost.bad_bytes), (f"in {counted(lost.bad_files, 'file')}",), "bad")
 
 

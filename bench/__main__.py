@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import beside, commits, cost, machine, memory, reopening, spark, starting, table
+from bench import beside, brokering, commits, cost, machine, memory, reopening, restarting, spark, starting, table
 from bench.measure import Row, Settings
 from bench.raw import sync_seconds
 
@@ -26,6 +26,8 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Row]]] = {
     "deliver": commits.deliver,
     "roll": starting.roll,
     "start": starting.start,
+    "broker": brokering.broker,
+    "restart": restarting.restart,
     "spark": spark.spark,
 }
 

@@ -27,21 +27,23 @@ def memory(settings: Settings) -> Iterator[Row]:
             with MessageDatabase.open(path) as database:
                 add_batches(database, size=PAYLOAD, count=count, queues=[f"{QUEUE}-{n}" for n in range(queues)])
             name = f"memory-{queues}-{count // 1000}k"
-            yield _weigh((path, small), name, f"index, {count:,} messages, {_queues(queues)}", 24)
+            yield weigh((path, small), name, f"index, {count:,} messages, {_queues(queues)}", 24)
             if queues == 1:
                 with MessageDatabase.open(path) as database:
                     deliver(database, (n for n in range(1, count + 1) if n % LIVE_SHARE))
                 name = f"memory-scattered-{count // 1000}k"
-                yield _weigh((path, small), name, f"index, 1 in {LIVE_SHARE:,} of {count:,} numbers live", 64)
+                yield weigh((path, small), name, f"index, 1 in {LIVE_SHARE:,} of {count:,} numbers live", 64)
 
 
 def _queues(count: int) -> str:
     return "one queue" if count == 1 else f"{count:,} queues"
 
 
-def _weigh(paths: tuple[Path, Path], name: str, what: str, bound: float) -> Row:
-    weighed = [_probe(*paths, traced=True) for _ in range(WEIGHINGS)]
-    resident = [_probe(*paths, traced=False) for _ in range(WEIGHINGS)]
+def weigh(paths: tuple[Path, Path], name: str, what: str, bound: float, *, is_broker: bool = False) -> Row:
+    """Return what each message takes in a process that opens the first directory; the second one is small."""
+    options = ["--broker"] if is_broker else []
+    weighed = [_probe(*paths, "--traced", *options) for _ in range(WEIGHINGS)]
+    resident = [_probe(*paths, *options) for _ in range(WEIGHINGS)]
     return Row(
         name=name,
         what=what,
@@ -53,9 +55,9 @@ def _weigh(paths: tuple[Path, Path], name: str, what: str, bound: float) -> Row:
     )
 
 
-def _probe(path: Path, small: Path, *, traced: bool) -> float:
+def _probe(path: Path, small: Path, *options: str) -> float:
     """Return the bytes a message that an opening keeps, as its own process sees it."""
-    command = [sys.executable, "-m", "bench.weighing", str(path), str(small), *(["--traced"] if traced else [])]
+    command = [sys.executable, "-m", "bench.weighing", str(path), str(small), *options]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     said = json.loads(done.stdout)
     return float(said["bytes"]) / float(said["messages"])

@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # Spark is imported when the command runs
 
 TEXT_COLUMNS_MAX = 100
 SHARES = 1000  # the bar's steps
-SMALL_BYTES = 256 << 20  # of data files; at 80 MiB the quick compiler still takes a tenth less time in all
 
 
 def analyze(  # noqa: PLR0913
@@ -103,14 +102,14 @@ def _request(**named: Any) -> "Request":
 
 def _report(request: "Request", out: Path, master: str | None) -> Mapping[str, Any]:
     from analysis.journals import sources
-    from analysis.outdir import NotAReport, holds_report
+    from analysis.outdir import NotAReport, check_place
     from analysis.report import write_report
-    from analysis.session import quiet_session
+    from analysis.session import quiet_session, settings_for
     from analysis.watching import interruptible
 
     # What can be refused is refused before Spark has started, which takes a while.
     try:
-        is_replaced = holds_report(out)
+        is_replaced = check_place(out)
     except NotAReport as refused:
         raise Usage(str(refused)) from refused
     if is_replaced:
@@ -125,15 +124,10 @@ def _report(request: "Request", out: Path, master: str | None) -> Mapping[str, A
         def tell(what: str, share: float) -> None:
             bar("ask", round(share * SHARES), SHARES, detail=what.replace("_", " "))
 
-        with quiet_session(master=master, name="oms analyze", settings=_settings(size)) as spark:
+        with quiet_session(master=master, name="oms analyze", settings=settings_for(size, master)) as spark:
             return interruptible(
                 spark, lambda check: write_report(spark, request, out, tell, check), lambda: bar("stop Spark", 0, 0)
             )
-
-
-def _settings(size: int) -> dict[str, str]:
-    """Return how Java is to run for so many bytes: a small journal is read before the better compiler has paid."""
-    return {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"} if size < SMALL_BYTES else {}
 
 
 def _print_answers(summary: Mapping[str, Any], out: Path) -> None:

@@ -2,7 +2,6 @@
 
 import shlex
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,8 @@ import typer
 from cli import options, output
 from cli.demo_flights import FLIGHTS
 from cli.demo_screen import Screen
-from cli.failures import ExitCode, Usage
+from cli.failures import ExitCode, Failure, Usage
+from cli.places import Place, own_directory
 from cli.wording import counted, size_text
 from journal.iotest_place import look_at
 
@@ -22,13 +22,17 @@ if TYPE_CHECKING:  # the engine is imported when the command runs
 
 FLIGHTS_MIN = 1000  # a day and more: from its first hour on a cancelled flight keeps the files
 IN_MEMORY = ("tmpfs", "ramfs")
+REPORT = Path("oms-demo-report")
 
 
 def demo(  # noqa: PLR0913
     spool: Annotated[
         Path | None,
         typer.Option(
-            "--spool", "-s", metavar="DIR", help="An empty directory; it is kept.  [default: a temporary one]"
+            "--spool",
+            "-s",
+            metavar="DIR",
+            help="An empty directory; it is kept, and DIR-retained for what is cleaned up.  [default: a temporary one]",
         ),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary directory.")] = False,
@@ -37,6 +41,10 @@ def demo(  # noqa: PLR0913
     ] = FLIGHTS,
     rounds: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="How many writers are killed.")] = 2,
     seed: Annotated[int, typer.Option(metavar="N", help="Chooses the moments of the kills.")] = 2013,
+    report: Annotated[
+        Path, typer.Option("--report", metavar="DIR", help="Where the report goes: new, empty, or an earlier report.")
+    ] = REPORT,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Do without the report, and without Spark.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Run the main job on 336,776 real flights, a kill included.
@@ -44,47 +52,70 @@ def demo(  # noqa: PLR0913
     Writes what happened to the flights that left New York City in 2013,
     kills the writer in the middle of its commits, recovers, proves that
     nothing acknowledged is lost and nothing is there by half, goes on,
-    cleans up, and says what it saw. Takes about a minute at most.
-    Exits 1 when the proof fails; the directory is kept then.
+    cleans up, and says what it saw; then Spark makes the report of the
+    flights. Takes about a minute. Exits 1 when the proof fails; the
+    directory is kept then.
     """
     from cli.demo_seen import Settings
     from cli.demo_steps import Demo
 
     screen = Screen(is_silent=as_json)
-    with _directory(spool, keep=keep) as place:
-        seen = Demo(Settings(spool=place.path, flights=flights, rounds=rounds, seed=seed), screen).run()
-        place.is_kept |= not seen.holds
+    wanted = None if no_report else _place_of_report(report)
+    with own_directory(spool, "demo", keep=keep) as place, _beside(place) as retained:
+        settings = Settings(
+            spool=place.path, retained=retained, report=wanted, flights=flights, rounds=rounds, seed=seed
+        )
+        seen = Demo(settings, screen).run()
+        place.is_kept |= not seen.holds or bool(seen.report_failure)
         _tell(seen, screen)
     if as_json:
         output.print_json(seen.as_dict() | {"kept": place.is_kept})
     elif place.is_kept:
-        screen.facts({"To look around:": f"oms stats --spool {shlex.quote(str(place.path))}"})
+        _tell_where(place.path, retained, screen)
+    _end(seen)
+
+
+def _end(seen: "Seen") -> None:
+    """Exit with what the proof and the report came to."""
     if not seen.holds:
         raise typer.Exit(ExitCode.NO)
+    if seen.report_failure:
+        raise Failure(f"the report could not be made: {seen.report_failure}", ExitCode.UNUSABLE)
 
 
-class _Place:
-    """The spool directory, and whether it stays."""
+def _place_of_report(report: Path) -> Path:
+    """Return where the report goes, once it is known that it can: what is there is an earlier one, or nothing."""
+    from analysis.outdir import NotAReport, check_place
 
-    def __init__(self, path: Path, *, is_kept: bool) -> None:
-        self.path = path
-        self.is_kept = is_kept
+    try:
+        is_replaced = check_place(report)
+    except NotAReport as refused:
+        raise Usage(f"{refused} with --report, or --no-report") from refused
+    if is_replaced:
+        output.note(f"the earlier report in {report} will be replaced")
+    return report.absolute()
 
 
 @contextmanager
-def _directory(named: Path | None, *, keep: bool) -> Iterator[_Place]:
-    """Yield a directory that nothing is in; remove it at the end unless it stays."""
-    if named is not None:
-        if named.exists() and (not named.is_dir() or any(named.iterdir())):
-            raise Usage(f"{named} is not an empty directory; the demo needs one of its own")
-        yield _Place(named.absolute(), is_kept=True)
-        return
-    place = _Place(Path(tempfile.mkdtemp(prefix="oms-demo-")), is_kept=keep)
+def _beside(place: Place) -> Iterator[Path]:
+    """Yield where clean-up puts files aside: beside the spool directory, and it stays when that does."""
+    path = place.path.resolve()
+    path = path.with_name(f"{path.name}-retained")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise Usage(f"{path} is not an empty directory; the demo puts there what it cleans up")
     try:
-        yield place
+        yield path
     finally:
         if not place.is_kept:
-            shutil.rmtree(place.path, ignore_errors=True)
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _tell_where(spool: Path, retained: Path, screen: Screen) -> None:
+    """Print how to look around in what is kept."""
+    paths = [shlex.quote(str(path)) for path in (spool, *([retained] if retained.exists() else []))]
+    screen.facts(
+        {"To look around:": f"oms stats --spool {paths[0]}", "Or:": f"oms analyze {' '.join(paths)} --out DIR"}
+    )
 
 
 def _tell(seen: "Seen", screen: Screen) -> None:

@@ -2,8 +2,8 @@
 
     compare    the undelivered messages: of every carrier those that the table says after its acknowledged
                commits, or after one more: the one that was under way, as a whole
-    Reading    every operation in the data files: they are the commits of the table, each whole, each once, in
-               order, with the numbers that were acknowledged
+    Reading    every operation in the data files, also in those that clean-up has put aside: they are the commits
+               of the table, each whole, each once, in order, with the numbers that were acknowledged
 
 `compare` shows what a recovery has made of the files. What was delivered is no longer there to be
 seen, so that only `Reading` can tell a message that was delivered from one that was lost.
@@ -123,7 +123,8 @@ class ReadBack:
 class Reading:
     """Reads data files back, oldest first, and compares every frame with the commit that comes next in its queue.
 
-    The numbers of all messages in the files have to be known.
+    The numbers of all messages in the files have to be known. What compaction has written again is passed over: it
+    is what `compare` finds undelivered afterwards.
     """
 
     def __init__(self, flights: Flights, heard: Heard, findings: Findings) -> None:
@@ -156,6 +157,8 @@ class Reading:
         for found in frame:
             if isinstance(found, DumpedDamage):
                 self._findings.add(f"{found.file}, bytes {found.start:,} to {found.end:,}: {found.reason}")
+            elif found.moved:
+                continue
             elif found.key is None:
                 operations.append(found)
             elif not found.key.startswith(ENGINE_PREFIX):

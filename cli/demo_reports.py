@@ -50,14 +50,15 @@ class Heard:
         """Return the places of the carriers whose last commit was begun and never acknowledged."""
         return [place for place, count in enumerate(self.begun) if count > self.durable[place]]
 
-    def beginning(self, spool: Path) -> Beginning:
+    def beginning(self, spool: Path, retained: Path) -> Beginning:
         """Return where the next writer begins: with what was not acknowledged."""
         rows = (
             row
             for carrier, count in zip(self._flights.carriers, self.durable, strict=True)
             for row in carrier.undelivered(count)
         )
-        return Beginning(str(spool), self._flights, list(self.durable), {row: self.numbers[row] for row in rows})
+        numbers = {row: self.numbers[row] for row in rows}
+        return Beginning(str(spool), str(retained), self._flights, list(self.durable), numbers)
 
 
 class Attempt:

@@ -15,12 +15,12 @@ class Screen:
     """Standard output for a person, or nothing at all; the bar goes to standard error when it is a terminal."""
 
     def __init__(self, *, is_silent: bool) -> None:
-        self._is_silent = is_silent
+        self.is_silent = is_silent
         self._width = min(WIDTH_MAX, shutil.get_terminal_size().columns)
 
     def heading(self, text: str) -> None:
         """Print a heading."""
-        if self._is_silent:
+        if self.is_silent:
             return
         from rich.console import Console
         from rich.text import Text
@@ -30,27 +30,27 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Print a paragraph."""
-        if not self._is_silent:
+        if not self.is_silent:
             for line in textwrap.wrap(text, self._width - 4, break_long_words=False, break_on_hyphens=False):
                 output.print_line(f"  {line}")
             sys.stdout.flush()
 
     def explain(self, text: str) -> None:
         """Print a paragraph that stands by itself."""
-        if not self._is_silent:
+        if not self.is_silent:
             self.say(text)
             output.print_line()
 
     def facts(self, facts: Mapping[str, str]) -> None:
         """Print what is called how, a line each."""
-        if not self._is_silent:
+        if not self.is_silent:
             width = max(map(len, facts))
             for name, value in facts.items():
                 output.print_line(f"  {name:{width}}  {value}")
 
     def table(self, columns: Sequence[output.Column], rows: Iterable[Sequence[str]]) -> None:
         """Print a table."""
-        if not self._is_silent:
+        if not self.is_silent:
             output.print_line()
             output.print_table(columns, rows)
             output.print_line()

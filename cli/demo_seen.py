@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.demo_proof import Findings, ReadBack, UnderWay
+from cli.demo_report import Reported
 from database.stats import CleanupReport, FileExplanation
 from recovery.report import RecoveryReport
 
@@ -14,6 +15,8 @@ class Settings:
     """What the demo is asked for."""
 
     spool: Path
+    retained: Path  # where clean-up puts files aside
+    report: Path | None  # where the report goes; None: there is to be none
     flights: int
     rounds: int
     seed: int
@@ -60,6 +63,7 @@ class Seen:
     cleanup: CleanupReport | None = None
     compaction: CleanupReport | None = None
     undelivered: int | None = None  # in the end
+    report: Reported | None = None
     seconds: float = 0.0
     findings: Findings = field(default_factory=Findings)
 
@@ -67,6 +71,11 @@ class Seen:
     def holds(self) -> bool:
         """Whether everything was compared, and all is as it should be."""
         return not self.findings.count and self.undelivered is not None
+
+    @property
+    def report_failure(self) -> str:
+        """Why there is no report though all is there that it takes; nothing where there is one."""
+        return "" if self.report is None else self.report.failed
 
     @property
     def rate(self) -> float:
@@ -84,6 +93,7 @@ class Seen:
             "findings": self.findings.texts,
             "finding_count": self.findings.count,
             "spool": str(self.settings.spool),
+            "retained": str(self.settings.retained),
             "seed": self.settings.seed,
             "flights": self.flights,
             "operations": self.operations,
@@ -98,5 +108,6 @@ class Seen:
             "cleanup": None if self.cleanup is None else self.cleanup.as_dict(),
             "compaction": None if self.compaction is None else self.compaction.as_dict(),
             "undelivered": self.undelivered,
+            "report": None if self.report is None else self.report.as_dict(),
             "seconds": round(self.seconds, 6),
         }

@@ -5,11 +5,12 @@
     recover      open the directory
     compare      what is undelivered, with the table and the acknowledgements; then the next round
     finish       the last writer goes on to the end, and sends again what was never acknowledged
+    clean up     what pins which file, and what compaction frees; the files are put aside, as history
     read back    every operation in the files, with the table
-    clean up     what pins which file, and what compaction frees
     open again   what is left: the cancelled flights
+    report       the whole history on Spark, which has started beside the first steps and works beside the last ones
 
-The first difference that is found ends it: the directory is then as it was found.
+The first difference that is found ends it; nothing has been deleted then.
 """
 
 import random
@@ -20,11 +21,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+from cli.demo_delays import delays
 from cli.demo_flights import Flights, load
 from cli.demo_proof import Reading, UnderWay, compare
+from cli.demo_report import Analyst, Reported
 from cli.demo_reports import Attempt, Heard
 from cli.demo_screen import Screen
 from cli.demo_seen import Round, Seen, Settings
+from cli.demo_writer import options
 from cli.output import Column, number_column
 from cli.progress import ProgressBar
 from cli.wording import counted, size_text
@@ -56,19 +60,25 @@ class Demo:
     def run(self) -> Seen:
         """Run all steps, up to the first at which something is not as it should be."""
         began = time.perf_counter()
-        with ExitStack() as attempts:
-            first = attempts.enter_context(Attempt())
+        with ExitStack() as processes:
+            report = self._settings.report
+            analyst = None if report is None else processes.enter_context(Analyst(report))
+            first = processes.enter_context(Attempt())
             self._screen.heading("The flights that left New York City in 2013, as messages")
             with self._screen.bar("reading the table"):
                 self._flights = load(self._settings.flights)
             self._heard = Heard(self._flights)
             self._introduce()
-            self._write(attempts, first)
-        if not self.seen.findings.count:
-            self._read_back()
-        if not self.seen.findings.count:
-            self._clean_up()
-            self._open_again()
+            self._write(processes, first)
+            if not self.seen.findings.count:
+                self._clean_up()
+                if analyst is not None:
+                    analyst.ask([self._settings.spool, *self._put_aside()], delays(self._flights))
+                self._read_back()
+            if not self.seen.findings.count:
+                self._open_again()
+            if analyst is not None and not self.seen.findings.count:
+                self._report(analyst)
         self.seen.seconds = time.perf_counter() - began
         return self.seen
 
@@ -84,10 +94,10 @@ class Demo:
 
     # Writing.
 
-    def _write(self, attempts: ExitStack, attempt: Attempt) -> None:
+    def _write(self, processes: ExitStack, attempt: Attempt) -> None:
         """Write everything, with all the kills on the way."""
         for number in range(self._settings.rounds):
-            following = attempts.enter_context(Attempt())  # starts beside the one at work
+            following = processes.enter_context(Attempt())  # starts beside the one at work
             self._screen.heading(f"Write, and be killed ({number + 1} of {self._settings.rounds})")
             if not number:
                 self._screen.explain(
@@ -157,7 +167,7 @@ class Demo:
     def _hear(self, attempt: Attempt, until: int, show: Callable[[int], None]) -> None:
         """Take in what the writer reports until so many operations are acknowledged."""
         heard = self._heard
-        attempt.begin(heard.beginning(self._settings.spool))
+        attempt.begin(heard.beginning(self._settings.spool, self._settings.retained))
         began = None
         reports = attempt.reports()
         while heard.operations < until:  # an earlier writer may have come so far before it was killed
@@ -182,7 +192,7 @@ class Demo:
                 "are read and checked, and what is only half there at the end is cut off."
             )
         with ProgressBar() as progress:
-            db = MessageDatabase.open(self._settings.spool, cleanup_interval=0, progress=progress)
+            db = MessageDatabase.open(self._settings.spool, options=options(self._settings.retained), progress=progress)
         with db:
             self._tell_recovery(db.recovery)
             outcome = compare(db, self._flights, self._heard, self.seen.findings)
@@ -211,10 +221,12 @@ class Demo:
         seen = self.seen
         self._screen.heading("Read everything back")
         self._screen.explain(
-            "What is delivered is gone from the queues, but its operations are in the files until these are cleaned "
-            "away. So nothing has to be believed:"
+            "What is delivered is gone from the queues, but its operations are in the files, also in those that are "
+            "put aside. So nothing has to be believed:"
         )
-        later = [path for path in data_paths(RealDisk(), [self._settings.spool]) if path not in self._files]
+        earlier = {path.name for path in self._files}
+        everything = data_paths(RealDisk(), [*self._put_aside(), self._settings.spool])
+        later = [path for path in everything if path.name not in earlier]
         with self._screen.bar("reading", self._flights.operations) as show:
             self._reading.read(later, lambda: False, show)
             self._reading.end()
@@ -230,7 +242,7 @@ class Demo:
         """Show what pins what, and what clean-up frees without and with compaction."""
         seen = self.seen
         self._screen.heading("Clean up")
-        with MessageDatabase.open(self._settings.spool, cleanup_interval=0) as db:
+        with MessageDatabase.open(self._settings.spool, options=options(self._settings.retained)) as db:
             seen.files = db.explain()
             self._screen.say(
                 "A file can go when neither it nor an older one holds anything that is needed. Almost all of it is "
@@ -239,11 +251,13 @@ class Demo:
             self._show_pins(db)
             seen.cleanup = db.cleanup()
             seen.compaction = db.cleanup(compact=True)
+        files = len(seen.cleanup.moved) + len(seen.compaction.moved)
         self._screen.say(
             f"Plain clean-up frees {size_text(seen.cleanup.freed_bytes)}. Compaction moves "
             f"{counted(seen.compaction.moved_messages, 'message')} forward, so that "
-            f"{counted(len(seen.compaction.deleted), 'file')} can go: it frees "
-            f"{size_text(seen.compaction.freed_bytes)} in {seen.compaction.seconds:.1f} s."
+            f"{counted(len(seen.compaction.moved), 'file')} can go: it frees "
+            f"{size_text(seen.compaction.freed_bytes)} in {seen.compaction.seconds:.1f} s. With a retention directory, "
+            f"as here, what goes is not deleted: {counted(files, 'file is', 'files are')} put aside there, as history."
         )
 
     def _show_pins(self, db: MessageDatabase) -> None:
@@ -262,7 +276,7 @@ class Demo:
     def _open_again(self) -> None:
         """Compare what is left with the cancelled flights."""
         seen = self.seen
-        with MessageDatabase.open(self._settings.spool, cleanup_interval=0) as db:
+        with MessageDatabase.open(self._settings.spool, options=options(self._settings.retained)) as db:
             compare(db, self._flights, self._heard, seen.findings)
             seen.undelivered = db.undelivered_count()
         if not db.recovery.intact:
@@ -272,6 +286,42 @@ class Demo:
                 f"Opened once more, in {db.recovery.seconds:.2f} s: intact, and the "
                 f"{counted(seen.undelivered, 'cancelled flight')} are all that is left."
             )
+
+    def _put_aside(self) -> list[Path]:
+        """Return the directories that hold what clean-up has put aside: one, or none where nothing was."""
+        retained = self._settings.retained
+        return sorted(retained.iterdir()) if retained.exists() else []
+
+    # The report.
+
+    def _report(self, analyst: Analyst) -> None:
+        """Wait for the report, and say what it says."""
+        seen = self.seen
+        self._screen.heading("Ask Spark")
+        self._screen.explain(
+            "Spark has started beside all this. It reads the whole history, and makes the report that `oms analyze` "
+            "makes of any journal; with a question of the demo's own, which the messages' payloads answer."
+        )
+        seen.report = analyst.answer()
+        for text in seen.report.differences:
+            seen.findings.add(text)
+        self._tell_report(seen.report)
+
+    def _tell_report(self, report: Reported) -> None:
+        if report.missing:
+            self._screen.say(f"There is no report: {report.missing}")
+        elif report.failed:
+            self._screen.say(f"The report could not be made: {report.failed}")
+        else:
+            for answer in report.answers:
+                self._screen.say(f"{answer['question']} {first_sentence(answer['answer'])}")
+            self._screen.say("")
+            self._screen.facts({"The page:": str(report.page)})
+
+
+def first_sentence(text: str) -> str:
+    """Return the text up to the first full stop that ends a sentence."""
+    return text.partition(". ")[0].removesuffix(".") + "."
 
 
 def _figures(file: FileExplanation) -> tuple[str, str, str, str]:

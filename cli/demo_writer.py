@@ -13,14 +13,20 @@ import struct
 import sys
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 
 from cli.demo_flights import Carrier, Flights
 from cli.failures import meaning, tell
-from database import AsyncMessageDatabase, NotUndelivered
+from database import AsyncMessageDatabase, NotUndelivered, Options
 from journal.errors import JournalError
 
 RECORD = struct.Struct("<BBIQ")  # what, carrier, commit, number of the commit's first message
 STANDARD_OUTPUT = 1
+
+
+def options(retained: str | Path) -> Options:
+    """Return how the demo opens its database: clean-up puts files aside there, when it is asked to."""
+    return Options(cleanup_interval=0, retention_directory=Path(retained))
 
 
 class Report(IntEnum):
@@ -35,6 +41,7 @@ class Beginning:
     """Where a writer begins."""
 
     spool: str
+    retained: str
     flights: Flights
     durable: list[int]  # by carrier, how many of its commits were acknowledged
     numbers: dict[int, int]  # by row, of the messages that are undelivered
@@ -79,7 +86,7 @@ class Writer:
 
 
 async def _write(beginning: Beginning) -> None:
-    async with AsyncMessageDatabase.open(beginning.spool, cleanup_interval=0) as db:
+    async with AsyncMessageDatabase.open(beginning.spool, options=options(beginning.retained)) as db:
         writer = Writer(db, beginning.flights, beginning.numbers)
         await asyncio.gather(*(writer.run(place, begin) for place, begin in enumerate(beginning.durable)))
         await asyncio.to_thread(sys.stdin.buffer.read)

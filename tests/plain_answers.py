@@ -158,12 +158,12 @@ def latency_histogram(rows: Iterable[Row], *, bins_a_decade: int) -> Answer:
 # Rates.
 
 
-def rate(rows: Sequence[Row], *, every: int) -> Answer:
+def rate(rows: Sequence[Row], *, every: int, since: int | None = None) -> Answer:
     counts: Counter[tuple[str, int, str | None, str]] = Counter()
     sizes: Counter[tuple[str, int, str | None, str]] = Counter()
 
     def count(database: str, time: int | None, queue: str | None, operation: str, size: int) -> None:
-        if time is not None:
+        if time is not None and (since is None or time >= since):
             counts[database, time // every * every, queue, operation] += 1
             sizes[database, time // every * every, queue, operation] += size
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[analysis]'")
 
 from analysis import wording
-from analysis.answers import Answers
-from analysis.scales import DAY, SECOND, Buckets, Durations, buckets, linear
+from analysis.answers import Answers, Scope
+from analysis.digest import Facts, digest
+from analysis.scales import DAY, SECOND, Buckets, Durations, Span, buckets, linear
 from analysis.tables import Tables
 from analysis.timelines import COLOURS
 from analysis.verdicts import plain, verdicts
@@ -192,6 +193,27 @@ def test_losses_are_told_by_what_they_did(tmp_path: Path) -> None:
     )
 
 
+def test_payloads_that_do_not_match_are_told_from_ranges_that_cannot_be_read(tmp_path: Path) -> None:
+    damage = {"file": "f", "sequence": 1, "start": 100, "end": 100, "reason": "why"}
+
+    one = _digest(tmp_path / "one", damage=[{**damage, "kind": "damaged"}])
+    both = _digest(
+        tmp_path / "both",
+        damage=[
+            {**damage, "kind": "damaged"},
+            {**damage, "kind": "damaged", "start": 7, "end": 7},
+            {**damage, "kind": "missing", "start": 0, "end": 0},
+        ],
+    )
+
+    assert _said(one)["lost"] == "1 payload or value does not match the checksum any more."
+    assert _said(both)["lost"] == (
+        "1 range of 1 file cannot be read any more. 2 payloads or values do not match the checksum any more."
+    )
+    for answers in (one, both):
+        assert [each.tone for each in verdicts(answers) if each.question.anchor == "lost"] == ["bad"]
+
+
 def test_losses_that_made_no_difference_are_no_alarm(tmp_path: Path) -> None:
     row = {"queue": "a", "operation": "ADD", "effect": "already ended", "operations": 3, "bytes": 0}
 
@@ -199,6 +221,20 @@ def test_losses_that_made_no_difference_are_no_alarm(tmp_path: Path) -> None:
 
     assert told.tone == "good"
     assert plain(told.sentence).startswith("Nothing that was promised is lost.")
+
+
+def test_archives_of_what_was_late_are_told_and_are_no_alarm(tmp_path: Path) -> None:
+    tables = report_tables.write(tmp_path / "late", {})
+    scope = Scope(paths=("x",), made_at=START)
+    facts = Facts(scope=scope, buckets=buckets(0, 1, 2), window=timedelta(hours=1), late_archives=2)
+
+    [told] = [each for each in verdicts(digest(tables, facts)) if each.question.anchor == "lost"]
+
+    assert told.tone == "good"
+    assert plain(told.sentence) == (
+        "Nothing that was promised is lost. 2 archives keep what a former owner wrote after it had lost the "
+        "directory: nobody was promised that."
+    )
 
 
 @given(st.integers(-(10**15), 10**16), st.integers(0, 10**16), st.integers(2, 300))
@@ -250,6 +286,25 @@ def test_a_scale_of_durations_has_few_labels_within_it(low: float, high: float) 
     assert len(axis.ticks()) <= 5
     assert all(0 <= tick.at <= 1 for tick in axis.ticks())
     assert (axis.at(low / 2), axis.at(low), axis.at(high), axis.at(2 * high)) == (0, 0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("span", "texts"),
+    [
+        (Span(-60, 180, 60, str), ["-60", "0", "60", "120", "180"]),
+        (Span(-7, 12, 5, str), ["-5", "0", "5", "10"]),
+        (Span(1, 4, 5, str), []),
+    ],
+)
+def test_a_span_has_a_tick_at_each_whole_step_and_holds_what_lies_outside_at_its_ends(
+    span: Span, texts: list[str]
+) -> None:
+    ticks = span.ticks()
+
+    assert [tick.text for tick in ticks] == texts
+    assert all(0 <= tick.at <= 1 for tick in ticks)
+    assert (span.at(span.low - 1), span.at(span.low), span.at(span.high), span.at(span.high + 1)) == (0, 0, 1, 1)
+    assert span.at((span.low + span.high) / 2) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 
 from analysis import damage, plan
 from analysis.damage import DamageFound
+from analysis.directory import late_archives
 from analysis.parts import Damage
 from analysis.schema import Wanted
 from analysis.storage import locate
@@ -202,11 +203,11 @@ def _journal(directory: Path, sequences: int, opening: Opening) -> Journal:
     return writing
 
 
-def test_what_a_former_owner_wrote_late_is_ignored(tmp_path: Path) -> None:
-    """Owner 1 has written file 1; owner 3 took over and writes file 3; the former one comes back with files 2 and 4."""
-    tmp_path.joinpath("spool").mkdir()
-    _journal(tmp_path / "spool", 1, Opening(database=OWN, owner=1)).close(seal=True)
-    [one] = (tmp_path / "spool").glob("*.data")
+def _write_late(spool: Path) -> None:
+    """Let owner 1 write file 1, owner 3 take over and write file 3, and the former one come back with files 2 and 4."""
+    spool.mkdir()
+    _journal(spool, 1, Opening(database=OWN, owner=1)).close(seal=True)
+    [one] = spool.glob("*.data")
     with DataFile(RealDisk(), one) as file:
         footer = file.footer(identity=None)
     assert isinstance(footer, Footer)
@@ -219,16 +220,53 @@ def test_what_a_former_owner_wrote_late_is_ignored(tmp_path: Path) -> None:
         chain=summary.chain,
     )
     late = Opening(database=OWN, owner=1, previous=ending, next_message=100, next_commit=100)
-    _journal(tmp_path / "spool", 2, late).close(seal=True)
+    _journal(spool, 2, late).close(seal=True)
     current = Opening(database=OWN, owner=3, previous=ending, next_message=50, next_commit=50)
-    _journal(tmp_path / "spool", 3, current).close(seal=True)
-    _journal(tmp_path / "spool", 4, replace(late, next_message=200)).close(seal=True)
+    _journal(spool, 3, current).close(seal=True)
+    _journal(spool, 4, replace(late, next_message=200)).close(seal=True)
+
+
+def test_what_a_former_owner_wrote_late_is_ignored(tmp_path: Path) -> None:
+    _write_late(tmp_path / "spool")
 
     assert [(row["sequence"], row["payload"]) for row in analysed(tmp_path / "spool")] == [
         (1, b"by owner 1"),
         (3, b"by owner 3"),
     ]
     assert damages(tmp_path / "spool") == []
+
+
+def test_archives_of_what_was_late_are_told_from_those_of_repairs(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    _write_late(spool)
+    with MessageDatabase.open(spool) as db:
+        assert [file.action for file in db.recovery.files if file.sequence in (2, 4)] == ["archived and removed"] * 2
+        late = {archive.name for archive in spool.glob("*.archive")}
+        db.add("q", b"after")
+    repaired = spool / "omsmsg-0000000003.data"
+    data = bytearray(repaired.read_bytes())
+    data[data.index(b"by owner 3")] ^= 1
+    repaired.write_bytes(data)
+    with MessageDatabase.open(spool):
+        pass
+    archives = {archive.name for archive in spool.glob("*.archive")}
+
+    [location] = locate([str(spool)])
+    assert len(late) == 2
+    assert len(archives - late) == 1
+    assert late_archives(location) == late
+
+
+def test_an_archive_of_a_number_that_a_later_owner_has_used_was_late(tmp_path: Path) -> None:
+    _write_late(tmp_path / "spool")
+    [three] = (tmp_path / "spool").glob("*-0000000003.data")
+    for owner, name in ((1, "omsmsg-0000000003-v0001.archive"), (3, "omsmsg-0000000003-v0002.archive")):
+        (tmp_path / "other").mkdir(exist_ok=True)
+        _journal(tmp_path / "other", 3, Opening(database=OWN, owner=owner)).close(seal=True)
+        [made] = (tmp_path / "other").glob("*.data")
+        made.rename(three.with_name(name))
+
+    assert late_archives(locate([str(tmp_path / "spool")])[0]) == {"omsmsg-0000000003-v0001.archive"}
 
 
 def test_files_of_the_database_that_another_was_restored_from_are_its_history(tmp_path: Path) -> None:

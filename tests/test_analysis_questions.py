@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from analysis import questions, schema
+from analysis.commits import COLUMNS as COMMITS_COLUMNS
+from analysis.duplicates import ADDED_COLUMNS
 from database.stats import FileExplanation, Pin
 from journal.draft import Composer
 from journal.format import FRAME_SIZE
@@ -101,6 +103,40 @@ def test_latency_histogram(journals: Journals) -> None:
 
 def test_rate(journals: Journals) -> None:
     assert_same(questions.rate(journals.operations, every=EVERY), plain.rate(journals.rows, every=EVERY // MICROSECOND))
+
+
+def test_rate_since_a_time_has_what_came_and_went_from_then_on_with_all_its_bytes(journals: Journals) -> None:
+    times = sorted(row.time for row in journals.rows)
+    since = times[len(times) // 2]
+    before, after = (plain.rate(journals.rows, every=1, since=bound) for bound in (None, since))
+
+    found = questions.rate(journals.operations, every=MICROSECOND, since=moment(since))
+
+    assert_same(found, after)
+    assert 0 < len(after) < len(before)
+    assert min(row["bucket"] for row in answer(found)) >= since
+
+
+def test_what_was_loaded_by_itself_gives_the_same_answers(spark: SparkSession, journals: Journals) -> None:
+    files = loaded_files(spark, *journals.paths)
+    is_key, is_add = F.col("operation").isin("PUT", "DROP"), F.col("operation") == "ADD"
+    keys = journals.operations.where(is_key)
+    added = journals.operations.where(is_add).select(*ADDED_COLUMNS)
+    messages = journals.operations.where(~is_key)
+
+    assert_same(questions.rate(messages, every=EVERY, keys=keys), plain.rate(journals.rows, every=EVERY // MICROSECOND))
+    assert_same(
+        questions.retention(messages, files, now=moment(journals.now), keys=keys),
+        plain.retention(journals.rows, journals.files, now=journals.now),
+    )
+    assert_same(
+        questions.duplicates(messages, window=EVERY, added=added),
+        plain.duplicates(journals.rows, window=EVERY // MICROSECOND),
+    )
+    assert_same(
+        questions.commits(journals.operations.select(*COMMITS_COLUMNS), every=EVERY, exact=True),
+        plain.commits(journals.rows, every=EVERY // MICROSECOND, exact=True),
+    )
 
 
 def test_backlog(journals: Journals) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from analysis import questions
+from tests import broker_questions
 from tests.plain_rows import Answer, File, Row, answer, files_frame, frame, moment
 
 S = 1_000_000  # a second
@@ -437,6 +438,8 @@ def _ask(name: str, operations: DataFrame, files: DataFrame) -> DataFrame:
             return questions.retention(operations, files)
         case "losses_by_queue":
             return questions.losses_by_queue(questions.losses(operations, operations))
+        case _ if name in broker_questions.NAMES:
+            return broker_questions.ask(name, operations.withColumn("payload", F.lit(b"")), operations)
         case _:
             return questions.QUESTIONS[name](operations)
 

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,16 +15,23 @@ import pytest
 
 pytest.importorskip("pyspark", reason="not installed: pip install -e '.[analysis]'")
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from analysis import outdir
+from analysis.answers import Ranked
 from analysis.asking import asked, tables_of_source
 from analysis.complaints import reason
+from analysis.described import answers
+from analysis.extras import Extra
 from analysis.journals import Journals, Request, Sources, sources
-from analysis.outdir import CannotWrite, NotAReport, holds_report, written
+from analysis.listing import count_column, listing, name_column
+from analysis.markup import Html
+from analysis.outdir import CannotWrite, NotAReport, check_place, holds_report, written
 from analysis.report import TablesNotSeen, write_report
 from analysis.storage import NoJournal
 from analysis.tables import Tables
+from analysis.verdicts import Name, Question, Verdict
 from database import DatabaseView, MessageDatabase
 from journal.errors import NotThisDatabase
 from tests import plain_answers as plain
@@ -35,6 +44,30 @@ TABLES = {
     *("files", "damage", "lifecycle", "latency_histogram", "rate", "backlog", "retention", "commits"),
     *("duplicates", "losses", "losses_by_queue", "comparison"),
 }
+EXTRA = "adds_by_queue"
+
+
+@answers({"queue": "of the messages", "adds": "operations ADD, those of compaction too"})
+def adds_by_queue(operations: DataFrame) -> DataFrame:
+    return operations.where(F.col("operation") == "ADD").groupBy("queue").agg(F.count(F.lit(1)).alias("adds"))
+
+
+def extra() -> Extra:
+    """Return a question of somebody else's."""
+
+    def answer(spark: SparkSession, request: Request) -> DataFrame:
+        return adds_by_queue(spark.read.format("omsjournal").load(list(request.paths)))
+
+    def verdict(rows: Sequence[Mapping[str, Any]]) -> Verdict:
+        most = max(rows, key=lambda row: row["adds"])
+        question = Question("adds", "Where is <most> added?", "Most added")
+        return Verdict(question, ["Most is added to ", Name(most["queue"]), "."], f"{most['adds']:,}", tone="warn")
+
+    def section(rows: Sequence[Mapping[str, Any]]) -> list[Html]:
+        columns = (name_column("Queue", "queue"), count_column("Added", "adds"))
+        return [listing("Queues", columns, Ranked(rows, len(rows)), table=EXTRA)]
+
+    return Extra(name=EXTRA, meaning="how much is added where", answer=answer, verdict=verdict, section=section)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +101,17 @@ def reported(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> R
     now = moment(writer.clock.now)
     told: list[tuple[str, float]] = []
     request = Request(paths=(str(writer.spool),), now=now, compared_with=(str(folder / "copy"),))
-    summary = write_report(spark, request, folder / "out", lambda what, share: told.append((what, share)))
+    summary = write_report(
+        spark, request, folder / "out", lambda what, share: told.append((what, share)), extras=[extra()]
+    )
     return Reported(writer.spool, rows_in(writer.spool), now, folder / "out", summary, told)
 
 
 def test_the_report_is_a_page_a_summary_and_a_folder_of_parquet_for_each_table(reported: Reported) -> None:
     entries = {entry.name for entry in reported.directory.iterdir()}
 
-    assert entries == {"report.html", "summary.json", *TABLES}
-    for table in TABLES:
+    assert entries == {"report.html", "summary.json", EXTRA, *TABLES}
+    for table in (EXTRA, *TABLES):
         names = sorted(entry.name for entry in (reported.directory / table).iterdir())
         assert names == [f"part-{place:05}.parquet" for place in range(len(names))] != []
     assert list(reported.directory.parent.glob(".*")) == []
@@ -86,7 +121,7 @@ def test_the_summary_is_what_was_returned_and_describes_every_column(reported: R
     read = json.loads((reported.directory / "summary.json").read_text(encoding="utf-8"))
 
     assert read == json.loads(json.dumps(reported.summary))
-    assert set(read["tables"]) == TABLES
+    assert set(read["tables"]) == {EXTRA, *TABLES}
     for name, table in read["tables"].items():
         schema = pq.read_schema(reported.directory / name / "part-00000.parquet")
         assert list(table["columns"]) == schema.names
@@ -160,12 +195,29 @@ def test_names_are_in_the_page_as_text(reported: Reported) -> None:
     assert QUEUES[2] not in text
 
 
+def test_a_question_of_the_callers_own_has_a_table_an_answer_and_the_first_section(reported: Reported) -> None:
+    rows = {row["queue"]: row["adds"] for row in reported.table(EXTRA)}
+    counts = Counter(row.queue for row in reported.rows if row.operation == "ADD")
+    text = (reported.directory / "report.html").read_text(encoding="utf-8")
+    summary = reported.summary["answers"]["adds"]
+
+    assert rows == counts
+    assert summary["question"] == "Where is <most> added?"
+    assert summary["answer"].startswith("Most is added to ")
+    assert (summary["tone"], summary["figures"]) == ("warn", {"rows": len(rows)})
+    assert next(iter(reported.summary["answers"])) == "adds"
+    assert text.index('<section id="adds"') < text.index('<section id="stuck"')
+    assert text.index('href="#adds"') < text.index('href="#stuck"')
+    assert "Where is &lt;most&gt; added?" in text
+    assert reported.summary["tables"][EXTRA]["meaning"] == "how much is added where"
+
+
 def test_progress_grows_to_the_end_and_names_what_is_asked(reported: Reported) -> None:
     shares = [share for _, share in reported.told]
 
     assert shares == sorted(shares)
     assert 0 <= shares[0] < shares[-1] <= 1
-    assert {what for what, _ in reported.told} == TABLES
+    assert {what for what, _ in reported.told} == {EXTRA, *TABLES}
 
 
 def test_a_copy_from_before_the_damage_is_compared(reported: Reported) -> None:
@@ -204,7 +256,8 @@ def test_a_period_knows_what_has_waited_longer(spark: SparkSession, tmp_path: Pa
     assert orders["max_seconds"] == pytest.approx(7200, abs=1)
     assert orders["oldest"] == waits
     assert orders["oldest_age_seconds"] == pytest.approx(3 * 3600, abs=1)
-    assert sorted((row["operation"], row["operations"]) for row in rates) == [("ADD", 1), ("DELIVER", 1)]
+    found = sorted((row["operation"], row["operations"], row["bytes"]) for row in rates)
+    assert found == [("ADD", 1, len(b"new")), ("DELIVER", 1, len(b"slow"))]
     assert journals.everything.count() == 8
 
 
@@ -341,6 +394,22 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
     with pytest.raises((CannotWrite, NotAReport)):
         _report(tmp_path / "file" / "report")
+
+
+def test_a_place_is_looked_at_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _report(tmp_path / "earlier")
+    (tmp_path / "file").write_text("x")
+
+    assert check_place(tmp_path / "earlier")
+    assert not check_place(tmp_path / "deep" / "new")
+    with pytest.raises(NotAReport):
+        check_place(tmp_path / "file")
+    with pytest.raises((CannotWrite, NotAReport)):
+        check_place(tmp_path / "file" / "report")
+    monkeypatch.setattr(os, "access", lambda place, mode: False)  # as for anybody but root
+    with pytest.raises(CannotWrite, match="Permission denied"):
+        check_place(tmp_path / "deep" / "new")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["earlier", "file"]
 
 
 def test_what_a_killed_run_left_is_removed_and_what_a_running_one_writes_is_not(tmp_path: Path) -> None:

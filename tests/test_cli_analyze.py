@@ -19,7 +19,9 @@ pytest.importorskip("pyspark", reason="not installed: pip install -e '.[analysis
 from pyspark.sql import SparkSession
 
 from database import MessageDatabase
+from journal.format import CHECKSUM, HEADER_COPIES, HEADER_SIZE, xxh3
 from tests.cli_runner import command_line, environment, oms, oms_process
+from tests.small_files import fill, open_small
 from tests.watched_disk import HandClock
 
 SECONDS_MAX = 120
@@ -90,7 +92,59 @@ def test_what_cannot_work_is_refused_before_spark_starts(
     )
     assert "there is no" in refused(str(spool), "--out", out, "--compare-with", str(tmp_path / "nowhere"), code=4)
     assert "--out" in refused(str(spool), code=2)
+    monkeypatch.setattr(os, "access", lambda place, mode: False)
+    assert "cannot write a report to" in refused(str(spool), "--out", out, code=4)
     assert not Path(out).exists()
+
+
+EVIL = "a \"quoted\" 'name'\n</script><script>alert(1)</script>"
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_journal_of_one_operation_with_a_name_nobody_should_give_and_a_payload_that_is_no_text(
+    tmp_path: Path,
+) -> None:
+    with MessageDatabase.open(tmp_path / "spool", cleanup_interval=0) as db:
+        db.add(EVIL, b"\xff\x00\xfe")
+
+    result = oms("analyze", str(tmp_path / "spool"), "--out", str(tmp_path / "out"))
+
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "1 message waits in 1 queue." in result.stdout
+    assert "a \"quoted\" 'name'\\n</script>" in " ".join(result.stdout.split())
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_journal_with_a_file_that_was_cut_has_a_report_that_says_so(tmp_path: Path) -> None:
+    with open_small(tmp_path / "spool") as db:
+        fill(db, 2)
+    [first, *_] = sorted((tmp_path / "spool").glob("*.data"))
+    first.write_bytes(first.read_bytes()[:1700])
+
+    result = oms("analyze", str(tmp_path / "spool"), "--out", str(tmp_path / "out"))
+
+    assert re.search(r"1 range of 1 file \(\d+ B\) cannot be read any more", " ".join(result.stdout.split()))
+
+
+def test_a_newer_format_is_refused_before_spark_starts(
+    spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("analysis.session.quiet_session", None)
+    [path, *_] = sorted(spool.glob("*.data"))
+    data = bytearray(path.read_bytes())
+    for at in HEADER_COPIES:
+        data[at + 8] = 2
+        body = bytes(data[at : at + HEADER_SIZE - CHECKSUM.size])
+        data[at + HEADER_SIZE - CHECKSUM.size : at + HEADER_SIZE] = CHECKSUM.pack(xxh3(body))
+    path.write_bytes(data)
+
+    result = oms("analyze", str(spool), "--out", str(tmp_path / "out"), code=4)
+
+    assert "format version 2, this program knows up to 1" in result.stderr
+    assert result.stderr.endswith("use the version of oms that wrote it\n")
+    assert not (tmp_path / "out").exists()
 
 
 def _without(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -169,7 +169,7 @@ def test_a_small_run_holds_and_says_so_in_json(seed: int, tmp_path: Path) -> Non
 
 
 def few_flights(*arguments: str) -> list[str]:
-    return ["demo", "--flights", str(FEW), *arguments]
+    return ["demo", "--flights", str(FEW), "--no-report", *arguments]
 
 
 @with_table
@@ -193,7 +193,8 @@ def test_a_person_reads_short_lines_and_a_verdict_in_the_end(tmp_path: Path, mon
     verdict = next(number for number, line in enumerate(lines) if line.startswith("Verdict: it holds."))
     assert f"{2 * FEW - CANCELLED:,} acknowledged operations" in lines[verdict]
     assert max(len(line.rstrip()) for line in lines if str(tmp_path) not in line) <= 80
-    assert lines[-1].endswith(f"oms stats --spool {tmp_path / 'spool'}")
+    assert lines[-2].endswith(f"oms stats --spool {tmp_path / 'spool'}")
+    assert lines[-1].endswith(f"oms analyze {tmp_path / 'spool'} {tmp_path / 'spool-retained'} --out DIR")
 
 
 @with_table
@@ -205,7 +206,7 @@ def test_a_temporary_directory_stays_only_when_asked(
 
     oms(*few_flights("--rounds", "1", *["--keep"] * keep))
 
-    assert len(list(tmp_path.iterdir())) == keep
+    assert len(list(tmp_path.iterdir())) == 2 * keep, "the spool directory, and what clean-up has put aside"
 
 
 def test_the_directory_from_the_environment_is_never_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +244,7 @@ def test_a_writer_that_fails_says_why(tmp_path: Path) -> None:
     (tmp_path / "spool").write_bytes(b"")
 
     with Attempt() as attempt:
-        attempt.begin(Heard(three_flights()).beginning(tmp_path / "spool"))
+        attempt.begin(Heard(three_flights()).beginning(tmp_path / "spool", tmp_path / "retained"))
         assert list(attempt.reports()) == []
         assert "the demo's writer failed: cannot" in str(attempt.failure())
 

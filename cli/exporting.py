@@ -1,0 +1,91 @@
+"""`oms export --parquet DIR`: sealed data files as Parquet, for DuckDB, Polars, pandas and Spark."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import options, output
+from cli.failures import ExitCode, Failure
+from cli.progress import ProgressBar
+from cli.stores import require
+from cli.wording import counted, size_text
+
+if TYPE_CHECKING:  # Arrow is imported when the command runs
+    from analysis.export import Exported
+    from analysis.parts import Damage
+
+
+def export(  # noqa: PLR0913
+    parquet: Annotated[Path, typer.Option("--parquet", metavar="DIR", help="Where the Parquet files go.")],
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH]...",
+            help="Spool or retention directories, data files, globs; s3a://… too.  [default: the spool]",
+        ),
+    ] = None,
+    properties: Annotated[bool, typer.Option("--properties", help="With the messages' properties.")] = False,
+    payload: Annotated[bool, typer.Option("--payload", help="With payloads and values.")] = False,
+    spool: options.Spool = options.SPOOL_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write the operations of sealed data files as Parquet.
+
+    One Parquet file for each, with the columns that the Spark source has; what
+    is there already is left alone, so it can be run again and again. The file
+    that is being written comes when it is sealed. Needs neither the lock nor
+    Java. Exits 1 when a part of a file could not be read.
+    """
+    if not paths:
+        require(spool)
+    columns = [name for name, is_wanted in (("properties", properties), ("payload", payload)) if is_wanted]
+    found = _export(paths or [str(spool)], parquet, columns)
+    bad = [damage for damage in found.damages if damage.kind != "gap"]
+    if as_json:
+        output.print_json(_document(found, parquet))
+    else:
+        _tell(found, bad, parquet)
+    if bad:
+        raise typer.Exit(ExitCode.NO)
+
+
+def _export(paths: list[str], directory: Path, more: list[str]) -> "Exported":
+    try:
+        from analysis.export import export as exported
+        from analysis.schema import default_columns
+    except ImportError as missing:
+        raise Failure(
+            f"Parquet takes packages that are not installed ({missing}): pip install 'oms-journal[analysis]'",
+            ExitCode.UNUSABLE,
+            error="NotInstalled",
+        ) from missing
+    with ProgressBar() as bar:
+        return exported(
+            paths,
+            directory,
+            columns=default_columns(options=more),
+            progress=lambda name, done, total: bar("export", done, total, detail=name),
+        )
+
+
+def _tell(found: "Exported", bad: "list[Damage]", directory: Path) -> None:
+    for damage in bad:
+        output.note(str(damage))
+    rows = counted(found.rows, "operation")
+    files = counted(len(found.written), "Parquet file")
+    output.print_line(f"{files} written, {rows} in {size_text(found.bytes)}; {len(found.there):,} were there already.")
+    if found.unsealed:
+        output.print_line(f"Not sealed, and left out: {', '.join(found.unsealed)}")
+    output.print_line(f"The files: {directory.absolute()}")
+
+
+def _document(found: "Exported", directory: Path) -> dict[str, object]:
+    damages = [
+        {"file": one.file, "start": one.start, "end": one.end, "kind": one.kind, "reason": one.reason}
+        for one in found.damages
+    ]
+    names = {"written": found.written, "there": found.there, "unsealed": found.unsealed}
+    return {"directory": str(directory.absolute()), **names, "rows": found.rows, "bytes": found.bytes} | {
+        "damages": damages
+    }
