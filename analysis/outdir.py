@@ -79,7 +79,7 @@ def written(directory: Path) -> Iterator[Path]:
     """
     holds_report(directory)
     directory = directory.absolute()
-    unfinished = directory.with_name(f".{directory.name}.unfinished-{os.getpid()}")
+    unfinished = _unfinished(directory)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         remove_what_killed_runs_left(directory)
@@ -91,6 +91,15 @@ def written(directory: Path) -> Iterator[Path]:
         _move(unfinished, directory)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Remove what a report that was given up has left; once Spark has stopped, whose tasks write to the last."""
+    shutil.rmtree(_unfinished(directory.absolute()), ignore_errors=True)
+
+
+def _unfinished(directory: Path) -> Path:
+    return directory.with_name(f".{directory.name}.unfinished-{os.getpid()}")
 
 
 def _move(unfinished: Path, directory: Path) -> None:

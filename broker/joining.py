@@ -21,6 +21,7 @@ from broker.deciding import decide
 from broker.decision import Busy, Decision
 from broker.effects import Call
 from broker.moves import Closing, close, closing, end, release
+from broker.parking import with_instance
 from broker.participant import Participant
 from broker.receiver import Backing, back_out
 from broker.receiving import nonact_of, services_of
@@ -211,7 +212,7 @@ def unregister(world: World, participant: Participant, service: Service, code: C
     service.look()
     del participant.services[service.name]
     for parked in list(participant.parked.values()):
-        if service.name in parked.places:
+        if service.name in parked.places or with_instance(participant, service.name) in parked.places:
             world.parking.remove(parked)
             world.refuse(parked.call.handle, Code.SERVICE_NOT_REGISTERED)
     for talk in list(participant.talks.values()):

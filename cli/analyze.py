@@ -3,6 +3,7 @@
 import shutil
 import textwrap
 from collections.abc import Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -102,7 +103,7 @@ def _request(**named: Any) -> "Request":
 
 def _report(request: "Request", out: Path, master: str | None) -> Mapping[str, Any]:
     from analysis.journals import sources
-    from analysis.outdir import NotAReport, check_place
+    from analysis.outdir import NotAReport, check_place, remove_unfinished
     from analysis.report import write_report
     from analysis.session import quiet_session, settings_for
     from analysis.watching import interruptible
@@ -124,7 +125,10 @@ def _report(request: "Request", out: Path, master: str | None) -> Mapping[str, A
         def tell(what: str, share: float) -> None:
             bar("ask", round(share * SHARES), SHARES, detail=what.replace("_", " "))
 
-        with quiet_session(master=master, name="oms analyze", settings=settings_for(size, master)) as spark:
+        with ExitStack() as afterwards:
+            afterwards.callback(remove_unfinished, out)
+            settings = settings_for(size, master)
+            spark = afterwards.enter_context(quiet_session(master=master, name="oms analyze", settings=settings))
             return interruptible(
                 spark, lambda check: write_report(spark, request, out, tell, check), lambda: bar("stop Spark", 0, 0)
             )

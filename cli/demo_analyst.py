@@ -19,7 +19,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from select import select
@@ -60,6 +60,7 @@ def _interrupt(_signal: int, _frame: object) -> None:
 def _work() -> None:
     try:
         from analysis.java import NoJava
+        from analysis.outdir import remove_unfinished
         from analysis.session import quiet_session, settings_for
         from analysis.watching import interruptible
         from cli.demo_question import Lateness
@@ -67,7 +68,7 @@ def _work() -> None:
         report({"missing": f"{missing}: pip install 'oms-journal[analysis]'"})
         return
     try:
-        with quiet_session(name="oms demo", settings=settings_for(0)) as spark:
+        with ExitStack() as afterwards, quiet_session(name="oms demo", settings=settings_for(0)) as spark:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # which Spark has taken
             with suppress(JournalError, Asked):  # what is wrong with Spark is told by the report
                 interruptible(spark, lambda check: _rehearse(spark, Lateness([]), check))
@@ -75,6 +76,7 @@ def _work() -> None:
             while (wanted := heard()) is not None:
                 question = Lateness(wanted["expected"])
                 paths, out = wanted["paths"], Path(wanted["out"])
+                afterwards.callback(remove_unfinished, out)
                 summary = interruptible(spark, lambda check: _report(spark, question, paths, out, check))  # noqa: B023
                 report({"summary": summary, "differences": question.differences})
     except NoJava as missing:

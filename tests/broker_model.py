@@ -51,6 +51,7 @@ class Participant:
     connection: int
     is_logged_on: bool = False
     serves: list[str] = field(default_factory=list)
+    quiesces: set[str] = field(default_factory=set)  # of those: gets no new conversations
 
 
 @dataclass
@@ -224,7 +225,8 @@ class Model:
     def _give_up_waiting(self, me: Name, code: Code, service: str = "") -> None:
         for wait in list(self.waits):
             handle, ask, _ = wait
-            if ask.who.name == me and service in ("", ask.service):
+            is_left = service in ("", ask.service) or (ask.service == "" and ask.talk in (NEW, OLD, ANY))
+            if ask.who.name == me and is_left:
                 self.waits.remove(wait)
                 self.answers[handle] = {"code": code}
 
@@ -291,9 +293,13 @@ class Model:
         serves = self.people[me].serves
         if ask.service not in serves:
             serves.append(ask.service)
+        self.people[me].quiesces.discard(ask.service)
         return {}
 
     def _deregister(self, me: Name, ask: Ask) -> Answer:
+        if ask.option is Option.QUIESCE:
+            self.people[me].quiesces.add(ask.service)
+            return {}
         going_on = [unit for unit in self._going_on_of(me) if unit.service == ask.service]
         going_on = [unit for unit in going_on if is_same(me, self.talks[unit.talk].server)]
         if ask.option is not Option.IMMED and going_on:
@@ -307,9 +313,23 @@ class Model:
         self._unregister(me, ask.service, Code.PARTNER_DEREGISTERED)
         return {}
 
+    def _finish_quiescing(self) -> None:
+        """Let go of servers that wanted to wait for the end of their conversations."""
+        for me, participant in self.people.items():
+            for service in list(participant.quiesces):
+                mine = [talk for talk in self.talks.values() if talk.service == service and talk.server == me]
+                if not any(self._goes_on(talk) for talk in mine):
+                    self._unregister(me, service, Code.PARTNER_DEREGISTERED)
+
+    def _goes_on(self, talk: Talk) -> bool:
+        if talk.kind == UNITS:
+            return bool(self._active_in(talk))
+        return talk.ended is None or any(talk.messages.values())
+
     def _unregister(self, me: Name, service: str, told: Code) -> None:
         """A server serves no more: its conversations of messages end, and with the last one those that wait."""
         self.people[me].serves.remove(service)
+        self.people[me].quiesces.discard(service)
         is_last = not any(service in participant.serves for participant in self.people.values())
         for talk in self.talks.values():
             if talk.service != service:
@@ -347,7 +367,8 @@ class Model:
         terms = self.services.get(ask.service)
         if terms is None:
             raise Refused(Code.SERVICE_UNDEFINED)
-        is_served = any(ask.service in participant.serves for participant in self.people.values())
+        serving = [each for each in self.people.values() if ask.service in each.serves]
+        is_served = any(ask.service not in each.quiesces for each in serving)
         if not is_served and not (kind == UNITS and terms.is_deferred):
             raise Refused(Code.SERVICE_NOT_REGISTERED)
         return Talk(0, kind, ask.service, me, is_single=ask.talk == NONE)
@@ -556,6 +577,7 @@ class Model:
                 answer = {"code": refused.codes}
             self.waits.remove((handle, ask, until))
             self.answers[handle] = answer
+        self._finish_quiescing()
 
     def _received(self, me: Name, ask: Ask, touched: Collection[int] = ()) -> Answer:
         if ask.function is Function.RECEIVE_PUBLICATION:
@@ -578,7 +600,8 @@ class Model:
         fit = [talk for talk in self.talks.values() if talk.service in serves and talk.kind in kinds]
         fit.sort(key=lambda talk: talk.age)
         old = [talk for talk in fit if is_same(me, talk.server)] if ask.talk != NEW else []
-        new = [talk for talk in fit if talk.server is None] if ask.talk != OLD else []
+        new = [talk for talk in fit if talk.server is None and talk.service not in self.people[me].quiesces]
+        new = [] if ask.talk == OLD else new
         codes = []
         for talk in old + new:
             try:

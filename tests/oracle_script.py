@@ -330,13 +330,14 @@ class Script:
             self.play.call(who, chance.pick(Function.LOGON, Function.LOGON, Function.REGISTER), service="BLACK")
         elif there is None:
             self.come(who)
-        elif self._waits(who) or chance.is_one_in(3):
+        elif (self._waits(who) and chance.pick(0, 1)) or chance.is_one_in(3):
             self.play.gone(there.connection)
-        elif chance.pick(0, 1):
+        elif chance.pick(0, 1) and not self._waits(who):
             self.play.call(who, Function.LOGOFF)
         elif there.serves:
             service = chance.pick(*there.serves)
-            self.play.call(who, Function.DEREGISTER, chance.pick(Option.NONE, Option.IMMED), service=service)
+            option = chance.pick(Option.NONE, Option.IMMED, Option.QUIESCE)
+            self.play.call(who, Function.DEREGISTER, option, service=service)
         else:
             self.play.call(who, Function.REGISTER, service=chance.pick("OTHER", *SERVED.get(who, ())))
 

@@ -254,3 +254,42 @@ def test_who_waits_when_the_store_comes_back_gets_what_comes_first(desk: Desk, w
     handle = black.start(Function.RECEIVE, SYNC, conv_id="ANY", wait="60S", **CHESS)
     desk.give(StoreBack())
     assert desk.answers[handle].uowid == first.uowid
+
+
+# Non-activity.
+
+
+@pytest.mark.parametrize("option", [NONE, COMMIT])
+def test_a_conversation_that_a_server_has_just_received_from_is_not_silent(option: Option) -> None:
+    desk = Desk(attributes(client_nonact="UNLIM", server_nonact="UNLIM", conv_nonact="120S"))
+    white, black = Person(desk, "WHITE", "PC1"), Person(desk, "BLACK", "PC2", caller=2)
+    black.register()
+    white.send(b"ask", option)
+    desk.tick(119)
+    got = black.receive("NEW", Option.ANY)
+    if option is COMMIT:
+        black.sync(Option.CANCEL, got.uowid)
+    desk.tick(119)
+    assert black.send(b"answer", option, got.conv_id).code is Code.OK
+
+
+def test_a_subscription_that_is_not_durable_ends_when_its_subscriber_is_silent_for_too_long() -> None:
+    desk = Desk(attributes(client_nonact="UNLIM", subscriber_nonact="10M"))
+    reader, other = Person(desk, "READER", "R", caller=2), Person(desk, "OTHER", "R", caller=3)
+    for person in (reader, other):
+        person.call(Function.SUBSCRIBE, topic="NEWS")
+    waiting = other.start(Function.RECEIVE_PUBLICATION, topic="NEWS", publication_id="NEW", wait="1H")
+    desk.tick(599)
+    assert reader.call(Function.RECEIVE_PUBLICATION, topic="NEWS", publication_id="NEW").code is Code.NO_UOWS
+    desk.tick(599)
+    assert reader.call(Function.RECEIVE_PUBLICATION, topic="NEWS", publication_id="NEW").code is Code.NO_UOWS
+    desk.tick(600)
+    said = reader.call(Function.RECEIVE_PUBLICATION, topic="NEWS", publication_id="NEW")
+    assert said.code is Code.UOW_NOT_FOUND
+    assert waiting not in desk.answers, "who waits is not silent"
+
+
+def test_who_waits_for_old_conversations_of_a_service_it_leaves_is_told(desk: Desk, black: Person) -> None:
+    waiting = black.start(Function.RECEIVE, SYNC, conv_id="OLD", wait="YES", **CHESS)
+    black.call(Function.DEREGISTER, **CHESS)
+    assert desk.answers[waiting].code is Code.SERVICE_NOT_REGISTERED
