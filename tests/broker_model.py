@@ -160,11 +160,6 @@ class Model:
         with contextlib.suppress(Refused):
             self._answer(handle, ask)
 
-    def fail(self, handle: int) -> None:
-        """The store fails under a call, which is backed out and told."""
-        self.lose()
-        self.answers[handle] = {"code": WITHOUT_STORE}
-
     def _answer(self, handle: int, ask: Ask) -> Answer | None:
         me = ask.who.name
         participant = self.people.get(me)
@@ -680,6 +675,7 @@ class Model:
         unit = self.uows.get(ask.uow) if isinstance(ask.uow, int) else None
         if unit is None:
             raise Refused(Code.UOW_NOT_FOUND)
+        self._wake(unit)
         is_sender, is_receiver = me[:2] == unit.sender[:2], is_same(me, unit.receiver)
         if not is_sender and unit.status in COMPLETE:  # nothing says how long its receiver is known
             is_query = ask.option is Option.QUERY
@@ -701,6 +697,10 @@ class Model:
         unit.ustatus = ask.ustatus or unit.ustatus
         move(unit)
         return self._shown(unit)
+
+    def _wake(self, unit: Uow) -> None:
+        if unit.status not in COMPLETE:
+            self.talks[unit.talk].is_asleep = False
 
     def _delete(self, unit: Uow) -> Answer:
         if unit.status not in COMPLETE:
@@ -763,6 +763,7 @@ class Model:
         if not own:
             raise Refused(Code.UOW_NOT_FOUND)
         unit = max(own, key=lambda unit: unit.number)
+        self._wake(unit)
         return self._shown(unit) | {"service": unit.service}
 
     def _commit_both(self, me: Name, ask: Ask) -> Answer:

@@ -294,7 +294,7 @@ class Topics:
             if publication.status is Status.RECEIVED and publication.sender == me:
                 self._finish(publication, Status.BACKEDOUT)
         for each in list(self.subscriptions):
-            if each.owner == me:
+            if is_same(me, each.owner):
                 each.read = {}
                 if not each.is_durable:
                     self._remove(each)
@@ -302,7 +302,7 @@ class Topics:
     def move(self, me: Name) -> None:
         """Decided: what a durable subscriber has read elsewhere comes again."""
         for each in self.subscriptions:
-            if each.owner == me and each.is_durable:
+            if is_same(me, each.owner) and each.is_durable:
                 each.read = {}
 
     def tick(self) -> None:

@@ -5,15 +5,15 @@ states of the model, until an answer tells which of them it is.
 """
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 from broker.block import Function, Option
 from broker.records import Status
-from tests.broker_model import Model
+from tests.broker_model import WITHOUT_STORE, Model
 from tests.broker_stores import Driver
 from tests.broker_words import Answer, Ask, Name, Person
 from tests.oracle_desk import SERVICES, TOPICS, Identifiers, OracleDesk, Said, attributes, request_of
@@ -79,14 +79,7 @@ class Play:
         """Give calls at once; what is written is carried out when all of them are given."""
         handles = [self._given(ask) for ask in asks]
 
-        def carried_out(order: Sequence[int]) -> Way:
-            def way(state: State) -> None:
-                for at in order:
-                    state.model.call(handles[at], state.in_its_words(asks[at]))
-
-            return way
-
-        self._compare([carried_out(order) for order in permutations(range(len(asks)))])
+        self._compare([_in_order(handles, asks, order) for order in permutations(range(len(asks)))])
 
     def _given(self, ask: Ask) -> int:
         self.handles += 1
@@ -107,17 +100,26 @@ class Play:
                 state.model.only(handle, state.in_its_words(ask))
         self._start_again(is_killed=True)
 
-    def call_and_lose(self, ask: Ask) -> None:
-        """Let the store fail while the call is carried out, if it writes anything."""
+    def call_all_and_lose(self, asks: Sequence[Ask], written: int) -> None:
+        """Give calls at once, and let the store fail when so many commits are written, if there are more."""
+        handles = [self._given(ask) for ask in asks]
+        self.desk.settle(written)
         with self.desk.failing():
-            handle = self._given(ask)
-            if not self.desk.commits:
-                self._compare([lambda state: state.model.call(handle, state.in_its_words(ask))])
-                return
-            self.lines.append("    the store fails")
-            self.is_in_doubt = True
             self.desk.settle()
-        self._compare([lambda state: state.model.fail(handle)])
+        if self.desk.store.is_connected:
+            self._compare([_in_order(handles, asks, order) for order in permutations(range(len(asks)))])
+            return
+        self.lines.append("    the store fails")
+        self.is_in_doubt = True
+        self._compare([*_in_any_order_with_a_loss(handles, asks)])
+
+    def call_and_go(self, ask: Ask) -> None:
+        """Let the connection be lost before the call is answered, which nobody hears then."""
+        handle, connection = self._given(ask), ask.who.connection
+        self.lines.append(f"    gone {connection}")
+        self.desk.gone(connection)
+        call, go = _in_order([handle], [ask], [0]), lambda state: state.model.gone(connection)
+        self._compare([_both(call, go), _both(go, call)], unheard=handle)
 
     # What else happens.
 
@@ -166,10 +168,11 @@ class Play:
 
     # Comparing.
 
-    def _compare(self, ways: Sequence[Way]) -> None:
+    def _compare(self, ways: Sequence[Way], unheard: int = 0) -> None:
         """Let the model go each of the ways from each state; those stay that answer as the broker does."""
         self.desk.settle()
         got, self.desk.answers = self.desk.answers, {}
+        got.pop(unheard, None)
         left: dict[str, tuple[State, dict[int, Answer]]] = {}
         reports = []
         for state in self.states:
@@ -179,6 +182,7 @@ class Play:
                 after.model.now = self.desk.now
                 after.model.answers = {}
                 way(after)
+                after.model.answers.pop(unheard, None)
                 report = self._difference(after, got)
                 if report:
                     reports.append(report)
@@ -212,6 +216,50 @@ class Play:
         report = f"in the store: {_stored(self.first, records)}, and not {_expected(self.first)}"
         assert fit, "\n".join([*self.lines, "", report])
         self.states = fit
+
+
+def _in_order(handles: Sequence[int], asks: Sequence[Ask], order: Sequence[int]) -> Way:
+    """Return the way that carries the calls out in this order."""
+
+    def way(state: State) -> None:
+        for at in order:
+            state.model.call(handles[at], state.in_its_words(asks[at]))
+
+    return way
+
+
+def _both(one: Way, other: Way) -> Way:
+    def way(state: State) -> None:
+        one(state)
+        other(state)
+
+    return way
+
+
+def _in_any_order_with_a_loss(handles: Sequence[int], asks: Sequence[Ask]) -> Iterator[Way]:
+    """Yield the ways in which the store may be lost among calls: one behind that is refused, or does without."""
+    count = len(asks)
+    for order in permutations(range(count)):
+        for before in range(count + 1):
+            for refused in product((False, True), repeat=count - before):
+                yield _with_a_loss(handles, asks, (order[:before], order[before:], refused))
+
+
+def _with_a_loss(
+    handles: Sequence[int], asks: Sequence[Ask], when: tuple[Sequence[int], Sequence[int], Sequence[bool]]
+) -> Way:
+    before, behind, refused = when
+
+    def way(state: State) -> None:
+        _in_order(handles, asks, before)(state)
+        state.model.lose()
+        for at, is_refused in zip(behind, refused, strict=True):
+            if is_refused:
+                state.model.answers[handles[at]] = {"code": WITHOUT_STORE}
+            else:
+                state.model.call(handles[at], state.in_its_words(asks[at]))
+
+    return way
 
 
 def _expected(state: State) -> list[tuple[int, Status | None]]:

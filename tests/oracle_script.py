@@ -81,7 +81,7 @@ class Script:
             *[self.one_call] * 20,
             *[self.wait, self.pass_time, self.pass_time],
             *[self.come_or_go, self.start_again, self.die, self.all_at_once, self.all_at_once],
-            *[self.lose_or_find, self.fail, self.forbid_or_allow],
+            *[self.lose_or_find, self.fail, self.forbid_or_allow, self.go],
         )
         step(chance)
 
@@ -357,13 +357,23 @@ class Script:
         self._come_again(chance)
 
     def all_at_once(self, chance: Chance) -> None:
+        asks = self._several(chance, chance.pick(2, 2, 3))
+        if asks:
+            self.play.call_all(asks)
+
+    def _several(self, chance: Chance, count: int) -> list[Ask]:
+        """Return calls of different people."""
         asks: list[Ask] = []
-        for _ in range(chance.pick(2, 2, 3)):
+        for _ in range(count):
             ask = self.a_call(chance)
             if ask is not None and ask.who not in {each.who for each in asks}:
                 asks.append(ask)
-        if asks:
-            self.play.call_all(asks)
+        return asks
+
+    def go(self, chance: Chance) -> None:
+        ask = self.a_call(chance)
+        if ask is not None and ask.who.name in self._model.people:
+            self.play.call_and_go(ask)
 
     def lose_or_find(self, chance: Chance) -> None:
         if self._model.is_lost:
@@ -372,9 +382,9 @@ class Script:
             self.play.lose()
 
     def fail(self, chance: Chance) -> None:
-        ask = self.a_call(chance)
-        if ask is not None and not self._model.is_lost:
-            self.play.call_and_lose(ask)
+        asks = self._several(chance, 2)
+        if asks and not self._model.is_lost and not self._model.waits:
+            self.play.call_all_and_lose(asks, chance.pick(0, 0, 1))
 
     def forbid_or_allow(self, chance: Chance) -> None:
         is_forbidden = self._model.is_forbidden

@@ -6,7 +6,7 @@ from broker.block import BOTH, Function, Option, Store
 from broker.codes import Code
 from broker.effects import StoreBack, StoreLost
 from broker.records import Status
-from tests.kernel_desk import CHESS, Desk, Person, attributes
+from tests.kernel_desk import CHESS, Desk, Fields, Person, attributes
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
 
@@ -293,3 +293,126 @@ def test_who_waits_for_old_conversations_of_a_service_it_leaves_is_told(desk: De
     waiting = black.start(Function.RECEIVE, SYNC, conv_id="OLD", wait="YES", **CHESS)
     black.call(Function.DEREGISTER, **CHESS)
     assert desk.answers[waiting].code is Code.SERVICE_NOT_REGISTERED
+
+
+# Which conversation.
+
+
+def test_a_server_of_several_services_gets_the_oldest_conversation_of_any_of_them(white: Person, black: Person) -> None:
+    black.register(service="BLITZ")
+    for at, service in enumerate(("BLITZ", "BLACK", "BLITZ", "BLACK")):
+        white.send(b"%d" % at, store=(Store.OFF, Store.BROKER)[at // 2], service=service)
+    blank: Fields = {"server_class": "", "server_name": "", "service": ""}
+    assert [black.receive("ANY", **blank).body for _ in range(4)] == [b"0", b"1", b"2", b"3"]
+
+
+def test_what_is_wrong_with_old_conversations_is_told_of_those_of_the_service_that_is_named(
+    white: Person, black: Person
+) -> None:
+    black.register(service="BLITZ")
+    white.send(b"1", service="BLITZ")
+    black.receive("NEW", service="BLITZ")
+    assert black.receive("OLD").code is Code.NO_CONVERSATION
+    assert black.receive("OLD", service="BLITZ").code is Code.END_OF_UOW
+
+
+def test_a_conversation_that_was_restored_with_a_status_only_has_its_place_by_its_next_commit() -> None:
+    desk = Desk()
+    white = Person(desk, "WHITE", "PC1")
+    old = white.send(b"never committed", SYNC, uwstatp=3)
+    desk = desk.restart()
+    white, black = Person(desk, "WHITE", "PC1"), Person(desk, "BLACK", "PC2", caller=2)
+    black.register()
+    white.send(b"first", store=Store.OFF)
+    white.send(b"second", COMMIT, old.conv_id, store=Store.OFF)
+    assert [black.receive("NEW").body, black.receive("NEW").body] == [b"first", b"second"]
+
+
+def test_without_the_store_a_server_is_told_what_kind_of_unit_of_work_it_cannot_have(
+    desk: Desk, white: Person, black: Person
+) -> None:
+    white.send(b"1", store=Store.OFF, uwstatp=2)
+    desk.give(StoreLost())
+    assert black.receive("NEW").code is Code.UOW_NOT_PERSISTED, "and not that nothing is there"
+
+
+# Whose conversation.
+
+
+@pytest.mark.parametrize("ways", ["one after the other", "both", "not committed"])
+def test_the_server_whose_answer_waits_has_the_conversation_after_a_restart_too(ways: str) -> None:
+    desk = Desk()
+    white, black = Person(desk, "WHITE", "PC1"), Person(desk, "BLACK", "PC2", caller=2)
+    black.register()
+    move = white.send(b"e4", store=Store.OFF if ways == "not committed" else Store.BROKER)
+    black.receive()
+    if ways == "both":
+        black.send(b"e5", SYNC, move.conv_id)
+        black.sync(COMMIT, BOTH)
+    else:
+        answer = black.send(b"e5", SYNC if ways == "not committed" else COMMIT, move.conv_id, uwstatp=2)
+        black.sync(COMMIT, move.uowid)
+        if ways == "not committed":
+            black.sync(COMMIT, answer.uowid)
+    desk = desk.restart()
+    white, twin = Person(desk, "WHITE", "PC1"), Person(desk, "BLACK", "PC3", caller=3)
+    twin.register()
+    assert white.receive(move.conv_id).body == b"e5"
+    white.send(b"Nf3", COMMIT, move.conv_id)
+    assert twin.receive("ANY").code is Code.NO_CONVERSATION
+    black = Person(desk, "BLACK", "PC2", caller=2)
+    black.register()
+    assert black.receive("OLD").body == b"Nf3"
+
+
+def test_a_status_does_not_bind_a_conversation_to_an_instance_without_token_that_nobody_is_any_more() -> None:
+    desk = Desk()
+    white, red = Person(desk, "WHITE", "PC1"), Person(desk, "RED", caller=9)
+    red.register()
+    first = white.send(b"1", uwstatp=3)
+    red.sync(COMMIT, red.receive().uowid)
+    desk = desk.restart()
+    white, black = Person(desk, "WHITE", "PC1"), Person(desk, "BLACK", "PC2", caller=2)
+    black.register()
+    white.send(b"2", COMMIT, first.conv_id)
+    assert black.receive("NEW").body == b"2"
+
+
+# The end of a conversation.
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("way", ["EOC", "SYNCPOINT"])
+def test_the_end_of_a_conversation_is_known_though_what_was_committed_last_is_cancelled(
+    restarts: bool, way: str
+) -> None:
+    desk = Desk()
+    white = Person(desk, "WHITE", "PC1")
+    first = white.send(b"1")
+    last = white.send(b"2", SYNC, first.conv_id)
+    if way == "EOC":
+        white.sync(COMMIT, last.uowid)
+        white.call(Function.EOC, conv_id=first.conv_id)
+    else:
+        white.sync(Option.EOC, last.uowid)
+    white.sync(Option.CANCEL, last.uowid)
+    if restarts:
+        desk = desk.restart()
+        white = Person(desk, "WHITE", "PC1")
+    assert white.send(b"3", SYNC, first.conv_id).code is Code.AFTER_EOC
+    black = Person(desk, "BLACK", "PC2", caller=2)
+    black.register()
+    black.sync(COMMIT, black.receive().uowid)
+    assert black.receive(first.conv_id).code is Code.PARTNER_FINISHED
+
+
+def test_what_is_put_off_stays_so_when_its_conversation_ends_and_the_broker_is_restarted() -> None:
+    desk = Desk(attributes(max_delivery_count="1", postpone_attempts="1", postpone_delay="30S"))
+    white, black = Person(desk, "WHITE", "PC1"), Person(desk, "BLACK", "PC2", caller=2)
+    black.register()
+    sent = white.send(b"1")
+    black.receive()
+    assert black.sync(Option.BACKOUT, sent.uowid).status is Status.POSTPONED
+    white.call(Function.EOC, conv_id=sent.conv_id)
+    desk = desk.restart()
+    assert Person(desk, "WHITE", "PC1").sync(Option.QUERY, sent.uowid).status is Status.POSTPONED
