@@ -1,0 +1,158 @@
+"""Who may do what over the network: users, their rights, and the one place where every call is held against them.
+
+right       lets a user
+send        SEND to a service, publish in a topic
+receive     REGISTER for a service and RECEIVE from it, SUBSCRIBE to a topic
+look        see what there is of a service or topic, and with the name `broker` of the broker itself
+administer  purge, cancel, shut down and the other commands; and look
+
+Rights are given on names, where `*` stands for any characters: `CLASS/SERVER/SERVICE`, `topic/NAME`, `broker`. What
+goes on in a conversation, a unit of work or a publication needs no right: it was needed to begin it, and the broker
+knows whose it is. That USER-ID is the user who logged on is what this rests on, and it is checked with every call.
+Without a users file everybody is let in, under the name that is said, and may do everything.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from broker.block import Function, Request
+from broker.codes import Code, detailed
+
+BROKER = "broker"  # the name of the broker itself
+_WORDS = frozenset({"NEW", "OLD", "ANY", "NONE"})
+_INTERNAL = ("SAG", "ETBCIS")  # the command and information services
+
+
+class Right(Enum):
+    """What a user may do."""
+
+    SEND = "send"
+    RECEIVE = "receive"
+    LOOK = "look"
+    ADMINISTER = "administer"
+
+
+class Refused(Exception):
+    """The user is not let in: the code, and why in words that tell an attacker nothing."""
+
+    def __init__(self, code: Code, detail: str = "") -> None:
+        self.code = code
+        self.text = detailed(code, detail)
+        super().__init__(f"{code.value} {self.text}")
+
+
+class Identity:
+    """A user who has logged on, and what it may do. This one may do everything."""
+
+    def __init__(self, user: str, peer: str = "") -> None:
+        self.user = user
+        self.peer = peer  # the address that it logged on from
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing has changed about the user since it logged on."""
+        return True
+
+    def may(self, right: Right, name: str) -> bool:
+        """Return whether it has the right on `service_name(…)`, `topic_name(…)` or BROKER."""
+        return True
+
+
+Refusal = tuple[Code, str]
+
+
+class Guard:
+    """Who lets users in and holds their calls against their rights. This one, without users, lets everybody in."""
+
+    is_open = True  # no password is asked for, and nothing is refused
+
+    async def log_on(self, user: str, password: str, peer: str) -> Identity:
+        """Return the user; `peer` is the address that it comes from. Refused."""
+        return Identity(user, peer)
+
+    def refusal(self, identity: Identity, request: Request) -> Refusal | None:
+        """Return the code and the text that a call is refused with, None when it may go to the broker."""
+        return None if self.is_open else refusal(identity, request)
+
+
+OPEN = Guard()
+
+
+def service_name(server_class: str, server_name: str, service: str) -> str:
+    """Return the name of a service that rights are given on: no other service or topic has it."""
+    if "/" in server_class + server_name + service or "%" in server_class + server_name + service:
+        server_class, server_name, service = (_escaped(part) for part in (server_class, server_name, service))
+    if server_class == "topic":
+        server_class = "%74opic"
+    return f"{server_class}/{server_name}/{service}"
+
+
+def topic_name(topic: str) -> str:
+    """Return the name of a topic that rights are given on."""
+    return f"topic/{topic}"
+
+
+def _escaped(part: str) -> str:
+    return part.replace("%", "%25").replace("/", "%2F")
+
+
+# The calls that need a right, and which; every other one is about what the user has begun.
+_OF_SERVICE: Mapping[Function, Right] = {
+    Function.SEND: Right.SEND,
+    Function.RECEIVE: Right.RECEIVE,
+    Function.REGISTER: Right.RECEIVE,
+}
+_OF_TOPIC: Mapping[Function, Right] = {
+    Function.SEND_PUBLICATION: Right.SEND,
+    Function.RECEIVE_PUBLICATION: Right.RECEIVE,
+    Function.SUBSCRIBE: Right.RECEIVE,
+}
+_OF_NOBODY = frozenset({Function.VERSION, Function.KERNELVERS})
+_OF_INTERNAL: Mapping[str, Right | None] = {"INFO": Right.LOOK, "USER-INFO": None}  # the others: administer
+
+
+def refusal(identity: Identity, request: Request) -> Refusal | None:
+    """Return the code and the text that the call is refused with, None when the user may make it."""
+    if not identity.is_current:
+        text = "what the user may do has changed; log on again"
+        return Code.SECURITY_TOKEN_WRONG, detailed(Code.SECURITY_TOKEN_WRONG, text)
+    function = request.function
+    if request.user_id != identity.user and (request.user_id or function not in _OF_NOBODY):
+        text = f"USER-ID is not the user who logged on, {identity.user}"
+        return Code.USER_ID_BAD, detailed(Code.USER_ID_BAD, text)
+    for part in request.parts:
+        found = refusal(identity, part)
+        if found is not None:
+            return found
+    right = _OF_SERVICE.get(function)
+    if right is not None:
+        return _refusal_of_service(identity, right, request)
+    right = _OF_TOPIC.get(function)
+    if right is None or (function is not Function.SUBSCRIBE and _is_identifier(request.publication_id)):
+        return None
+    return _refusal_of(identity, right, topic_name(request.topic))
+
+
+def _is_identifier(text: str) -> bool:
+    """Return whether it is of something that goes on, in the place of a word that begins or finds something."""
+    return bool(text) and text.upper() not in _WORDS
+
+
+def _refusal_of_service(identity: Identity, right: Right, request: Request) -> Refusal | None:
+    names = (request.server_class, request.server_name, request.service)
+    function = request.function
+    if names[:2] == _INTERNAL and function is Function.SEND:
+        needed = _OF_INTERNAL.get(names[2], Right.ADMINISTER)
+        return None if needed is None else _refusal_of(identity, needed, BROKER)
+    if _is_identifier(request.conv_id):
+        return None  # it is in the conversation, or the broker says no
+    if function is Function.RECEIVE and "" in names:
+        return None  # from what it has registered for
+    return _refusal_of(identity, right, service_name(*names))
+
+
+def _refusal_of(identity: Identity, right: Right, name: str) -> Refusal | None:
+    if identity.may(right, name):
+        return None
+    text = f"{identity.user} may not {right.value} {name}"
+    return Code.USER_NOT_AUTHORIZED, detailed(Code.USER_NOT_AUTHORIZED, text)
