@@ -15,7 +15,7 @@ from broker.moves import Closing, close, closing, replace
 from broker.order import Order
 from broker.recording import is_persistent, key, put, record_of, service_name
 from broker.records import Flag, Status, UowRecord
-from broker.service import Rank
+from broker.service import End, Rank
 from broker.sleeping import identifier, unit
 from broker.states import COMPLETE, Event
 from broker.uow import UnitOfWork
@@ -182,6 +182,7 @@ class Sleeper:
         world.forget_idle(owner)
         service = world.service_of_old(service_name(record))
         service.units -= 1
+        service.completed[End.TIMED_OUT] += 1
         world.active_count -= 1
         service.conversations -= 1
         world.talk_count -= 1

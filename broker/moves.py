@@ -13,13 +13,20 @@ from broker.lifetimes import MICROSECONDS, ends, status_lifetime
 from broker.participant import Participant
 from broker.recording import ended, key, put, record_of, written
 from broker.records import ConversationState, Status, UowRecord
-from broker.service import KEPT, STORED
+from broker.service import KEPT, STORED, End
 from broker.sleeping import KEPT_BYTES_MAX, drop_messages, identifier, is_kept, put_to_sleep
 from broker.states import ACCEPTED, DELIVERED, PROCESSED, RECEIVED, Event, Trace
 from broker.uow import UnitOfWork
 from broker.world import ENDED_MAX, Ended, World
 
 RECEIVER_COMMIT = Event.RECEIVER_COMMIT
+PROCESSED_END, TIMED_OUT_END, UNSAID = int(End.PROCESSED), int(End.TIMED_OUT), int(End.UNSAID)
+_ENDS = {
+    Event.CANCEL: int(End.CANCELLED),
+    Event.RECEIVER_CANCEL: int(End.CANCELLED),
+    Event.STOP: int(End.CANCELLED),
+    Event.LIFETIME_OVER: TIMED_OUT_END,
+}
 
 
 def side_of_sender(unit: UnitOfWork) -> Side:
@@ -48,6 +55,7 @@ def begin(world: World, talk: Conversation, unit: UnitOfWork) -> None:
     owner = unit.owner
     talk.sending[SERVER if unit.from_server else CLIENT] = unit
     talk.unit_count += 1
+    talk.service.sending += 1
     owner.sending[unit.uowid] = unit
     owner.awake[unit.uowid] = unit
     world.active[unit.uowid] = unit
@@ -60,6 +68,9 @@ def accept(world: World, talk: Conversation, unit: UnitOfWork, first: int) -> No
     talk.sending[side] = None
     owner.sending.pop(unit.uowid, None)
     owner.live += 1
+    service = talk.service
+    service.sending -= 1
+    service.accepted += 1
     unit.status = ACCEPTED
     if unit.is_persistent:
         unit.is_stored = True
@@ -158,6 +169,7 @@ def deliver(world: World, talk: Conversation, unit: UnitOfWork, participant: Par
     if unit.due:
         world.disarm(unit)
     world.dues.received += _has_end(unit)
+    talk.service.delivering += 1
     unit.status = DELIVERED
     unit.receiver = participant.owner
     unit.reader = participant.name
@@ -179,6 +191,8 @@ def hand_back(world: World, talk: Conversation, unit: UnitOfWork, status: Status
         unit.receiver.reading.pop(unit.uowid, None)
     unit.receiver = None
     world.dues.received -= _has_end(unit)
+    talk.service.delivering -= 1
+    talk.service.given_back += 1
     unit.status = status
     unit.next = 0
     world.arm(unit)
@@ -196,19 +210,20 @@ class Closing(NamedTuple):
     unit: UnitOfWork
     record: UowRecord | None
     changes: Changes
+    end: int = UNSAID  # as it is counted
 
 
 def closing(world: World, talk: Conversation, unit: UnitOfWork, event: Event) -> Closing:
     """Return how the event completes the unit of work; a BrokerError refuses."""
-    return closing_as(world, talk, unit, status_after(unit, event), is_done=event is RECEIVER_COMMIT)
+    end = PROCESSED_END if event is RECEIVER_COMMIT else _ENDS.get(event, UNSAID)
+    return closing_as(world, talk, unit, status_after(unit, event), end)
 
 
-def closing_as(
-    world: World, talk: Conversation, unit: UnitOfWork, status: Status | None, *, is_done: bool = False
-) -> Closing:
+def closing_as(world: World, talk: Conversation, unit: UnitOfWork, status: Status | None, end: int = UNSAID) -> Closing:
     """Return how the unit of work is completed with this status; None leaves no trace."""
     if not unit.is_recorded:
-        return Closing(unit, None, NOTHING)
+        return Closing(unit, None, NOTHING, end)
+    is_done = end == PROCESSED_END
     numbers = [unit.numbers()] if unit.is_stored else []
     record = final_record(world, talk, unit, status) if status is not None else None
     return Closing(
@@ -220,6 +235,7 @@ def closing_as(
             delivered=numbers if is_done else (),
             deleted=() if is_done else numbers,
         ),
+        end,
     )
 
 
@@ -232,7 +248,7 @@ def with_user_status(done: Closing, ustatus: str) -> Closing:
         return done
     record = done.record._replace(ustatus=ustatus)
     changes = together([done.changes, Changes(puts=[put(record)])])
-    return Closing(done.unit, record, changes)
+    return Closing(done.unit, record, changes, done.end)
 
 
 def final_record(world: World, talk: Conversation, unit: UnitOfWork, status: Status) -> UowRecord:
@@ -250,8 +266,9 @@ def close(world: World, talk: Conversation, done: Closing) -> None:
     """Let a unit of work be complete."""
     unit = done.unit
     receiver = side_of_receiver(unit)
-    owner = unit.owner
+    owner, service = unit.owner, talk.service
     if unit.status is RECEIVED:
+        service.sending -= 1
         talk.sending[side_of_sender(unit)] = None
         owner.sending.pop(unit.uowid, None)
     else:
@@ -259,6 +276,7 @@ def close(world: World, talk: Conversation, done: Closing) -> None:
         talk.lines[receiver].remove(unit)
         if unit.status is DELIVERED:
             world.dues.received -= _has_end(unit)
+            service.delivering -= 1
             talk.reading[receiver] = None
             if unit.receiver is not None:
                 unit.receiver.reading.pop(unit.uowid, None)
@@ -269,7 +287,8 @@ def close(world: World, talk: Conversation, done: Closing) -> None:
     world.lie_down(unit)
     if not owner.members:
         world.forget_idle(owner)
-    talk.service.units -= 1
+    service.units -= 1
+    service.completed[done.end] += 1
     world.active_count -= 1
     if unit.producer and unit.status is RECEIVED:
         world.producers.pop((owner.user, owner.token, talk.service.name, unit.producer), None)

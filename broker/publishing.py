@@ -125,6 +125,7 @@ def _accept(world: World, publication: Publication, first: int) -> None:
     topic = publication.topic
     world.topics.commit(publication)
     publication.status = Status.ACCEPTED
+    topic.published += 1
     if not topic.subscribers and not first:
         forget(world, publication, Status.PROCESSED)
         return

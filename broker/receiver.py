@@ -10,7 +10,9 @@ from broker.changes import Changes
 from broker.conversation import CLIENT, SERVER, Conversation
 from broker.moves import (
     NOTHING,
+    PROCESSED_END,
     RECEIVER_COMMIT,
+    TIMED_OUT_END,
     Closing,
     close,
     closing,
@@ -38,7 +40,7 @@ def committed(world: World, talk: Conversation, unit: UnitOfWork, ustatus: str) 
     if side_of_sender(unit) is CLIENT:
         record = bound(record, talk)
     changes = Changes(puts=[put(record)], delivered=done.changes.delivered)
-    return Closing(unit, record, changes)
+    return Closing(unit, record, changes, PROCESSED_END)
 
 
 def binding(world: World, talk: Conversation, unit: UnitOfWork) -> Changes:
@@ -100,7 +102,7 @@ class Backing:
         is_counted = world.is_store_up or not unit.is_lasting  # nothing in the store times out while it is away
         if unit.ends and clock >= unit.ends and is_counted:
             outcome = after(ACCEPTED, Event.LIFETIME_OVER, VARIATION[unit.is_persistent, unit.has_status])
-            done = closing_as(world, talk, unit, None if outcome is GONE else Status.TIMEOUT)
+            done = closing_as(world, talk, unit, None if outcome is GONE else Status.TIMEOUT, TIMED_OUT_END)
             self._done = with_user_status(done, self._ustatus)
             self.changes = self._done.changes
             return Status.TIMEOUT

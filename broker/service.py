@@ -123,18 +123,32 @@ class Registration:
         return self.is_quiescing or self.is_attach
 
 
+class End(IntEnum):
+    """How units of work come to their end, as they are counted."""
+
+    PROCESSED = 0
+    CANCELLED = 1
+    TIMED_OUT = 2
+    UNSAID = 3  # backed out before they were committed, purged
+
+
 class Service:
     """What can be sent to, and who serves it."""
 
     __slots__ = (
         "_terms",
+        "accepted",
         "attributes",
         "awake",
+        "completed",
         "conversations",
+        "delivering",
+        "given_back",
         "is_served",
         "name",
         "queue",
         "reply_queue",
+        "sending",
         "servers",
         "units",
         "waiting",
@@ -151,7 +165,13 @@ class Service:
         self.is_served = False  # a server would take a new conversation
         self._terms: dict[tuple[object, ...], Terms] = {}  # by what calls have said
         self.units = 0  # active units of work
+        self.sending = 0  # of these, not committed yet
+        self.delivering = 0  # of these, being received
         self.conversations = 0
+        # Since the start, for who looks at it:
+        self.accepted = 0  # committed by their senders
+        self.given_back = 0  # by their receivers
+        self.completed = [0] * len(End)
 
     def look(self) -> None:
         """Note whether there is a server that would take a new conversation."""

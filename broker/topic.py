@@ -159,11 +159,13 @@ class Topic:
         "attributes",
         "coming",
         "done",
+        "ended",
         "is_stored",
         "last_order",
         "name",
         "past",
         "publications",
+        "published",
         "queue",
         "subscribers",
     )
@@ -177,6 +179,8 @@ class Topic:
         self.subscribers: dict[str, Subscription] = {}
         self.coming: dict[str, Subscription] = {}  # on their way to the store
         self.last_order = 0
+        self.published = 0  # publications that were committed since the start
+        self.ended = 0  # of those and of earlier ones: everybody has them, or their time was over
         self.done: list[Publication] = []  # that every subscriber has; they are still in the store
         self.past: dict[tuple[str, str], tuple[str, Status, str]] = {}  # a publisher's last one that is gone
 

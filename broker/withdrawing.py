@@ -87,6 +87,7 @@ def forget(world: World, publication: Publication, status: Status) -> None:
     if publication.is_stored and publication.messages is not None:
         world.kept_bytes -= publication.size
         publication.messages = None
+    topic.ended += publication.status is Status.ACCEPTED
     publication.status = status
     past = topic.past.get((owner.user, owner.token))
     if past is None or past[0] < publication.publication_id:

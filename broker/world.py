@@ -4,7 +4,7 @@ What is asleep lies in `units`, as records: restored units of work that nobody h
 that wait for a service without a server, and the persistent status of what is complete.
 """
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import fields
 from typing import Any
 
@@ -118,6 +118,7 @@ class World:
         self.unwritten: dict[str, Changes] = {}  # by UOWID: what the store has not heard of, since it was not there
         self.holds: dict[str, Held] = {}  # statuses that are being deleted, by UOWID
 
+        self.refusals: Counter[Code] = Counter()  # calls that were refused since the start, by code
         self.notes: list[str] = []  # for the log, with the next effects
         self.effects: list[Effect] = []
         self.touched: deque[Conversation] = deque()  # may have something for who waits, or may go to sleep
@@ -146,6 +147,7 @@ class World:
         self.effects.append(Answer(handle, reply, bodies))
 
     def refuse(self, handle: int, code: Code, text: str = "") -> None:
+        self.refusals[code] += 1
         self.effects.append(Answer(handle, Reply(code=code, text=text or code.text)))
 
     def log(self, level: Level, text: str) -> None:

@@ -1,7 +1,7 @@
 """A real kernel on a real store, driven in the model's words, and killed, restarted and failed as a script says."""
 
 import contextlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -83,7 +83,9 @@ class OracleDesk:
 
     def give(self, given: Input) -> None:
         """Hand an input in; commits wait."""
-        for effect in self.kernel.take(given, self.now):
+        effects = self.kernel.take(given, self.now)
+        self._count_again()
+        for effect in effects:
             match effect:
                 case Answer():
                     assert effect.handle not in self.answers, "a call is answered once"
@@ -94,6 +96,14 @@ class OracleDesk:
                     assert "a mistake of the broker itself" not in text, text
                 case Reported():
                     pass
+
+    def _count_again(self) -> None:
+        """Compare what the kernel has counted with what there is."""
+        world = self.kernel.world
+        found = Counter((world.conversations[unit.conv_id].service.name, unit.status) for unit in world.active.values())
+        for name, service in world.services.items():
+            counted = (service.sending, service.delivering)
+            assert counted == (found[name, Status.RECEIVED], found[name, Status.DELIVERED])
 
     def _read(self, answer: Answer) -> Said:
         bodies = [self.store.read(body.number).payload if isinstance(body, Stored) else body for body in answer.bodies]
