@@ -192,6 +192,7 @@ KEYWORDS = (
     Keyword("MAX-TAKEOVER-ATTEMPTS", _BROKER, count(1, unlimited=True), UNLIMITED),
     Keyword("HOST", _BROKER, text_of(255), "127.0.0.1"),  # where a server listens
     Keyword("STOMP-PORT", _BROKER, count(0, 65535), "61613"),  # 0: any that is free
+    Keyword("HTTP-PORT", _BROKER, count(0, 65535), "1971"),
     Keyword("MAX-CONNECTIONS", _BROKER, count(1, 1_000_000), "5000"),
     Keyword("TRACE-LEVEL", _BROKER | _STORES, count(0, 8), "0"),
     Keyword("SPOOL-DIRECTORY", _JOURNAL, PATH, ""),

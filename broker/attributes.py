@@ -79,6 +79,7 @@ class BrokerAttributes:
     max_takeover_attempts: int | None
     host: str
     stomp_port: int
+    http_port: int
     max_connections: int
     trace_level: int
 

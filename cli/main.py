@@ -23,7 +23,7 @@ _LATE = {
     "export": ("cli.exporting", "export", "Write sealed data files as Parquet, for DuckDB, Polars, pandas."),
     "estimate": ("cli.estimate", "estimate", "Say how much disk and memory a load of units of work takes."),
     "chess": ("cli.chess", "chess", "Play chess by mail over a broker: a whole game, with kills."),
-    "serve": ("cli.serve", "serve", "Serve programs over STOMP until it is told to stop."),
+    "serve": ("cli.serve", "serve", "Serve programs over STOMP and HTTP until it is told to stop."),
     "long-uow": ("cli.long_uow", "long_uow", "Let a unit of work take long, be watched, and be stopped."),
     "attributes": ("cli.attributes", "attributes", "Check a broker's attribute file, show the values that count."),
 }

@@ -30,7 +30,7 @@ File = Annotated[
 ]
 
 
-def serve(
+def serve(  # noqa: PLR0913 - one for each option
     file: File = None,
     spool: Annotated[
         Path | None,
@@ -40,9 +40,12 @@ def serve(
     stomp_port: Annotated[
         int | None, typer.Option("--stomp-port", metavar="PORT", min=0, max=65535, help="Of STOMP; 0: any.  [61613]")
     ] = None,
+    http_port: Annotated[
+        int | None, typer.Option("--http-port", metavar="PORT", min=0, max=65535, help="Of HTTP; 0: any.  [1971]")
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Serve programs over STOMP until SIGTERM or Ctrl-C.
+    """Serve programs over STOMP and HTTP until SIGTERM or Ctrl-C.
 
     Without a file it listens on this machine alone, and begins or goes on with
     the store in the spool directory (PSTORE=WARM). Prints where it listens; logs
@@ -51,7 +54,8 @@ def serve(
     from broker.pstore import StartRefused
     from broker.server.serving import PortRefused, Server
 
-    attributes = _attributes(file, spool, host, stomp_port, as_json=as_json)
+    given = {"host": host, "stomp_port": stomp_port, "http_port": http_port}
+    attributes = _attributes(file, spool, given, as_json=as_json)
     _log_to_stderr(as_json=as_json)
     try:
         asyncio.run(_run(Server, attributes, as_json=as_json))
@@ -74,16 +78,12 @@ async def _run(server: "type", attributes: "Attributes", *, as_json: bool) -> No
 
 
 def _attributes(
-    file: Path | None, spool: Path | None, host: str | None, stomp_port: int | None, *, as_json: bool
+    file: Path | None, spool: Path | None, said: Mapping[str, str | int | None], *, as_json: bool
 ) -> "Attributes":
     from broker.attribute_text import AttributesInvalid
     from broker.beginning import attributes_of
 
-    given: dict[str, str] = {}
-    if host is not None:
-        given["host"] = host
-    if stomp_port is not None:
-        given["stomp_port"] = str(stomp_port)
+    given = {name: str(value) for name, value in said.items() if value is not None}
     try:
         return attributes_of(spool, file, given)
     except AttributesInvalid as invalid:

@@ -26,7 +26,8 @@ class Serving:
     def __init__(self, spool: Path, *arguments: str, port: int = 0) -> None:
         self.spool = spool
         self.log: list[dict[str, Any]] = []
-        command = command_line("serve", *arguments, "--spool", str(spool), "--stomp-port", str(port), "--json")
+        ports = ("--stomp-port", str(port), "--http-port", "0")
+        command = command_line("serve", *arguments, "--spool", str(spool), *ports, "--json")
         self.child = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True, bufsize=1
         )
@@ -39,7 +40,9 @@ class Serving:
             self._reading.join(TIMEOUT_SECONDS)
             self._close()
             raise AssertionError(f"the server did not start: {self.log}")
-        self.port = int(json.loads(line)["listening"]["STOMP"].rpartition(":")[2])
+        listening = {name: int(each.rpartition(":")[2]) for name, each in json.loads(line)["listening"].items()}
+        self.port = listening["STOMP"]
+        self.http_port = listening.get("HTTP", 0)
 
     def _read_log(self) -> None:
         assert self.child.stderr is not None

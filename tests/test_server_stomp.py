@@ -220,7 +220,7 @@ def test_a_stop_loses_nothing_and_says_what_it_did(tmp_path: Path, number: signa
 
 def test_a_directory_that_somebody_serves_is_refused(tmp_path: Path) -> None:
     with Serving(tmp_path):
-        refused = oms("serve", "--stomp-port", "0", spool=tmp_path, code=3)
+        refused = oms("serve", "--stomp-port", "0", "--http-port", "0", spool=tmp_path, code=3)
     (line,) = refused.stderr.splitlines()
 
     assert line.startswith("oms: 00780313 the persistent store cannot be opened:")
@@ -229,7 +229,7 @@ def test_a_directory_that_somebody_serves_is_refused(tmp_path: Path) -> None:
 
 def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     with Serving(tmp_path / "one") as serving:
-        refused = oms("serve", "--stomp-port", str(serving.port), spool=tmp_path / "two", code=4)
+        refused = oms("serve", "--stomp-port", str(serving.port), "--http-port", "0", spool=tmp_path / "two", code=4)
         line = refused.stderr.splitlines()[-1]
 
         assert line == f"oms: cannot listen for STOMP on 127.0.0.1:{serving.port}: Address already in use"
@@ -276,4 +276,4 @@ def test_an_attribute_file_says_where_and_what_is_served(tmp_path: Path) -> None
 def test_help_says_what_it_is_for() -> None:
     text = oms("serve", "--help").stdout
 
-    assert "Serve programs over STOMP until SIGTERM or Ctrl-C." in text
+    assert "Serve programs over STOMP and HTTP until SIGTERM or Ctrl-C." in text

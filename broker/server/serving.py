@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from datetime import UTC, datetime
 
 from broker.asynchronous import AsyncBroker
 from broker.attributes import Attributes
 from broker.server.limits import StompLimits
+from broker.server.listening import web_listener
+from broker.server.served import Listener, Served
 from broker.server.stomp import StompListener
 
 if sys.platform != "win32":
@@ -29,20 +31,6 @@ class PortRefused(Exception):
     """Where the server should listen it cannot."""
 
 
-class Listener(Protocol):
-    """Something that is reached over the network."""
-
-    name: str
-
-    async def start(self, host: str, port: int) -> Sequence[str]:
-        """Listen; return where, as HOST:PORT. OSError."""
-        ...
-
-    async def stop(self) -> int:
-        """End all connections, having done what was begun; return how many there were."""
-        ...
-
-
 class Server:
     """A broker as a server."""
 
@@ -53,6 +41,8 @@ class Server:
         self._limits = replace(limits, connections=attributes.broker.max_connections, frames=frames)
         self._stopping = asyncio.Event()
         self._why = "it was asked to"
+        run_mode, started = attributes.broker.run_mode, datetime.now(UTC).timestamp()
+        self._served = Served(attributes=attributes, stop=self.stop, run_mode=run_mode, started=started)
 
     def stop(self, why: str = "it was asked to") -> None:
         """Let `run` end. To be called on the loop."""
@@ -71,25 +61,29 @@ class Server:
                 loop.remove_signal_handler(number)
 
     async def _serve(self, ready: Callable[[list[str]], None]) -> None:
-        began, started, count = time.monotonic(), list[Listener](), 0
-        _allow_files(self._limits.connections + FILES_BESIDE)
+        began, served, count = time.monotonic(), self._served, 0
+        _allow_files(2 * self._limits.connections + FILES_BESIDE)
         async with AsyncBroker.open(attributes=self._attributes) as broker:
+            served.broker = broker
             try:
                 addresses = []
                 for listener, port in self._listeners(broker):
                     addresses += [f"{listener.name} {each}" for each in await self._start(listener, port)]
-                    started.append(listener)
+                    served.listeners.append(listener)
                 _log.info("listening for %s, after %.2f s", ", ".join(addresses), time.monotonic() - began)
                 ready(addresses)
                 await self._stopping.wait()
                 _log.info("stopping: %s", self._why)
             finally:
-                for listener in started:
+                for listener in served.listeners:
                     count += await listener.stop()
         _log.info("stopped: %d connections ended; what was acknowledged is durable", count)
 
     def _listeners(self, broker: AsyncBroker) -> list[tuple[Listener, int]]:
-        return [(StompListener(broker, self._limits), self._attributes.broker.stomp_port)]
+        attributes = self._attributes.broker
+        found: list[tuple[Listener, int]] = [(StompListener(broker, self._limits), attributes.stomp_port)]
+        web = web_listener(self._served)
+        return found if web is None else [*found, (web, attributes.http_port)]
 
     async def _start(self, listener: Listener, port: int) -> Sequence[str]:
         host = self._attributes.broker.host

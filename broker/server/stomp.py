@@ -6,7 +6,6 @@ received for it; while so much of its own is under way, nothing more is read fro
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 from typing import cast
 
@@ -14,6 +13,7 @@ from broker.asynchronous import AsyncBroker
 from broker.block import Request
 from broker.codes import Code
 from broker.running import Answered
+from broker.server.addresses import address
 from broker.server.flow import Cancellable, Then
 from broker.server.frames import BadFrame, Frame, FrameReader, encode
 from broker.server.limits import StompLimits
@@ -295,7 +295,7 @@ class StompListener:
             lambda: StompConnection(self), host, port, backlog=_BACKLOG, reuse_address=True
         )
         self._look()
-        return [_address(each) for each in self._server.sockets]
+        return [address(each) for each in self._server.sockets]
 
     def note(self, text: str) -> None:
         """Log why a connection ends; where very many do, only how many."""
@@ -339,8 +339,3 @@ class StompListener:
         for connection in list(self.connections):
             connection.abort()
         return len(connections)
-
-
-def _address(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,39 @@
+"""What the server is at the moment, for whoever answers a request: its broker, its run mode, its listeners."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from broker.asynchronous import AsyncBroker
+from broker.attributes import Attributes
+from broker.codes import Code
+from broker.server.guard import OPEN, Guard
+
+
+class Listener(Protocol):
+    """Something that is reached over the network."""
+
+    name: str
+
+    async def start(self, host: str, port: int) -> Sequence[str]:
+        """Listen; return where, as HOST:PORT. OSError."""
+        ...
+
+    async def stop(self) -> int:
+        """End all connections, having done what was begun; return how many there were."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Served:
+    """A server's own state. Routes find it as `request.app.state.served`; only the server changes it."""
+
+    attributes: Attributes
+    stop: Callable[[str], None]  # let the server end, with why; to be called on the loop
+    run_mode: str
+    started: float  # seconds since 1970
+    broker: AsyncBroker | None = None  # None while it is a standby, loads or unloads, or has not begun
+    refusal: Code = Code.NOT_ACTIVE  # what a call is answered while there is no broker
+    listeners: list[Listener] = field(default_factory=list)  # that have started
+    guard: Guard = OPEN  # who may come in, and do what
+    partner: str = ""  # the other broker and how it is, for people

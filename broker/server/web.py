@@ -1,0 +1,180 @@
+"""HTTP: a listener for routes that others make, and what all of them have in common: bounds, and errors as JSON.
+
+A route finds the server's state as `request.app.state.served`. What goes wrong outside of a control block is answered
+`{"status": 413, "error": "why, for people"}`; a route says so with `raise HTTPException(413, "why")`.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Sequence
+from email.utils import formatdate
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from broker.server.addresses import address
+from broker.server.served import Served
+from broker.server.web_connection import WebConnection, WebState, listening_config
+from broker.server.web_limits import WebLimits
+
+_log = logging.getLogger("oms.http")
+_BACKLOG = 1024  # connections that wait to be accepted
+
+
+class WebListener:
+    """The port of HTTP."""
+
+    name = "HTTP"
+
+    def __init__(
+        self,
+        served: Served,
+        routes: Sequence[BaseRoute],
+        limits: WebLimits | None = None,
+        *,
+        middleware: Sequence[Middleware] = (),
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.limits = limits or WebLimits()
+        self.loop = asyncio.get_running_loop()
+        self.ending = asyncio.Event()  # the server stops: who waits is answered
+        self.app = Starlette(
+            routes=list(routes),
+            middleware=[Middleware(Bounded, limits=self.limits), *middleware],
+            exception_handlers={HTTPException: _refused, Exception: _failed},
+        )
+        self.app.state.served = served
+        self.app.state.ending = self.ending
+        self.app.state.limits = self.limits
+        self.state = WebState(self.limits)
+        self._tls = tls
+        self._config = listening_config(self.app, self.limits)
+        self._server: asyncio.Server | None = None
+        self._looking: asyncio.TimerHandle | None = None
+
+    async def start(self, host: str, port: int) -> list[str]:
+        """Listen; return where, as HOST:PORT. OSError when that cannot be."""
+        self._server = await self.loop.create_server(
+            lambda: WebConnection(self._config, self.state, self.loop),
+            host,
+            port,
+            backlog=_BACKLOG,
+            reuse_address=True,
+            ssl=self._tls,
+        )
+        self._look()
+        return [address(each) for each in self._server.sockets]
+
+    def _look(self) -> None:
+        self._looking = self.loop.call_later(self.limits.look_seconds, self._look)
+        for connection in self._connections():
+            connection.look()
+
+    def _connections(self) -> list[WebConnection]:
+        return [each for each in self.state.connections if isinstance(each, WebConnection)]
+
+    async def stop(self) -> int:
+        """Accept nothing more, answer who waits, and end every connection; return how many there were.
+
+        What is not done after `stop_seconds` is cut off.
+        """
+        self.state.is_stopping = True
+        self.ending.set()
+        if self._server is not None:
+            self._server.close()
+        if self._looking is not None:
+            self._looking.cancel()
+        connections = self._connections()
+        for connection in connections:
+            connection.shutdown()
+        ends = self.loop.time() + self.limits.stop_seconds
+        while self.state.connections and self.loop.time() < ends:
+            await asyncio.sleep(0.02)
+        for connection in self._connections():
+            connection.transport.abort()
+        return len(connections)
+
+
+class Bounded:
+    """Middleware: what of a request is too long, too slow or too much is refused while it is read."""
+
+    def __init__(self, app: ASGIApp, limits: WebLimits) -> None:
+        self._app = app
+        self._limits = limits
+        self._unread = 0  # bytes of bodies, of all requests under way
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = _Body(self._limits, receive)
+
+        async def receive_bounded() -> Message:
+            before = body.size
+            message = await body.receive()
+            self._unread += body.size - before
+            if self._unread > self._limits.unread_bytes:
+                raise HTTPException(503, f"bodies of requests take over {self._limits.unread_bytes:,} bytes: try again")
+            return message
+
+        async def send_dated(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"date", formatdate(usegmt=True).encode())]
+            await send(message)
+
+        try:
+            await self._app(scope, receive_bounded, send_dated)
+        finally:
+            self._unread -= body.size
+
+
+class _Body:
+    """The body of one request, as it comes."""
+
+    def __init__(self, limits: WebLimits, receive: Receive) -> None:
+        self._limits = limits
+        self._receive = receive
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._is_complete = False
+        self.size = 0
+
+    async def receive(self) -> Message:
+        if self._is_complete:
+            return await self._receive()  # that the client has gone
+        limits = self._limits
+        allowed = limits.body_seconds + self.size / limits.body_bytes_per_second
+        try:
+            async with asyncio.timeout_at(self._began + allowed):
+                message = await self._receive()
+        except TimeoutError:
+            raise HTTPException(408, f"the body was not complete after {allowed:.0f} seconds") from None
+        if message["type"] == "http.request":
+            self.size += len(message.get("body", b""))
+            self._is_complete = not message.get("more_body", False)
+            if self.size > limits.body_bytes:
+                raise HTTPException(413, f"a body is at most {limits.body_bytes:,} bytes")
+        return message
+
+
+def refusal(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
+    """Return an error as it is answered everywhere."""
+    return JSONResponse({"status": status, "error": text}, status, headers=headers)
+
+
+async def _refused(request: Request, failure: Exception) -> Response:
+    assert isinstance(failure, HTTPException), "that is what it is registered for"
+    headers: Any = failure.headers
+    return refusal(failure.status_code, failure.detail, headers)
+
+
+async def _failed(request: Request, failure: Exception) -> Response:
+    _log.error("a mistake of the server itself at %s %s", request.method, request.url.path, exc_info=failure)
+    return refusal(500, "a mistake of the server itself")
