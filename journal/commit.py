@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from journal.draft import Draft
-from journal.errors import JournalError, NotAttempted, OutcomeUnknown
+from journal.errors import JournalError, NotAttempted, OutcomeUnknown, TakenOver
 from journal.group import AnyDraft, Group
 from journal.log import Journal
 from journal.single import PlainAdds
@@ -138,6 +138,10 @@ class GroupCommit:
         self._last = Draft()
         self.commit(self._last)
 
+    def fence(self, failure: TakenOver) -> None:
+        """Refuse every later commit: somebody has seen that the directory is not ours any more. From any thread."""
+        self.failure = self.failure or failure
+
     def submit(self, drafts: Sequence[AnyDraft]) -> bool:
         """Queue drafts that have a waiter; True when the caller has to call `lead` soon."""
         with self._lock:
@@ -221,7 +225,7 @@ class GroupCommit:
             if formed.group is not None:
                 self._journal.write(formed.group)
                 if not self._is_ours():
-                    raise JournalError("another process has taken over the directory")
+                    raise TakenOver
                 self.acknowledged = self._journal.last_commit
                 self._ledger.apply(formed.group)
             admitted = formed.rest
@@ -233,7 +237,7 @@ class GroupCommit:
         if location is None:
             return False
         if not self._is_ours():
-            raise JournalError("another process has taken over the directory")
+            raise TakenOver
         self.acknowledged = self._journal.last_commit
         self._ledger.apply_one(adds, *location)
         return True
