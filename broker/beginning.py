@@ -16,9 +16,10 @@ from pathlib import Path
 
 from broker.attributes import Attributes, built_in, read
 from broker.codes import Code
+from broker.identifiers import Identifiers
 from broker.kernel import Kernel
 from broker.opening import DEFAULT_FILE, open_store, start_of, version
-from broker.pstore import Begun, Identifiers, Pstore, StartRefused, Store, StoreError, begin
+from broker.pstore import Begun, Pstore, StartRefused, Store, StoreError, begin
 from broker.report import Report, report_path
 from broker.restore import restored, without_store
 from database.options import system_clock

@@ -36,11 +36,11 @@ from broker.effects import (
     Tick,
 )
 from broker.ending import end_conversation
+from broker.identifiers import Identifiers
 from broker.joining import deregister, finish_quiescing, log_off, log_on, lose, register
 from broker.joint import commit_together
 from broker.messaging import reply_error, send_message, undo
 from broker.participant import Participant, name_of
-from broker.pstore import Identifiers
 from broker.publishing import send_publication
 from broker.receiving import receive, serve, serve_all, services_of
 from broker.restore import Restored

@@ -125,6 +125,10 @@ class Running:
             return [Failed(commit.ticket, True, text) for commit in commits]
         return [_outcome(commit.ticket, answer) for commit, answer in zip(commits, answers, strict=True)]
 
+    def waited_seconds(self) -> float:
+        """Return how long commits have waited for the device, all together."""
+        return 0.0 if self.store is None else self.store.waited_seconds
+
     @property
     def has_mark(self) -> bool:
         """Whether the free space is to be looked at."""

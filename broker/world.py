@@ -15,11 +15,11 @@ from broker.codes import BrokerError, Code, detailed
 from broker.conversation import CLIENT, SERVER, Conversation
 from broker.decision import Decision, Held, Joint, Leaver
 from broker.effects import Answer, Body, Effect, Level, Log, Physical
+from broker.identifiers import Identifiers
 from broker.lifetimes import Clocks
 from broker.order import Order
 from broker.parking import Parking
 from broker.participant import Participant, name_of
-from broker.pstore import Identifiers
 from broker.restore import Restored
 from broker.service import Service, ServiceName, Waiting
 from broker.states import POSTPONED

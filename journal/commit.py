@@ -17,6 +17,7 @@ succeed without the data: nothing later is accepted, and opening the directory a
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -88,6 +89,7 @@ class GroupCommit:
         self._end: JournalError | None = None  # with this
         self.failure: BaseException | None = None
         self.acknowledged = 0  # number of the last commit that is durable and ours, 0 for none
+        self.waited_seconds = 0.0  # for the device, by all groups together
 
     def commit(self, draft: AnyDraft) -> None:
         """Return when the draft is settled: durable, answered, or failed. For threads."""
@@ -223,7 +225,9 @@ class GroupCommit:
                 self._ledger.withdraw(draft)
                 draft.failure = refusal
             if formed.group is not None:
+                began = time.perf_counter()
                 self._journal.write(formed.group)
+                self.waited_seconds += time.perf_counter() - began
                 if not self._is_ours():
                     raise TakenOver
                 self.acknowledged = self._journal.last_commit
@@ -233,9 +237,11 @@ class GroupCommit:
 
     def _write_one(self, adds: PlainAdds) -> bool:
         """Write the commonest group, one plain message; False when it needs the long way."""
+        began = time.perf_counter()
         location = self._journal.append_one(adds)
         if location is None:
             return False
+        self.waited_seconds += time.perf_counter() - began
         if not self._is_ours():
             raise TakenOver
         self.acknowledged = self._journal.last_commit

@@ -24,9 +24,10 @@ from broker.effects import (
     Tick,
     taken_apart,
 )
+from broker.identifiers import Identifiers
 from broker.kernel import Kernel
-from broker.pstore import Identifiers, Values
 from broker.pstore import Store as StorePort
+from broker.pstore import Values
 from broker.records import UOW, UOWS, Status, UowRecord
 from broker.restore import Restored, restored
 

@@ -11,7 +11,7 @@ from broker import kernel as kernel_module
 from broker.block import BOTH, Function, Option, Request, Store
 from broker.codes import Code
 from broker.effects import Answer, Call, Durable, Log, StoreBack
-from broker.pstore import COUNT_MAX
+from broker.identifiers import COUNT_MAX
 from broker.records import Status
 from tests.kernel_desk import CHESS, Desk, Person, Said, attributes
 

@@ -12,8 +12,8 @@ from broker import packed, sleeping
 from broker.block import BOTH, ConvStat, Function, Option, Request, Store
 from broker.codes import Code
 from broker.effects import Answer, Call, Commit, Durable, Stored
+from broker.identifiers import Identifiers
 from broker.kernel import Kernel
-from broker.pstore import Identifiers
 from broker.records import Status
 from broker.restore import Restored
 from broker.states import VARIATIONS, Variation, after_restart

@@ -11,8 +11,9 @@ from broker.beginning import start as begin_broker
 from broker.changes import Changes
 from broker.codes import Code
 from broker.effects import Action, Reported
+from broker.identifiers import Identifiers
 from broker.journal_store import ERASING_KEY, JournalStore
-from broker.pstore import Identifiers, Pstore, StartRefused, Store, begin, end
+from broker.pstore import Pstore, StartRefused, Store, begin, end
 from broker.records import CHECKPOINT, CHECKPOINTS, CLOCK_KEY, MASTER, MASTER_KEY, CheckpointName, RecordKind
 from database.database import MessageDatabase
 from tests.broker_stores import DRIVERS, Driver, JournalDriver, added, begun, contents, payloads, put, start

@@ -1,0 +1,39 @@
+"""Identifiers of units of work, conversations and publications: 16 characters, none ever given twice.
+
+"1", how often the store was started in 7 hexadecimal digits, and a count in 8. They ascend, over restarts too.
+The all-numeric ones for conversations of messages begin with "0".
+"""
+
+from broker.codes import BrokerError, Code
+
+STARTS_MAX = (1 << 28) - 1  # seven hexadecimal digits
+COUNT_MAX = (1 << 32) - 1  # of identifiers in one start
+
+
+class Identifiers:
+    """The identifiers of one start. BrokerError when none are left."""
+
+    def __init__(self, starts: int) -> None:
+        if not 0 <= starts <= STARTS_MAX:
+            raise BrokerError(Code.NO_NEW_UOWID, f"the store was started {starts} times: no identifiers are left")
+        self._prefix = f"1{starts:07X}"
+        self._numeric = f"0{starts % 100_000:05}"
+        self._count = 0
+        self._numeric_count = 0
+
+    @classmethod
+    def without_store(cls, now: int) -> "Identifiers":
+        """Return identifiers for a broker that nothing outlives."""
+        return cls(now // 1_000_000 & STARTS_MAX)
+
+    def next(self) -> str:
+        """Return the next identifier."""
+        self._count += 1
+        if self._count > COUNT_MAX:
+            raise BrokerError(Code.NO_NEW_UOWID, "all identifiers of this start are used up: start the broker anew")
+        return f"{self._prefix}{self._count:08X}"
+
+    def next_numeric(self) -> str:
+        """Return the next identifier that has digits only."""
+        self._numeric_count += 1
+        return f"{self._numeric}{self._numeric_count:010}"
