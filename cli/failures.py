@@ -37,6 +37,7 @@ from journal.errors import (
     NotUndelivered,
     OutcomeUnknown,
     RecoveryRefused,
+    TakenOver,
 )
 
 
@@ -77,6 +78,7 @@ _MEANING: tuple[tuple[type[Exception], ExitCode, str], ...] = (
         ExitCode.LOCKED,
         "stop it or give --wait; list, show, dump, stats, explain and verify need no lock",
     ),
+    (TakenOver, ExitCode.LOCKED, "what was acknowledged is there; another process goes on with it"),
     (NewerFormat, ExitCode.UNUSABLE, "use the version of oms that wrote it"),
     (FormatError, ExitCode.UNUSABLE, _TELLS_MORE),
     (NotThisDatabase, ExitCode.UNUSABLE, "move the file that does not belong here away"),

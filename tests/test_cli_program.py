@@ -136,6 +136,7 @@ def every_error() -> list[JournalError]:
         errors.NotThisDatabase("strangers"),
         errors.RecoveryRefused("damage"),
         errors.DatabaseLocked(path, pid=7, host="h"),
+        errors.TakenOver(),
         errors.CannotContinue("changed"),
         errors.DatabaseClosed("closed"),
         errors.OutcomeUnknown("unknown"),
