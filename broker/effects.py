@@ -170,6 +170,8 @@ class Action(IntEnum):
 
     CREATED = 1
     DELETED = 2
+    LOADED = 3
+    UNLOADED = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,23 +16,24 @@ from pathlib import Path
 from broker.changes import Changes
 from broker.codes import Code
 from broker.drafting import draft_of
+from broker.journal_reading import identifiers_of, records_of, stored
 from broker.pstore import (
     CommitRefused,
-    Loaded,
     MessageUnreadable,
     StartRefused,
-    StoredMessage,
     StoreError,
     StoreFull,
     StoreUnavailable,
     Values,
 )
+from broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from database import bulk
 from database.database import MessageDatabase
 from database.drafting import first_of
-from database.loading import load
+from database.loading import load, load_identifiers, number_behind
 from database.options import Options
 from database.reopening import Reopening
+from index.duplicates import Scope, Seen
 from journal.disk import Disk, RealDisk
 from journal.draft import Draft
 from journal.errors import (
@@ -71,6 +72,7 @@ class JournalStore:
         self._reclaims = 0.0  # when that may be tried again
         self._messages: list[Message] = []  # loaded, and not written yet
         self._records: dict[str, bytes] = {}
+        self._identifiers: dict[Scope, Seen] = {}
         self._loaded_bytes = 0
         self._is_loading = False
 
@@ -80,7 +82,7 @@ class JournalStore:
     ) -> "JournalStore":
         """Open the directory, and finish an erasure that was begun; made where `creates` says so. StartRefused."""
         path, disk = Path(directory).absolute(), disk or RealDisk()
-        if not creates and not _has_data(disk, path):
+        if not creates and not has_data(disk, path):
             raise StartRefused(
                 Code.RESTART_FAILED,
                 f"{path} holds no persistent store; PSTORE=WARM begins one where there is none, PSTORE=COLD always",
@@ -99,10 +101,6 @@ class JournalStore:
     @property
     def is_connected(self) -> bool:
         return not self._away
-
-    @property
-    def waited_seconds(self) -> float:
-        return self._database.group.waited_seconds
 
     # Writing.
 
@@ -192,7 +190,7 @@ class JournalStore:
 
     def read(self, number: int) -> StoredMessage:
         try:
-            return _stored(self._readable().read(number))
+            return stored(self._readable().read(number))
         except (NoSuchMessage, MessageDamaged) as failure:
             raise MessageUnreadable(str(failure)) from failure
         except (DiskError, DatabaseClosed) as failure:
@@ -208,10 +206,7 @@ class JournalStore:
 
     def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         try:
-            for key, value in bulk.in_order(self._readable().look(), prefix):
-                if value is None:
-                    raise MessageUnreadable(f"the value of key {key.decode()} is damaged")
-                yield key.decode(), value
+            yield from records_of(self._readable().look(), prefix)
         except (DiskError, DatabaseClosed) as failure:
             raise StoreUnavailable(str(failure)) from failure
 
@@ -225,9 +220,12 @@ class JournalStore:
     def messages(self) -> Iterator[StoredMessage]:
         try:
             database = self._readable()  # what is held back counts here: nobody has received it
-            yield from map(_stored, merge(database.undelivered(), database.held(), key=attrgetter("number")))
+            yield from map(stored, merge(database.undelivered(), database.held(), key=attrgetter("number")))
         except (DiskError, DatabaseClosed) as failure:
             raise StoreUnavailable(str(failure)) from failure
+
+    def identifiers(self) -> Iterator[StoredIdentifier]:
+        yield from identifiers_of(self._readable().look())
 
     def highest(self) -> int:
         return self._readable().look().next_message - 1
@@ -252,13 +250,20 @@ class JournalStore:
         if not self._is_loading and database.undelivered_count():
             raise CommitRefused(f"{self.directory} holds messages already: only an empty store is loaded")
         self._is_loading = True
-        if isinstance(record, StoredMessage):
-            fields = (record.number, record.queue, record.payload, dict(record.properties), record.added)
-            self._messages.append(Message(*fields, record.producer, 0, 0))
-            self._loaded_bytes += len(record.payload)
-        else:
-            self._records[record.key] = record.value
-            self._loaded_bytes += len(record.value)
+        match record:
+            case StoredMessage():
+                fields = (record.number, record.queue, record.payload, dict(record.properties), record.added)
+                self._messages.append(Message(*fields, record.producer, 0, 0))
+                self._loaded_bytes += len(record.payload)
+            case StoredRecord():
+                self._records[record.key] = record.value
+                self._loaded_bytes += len(record.value)
+            case StoredIdentifier():
+                scope = record.queue.encode(), record.producer.encode()
+                self._identifiers[scope] = Seen(record.first, record.messages, record.digest, record.added, 0)
+            case LastNumber():
+                self._write_loaded()
+                self._end_numbers(database, record.number)
         if len(self._messages) + len(self._records) >= LOADED_AT_ONCE or self._loaded_bytes >= LOADED_BYTES:
             self._write_loaded()
 
@@ -270,6 +275,14 @@ class JournalStore:
         database = self._readable()
         try:
             load(database, messages, records)
+        except (JournalError, ValueError) as failure:
+            raise self._meaning(failure, database) from failure
+
+    def _end_numbers(self, database: MessageDatabase, number: int) -> None:
+        """Write what the numbers and identifiers of later messages depend on."""
+        try:
+            load_identifiers(database, self._identifiers)
+            number_behind(database, number)
         except (JournalError, ValueError) as failure:
             raise self._meaning(failure, database) from failure
 
@@ -338,23 +351,12 @@ class JournalStore:
                 _log.warning("the persistent store was not closed well: %s", failure)
 
 
-def _stored(message: Message) -> StoredMessage:
-    return StoredMessage(
-        number=message.number,
-        queue=message.queue,
-        payload=message.payload,
-        properties=message.properties,
-        added=message.added_us,
-        producer=message.producer_id,
-    )
-
-
 def _parts(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     for start in range(0, len(keys), size):
         yield keys[start : start + size]
 
 
-def _has_data(disk: Disk, directory: Path) -> bool:
+def has_data(disk: Disk, directory: Path) -> bool:
     """Say whether there is a data file."""
     try:
         return any(isinstance(parse(entry), DataFileName) for entry in disk.list(directory))

@@ -1,6 +1,7 @@
 """Opening the store that the attributes name, with the driver of its PSTORE-TYPE, and how they want it begun."""
 
 import sys
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -19,14 +20,21 @@ DEFAULT_DIRECTORY = Path(
 DEFAULT_FILE = "broker.sqlite"
 
 
-def open_store(attributes: Attributes, *, creates: bool = True) -> Store:
-    """Return the store of the attributes, opened and not begun. StartRefused."""
+def place_of(attributes: Attributes) -> tuple[str, Path]:
+    """Return the driver of the store, and its directory or file."""
     if attributes.broker.pstore_type == "SQLITE":
-        file = attributes.sqlite.database_file or str(DEFAULT_DIRECTORY / DEFAULT_FILE)
-        limits = Limits(message_bytes_max=_message_bytes_max(attributes))
-        return SqliteStore.open(file, SqliteOptions(limits=limits), creates=creates)
-    directory = attributes.journal.spool_directory or str(DEFAULT_DIRECTORY)
-    return JournalStore.open(directory, journal_options(attributes), creates=creates)
+        return "SQLITE", Path(attributes.sqlite.database_file or DEFAULT_DIRECTORY / DEFAULT_FILE).resolve()
+    return "JOURNAL", Path(attributes.journal.spool_directory or DEFAULT_DIRECTORY).resolve()
+
+
+def open_store(attributes: Attributes, *, creates: bool = True, takes_any: bool = False) -> Store:
+    """Return the store of the attributes, opened and not begun; `takes_any` is messages of any length. StartRefused."""
+    driver, place = place_of(attributes)
+    longest = MESSAGE_BYTES_MAX if takes_any else _message_bytes_max(attributes)
+    if driver == "SQLITE":
+        return SqliteStore.open(place, SqliteOptions(limits=Limits(message_bytes_max=longest)), creates=creates)
+    options = replace(journal_options(attributes), max_message_size=longest)
+    return JournalStore.open(place, options, creates=creates)
 
 
 def journal_options(attributes: Attributes) -> Options:

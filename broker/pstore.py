@@ -11,6 +11,7 @@ whose data that is. PSTORE=NO is a broker without a store. (EntireX 9.6, Managin
 "Restrictions" and "Broker Checkpoints in Adabas"; that a cold start asks, and WARM, are ours.)
 """
 
+import json
 import platform as machine
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,11 @@ from broker.records import (
     RecordError,
     kind_of,
 )
+from broker.stored import Loaded, StoredIdentifier, StoredMessage
+
+STORE_PREFIX = "store/"  # of keys that are about the store itself, and stay where they are
+LOADING_KEY = "store/loading"  # there while a load is not finished: whose, as JSON; the first record of its store
+LOADED_KEY = "store/loaded"  # after a load, until the store is started: what was loaded, as JSON
 
 
 class StoreError(Exception):
@@ -70,29 +76,6 @@ class MessageUnreadable(StoreError):
     """A message cannot be handed out."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMessage:
-    """A message as the store has it."""
-
-    number: int
-    queue: str
-    payload: bytes
-    properties: Mapping[str, str]
-    added: int  # microseconds since 1970 UTC
-    producer: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRecord:
-    """A key with its value."""
-
-    key: str
-    value: bytes
-
-
-Loaded = StoredMessage | StoredRecord
-
-
 class Values(NamedTuple):
     """Many keys with their values, and keys whose values are damaged."""
 
@@ -107,11 +90,6 @@ class Store(Protocol):
     @property
     def is_connected(self) -> bool:
         """Whether it can be written, as far as is known."""
-
-    @property
-    def waited_seconds(self) -> float:
-        """How long its commits have waited for the device, all together."""
-        ...
 
     def commit(self, changes: Changes) -> int:
         """Make the changes durable, all or none; return the first added message's number, 0 for none.
@@ -137,6 +115,9 @@ class Store(Protocol):
     def messages(self) -> Iterator[StoredMessage]:
         """Yield every message that is neither delivered nor deleted, in the order of their numbers."""
 
+    def identifiers(self) -> Iterator[StoredIdentifier]:
+        """Yield the producers' identifiers that are remembered, the oldest first; some may be too old to count."""
+
     def highest(self) -> int:
         """Return a number that no message has exceeded yet."""
 
@@ -149,7 +130,7 @@ class Store(Protocol):
     def load(self, record: Loaded) -> None:
         """Take in a message or record as it is; into an empty store, in the order of the numbers.
 
-        Durable at the latest when the store is closed. CommitRefused when it does not fit in.
+        Durable with the next commit, at the latest when the store is closed. CommitRefused when it does not fit in.
         """
 
     def erase(self, kept: Mapping[str, bytes]) -> None:
@@ -218,6 +199,7 @@ def begin(store: Store, wanted: StoreStart) -> Begun:
     StartRefused where it may not be begun so, and then nothing was changed; StoreError.
     """
     assert wanted.pstore is not Pstore.NO, "a broker without a store has none to begin"
+    _check_is_whole(store)
     found = _master(store)
     if found is None:
         _check_nobodys(store, wanted)
@@ -234,7 +216,7 @@ def begin(store: Store, wanted: StoreStart) -> Begun:
     master = replace_master(found, wanted)
     checkpoint = _checkpoint(CheckpointName.ETBH, master, wanted)
     reported = _created(store, [checkpoint], master)
-    store.commit(Changes(puts=[_master_put(master), checkpoint]))
+    store.commit(Changes(puts=[_master_put(master), checkpoint], drops=_loaded(store)))
     return Begun(
         master=master,
         how=CheckpointName.ETBH,
@@ -279,6 +261,27 @@ def _master(store: Store) -> MasterRecord | None:
         return None if value is None else MASTER.decode(value)
     except RecordError as failure:
         raise StartRefused(Code.RESTART_FAILED, f"the store's master record cannot be read: {failure}") from failure
+
+
+def _check_is_whole(store: Store) -> None:
+    """Raise StartRefused where a load has not been finished, of which nobody but that load knows how to go on."""
+    value = store.record(LOADING_KEY)
+    if value is None:
+        return
+    try:
+        whose = str(json.loads(value)["source"])
+    except (ValueError, KeyError, TypeError):
+        whose = "another store"
+    raise StartRefused(
+        Code.RESTART_FAILED,
+        f"the load of this persistent store from {whose} was not finished: repeat it, with RUN-MODE=PSTORE-LOAD here "
+        "and PSTORE-UNLOAD there; to give it up, remove what it has written by hand; nothing was changed",
+    )
+
+
+def _loaded(store: Store) -> list[str]:
+    """Return the key that a load has left, where there is one."""
+    return [] if store.record(LOADED_KEY) is None else [LOADED_KEY]
 
 
 def _check_nobodys(store: Store, wanted: StoreStart) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker.changes import NUMBER_BYTES, Changes, NewMessage, Put
-from broker.pstore import CommitRefused, StoredMessage
+from broker.pstore import CommitRefused
+from broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
+from index.duplicates import digest
 from journal.format import OPERATIONS_MAX, xxh3
 from journal.operations import VALUE_BYTES_MAX, check_size, encode_name
 from journal.records import encode_properties
@@ -22,6 +24,8 @@ SCHEMA = (
     "CREATE TABLE counters (next_number INTEGER NOT NULL, commits INTEGER NOT NULL)",
     "INSERT INTO counters VALUES (1, 0)",
 )
+
+_REMEMBER = "REPLACE INTO producers (queue, producer, first, digest, added) VALUES (?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +65,24 @@ def carry_out(connection: sqlite3.Connection, changes: Changes, *, limits: Limit
     return first
 
 
-def insert_message(connection: sqlite3.Connection, message: StoredMessage, limits: Limits) -> None:
+def insert(connection: sqlite3.Connection, record: Loaded, limits: Limits) -> None:
+    """Take in what was loaded, as it is. CommitRefused, LimitExceeded, InvalidName, ValueError."""
+    match record:
+        case StoredMessage():
+            _insert_message(connection, record, limits)
+        case StoredRecord():
+            connection.execute("REPLACE INTO records VALUES (?, ?)", (record.key.encode(), record.value))
+        case StoredIdentifier():
+            told = encode_digest(record.messages, record.digest)
+            row = (record.queue, record.producer, record.first, told, record.added)
+            connection.execute(
+                "REPLACE INTO producers (queue, producer, first, digest, added) VALUES (?, ?, ?, ?, ?)", row
+            )
+        case LastNumber():
+            connection.execute("UPDATE counters SET next_number = max(next_number, ?)", (record.number + 1,))
+
+
+def _insert_message(connection: sqlite3.Connection, message: StoredMessage, limits: Limits) -> None:
     """Take in a message as it is, behind every number that the store has given."""
     properties = _checked(NewMessage(message.queue, message.payload, message.properties), limits)
     (following,) = connection.execute("SELECT next_number FROM counters").fetchone()
@@ -117,8 +138,23 @@ def _filled(put: Put, first: int, count: int) -> bytes:
 # Producers' identifiers.
 
 
+def encode_digest(messages: int, number: int) -> bytes:
+    """Return what is kept of the payloads under an identifier: how many, and a digest of them."""
+    return messages.to_bytes(4, "little") + number.to_bytes(8, "little")
+
+
+def decode_digest(told: bytes) -> tuple[int, int]:
+    """Return how many payloads there were, and the digest of them.
+
+    Stores of before loads kept the hashes of all: eight bytes each, so that the two are told apart by their length.
+    """
+    if len(told) % 8 == 0:
+        return len(told) // 8, digest([int.from_bytes(told[at : at + 8], "little") for at in range(0, len(told), 8)])
+    return int.from_bytes(told[:4], "little"), int.from_bytes(told[4:], "little")
+
+
 def _digest(changes: Changes) -> bytes:
-    return b"".join(xxh3(message.payload).to_bytes(8, "little") for message in changes.adds)
+    return encode_digest(len(changes.adds), digest([xxh3(message.payload) for message in changes.adds]))
 
 
 def _known(connection: sqlite3.Connection, changes: Changes, limits: Limits, now: int) -> int:
@@ -132,7 +168,7 @@ def _known(connection: sqlite3.Connection, changes: Changes, limits: Limits, now
     ).fetchone()
     if found is None:
         return 0
-    if found[1] != _digest(changes):
+    if decode_digest(found[1]) != decode_digest(_digest(changes)):
         raise CommitRefused(f"producer identifier {changes.producer!r} was used for another payload")
     for numbers in (*changes.delivered, *changes.deleted):
         sql = "SELECT count(*) FROM messages WHERE number BETWEEN ? AND ?"
@@ -143,7 +179,6 @@ def _known(connection: sqlite3.Connection, changes: Changes, limits: Limits, now
 
 def _remember(connection: sqlite3.Connection, changes: Changes, first: int, limits: Limits, now: int) -> None:
     row = (changes.adds[0].queue, changes.producer, first, _digest(changes), now)
-    sql = "REPLACE INTO producers (queue, producer, first, digest, added) VALUES (?, ?, ?, ?, ?)"
-    place = connection.execute(sql, row).lastrowid
+    place = connection.execute(_REMEMBER, row).lastrowid
     assert place is not None
     connection.execute("DELETE FROM producers WHERE place <= ?", (place - limits.producers_max,))

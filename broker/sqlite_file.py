@@ -31,16 +31,14 @@ def connected(path: Path, *, pages_max: int = 0, creates: bool = True) -> sqlite
         connection.execute("PRAGMA fullfsync = ON")  # macOS: its plain sync stops at the device's cache
         connection.execute("PRAGMA checkpoint_fullfsync = ON")
         connection.execute("BEGIN EXCLUSIVE")  # the lock is kept from here on
-        (identity,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if not tables:
             for statement in SCHEMA:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
-        elif (identity, version) != (APPLICATION_ID, VERSION):
-            raise sqlite3.DatabaseError(f"{path} is no persistent store of this version")
+        else:
+            check_ours(connection, path)
         connection.execute("COMMIT")
         if pages_max:
             connection.execute(f"PRAGMA max_page_count = {pages_max}")
@@ -48,3 +46,11 @@ def connected(path: Path, *, pages_max: int = 0, creates: bool = True) -> sqlite
         connection.close()
         raise
     return connection
+
+
+def check_ours(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise sqlite3.DatabaseError where the file is somebody else's, or of another version."""
+    (identity,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if (identity, version) != (APPLICATION_ID, VERSION):
+        raise sqlite3.DatabaseError(f"{path} is no persistent store of this version")

@@ -8,7 +8,6 @@ anew; then `connect` refuses. What a commit does is in `sqlite_commit.py`.
 
 import contextlib
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,27 +17,23 @@ from broker.changes import Changes
 from broker.codes import Code
 from broker.pstore import (
     CommitRefused,
-    Loaded,
-    MessageUnreadable,
     StartRefused,
-    StoredMessage,
     StoreError,
     StoreFull,
     StoreUnavailable,
-    Values,
 )
-from broker.sqlite_commit import Limits, carry_out, insert_message
+from broker.sqlite_commit import Limits, carry_out, insert
 from broker.sqlite_file import PAGE_BYTES, connected
+from broker.sqlite_reading import SqliteReading
+from broker.stored import Loaded
 from database.options import system_clock
 from journal.disk import RealDisk
 from journal.errors import JournalError
 from journal.operations import MIB
-from journal.records import decode_properties
 from journal.reserve import Reserve
 
-AT_ONCE = 10_000  # rows read in one go
+AT_ONCE = 10_000  # messages and records loaded with one sync
 RECLAIM_SECONDS = 10.0  # between two attempts on a full disk
-_MESSAGE = "number, queue, payload, properties, added, producer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +46,15 @@ class SqliteOptions:
     clock: Callable[[], int] = system_clock
 
 
-class SqliteStore:
+class SqliteStore(SqliteReading):
     """A broker's store in an SQLite file. Made by `open`."""
 
     def __init__(self, file: Path, connection: sqlite3.Connection, options: SqliteOptions) -> None:
+        super().__init__(connection)
         self.file = file
         self._options = options
-        self._lock = threading.RLock()  # guards the connection
-        self._connection = connection
         self._reserve = Reserve(RealDisk(), file.parent, options.reserve_bytes, f"{file.name}.reserve")
         self._reserve.fill()
-        self._away = ""  # why nothing can be done
-        self.waited_seconds = 0.0
         self._is_lost = False
         self._is_loading = False
         self._loaded = 0  # messages and records
@@ -185,9 +177,7 @@ class SqliteStore:
             yield connection
             connection.execute("UPDATE counters SET commits = commits + 1")
             is_committing = True
-            began = time.perf_counter()
             connection.execute("COMMIT")
-            self.waited_seconds += time.perf_counter() - began
             self._commits += 1
         except sqlite3.Error as failure:
             self._roll_back()
@@ -205,63 +195,7 @@ class SqliteStore:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
-    # Reading.
-
-    def _rows(self, sql: str, *values: object) -> list[tuple[object, ...]]:
-        with self._lock:
-            if self._away:
-                raise StoreUnavailable(self._away)
-            try:
-                return self._connection.execute(sql, values).fetchall()
-            except sqlite3.Error as failure:
-                raise StoreUnavailable(f"the persistent store cannot be read: {failure}") from failure
-
-    def _number(self, sql: str) -> int:
-        ((found,),) = self._rows(sql)
-        assert isinstance(found, int)
-        return found
-
-    def read(self, number: int) -> StoredMessage:
-        rows = self._rows(f"SELECT {_MESSAGE} FROM messages WHERE number = ?", number)
-        if not rows:
-            raise MessageUnreadable(f"no undelivered message has number {number}")
-        return _stored(rows[0])
-
-    def record(self, key: str) -> bytes | None:
-        rows = self._rows("SELECT value FROM records WHERE key = ?", key.encode())
-        return bytes(rows[0][0]) if rows else None  # type: ignore[call-overload]
-
-    def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        for batch in self.values(prefix):
-            yield from zip((key.decode() for key in batch.keys), batch.values, strict=True)
-
-    def values(self, prefix: str) -> Iterator[Values]:
-        start, comparison = prefix.encode(), ">="
-        while True:
-            sql = f"SELECT key, value FROM records WHERE key {comparison} ? AND key < ? ORDER BY key LIMIT {AT_ONCE}"
-            rows = self._rows(sql, start, prefix.encode() + b"\xff")  # no name in UTF-8 has this byte
-            if not rows:
-                return
-            keys, values = zip(*rows, strict=True)
-            yield Values(keys, values)
-            start, comparison = keys[-1], ">"
-
-    def messages(self) -> Iterator[StoredMessage]:
-        last = 0
-        while rows := self._rows(
-            f"SELECT {_MESSAGE} FROM messages WHERE number > ? ORDER BY number LIMIT {AT_ONCE // 10}", last
-        ):
-            yield from map(_stored, rows)
-            last = rows[-1][0]  # type: ignore[assignment]
-
-    def highest(self) -> int:
-        return self._number("SELECT next_number FROM counters") - 1
-
-    def is_empty(self) -> bool:
-        return not self._rows("SELECT 1 FROM messages UNION SELECT 1 FROM records LIMIT 1")
-
-    def message_count(self) -> int:
-        return self._number("SELECT count(*) FROM messages")
+    # Reading is in `sqlite_reading.py`.
 
     def free_bytes(self) -> int | None:
         try:
@@ -281,10 +215,7 @@ class SqliteStore:
                 self._is_loading = True
                 if not self._connection.in_transaction:
                     self._connection.execute("BEGIN IMMEDIATE")
-                if isinstance(record, StoredMessage):
-                    insert_message(self._connection, record, self._options.limits)
-                else:
-                    self._connection.execute("REPLACE INTO records VALUES (?, ?)", (record.key.encode(), record.value))
+                insert(self._connection, record, self._options.limits)
             except (JournalError, ValueError) as failure:
                 raise CommitRefused(str(failure)) from failure
             except sqlite3.Error as failure:
@@ -306,7 +237,7 @@ class SqliteStore:
         is_full = getattr(failure, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
         return (StoreFull if is_full else StoreUnavailable)(f"the persistent store cannot be loaded: {failure}")
 
-    def erase(self, kept: Mapping[str, bytes]) -> None:
+    def erase(self, kept: Mapping[str, bytes], *, numbers_too: bool = False) -> None:
         with self._lock:
             if self._away:
                 raise StoreUnavailable(self._away)
@@ -316,6 +247,8 @@ class SqliteStore:
                     with self._transaction() as connection:
                         for table in ("messages", "records", "producers"):
                             connection.execute(f"DELETE FROM {table}")
+                        if numbers_too:
+                            connection.execute("UPDATE counters SET next_number = 1")
                         rows = [(key.encode(), value) for key, value in kept.items()]
                         connection.executemany("INSERT INTO records VALUES (?, ?)", rows)
                     return
@@ -377,17 +310,3 @@ class SqliteStore:
 
 class _Full(Exception):
     """SQLite has found no room; the transaction was rolled back."""
-
-
-def _stored(row: Sequence[object]) -> StoredMessage:
-    number, queue, payload, properties, added, producer = row
-    assert isinstance(number, int) and isinstance(queue, str) and isinstance(added, int)
-    assert isinstance(payload, bytes) and isinstance(properties, bytes)
-    return StoredMessage(
-        number=number,
-        queue=queue,
-        payload=payload,
-        properties=decode_properties(properties),
-        added=added,
-        producer=producer if isinstance(producer, str) else None,
-    )

@@ -54,8 +54,11 @@ def database(
 
 def _check_is_nobodys(db: "MessageDatabase", spool: Path) -> None:
     """Raise Usage where the messages belong to a broker: its records would not fit them any more."""
+    from broker.pstore import LOADING_KEY
     from broker.records import MASTER, MASTER_KEY, RecordError
 
+    if db.get(LOADING_KEY) is not None:
+        raise Usage(f"{spool} holds a broker's store whose load is not finished: repeat it; nothing was changed")
     value = db.get(MASTER_KEY)
     if value is None:
         return

@@ -1,7 +1,7 @@
 """Taking in messages of another database as they are: under their own numbers, with their times and identifiers.
 
-What is written is what compaction writes when it moves a message, so every reader knows it. The duplicate window is
-not taken along: identifiers stay with their messages, and whether one was seen is counted from now on.
+What is written is what compaction writes when it moves a message, so every reader knows it. The duplicate window does
+not follow from the messages: it is taken in by itself, as what clean-up carries forward of it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,9 +12,12 @@ import numpy as np
 from database.database import MessageDatabase
 from database.encode import Encoder
 from database.ledger import Effect, LoadedRun
+from index.duplicates import KEY_PREFIX, Scope, Seen, carried
 from journal.draft import Added, Composer
 from journal.message import Message
 from journal.records import MOVED, encode_properties
+
+PLACEHOLDER_QUEUE = "numbers"  # of a message that only says how far the numbers were, and is deleted at once
 
 
 def load(database: MessageDatabase, messages: Sequence[Message], values: Mapping[str, bytes]) -> None:
@@ -38,6 +41,29 @@ def load(database: MessageDatabase, messages: Sequence[Message], values: Mapping
     draft.numbers_end = numbers[-1] + 1 if numbers else 0
     draft.effect = Effect(puts=[key.encode() for key in values], loaded=loaded)
     database.write(draft)
+
+
+def load_identifiers(database: MessageDatabase, entries: Mapping[Scope, Seen]) -> None:
+    """Take in the producers' identifiers of another database, the oldest first."""
+    values = carried(dict(entries))
+    for place, value in enumerate(values):
+        key = KEY_PREFIX + f"{place:06}".encode()
+        composer = Composer()
+        composer.put(key, value)
+        draft = composer.draft()
+        draft.effect = Effect(puts=[key])
+        database.write(draft)
+    look = database.look()
+    with look.ledger.lock:
+        look.ledger.index.duplicates.load(values)
+
+
+def number_behind(database: MessageDatabase, number: int) -> None:
+    """Let every later message have a number behind this one, after the next opening too."""
+    if number < database.look().next_message:
+        return
+    load(database, [Message(number, PLACEHOLDER_QUEUE, b"", {}, database.options.clock(), None, 0, 0)], {})
+    database.delete(number)
 
 
 def _added(composer: Composer, encode: Encoder, messages: Sequence[Message]) -> Iterable[LoadedRun]:

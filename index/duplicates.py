@@ -90,6 +90,10 @@ class DuplicateWindow:
         """Return what lies in data files below the sequence, or was carried forward from such."""
         return {scope: seen for scope, seen in self._seen.items() if seen.sequence < sequence}
 
+    def every(self) -> dict[Scope, Seen]:
+        """Return the identifiers, the oldest first; some may be too old to count."""
+        return dict(self._seen)
+
     def replay(self, contents: Contents, sequence: int) -> None:
         """Take in the identifiers of one data file."""
         for scope, seen in _identifiers(contents, sequence):

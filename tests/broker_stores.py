@@ -9,9 +9,10 @@ from typing import Protocol
 
 from broker.changes import Changes, NewMessage, Put
 from broker.journal_store import JournalStore
-from broker.pstore import Begun, Pstore, Store, StoredMessage, StoreStart, begin
+from broker.pstore import Begun, Pstore, Store, StoreStart, begin
 from broker.sqlite_commit import Limits
 from broker.sqlite_store import SqliteOptions, SqliteStore
+from broker.stored import StoredMessage
 from database.options import Options
 from tests.crash_model import SPOOL
 from tests.faulty_disk import SimulatedDisk

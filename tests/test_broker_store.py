@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from broker.changes import Changes, NewMessage, Put
-from broker.pstore import CommitRefused, MessageUnreadable, Store, StoredMessage, StoredRecord, StoreUnavailable
+from broker.pstore import CommitRefused, MessageUnreadable, Store, StoreUnavailable
 from broker.sqlite_store import SqliteStore
+from broker.stored import StoredMessage, StoredRecord
 from tests.broker_stores import DRIVERS, MESSAGE_BYTES_MAX, Driver, added, contents, payloads, put
 
 FULL = 2  # of SQLite's `synchronous`: the log is synced with every commit

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from broker.changes import Changes, NewMessage, Put
-from broker.pstore import Store, StoredMessage, StoreError
+from broker.pstore import Store, StoreError
+from broker.stored import StoredMessage
 from tests.broker_stores import Driver, JournalDriver, SqliteDriver, contents
 
 TURNS = 100

@@ -1,0 +1,37 @@
+"""What a message database holds, as a broker's store says it: messages, records, and producers' identifiers."""
+
+from collections.abc import Iterator
+
+from broker.pstore import MessageUnreadable
+from broker.stored import StoredIdentifier, StoredMessage
+from database import bulk
+from database.questions import Look
+from journal.message import Message
+
+
+def stored(message: Message) -> StoredMessage:
+    """Return a message of the database as a store has it."""
+    return StoredMessage(
+        number=message.number,
+        queue=message.queue,
+        payload=message.payload,
+        properties=message.properties,
+        added=message.added_us,
+        producer=message.producer_id,
+    )
+
+
+def records_of(look: Look, prefix: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the keys with the prefix and their values, in order; MessageUnreadable."""
+    for key, value in bulk.in_order(look, prefix):
+        if value is None:
+            raise MessageUnreadable(f"the value of key {key.decode()} is damaged")
+        yield key.decode(), value
+
+
+def identifiers_of(look: Look) -> Iterator[StoredIdentifier]:
+    """Yield the producers' identifiers of the duplicate window, the oldest first."""
+    with look.ledger.lock:
+        entries = look.ledger.index.duplicates.every()
+    for (queue, producer), seen in entries.items():
+        yield StoredIdentifier(queue.decode(), producer.decode(), seen.first, seen.messages, seen.digest, seen.time)

@@ -1,0 +1,121 @@
+"""Reading an SQLite store: what it holds, in batches that are bounded by count and by bytes."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+
+from broker.pstore import MessageUnreadable, StoreUnavailable, Values
+from broker.sqlite_commit import decode_digest
+from broker.stored import StoredIdentifier, StoredMessage
+from journal.records import decode_properties
+
+AT_ONCE = 10_000  # rows of little read in one go
+AT_ONCE_BYTES = 4 << 20  # of payloads
+_MESSAGE = "number, queue, payload, properties, added, producer"
+
+
+class SqliteReading:
+    """What both the store and the source that is unloaded answer. StoreUnavailable of everything."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._lock = threading.RLock()  # guards the connection
+        self._connection = connection
+        self._away = ""  # why nothing can be done
+
+    def _rows(self, sql: str, *values: object) -> list[tuple[object, ...]]:
+        with self._lock:
+            if self._away:
+                raise StoreUnavailable(self._away)
+            try:
+                return self._connection.execute(sql, values).fetchall()
+            except sqlite3.Error as failure:
+                raise StoreUnavailable(f"the persistent store cannot be read: {failure}") from failure
+
+    def _number(self, sql: str) -> int:
+        ((found,),) = self._rows(sql)
+        assert isinstance(found, int)
+        return found
+
+    def read(self, number: int) -> StoredMessage:
+        rows = self._rows(f"SELECT {_MESSAGE} FROM messages WHERE number = ?", number)
+        if not rows:
+            raise MessageUnreadable(f"no undelivered message has number {number}")
+        return _stored(rows[0])
+
+    def record(self, key: str) -> bytes | None:
+        rows = self._rows("SELECT value FROM records WHERE key = ?", key.encode())
+        return bytes(rows[0][0]) if rows else None  # type: ignore[call-overload]
+
+    def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        for batch in self.values(prefix):
+            yield from zip((key.decode() for key in batch.keys), batch.values, strict=True)
+
+    def values(self, prefix: str) -> Iterator[Values]:
+        start, comparison = prefix.encode(), ">="
+        while True:
+            sql = f"SELECT key, value FROM records WHERE key {comparison} ? AND key < ? ORDER BY key LIMIT {AT_ONCE}"
+            rows = self._rows(sql, start, prefix.encode() + b"\xff")  # no name in UTF-8 has this byte
+            if not rows:
+                return
+            keys, values = zip(*rows, strict=True)
+            yield Values(keys, values)
+            start, comparison = keys[-1], ">"
+
+    def messages(self) -> Iterator[StoredMessage]:
+        last = 0
+        while sizes := self._rows(
+            "SELECT number, length(payload) FROM messages WHERE number > ? ORDER BY number LIMIT 1000", last
+        ):
+            last = _end_of_batch(sizes, last)
+            sql = f"SELECT {_MESSAGE} FROM messages WHERE number BETWEEN ? AND ? ORDER BY number"
+            yield from map(_stored, self._rows(sql, sizes[0][0], last))
+
+    def identifiers(self) -> Iterator[StoredIdentifier]:
+        last = 0
+        while rows := self._rows(
+            f"SELECT place, queue, producer, first, digest, added FROM producers WHERE place > ? LIMIT {AT_ONCE}", last
+        ):
+            for place, queue, producer, first, told, added in rows:
+                assert isinstance(place, int) and isinstance(queue, str) and isinstance(producer, str)
+                assert isinstance(first, int) and isinstance(told, bytes) and isinstance(added, int)
+                count, number = decode_digest(told)
+                yield StoredIdentifier(queue, producer, first, count, number, added)
+                last = place
+
+    def highest(self) -> int:
+        return self._number("SELECT next_number FROM counters") - 1
+
+    def is_empty(self) -> bool:
+        return not self._rows("SELECT 1 FROM messages UNION SELECT 1 FROM records LIMIT 1")
+
+    def record_count(self) -> int:
+        return self._number("SELECT count(*) FROM records")
+
+    def message_count(self) -> int:
+        return self._number("SELECT count(*) FROM messages")
+
+
+def _end_of_batch(sizes: Sequence[tuple[object, ...]], last: int) -> int:
+    """Return the number of the last message that is read with the first one."""
+    total = 0
+    for number, size in sizes:
+        assert isinstance(number, int) and isinstance(size, int)
+        total += size
+        if total > AT_ONCE_BYTES and number != sizes[0][0]:
+            break
+        last = number
+    return last
+
+
+def _stored(row: Sequence[object]) -> StoredMessage:
+    number, queue, payload, properties, added, producer = row
+    assert isinstance(number, int) and isinstance(queue, str) and isinstance(added, int)
+    assert isinstance(payload, bytes) and isinstance(properties, bytes)
+    return StoredMessage(
+        number=number,
+        queue=queue,
+        payload=payload,
+        properties=decode_properties(properties),
+        added=added,
+        producer=producer if isinstance(producer, str) else None,
+    )

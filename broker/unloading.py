@@ -1,0 +1,128 @@
+"""The store that is moved away: opened without a change, read raw, and told about.
+
+(EntireX 8.0, Concepts of Persistent Messaging, "Migrating the Persistent Store": a special non-destructive raw mode,
+PSTORE=HOT. Nothing is left out, and the master record stays as it is.)
+"""
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from broker.attributes import Attributes
+from broker.codes import Code
+from broker.effects import Action
+from broker.journal_source import JournalSource
+from broker.journal_store import ERASING_KEY
+from broker.migration import UNLOAD, Offer
+from broker.opening import place_of, version
+from broker.pstore import LOADING_KEY, StartRefused
+from broker.records import MASTER, MASTER_KEY, MasterRecord, RecordError
+from broker.replica import Readable, Tallies, chunks, encode, reported, scan
+from broker.report import Report, report_path
+from broker.sqlite_source import SqliteSource
+from database.options import system_clock
+
+Progress = Callable[[int, int], None]  # how many messages and records are done, of how many
+
+
+class Source(Readable, Protocol):
+    """A store that is read and not changed. StoreUnavailable, MessageUnreadable."""
+
+    driver: str
+    place: str
+    identity: str
+
+    def record(self, key: str) -> bytes | None:
+        """Return the value of a key, None when it is not there."""
+
+    def record_count(self) -> int:
+        """Return how many keys there are."""
+
+    def close(self) -> None:
+        """Let go of the store."""
+
+
+class Unloading:
+    """A store while it is moved away. Made by `open`. For one thread at a time."""
+
+    def __init__(self, source: Source, attributes: Attributes, master: MasterRecord, report: str | None) -> None:
+        self._source = source
+        self._attributes = attributes
+        self._report = report
+        self._clock = system_clock
+        self.tallies = Tallies()  # of what has been read
+        self.offer = Offer(
+            version=version(),
+            mode=UNLOAD,
+            driver=source.driver,
+            place=source.place,
+            host=platform.node(),
+            identity=source.identity,
+            owner=master.broker_id,
+            created=master.created,
+            parts=source.message_count() + source.record_count(),
+        )
+
+    @classmethod
+    def open(cls, attributes: Attributes, *, report: str | None = None) -> "Unloading":
+        """Open the store of the attributes; `report` is where the report goes. StartRefused."""
+        driver, place = place_of(attributes)
+        source: Source = SqliteSource.open(place) if driver == "SQLITE" else JournalSource.open(place)
+        try:
+            return cls(source, attributes, _checked(source, attributes), report)
+        except BaseException:
+            source.close()
+            raise
+
+    def chunks(self, progress: Progress = lambda _done, _total: None) -> Iterator[bytes]:
+        """Yield all of the store as a stream in pieces, and write the report; from the beginning with every call."""
+        self.tallies = Tallies()
+        report = begin_report(self._attributes, self._report)
+        try:
+            yield from chunks(self._encoded(report, progress))
+        finally:
+            if report is not None:
+                report.close()
+
+    def _encoded(self, report: Report | None, progress: Progress) -> Iterator[bytes]:
+        for part in scan(self._source):
+            data = encode(part)
+            self.tallies.take(part, data)
+            if report is not None and (line := reported(part, Action.UNLOADED)) is not None:
+                report.write([line], self._clock())
+            progress(self.tallies.count, self.offer.parts)
+            yield data
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._source.close()
+
+
+def begin_report(attributes: Attributes, argument: str | None) -> Report | None:
+    """Return the report of a move, begun anew; None where none is wanted."""
+    if not attributes.broker.pstore_report:
+        return None
+    path = report_path(attributes.broker.run_mode, os.environ, argument)
+    return Report(path, started=system_clock(), version=version())
+
+
+def _checked(source: Source, attributes: Attributes) -> MasterRecord:
+    """Return the master record of a store that may be moved; StartRefused."""
+    for key, what in ((LOADING_KEY, "a load of it was not finished"), (ERASING_KEY, "its erasure was not finished")):
+        if source.record(key) is not None:
+            raise StartRefused(Code.RESTART_FAILED, f"the store in {source.place} is not whole: {what}")
+    value = source.record(MASTER_KEY)
+    if value is None:
+        raise StartRefused(Code.RESTART_FAILED, f"{source.place} is no broker's store: it has no master record")
+    try:
+        master = MASTER.decode(value)
+    except RecordError as failure:
+        raise StartRefused(Code.RESTART_FAILED, f"the store's master record cannot be read: {failure}") from failure
+    if master.broker_id != attributes.broker.broker_id:
+        raise StartRefused(
+            Code.INVALID_BROKER_ID,
+            f"the persistent store belongs to broker {master.broker_id}, not to {attributes.broker.broker_id}; "
+            "nothing was changed",
+        )
+    return master

@@ -1,0 +1,94 @@
+"""A database at a standstill: locked, read as a start would read it, and no byte of its data files changed.
+
+For moving a store elsewhere. What a start would cut off at a torn end is left out; where it would have to repair
+damage, nothing is read: the next start for writing does that, and says what is lost.
+"""
+
+from pathlib import Path
+
+from database.ledger import Ledger
+from database.options import system_clock
+from database.questions import Look
+from database.reading import Files, read_value
+from index import duplicates
+from index.duplicates import WindowBounds
+from index.replay import Index
+from journal.disk import Disk, RealDisk
+from journal.errors import RecoveryRefused
+from journal.names import DataFileName, parse
+from journal.owner import Ownership
+from recovery.examined import Examined, read_contents
+from recovery.report import Verdict
+from recovery.validate import examine_directory, no_progress
+
+
+class Standstill:
+    """A database that nobody writes while this is open. Made by `open`; close it."""
+
+    def __init__(self, disk: Disk, directory: Path, ownership: Ownership, examined: list[Examined]) -> None:
+        self.directory = directory
+        self._disk = disk
+        self._ownership = ownership
+        self._files = Files(disk, directory)
+        index = Index(WindowBounds())
+        headers = [one.header for one in examined if one.header is not None]
+        for one in examined:
+            contents = read_contents(disk, one)
+            if contents is not None:
+                index.replay(contents, one.sequence)
+        self._ledger = Ledger(index)
+        self._load_identifiers(index)
+        self.identity = headers[-1].database.hex() if headers else ""
+        self.highest = max([index.highest, *(header.next_message - 1 for header in headers)])  # that a message has had
+
+    @classmethod
+    def open(cls, directory: str | Path, *, disk: Disk | None = None, forgives: bool = False) -> "Standstill":
+        """Lock the directory and read it; with `forgives` as much as can be read of a damaged one.
+
+        DatabaseLocked, RecoveryRefused where data files are damaged, DiskError, NewerFormat, NotThisDatabase.
+        """
+        disk, path = disk or RealDisk(), Path(directory).absolute()
+        ownership = Ownership.acquire(disk, path)
+        try:
+            examined = examine_directory(disk, path, no_progress, full=False)
+            damaged = [one for one in examined if one.decision.verdict is Verdict.DAMAGED]
+            if damaged and not forgives:
+                what = "; ".join(f"{one.name}: {one.reason}" for one in damaged)
+                raise RecoveryRefused(f"{path} is damaged: {what} (nothing was changed; an ordinary start repairs it)")
+            return cls(disk, path, ownership, [one for one in examined if one not in damaged])
+        except BaseException:
+            ownership.close()
+            raise
+
+    def _load_identifiers(self, index: Index) -> None:
+        """Take in what clean-up carried forward of the duplicate window; what is damaged of it is left out."""
+        places = [(key, index.keyed.find(key)) for key in list(index.keyed.keys(duplicates.KEY_PREFIX))]
+        values = [read_value(self._files, key, *version) for key, version in places if version is not None]
+        index.duplicates.load([value for value in values if isinstance(value, bytes)])
+
+    def look(self) -> Look:
+        """Return the database to be asked (`database/questions.py`)."""
+        return Look(
+            disk=self._disk,
+            directory=self.directory,
+            ledger=self._ledger,
+            files=self._files,
+            active=None,
+            active_bytes=0,
+            owner=self._ownership.number,
+            now=system_clock(),
+            next_message=self.highest + 1,
+        )
+
+    def remove(self) -> None:
+        """Remove the data files, the newest first, so that the first one goes last: the directory is then empty."""
+        names = [name for entry in self._disk.list(self.directory) if isinstance(name := parse(entry), DataFileName)]
+        self._files.close()
+        for name in sorted(names, key=lambda name: name.sequence, reverse=True):
+            self._disk.unlink(self.directory / str(name))
+            self._disk.sync_directory(self.directory)
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        self._files.close()
+        self._ownership.close()
