@@ -1,4 +1,8 @@
-"""Identifiers of units of work, conversations and publications: 16 characters, none ever given twice."""
+"""Identifiers of units of work, conversations and publications: 16 characters, none ever given twice.
+
+"1", how often the store was started in 7 hexadecimal digits, and a count in 8. They ascend, over restarts too.
+The all-numeric ones for conversations of messages begin with "0".
+"""
 
 from broker.codes import BrokerError, Code
 
@@ -7,11 +11,7 @@ COUNT_MAX = (1 << 32) - 1  # of identifiers in one start
 
 
 class Identifiers:
-    """Identifiers of units of work, conversations and publications: 16 characters, none ever given twice.
-
-    "1", how often the store was started in 7 hexadecimal digits, and a count in 8. They ascend, over restarts too.
-    The all-numeric ones for conversations of messages begin with "0".
-    """
+    """The identifiers of one start. BrokerError when none are left."""
 
     def __init__(self, starts: int) -> None:
         if not 0 <= starts <= STARTS_MAX:

@@ -80,8 +80,6 @@ def register(world: World, call: Call, participant: Participant) -> None:
     """Let a participant serve a service."""
     request = call.request
     names = (request.server_class, request.server_name, request.service)
-    if "" in names:
-        raise BrokerError(Code.INVALID_SERVICE_NAME)
     service = world.service(names)
     is_attach = request.option is Option.ATTACH
     known = service.servers.get(participant.name)

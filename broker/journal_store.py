@@ -102,6 +102,10 @@ class JournalStore:
     def is_connected(self) -> bool:
         return not self._away
 
+    @property
+    def waited_seconds(self) -> float:
+        return self._database.group.waited_seconds
+
     # Writing.
 
     def commit(self, changes: Changes) -> int:

@@ -2,12 +2,11 @@
 
 On a fast device that is done on the loop itself, since handing it to a thread costs more than the sync; on a slow one
 a thread does it, and the loop never stalls. What is fast is measured while running, as for plain commits of the
-message database (`database/loop.py`), by the time that the device takes.
+message database (`database/pace.py`), by the time that the device takes.
 """
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,7 +15,8 @@ from broker.block import Request
 from broker.codes import BrokerError
 from broker.effects import Abandoned, Answer, Call, Command, Commit, ForbidNew, Input, Physical, Stored
 from broker.running import BATCH_MAX, NO_REQUEST, Answered, Running, handing_back, refusal, seconds_to_wait
-from database.loop import FAST_COUNT, FAST_SECONDS, SLOW_SECONDS
+from database.pace import Pace
+from journal.courtesy import courteous
 
 
 class Slot:
@@ -80,8 +80,7 @@ class Looped:
         self._handle = 0
         self._queue: list[Commit | Errand] = []
         self._is_flushing = False  # a flush is scheduled, or a thread is at one
-        self._is_fast = False
-        self._fast_count = 0
+        self._pace = Pace()
         self._refusal: Answered | None = None  # what new calls are answered
         self._is_ended = False  # nobody is answered any more
         self._told: list[Asked] = []  # that are answered, and not told yet
@@ -163,7 +162,7 @@ class Looped:
     def _tell_one(self, slot: Asked) -> None:
         answer = slot.answer
         assert answer is not None, "it was answered"
-        if answer.bodies and type(answer.bodies[0]) is Stored and not self._is_fast:
+        if answer.bodies and type(answer.bodies[0]) is Stored and not self._pace.is_fast:
             reading = self._loop.run_in_executor(None, self._running.read, slot.request, answer)
             reading.add_done_callback(lambda found: self._hand_over(slot, found.result()))
         else:
@@ -180,7 +179,7 @@ class Looped:
     async def _read(self, slot: Slot, answer: Answer) -> Answered:
         """Return the answer with its message from the store."""
         try:
-            if self._is_fast:
+            if self._pace.is_fast:
                 answered = self._running.read(slot.request, answer)
             else:
                 answered = await asyncio.to_thread(self._running.read, slot.request, answer)
@@ -291,13 +290,15 @@ class Looped:
         if not batch:
             self._is_flushing = False
             return
-        if self._is_fast and not isinstance(batch[0], Errand):
+        if self._pace.is_fast and not isinstance(batch[0], Errand):
             self._hear(batch, self._carried_out(batch))
             return
         self._thread.submit(self._flush_in_thread, batch)
 
     def _flush_in_thread(self, batch: Sequence[Commit | Errand]) -> None:
-        told = self._carried_out(batch)
+        # Else a busy loop keeps the interpreter for long behind the sync, and the callers wait.
+        with courteous():
+            told = self._carried_out(batch)
         with contextlib.suppress(RuntimeError):  # the loop was closed, and with it every caller
             self._loop.call_soon_threadsafe(self._hear, batch, told)
 
@@ -318,14 +319,9 @@ class Looped:
             except Exception as failure:
                 return failure
             return () if errand.then is None else (errand.then,)
-        began, computed = time.perf_counter(), time.thread_time()
+        before = self._running.waited_seconds()
         told = self._running.carry_out(batch)  # type: ignore[arg-type]
-        waited = time.perf_counter() - began - (time.thread_time() - computed)
-        if waited > SLOW_SECONDS:
-            self._is_fast, self._fast_count = False, 0
-        elif waited < FAST_SECONDS and not self._is_fast:
-            self._fast_count += 1
-            self._is_fast = self._fast_count >= FAST_COUNT
+        self._pace.note(self._running.waited_seconds() - before)
         return told
 
     def _hear(self, batch: Sequence[Commit | Errand], told: Sequence[Input] | BaseException) -> None:

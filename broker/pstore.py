@@ -91,6 +91,11 @@ class Store(Protocol):
     def is_connected(self) -> bool:
         """Whether it can be written, as far as is known."""
 
+    @property
+    def waited_seconds(self) -> float:
+        """How long its commits have waited for the device, all together."""
+        ...
+
     def commit(self, changes: Changes) -> int:
         """Make the changes durable, all or none; return the first added message's number, 0 for none.
 

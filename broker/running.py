@@ -125,6 +125,10 @@ class Running:
             return [Failed(commit.ticket, True, text) for commit in commits]
         return [_outcome(commit.ticket, answer) for commit, answer in zip(commits, answers, strict=True)]
 
+    def waited_seconds(self) -> float:
+        """Return how long commits have waited for the device, all together."""
+        return 0.0 if self.store is None else self.store.waited_seconds
+
     @property
     def has_mark(self) -> bool:
         """Whether the free space is to be looked at."""
@@ -229,14 +233,31 @@ def _outcome(ticket: int, answer: int | StoreError) -> Durable | Failed:
 
 
 def spelled(request: Request) -> Request:
-    """Return the request with plain numbers as the enumerations' members; the kernel refuses what is none."""
-    if type(request.function) is Function and type(request.option) is Option and type(request.store) is Store:
+    """Return the request with plain numbers as the enumerations' members; the kernel refuses what is none.
+
+    TypeError for a message that is no bytes: it would be noticed when it is written, as a fault of the store.
+    """
+    if type(request.body) is not bytes or type(request.wait) is not str:
+        _check_types(request)
+    if (
+        type(request.function) is Function
+        and type(request.option) is Option
+        and type(request.store) is Store
+        and not request.parts
+    ):
         return request
-    members: dict[str, Any] = {}
+    members: dict[str, Any] = {"parts": tuple(spelled(part) for part in request.parts)}
     for name, kind in (("function", Function), ("option", Option), ("store", Store)):
         with suppress(ValueError):
             members[name] = kind(getattr(request, name))
     return replace(request, **members)
+
+
+def _check_types(request: Request) -> None:
+    for name, kind in (("body", bytes), ("wait", str)):
+        value = getattr(request, name)
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} is {kind.__name__}, not {type(value).__name__}")
 
 
 def seconds_to_wait(request: Request) -> float:

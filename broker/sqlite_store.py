@@ -55,6 +55,7 @@ class SqliteStore(SqliteReading):
         self._options = options
         self._reserve = Reserve(RealDisk(), file.parent, options.reserve_bytes, f"{file.name}.reserve")
         self._reserve.fill()
+        self.waited_seconds = 0.0
         self._is_lost = False
         self._is_loading = False
         self._loaded = 0  # messages and records
@@ -177,7 +178,9 @@ class SqliteStore(SqliteReading):
             yield connection
             connection.execute("UPDATE counters SET commits = commits + 1")
             is_committing = True
+            began = time.perf_counter()
             connection.execute("COMMIT")
+            self.waited_seconds += time.perf_counter() - began
             self._commits += 1
         except sqlite3.Error as failure:
             self._roll_back()

@@ -29,10 +29,10 @@ class Topics:
         self.sweeping: deque[Topic] = deque()  # have publications that everybody has
 
     def topic(self, name: str) -> Topic:
-        """Return a topic that the attributes define; SERVICE_UNDEFINED otherwise."""
+        """Return a topic that has a name and that the attributes define; SERVICE_UNDEFINED otherwise."""
         found = self.topics.get(name)
         if found is None:
-            attributes = self._attributes.topic(name)
+            attributes = self._attributes.topic(name) if name else None
             if attributes is None:
                 raise BrokerError(Code.SERVICE_UNDEFINED, f"no topic {name} is defined")
             found = self.topics[name] = Topic(name, attributes, has_store=self._has_store)

@@ -210,9 +210,12 @@ class World:
     # What.
 
     def service(self, name: ServiceName) -> Service:
-        """Return a service that the attributes define; SERVICE_UNDEFINED otherwise."""
+        """Return a service that the attributes define. SERVICE_UNDEFINED, and INVALID_SERVICE_NAME for a blank part."""
         found = self.services.get(name)
         if found is None:
+            if "" in name:
+                text = "CLASS, SERVER and SERVICE have to be said"
+                raise BrokerError(Code.INVALID_SERVICE_NAME, detailed(Code.INVALID_SERVICE_NAME, text))
             attributes = self.attributes.service(*name)
             if attributes is None:
                 raise BrokerError(Code.SERVICE_UNDEFINED, detailed(Code.SERVICE_UNDEFINED, "/".join(name)))

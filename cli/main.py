@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cli import dumping, inspecting, loading, messages, receiving, removing, repairing
+from cli import dumping, inspecting, loading, messages, receiving, removing, repairing, users
 from cli.failures import ExitCode, Failure, Usage, meaning, tell
 from cli.output import Notes
 from journal.errors import JournalError
@@ -155,6 +155,7 @@ app.command()(removing.unhold)
 app.command()(inspecting.verify)
 app.command()(repairing.recover)
 app.command()(repairing.cleanup)
+app.add_typer(users.user, name="user", help="Say who may log on to a server, and may do what.")
 for _name, (_module, _function, _help) in _LATE.items():
     app.command(_name, cls=Late, help=_help)(lambda: None)
 

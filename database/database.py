@@ -71,16 +71,15 @@ class MessageDatabase:
         self._journal = Journal(disk, directory, started.opening, settings)
         self.group = GroupCommit(self._journal, self._ledger, self._ownership.is_ours)
         self._holding = Holding(self._ledger, self._taking, self.write)
-        self._cleanup = Cleanup(
-            CleanupContext(
-                look=self.look,
-                write=self.write,
-                holding=self._holding,
-                journal=self._journal,
-                options=options,
-                database=started.opening.database,
-            )
+        context = CleanupContext(
+            look=self.look,
+            write=self.write,
+            holding=self._holding,
+            journal=self._journal,
+            options=options,
+            database=started.opening.database,
         )
+        self._cleanup = Cleanup(context)
         self._tender = Tender(
             Chores(
                 tend=self._journal.tend,
@@ -88,16 +87,17 @@ class MessageDatabase:
                 vouch=self._vouch,
                 needs_vouching=lambda: self._journal.needs_vouching,
                 renew=self._ownership.renew,
+                taken_over=self.group.fence,
                 clean_up=self._clean_up,
                 cleanup_seconds=options.cleanup_interval,
+                renew_seconds=options.renew_interval,
             )
         )
         self._index = SealedIndex(disk, directory, started.ownership.number, started.sealed)
         self._journal.wake = self._tender.wake
         self._journal.on_sealed(self._index.take)
         self._closing = threading.Lock()  # guards the end, and the tender's beginning
-        self._is_closed = False
-        self._is_ready = False  # open, and the tender is at work
+        self._is_closed = self._is_ready = False  # ready: open, and the tender is at work
         close_in_children(weakref.WeakMethod(self._abandon))
 
     @classmethod

@@ -2,26 +2,24 @@
 
 On a fast device they are written and synced on the loop itself, since handing each group to a thread
 costs more than the sync; on a slow one a thread does it, so that the loop never stalls. What is fast
-is measured while running: an opening begins with the thread.
+is measured while running (`pace.py`).
 """
 
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any
 
 from database.database import MessageDatabase
+from database.pace import Pace
+from journal.courtesy import courteous
 from journal.errors import JournalError
 from journal.group import AnyDraft
 from journal.single import PlainAdds, QueueTemplate
 
-SLOW_SECONDS = 0.005  # one group above this, and the thread takes over again
-FAST_SECONDS = 0.002  # so fast, so often, and the loop does it itself
-FAST_COUNT = 8
 PLAIN_BYTES = 64 << 10  # of plain adds in one draft: it goes into one data file as a whole
 
 
@@ -70,8 +68,7 @@ class LoopCommit:
         self._batch: Batch | None = None
         self._is_leading = False  # on the loop, now
         self._is_closed = False
-        self._is_fast = False
-        self._fast_count = 0
+        self._pace = Pace()
         self._told: list[Batch] = []
         self._plain_bytes = min(PLAIN_BYTES, database.options.max_data_file_size // 4)
         # The plain adds of this turn, as columns, and what they still have room for.
@@ -139,8 +136,8 @@ class LoopCommit:
         if self._is_closed:  # somebody still has to write what others wait for
             threading.Thread(target=self._group.lead, name="oms-commit").start()
             return
-        if not self._is_fast:
-            self._loop.run_in_executor(self._thread, self._lead_measured)
+        if not self._pace.is_fast:
+            self._loop.run_in_executor(self._thread, self._lead_in_thread)
             return
         self._is_leading = True
         try:
@@ -151,15 +148,15 @@ class LoopCommit:
             for batch in told:
                 batch.resolve()
 
+    def _lead_in_thread(self) -> None:
+        # Else a busy loop keeps the interpreter for long behind the sync, and the callers wait.
+        with courteous():
+            self._lead_measured()
+
     def _lead_measured(self) -> None:
-        began = time.perf_counter()
+        before = self._group.waited_seconds
         self._group.lead()
-        taken = time.perf_counter() - began
-        if taken > SLOW_SECONDS:
-            self._is_fast, self._fast_count = False, 0
-        elif taken < FAST_SECONDS and not self._is_fast:
-            self._fast_count += 1
-            self._is_fast = self._fast_count >= FAST_COUNT
+        self._pace.note(self._group.waited_seconds - before)
 
     def called(self, call: Callable[[], None]) -> None:
         """Run something on the loop soon; from any thread."""

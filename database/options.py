@@ -14,9 +14,11 @@ from index.duplicates import WindowBounds
 from journal.format import ALIGNMENT_MAX, ALIGNMENT_MIN
 from journal.log import DATA_FILE_BYTES_MAX, DATA_FILE_BYTES_MIN
 from journal.operations import MESSAGE_BYTES_MAX, MIB
+from journal.owner import RENEW_SECONDS, Holder
 from recovery.startup import Policy, RecoveryOptions, Validation
 from recovery.validate import Progress
 
+RENEW_SECONDS_MIN = 0.01
 _SIZE = re.compile(r"\s*([0-9]+)\s*([BKMG]?)\s*", re.IGNORECASE)
 _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([smhd]?)\s*", re.IGNORECASE)
 _SIZE_UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -67,6 +69,9 @@ class Options:
     retention_bytes: int | None = None
     group_alignment: int = ALIGNMENT_MIN  # a power of two, up to 4096; at least the sector size assumes least
     archives_max: int = 20  # more are reported
+    renew_interval: float = RENEW_SECONDS  # between two signs of life in the lock file
+    is_shared: bool = False  # another host may open the directory: nothing is believed that is in this one's cache
+    passing: Holder | None = None  # a silent owner that is taken over although its lock is held
     clock: Callable[[], int] = system_clock
 
     @classmethod
@@ -101,6 +106,7 @@ class Options:
         _within("compact_share", self.compact_share, 0, 1)
         for name in ("cleanup_interval", "duplicate_age", "duplicate_count", "archives_max"):
             _within(name, getattr(self, name), 0, float("inf"))
+        _within("renew_interval", self.renew_interval, RENEW_SECONDS_MIN, 3600)
         for name in ("retention_age", "retention_bytes"):
             if getattr(self, name) is not None:
                 _within(name, getattr(self, name), 0, float("inf"))
@@ -119,6 +125,9 @@ class Options:
             hold_suspects=self.hold_suspects,
             data_file_bytes_max=self.max_data_file_size,
             archives_max=self.archives_max,
+            passing=self.passing,
+            is_shared=self.is_shared,
+            renew_seconds=self.renew_interval,
             window=self.window,
             progress=progress,
         )
@@ -139,7 +148,7 @@ ENVIRONMENT = {
 _IN_MINUTES = ("MSG_CLEANUP_INTERVAL",)  # as the seed gives it: "defaults to 30 minutes"
 _SIZES = ("max_data_file_size", "max_message_size", "retention_bytes")
 _COUNTS = ("duplicate_count", "archives_max", "group_alignment")
-_DURATIONS = ("cleanup_interval", "duplicate_age", "retention_age")
+_DURATIONS = ("renew_interval", "cleanup_interval", "duplicate_age", "retention_age")
 
 
 def _given(named: Mapping[str, object]) -> dict[str, object]:

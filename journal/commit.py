@@ -17,11 +17,12 @@ succeed without the data: nothing later is accepted, and opening the directory a
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from journal.draft import Draft
-from journal.errors import JournalError, NotAttempted, OutcomeUnknown
+from journal.errors import JournalError, NotAttempted, OutcomeUnknown, TakenOver
 from journal.group import AnyDraft, Group
 from journal.log import Journal
 from journal.single import PlainAdds
@@ -88,6 +89,7 @@ class GroupCommit:
         self._end: JournalError | None = None  # with this
         self.failure: BaseException | None = None
         self.acknowledged = 0  # number of the last commit that is durable and ours, 0 for none
+        self.waited_seconds = 0.0  # for the device, by all groups together
 
     def commit(self, draft: AnyDraft) -> None:
         """Return when the draft is settled: durable, answered, or failed. For threads."""
@@ -137,6 +139,10 @@ class GroupCommit:
         self._end = failure
         self._last = Draft()
         self.commit(self._last)
+
+    def fence(self, failure: TakenOver) -> None:
+        """Refuse every later commit: somebody has seen that the directory is not ours any more. From any thread."""
+        self.failure = self.failure or failure
 
     def submit(self, drafts: Sequence[AnyDraft]) -> bool:
         """Queue drafts that have a waiter; True when the caller has to call `lead` soon."""
@@ -219,9 +225,11 @@ class GroupCommit:
                 self._ledger.withdraw(draft)
                 draft.failure = refusal
             if formed.group is not None:
+                began = time.perf_counter()
                 self._journal.write(formed.group)
+                self.waited_seconds += time.perf_counter() - began
                 if not self._is_ours():
-                    raise JournalError("another process has taken over the directory")
+                    raise TakenOver
                 self.acknowledged = self._journal.last_commit
                 self._ledger.apply(formed.group)
             admitted = formed.rest
@@ -229,11 +237,13 @@ class GroupCommit:
 
     def _write_one(self, adds: PlainAdds) -> bool:
         """Write the commonest group, one plain message; False when it needs the long way."""
+        began = time.perf_counter()
         location = self._journal.append_one(adds)
         if location is None:
             return False
+        self.waited_seconds += time.perf_counter() - began
         if not self._is_ours():
-            raise JournalError("another process has taken over the directory")
+            raise TakenOver
         self.acknowledged = self._journal.last_commit
         self._ledger.apply_one(adds, *location)
         return True

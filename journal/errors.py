@@ -8,6 +8,7 @@ JournalError
 ├── NotThisDatabase        a data file that belongs to another database
 ├── RecoveryRefused        damage was found and the policy says to change nothing
 ├── DatabaseLocked         another opening owns the directory; carries its pid and host
+├── TakenOver              another opening owns the directory by now: nothing here is acknowledged any more
 ├── CannotContinue         after a failure: the directory is not as this process left it
 ├── DatabaseClosed         used after close(), or in the child of a fork
 ├── CommitFailed           a commit that is not acknowledged
@@ -71,6 +72,13 @@ class DatabaseLocked(JournalError):
         self.path = path
         self.pid = pid
         self.host = host
+
+
+class TakenOver(JournalError):
+    """Another opening owns the directory by now. Nothing of this one is acknowledged any more, and nothing counts."""
+
+    def __init__(self) -> None:
+        super().__init__("another process has taken over the directory")
 
 
 class CannotContinue(JournalError):

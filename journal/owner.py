@@ -5,31 +5,39 @@
     owner 00000000000000000012            the current owner's number
     pid 4711 host orders-1                who that is, padded to 128 bytes
     alive 00000000000000000012 000000042  a count that this owner raises every few seconds
+          every 000003000 ms              how often
 
 The owner with number n holds a lock on byte n of the file, until its process ends. An opening reads
 n, finds byte n free, locks byte n+1 without waiting, sees that the file still says n, and writes n+1
 durably; only then does it look at the journal. A process that was stopped and comes back finds
 another number in the file after its sync and before it tells anyone. The file is never removed and
 never replaced, or two openings could lock two files.
+
+A takeover may pass an owner whose byte is still locked, when its count has stood still for long enough:
+a machine that stands still keeps its locks. An owner that has not begun to count is never passed, since
+it may be repairing files, and what it does then no later check of its own would stop.
 """
 
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from journal import names
 from journal.disk import Disk, LockFile
-from journal.errors import DatabaseLocked, DiskError, JournalError
+from journal.errors import DatabaseLocked, DiskError, JournalError, TakenOver
 
 _OWNER = "owner {:020}\n"
 OWNER_LINE_SIZE = len(_OWNER.format(0))
 _HOLDER_SIZE = 128
-_ALIVE = "alive {:020} {:09}\n"
+_ALIVE = "alive {:020} {:09} every {:09} ms\n"
 _ALIVE_AT = OWNER_LINE_SIZE + _HOLDER_SIZE
 _READ_SIZE = 4096
 LOCK_BYTE_BASE = 1 << 32  # the locked bytes lie behind any content of the file
 ATTEMPTS_MAX = 100
+RENEW_SECONDS = 3.0  # the seed's passive servers look as often
+RENEWALS_MISSED = 3  # an owner that has missed so many is silent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +48,13 @@ class Holder:
     pid: int = 0
     host: str = ""
     is_open: bool = False
+    count: int = 0  # how often it has shown that it is alive; 0: it is still opening the directory
+    renew_seconds: float = RENEW_SECONDS  # how often it does
+
+    @property
+    def silent_seconds(self) -> float:
+        """After how long without a new count it may be called silent."""
+        return RENEWALS_MISSED * self.renew_seconds
 
 
 def read_holder(disk: Disk, directory: Path) -> Holder | None:
@@ -66,34 +81,61 @@ def _holder(lock: LockFile, path: Path) -> Holder:
         raise JournalError(f"{path} does not say who owns the directory; nothing was changed")
     words = content[OWNER_LINE_SIZE:_ALIVE_AT].split()
     said = dict(zip(words[0::2], words[1::2], strict=False))
-    pid = said.get("pid", "0")
+    alive = content[_ALIVE_AT:].split()
+    is_its = len(alive) > 2 and _number(alive[1]) == int(number)  # and not a former owner's, come back
     return Holder(
         number=int(number),
-        pid=int(pid) if pid.isdecimal() else 0,
+        pid=_number(said.get("pid", "0")),
         host=said.get("host", ""),
         is_open=lock.is_locked(LOCK_BYTE_BASE + int(number)),
+        count=_number(alive[2]) if is_its else 0,
+        renew_seconds=_number(alive[4]) / 1000 if is_its and len(alive) > 4 else RENEW_SECONDS,
     )
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
+def is_silent(seen: Holder, now: Holder) -> bool:
+    """Say whether an owner that was seen a while ago has not counted on since. Who is still opening is not silent."""
+    return now.number == seen.number and now.count == seen.count > 0
 
 
 class Ownership:
     """The lock of one opening, from `acquire` to `close`."""
 
-    def __init__(self, lock: LockFile, number: int) -> None:
+    def __init__(self, lock: LockFile, number: int, renew_seconds: float, again: Callable[[], LockFile] | None) -> None:
         self.number = number
         self._lock = lock
+        self._again = again  # opens the lock file anew
         self._line = _OWNER.format(number).encode()
         self._alive_count = 0
+        self._renew_seconds = renew_seconds
 
     @classmethod
-    def acquire(cls, disk: Disk, directory: Path) -> "Ownership":
-        """Become the owner; DatabaseLocked, with pid and host, when somebody else is."""
+    def acquire(
+        cls,
+        disk: Disk,
+        directory: Path,
+        *,
+        passing: Holder | None = None,
+        is_shared: bool = False,
+        renew_seconds: float = RENEW_SECONDS,
+    ) -> "Ownership":
+        """Become the owner; DatabaseLocked, with pid and host, when somebody else is.
+
+        `passing` is an owner that was silent for long enough: its lock does not count, as long as it stays silent.
+        Where the directory `is_shared` with another host, nothing is believed that this one has in its cache. The
+        owner says in the file how often it will renew.
+        """
         path = directory / names.LOCK
         try:
             lock = disk.open_lock(path)
         except OSError as failure:
             raise DiskError(path, failure, "open") from failure
         try:
-            number = _claim(lock, path)
+            number = _claim(lock, path, passing)
             disk.sync_directory(directory)
         except OSError as failure:
             lock.close()
@@ -101,7 +143,7 @@ class Ownership:
         except BaseException:
             lock.close()
             raise
-        return cls(lock, number)
+        return cls(lock, number, renew_seconds, (lambda: disk.open_lock(path)) if is_shared else None)
 
     def raise_to(self, number: int) -> None:
         """Take a higher number, where the data files know of one: the lock file was lost once."""
@@ -113,28 +155,38 @@ class Ownership:
         self._line = line.encode()
 
     def is_ours(self) -> bool:
-        """Say whether no other opening has taken the directory over."""
-        return self._lock.read(OWNER_LINE_SIZE) == self._line
+        """Say whether no other opening has taken the directory over. OSError."""
+        if self._again is None:
+            return self._lock.read(OWNER_LINE_SIZE) == self._line
+        lock = self._again()  # a network file system asks its server when a file is opened, and else not always
+        try:
+            return lock.read(OWNER_LINE_SIZE) == self._line
+        finally:
+            lock.close()
 
     def renew(self) -> None:
-        """Show that this owner is alive. Writes only its own line, never the owner's number."""
+        """Show that this owner is alive. Writes only its own line, never the owner's number. TakenOver, OSError."""
+        if not self.is_ours():
+            raise TakenOver
         self._alive_count += 1
-        self._lock.write(_ALIVE.format(self.number, self._alive_count).encode(), _ALIVE_AT, durably=False)
+        line = _ALIVE.format(self.number, self._alive_count, round(self._renew_seconds * 1000))
+        self._lock.write(line.encode(), _ALIVE_AT, durably=self._again is not None)
 
     def close(self) -> None:
         self._lock.close()
 
 
-def _claim(lock: LockFile, path: Path) -> int:
+def _claim(lock: LockFile, path: Path, passing: Holder | None) -> int:
     for _ in range(ATTEMPTS_MAX):
         holder = _holder(lock, path)
         mine = holder.number + 1
-        if holder.is_open or not lock.try_lock(LOCK_BYTE_BASE + mine):
+        is_held = holder.is_open and not (passing is not None and is_silent(passing, holder))
+        if is_held or not lock.try_lock(LOCK_BYTE_BASE + mine):
             raise DatabaseLocked(path, pid=holder.pid, host=holder.host)
         if _holder(lock, path).number != holder.number:
             continue
         who = f"pid {os.getpid()} host {socket.gethostname()[:64]}"
-        line = _OWNER.format(mine) + who.ljust(_HOLDER_SIZE - 1) + "\n" + _ALIVE.format(mine, 0)
+        line = _OWNER.format(mine) + who.ljust(_HOLDER_SIZE - 1) + "\n" + _ALIVE.format(mine, 0, 0)
         lock.write(line.encode(), 0, durably=True)
         return mine
     raise JournalError(f"{path} changes faster than it can be locked; try again")

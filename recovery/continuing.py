@@ -10,7 +10,7 @@ the frames in doubt for good and may have gone on from them, or when the last ac
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,14 +30,14 @@ class Continuing:
     owner: int  # under which this process had the directory last
     is_in_doubt: bool = False  # the next number may have been written already
 
-    def acquire(self, disk: Disk, directory: Path) -> Ownership:
+    def acquire(self, disk: Disk, directory: Path, claim: Callable[[Disk, Path], Ownership]) -> Ownership:
         """Become the owner again; CannotContinue when another opening was the owner meanwhile."""
         holder = read_holder(disk, directory)
         if holder is None:
             raise CannotContinue(f"{directory} has no lock file: it is not the directory that was open")
         if self._is_ours(holder):
             try:
-                ownership = Ownership.acquire(disk, directory)
+                ownership = claim(disk, directory)
             except DiskError:
                 self.is_in_doubt = True
                 raise

@@ -32,7 +32,7 @@ from journal.log import Opening
 from journal.message import FrameReader, Source
 from journal.names import ArchiveName, DataFileName, UnfinishedName
 from journal.operations import MIB
-from journal.owner import Ownership
+from journal.owner import RENEW_SECONDS, Holder, Ownership
 from journal.reserve import Reserve, reserve_size
 from journal.segment import Sealed
 from recovery import holding
@@ -69,6 +69,15 @@ class RecoveryOptions:
     seconds: Callable[[], float] = time.perf_counter
     new_identity: Callable[[], bytes] = lambda: uuid.uuid4().bytes
     continuing: Continuing | None = None  # an opening of this process that failed
+    passing: Holder | None = None  # an owner that was silent for long enough: it is taken over
+    is_shared: bool = False  # with another host
+    renew_seconds: float = RENEW_SECONDS
+
+    def claim(self, disk: Disk, directory: Path) -> Ownership:
+        """Become the owner; DatabaseLocked, DiskError."""
+        return Ownership.acquire(
+            disk, directory, passing=self.passing, is_shared=self.is_shared, renew_seconds=self.renew_seconds
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +101,13 @@ def start(disk: Disk, directory: Path, options: RecoveryOptions) -> Started:
     """
     began = options.seconds()
     if options.continuing is not None:
-        ownership = options.continuing.acquire(disk, directory)
+        ownership = options.continuing.acquire(disk, directory, options.claim)
     else:
         try:
             disk.make_directory(directory)
         except OSError as failure:
             raise DiskError(directory, failure, "make") from failure
-        ownership = Ownership.acquire(disk, directory)
+        ownership = options.claim(disk, directory)
     try:
         return _Start(disk, directory, options).run(ownership, began)
     except BaseException:

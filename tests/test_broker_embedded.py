@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.block import Function, Option, Reception, Request
+from broker.block import BOTH, Function, Option, Reception, Request
 from broker.broker import Broker
 from broker.codes import BrokerError, Code
 from broker.journal_store import JournalStore
@@ -69,6 +69,21 @@ def test_plain_numbers_mean_what_the_members_of_the_enumerations_do(broker: Brok
     assert alice.ask(given).reply.uow_status is Status.ACCEPTED
     given.option, given.store = 99, 9  # type: ignore[assignment]
     assert alice.ask(given).reply.code in (Code.INVALID_OPTION, Code.INVALID_STORE)
+
+
+@pytest.mark.parametrize("is_part", [False, True], ids=["alone", "part"])
+def test_a_message_that_is_no_bytes_is_a_mistake_of_its_sender_and_of_nobody_else(
+    broker: Broker, alice: Session, bob: Session, is_part: bool
+) -> None:
+    say = alice.speaker
+    given = say.send(Option.COMMIT, say.to(SERVICE, None), "text", {})  # type: ignore[arg-type]
+    if is_part:
+        given = say.say(Function.SYNCPOINT, Option.COMMIT, uowid=BOTH, parts=[given])
+    with pytest.raises(TypeError, match="body is bytes, not str"):
+        alice.ask(given)
+    assert broker.is_store_connected
+    alice.send(SERVICE, b"bytes")
+    assert bodies(bob) == [b"bytes"]
 
 
 def test_the_lengths_of_the_block_are_kept(alice: Session, bob: Session) -> None:

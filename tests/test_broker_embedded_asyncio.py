@@ -68,7 +68,7 @@ async def make_fast(broker: AsyncBroker) -> None:
     """Let the loop commit by itself."""
     assert broker._tasks is not None
     async with broker.session("WARM") as warm:
-        while not broker._tasks._is_fast:
+        while not broker._tasks._pace.is_fast:
             await warm.cancel((await warm.send(SERVICE, b"warm")).uowid)
 
 
@@ -112,7 +112,7 @@ def test_a_device_that_becomes_slow_is_left_to_a_thread_again(tmp_path: Path) ->
         disk.seconds = 0.02
         async with broker.session("ALICE") as alice:
             await alice.send(SERVICE, b"x")
-            assert not broker._tasks._is_fast
+            assert not broker._tasks._pace.is_fast
             with disk.held():
                 sending = asyncio.create_task(alice.send(SERVICE, b"y"))
                 await asyncio.to_thread(disk.wait_for_write)

@@ -89,7 +89,13 @@ def test_registering_twice_is_once_and_attach_is_another_thing(desk: Desk, black
     other = Person(desk, "ATTACH", caller=9)
     assert other.call(Function.REGISTER, Option.ATTACH, **CHESS).code is Code.OK
     assert other.register().code is Code.ALREADY_ATTACH
-    assert other.register(service="").code is Code.INVALID_SERVICE_NAME
+
+
+@pytest.mark.parametrize("blank", ["server_class", "server_name", "service"])
+def test_a_service_has_all_three_names(desk: Desk, white: Person, blank: str) -> None:
+    for option in (Option.NONE, Option.SYNC, Option.COMMIT):
+        assert white.send(b"x", option, **{blank: ""}).code is Code.INVALID_SERVICE_NAME
+    assert white.register(**{blank: ""}).code is Code.INVALID_SERVICE_NAME
 
 
 def test_an_attach_server_gets_no_conversations(desk: Desk, white: Person) -> None:

@@ -334,3 +334,9 @@ def test_publish_and_subscribe_is_off_where_no_topic_is_defined() -> None:
     assert publish(paper).code is Code.NO_PUBLISH_AND_SUBSCRIBE
     assert subscribe(paper) is Code.NO_PUBLISH_AND_SUBSCRIBE
     assert control(paper, Option.LAST).code is Code.NO_PUBLISH_AND_SUBSCRIBE
+
+
+def test_a_topic_has_a_name(paper: Person, reader: Person) -> None:
+    assert reader.call(Function.SUBSCRIBE, topic="").code is Code.SERVICE_UNDEFINED
+    sent = paper.call(Function.SEND_PUBLICATION, COMMIT, topic="", body=b"x", publication_id="NEW")
+    assert sent.code is Code.SERVICE_UNDEFINED

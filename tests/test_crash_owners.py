@@ -1,15 +1,22 @@
-"""Two openings of one directory, since the first one's lock looked free: whatever the first still does, nothing
-of the second one's is lost, and nothing of the first one's is acknowledged any more.
+"""Two openings of one directory, since the first one's lock looked free, or since it was silent and was passed:
+whatever the first still does, nothing of the second one's is lost, and nothing of the first one's is acknowledged
+any more.
 
 The first opening is stopped anywhere, and comes back anywhere in the work of the second. What it writes
 before the second has read its tail may be found by that one; nothing that it writes later ever is.
 """
 
 import contextlib
+from pathlib import Path
 
 import pytest
 
-from journal.errors import JournalError, OutcomeUnknown
+from database import MessageDatabase
+from database.tender import Tender
+from journal import names
+from journal.disk import RealDisk
+from journal.errors import DatabaseLocked, JournalError, NotAttempted, OutcomeUnknown, TakenOver
+from journal.owner import Holder, read_holder
 from tests.crash_model import (
     SPOOL,
     Account,
@@ -21,12 +28,15 @@ from tests.crash_model import (
     state_of,
 )
 from tests.faulty_disk import SimulatedDisk
+from tests.stomp_server import eventually
 
 TOO_LATE = b"too late" * 100
 
 
-def overtaken(disk: SimulatedDisk, *, commits: int, is_ahead: bool = True) -> tuple[Unattended, Account]:
-    """Return an opening that has written so many commits, and lost its lock without noticing.
+def overtaken(
+    disk: SimulatedDisk, *, commits: int, is_ahead: bool = True, is_held: bool = False
+) -> tuple[Unattended, Account]:
+    """Return an opening that has written so many commits, and lost its lock without noticing, or still has it.
 
     It has made its next file ahead, or not.
     """
@@ -36,8 +46,17 @@ def overtaken(disk: SimulatedDisk, *, commits: int, is_ahead: bool = True) -> tu
     writer = Writer(former, account)
     for turn in range(commits):
         writer.add("former", bytes([turn]) * 300)
-    disk.let_go_of_locks()
+    former._ownership.renew()
+    if not is_held:
+        disk.let_go_of_locks()
     return former, account
+
+
+def silent(disk: SimulatedDisk) -> Holder:
+    """Return the owner, of whom nothing was heard."""
+    holder = read_holder(disk, SPOOL)
+    assert holder is not None
+    return holder
 
 
 def come_back(former: Unattended) -> None:
@@ -54,10 +73,11 @@ def come_back(former: Unattended) -> None:
 
 
 @pytest.mark.parametrize("commits", range(1, 24))
-def test_the_first_commit_after_the_takeover_is_not_acknowledged(commits: int) -> None:
+@pytest.mark.parametrize("is_held", [False, True])
+def test_the_first_commit_after_the_takeover_is_not_acknowledged(commits: int, is_held: bool) -> None:
     disk = SimulatedDisk()
-    former, account = overtaken(disk, commits=commits)
-    current = open_unattended(disk)
+    former, account = overtaken(disk, commits=commits, is_held=is_held)
+    current = open_unattended(disk, passing=silent(disk), is_shared=is_held)
     assert state_of(current) == account.state
     with pytest.raises(OutcomeUnknown, match="another process has taken over"):
         former.add("former", TOO_LATE)
@@ -72,13 +92,16 @@ def test_the_first_commit_after_the_takeover_is_not_acknowledged(commits: int) -
 
 
 @pytest.mark.parametrize("commits", [1, 4, 5, 9])
-@pytest.mark.parametrize("is_ahead", [False, True])
-def test_a_former_owner_that_comes_back_at_any_moment_costs_the_new_one_nothing(commits: int, is_ahead: bool) -> None:
+@pytest.mark.parametrize(("is_ahead", "is_held"), [(False, False), (True, False), (True, True)])
+def test_a_former_owner_that_comes_back_at_any_moment_costs_the_new_one_nothing(
+    commits: int, is_ahead: bool, is_held: bool
+) -> None:
     for step in range(1, 200):
         disk = SimulatedDisk()
-        former, account = overtaken(disk, commits=commits, is_ahead=is_ahead)
+        former, account = overtaken(disk, commits=commits, is_ahead=is_ahead, is_held=is_held)
+        passing = silent(disk)
         has_come_back = come_back_before(disk, step, former)
-        current = open_unattended(disk)
+        current = open_unattended(disk, passing=passing)
         found = state_of(current)
         in_time = {number: one for number, one in found.messages.items() if one.payload != TOO_LATE}
         assert in_time == account.state.messages, (step, has_come_back)
@@ -128,3 +151,67 @@ def test_a_former_owner_finds_no_file_of_its_own_again() -> None:
     assert {n: d for n, d in after.items() if n.endswith(".data")} == {
         n: d for n, d in before.items() if n.endswith(".data")
     }
+
+
+def test_an_owner_that_counts_on_is_not_passed() -> None:
+    disk = SimulatedDisk()
+    former, _ = overtaken(disk, commits=2, is_held=True)
+    seen = silent(disk)
+    former._ownership.renew()
+    with pytest.raises(DatabaseLocked):
+        open_unattended(disk, passing=seen)
+    former.add("former", b"it is still the owner")
+
+
+def test_an_owner_that_is_still_opening_the_directory_is_not_passed() -> None:
+    disk = SimulatedDisk()
+    former = open_unattended(disk)
+    seen = silent(disk)
+    assert (seen.number, seen.count, seen.is_open) == (1, 0, True)
+    with pytest.raises(DatabaseLocked):
+        open_unattended(disk, passing=seen)
+    former.add("former", b"it is still the owner")
+
+
+def test_of_two_that_pass_a_silent_owner_one_becomes_the_next() -> None:
+    disk = SimulatedDisk()
+    overtaken(disk, commits=2, is_held=True)
+    seen = silent(disk)
+    current = open_unattended(disk, passing=seen)
+    with pytest.raises(DatabaseLocked):
+        open_unattended(disk, passing=seen)
+    current.add("current", b"by the new owner")
+
+
+def test_a_former_owner_no_longer_shows_that_it_is_alive() -> None:
+    disk = SimulatedDisk()
+    former, _ = overtaken(disk, commits=2, is_held=True)
+    current = open_unattended(disk, passing=silent(disk))
+    current._ownership.renew()
+    before = disk.contents(SPOOL)[names.LOCK]
+    with pytest.raises(TakenOver):
+        former._ownership.renew()
+    assert disk.contents(SPOOL)[names.LOCK] == before
+
+
+def test_an_owner_with_nothing_to_commit_finds_out_all_the_same(tmp_path: Path) -> None:
+    with MessageDatabase.open(tmp_path, renew_interval=0.01) as former:
+        former.add("former", b"in time")
+        eventually(lambda: read_holder(RealDisk(), tmp_path).count > 0)  # type: ignore[union-attr]
+        former._tender.stop()
+        seen = read_holder(RealDisk(), tmp_path)
+        with MessageDatabase.open(tmp_path, passing=seen, is_shared=True) as current:
+            former._tender = tended(former)
+            eventually(lambda: isinstance(former.group.failure, TakenOver))
+            with pytest.raises(NotAttempted, match="another process has taken over"):
+                former.add("former", TOO_LATE)
+            current.add("current", b"by the new owner")
+    with MessageDatabase.open(tmp_path) as database:
+        assert [message.payload for message in database.undelivered()] == [b"in time", b"by the new owner"]
+
+
+def tended(database: MessageDatabase) -> Tender:
+    """Return a tender that goes on where the one that was stopped left off."""
+    tender = Tender(database._tender._chores)
+    tender.start()
+    return tender

@@ -2,10 +2,12 @@
 
 import re
 from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from database import MessageDatabase
 from index import duplicates, sealed
 from journal import footer, format, names, operations, owner, records
 from journal.draft import VALUE_HEAD_BYTES
@@ -15,6 +17,7 @@ from journal.records import decode_set, encode_set
 from journal.rows import COLUMNS
 from tests.format_tables import FORMAT, Rows, as_markdown, docstring_tables, markdown_tables, widths
 from tests.golden_files import GOLDEN
+from tests.stomp_server import eventually
 
 TEXT = FORMAT.read_text(encoding="utf-8")
 TABLES = markdown_tables(TEXT)
@@ -110,12 +113,15 @@ def test_the_entry_of_the_index_file_is_as_long_as_the_table_says() -> None:
     assert f"{sealed.ENTRY.size} × count" in {row[1] for row in docstring_tables("index.sealed")[0]}
 
 
-def test_the_lines_of_the_lock_file_stand_where_the_table_says() -> None:
+def test_the_lines_of_the_lock_file_stand_where_the_table_says(tmp_path: Path) -> None:
     rows = _table("0")
     ends = [int(offset) + int(size) for offset, size, _ in rows[1:]]
 
     assert [int(row[0]) for row in rows[2:]] == ends[:-1]
     assert ends[0] == owner.OWNER_LINE_SIZE
+    with MessageDatabase.open(tmp_path) as database:
+        database.put("key", b"")
+        eventually(lambda: (tmp_path / names.LOCK).stat().st_size == ends[-1])
     assert f"2^{owner.LOCK_BYTE_BASE.bit_length() - 1} + *n*" in TEXT
 
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import pytest
 
 from database import AsyncMessageDatabase, DatabaseClosed, MessageDatabase, NotAttempted, OutcomeUnknown
-from database.loop import FAST_COUNT, LoopCommit
+from database.loop import LoopCommit
+from database.pace import FAST_COUNT
 from journal.errors import JournalError
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
@@ -56,7 +57,7 @@ async def _turns(count: int = 20) -> None:
 
 async def _until_fast(adb: AsyncMessageDatabase, disk: WatchedDisk) -> None:
     disk.syncs = False  # whatever device the tests run on
-    while not _side(adb)._is_fast:
+    while not _side(adb)._pace.is_fast:
         await adb.add("warm", b"up")
 
 
@@ -305,7 +306,7 @@ def test_a_slow_device_does_not_stall_the_loop(db: MessageDatabase, disk: Watche
             await adb.add("q", bytes([index]))
             # Written on the loop, the loop would turn a handful of times in these 20 milliseconds.
             assert ticker.count - before > 20
-            assert not _side(adb)._is_fast
+            assert not _side(adb)._pace.is_fast
         ticking.cancel()
 
     _run(main, db)
@@ -332,7 +333,7 @@ def test_a_device_that_proves_fast_is_written_on_the_loop_until_it_is_slow(
         assert threads == ["MainThread"]
         disk.seconds = 0.02
         await adb.add("q", b"one slow sync on the loop")
-        assert not _side(adb)._is_fast
+        assert not _side(adb)._pace.is_fast
         threads.clear()
         await adb.add("q", b"slow")
         assert threads == ["oms-commit_0"]

@@ -12,7 +12,7 @@ import pytest
 from database import DatabaseView, MessageDatabase, tender
 from database.tender import Chores, Tender
 from journal.disk import RealDisk
-from journal.errors import JournalError
+from journal.errors import JournalError, TakenOver
 from journal.owner import read_holder
 from journal.supply import ROLLED_MAX
 from tests.crash_model import found_after, open_unattended, state_of
@@ -24,7 +24,6 @@ from tests.watched_disk import TIMEOUT_SECONDS
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a second be ten milliseconds."""
     monkeypatch.setattr(tender, "VOUCH_SECONDS", 0.01)
-    monkeypatch.setattr(tender, "RENEW_SECONDS", 0.03)
 
 
 @dataclass
@@ -35,6 +34,7 @@ class Diary:
     tending: bool = False
     vouching: bool = False
     failures: dict[str, Exception] = field(default_factory=dict)
+    ends: list[TakenOver] = field(default_factory=list)
 
     def chore(self, name: str) -> Callable[[], None]:
         def do_it() -> None:
@@ -51,8 +51,10 @@ class Diary:
             vouch=self.chore("vouch"),
             needs_vouching=lambda: self.vouching,
             renew=self.chore("renew"),
+            taken_over=self.ends.append,
             clean_up=self.chore("clean up"),
             cleanup_seconds=cleanup_seconds,
+            renew_seconds=0.03,
         )
 
     def wait_for(self, name: str, times: int = 3) -> None:
@@ -144,11 +146,34 @@ def test_stopping_lets_what_is_being_done_be_finished(diary: Diary) -> None:
     assert diary.done == ["slow"]
 
 
+def test_long_work_does_not_keep_an_owner_from_showing_that_it_is_alive(diary: Diary) -> None:
+    leave = threading.Event()
+    diary.tending = True
+    chores = diary.chores()
+    object.__setattr__(chores, "tend", lambda: leave.wait(TIMEOUT_SECONDS))
+    thread = Tender(chores)
+    thread.start()
+    thread.wake()
+    diary.wait_for("renew")
+    leave.set()
+    thread.stop()
+
+
+def test_an_owner_that_was_taken_over_shows_nothing_any_more_and_says_so(diary: Diary) -> None:
+    diary.failures = {"renew": TakenOver()}
+    thread = Tender(diary.chores(cleanup_seconds=0.01))
+    thread.start()
+    diary.wait_for("clean up")
+    thread.stop()
+    assert diary.done.count("renew") == 1
+    assert len(diary.ends) == 1
+
+
 def test_a_database_left_alone_vouches_for_its_last_commit_and_shows_that_it_is_alive(tmp_path: Path) -> None:
     def alive() -> str:
         return (tmp_path / "omsmsg.lock").read_bytes().decode().splitlines()[2]
 
-    with MessageDatabase.open(tmp_path) as db:
+    with MessageDatabase.open(tmp_path, renew_interval=0.03) as db:
         number = db.add("q", b"x")
         began = alive()
         deadline = time.monotonic() + TIMEOUT_SECONDS

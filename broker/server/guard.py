@@ -81,7 +81,7 @@ OPEN = Guard()
 def service_name(server_class: str, server_name: str, service: str) -> str:
     """Return the name of a service that rights are given on: no other service or topic has it."""
     if "/" in server_class + server_name + service or "%" in server_class + server_name + service:
-        server_class, server_name, service = (_escaped(part) for part in (server_class, server_name, service))
+        server_class, server_name, service = (escaped(part) for part in (server_class, server_name, service))
     if server_class == "topic":
         server_class = "%74opic"
     return f"{server_class}/{server_name}/{service}"
@@ -92,7 +92,8 @@ def topic_name(topic: str) -> str:
     return f"topic/{topic}"
 
 
-def _escaped(part: str) -> str:
+def escaped(part: str) -> str:
+    """Return CLASS, SERVER or SERVICE as it stands in a name: `/` only divides them."""
     return part.replace("%", "%25").replace("/", "%2F")
 
 
