@@ -1,18 +1,205 @@
-"""`POST /aci`: the control block over HTTP, as JSON."""
+"""`POST /aci`: the control block over HTTP, in and out as JSON; the message in it, or beside it as a part of its own.
 
-from starlette.requests import Request
+What the broker refuses is answered with its code, and the HTTP status 200; a request that is no control block is 400.
+With WAIT the answer comes when there is one, at the latest after `wait_seconds`; who hangs up is waited for no longer,
+and a message that it can not have got is given back. While there is no broker here the code says so.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from broker.block import Function, Reply, Request
+from broker.block_json import BadBlock, parsed, request_of, said_of
+from broker.codes import Code, detailed
+from broker.running import Answered, handing_back
+from broker.server.callers import HEADER, Caller, Callers, NoSession, TooMany
+from broker.server.guard import Identity
+from broker.server.openapi import described
+from broker.server.openapi_aci import CALL, LEAVE
 from broker.server.served import Served
+from broker.server.web_limits import WebLimits
+
+MULTIPART = "multipart/mixed"
+_FORM = "multipart/form-data"
+_AT_ONCE = ("", "NO")
+_OVER = detailed(Code.LOGON_REQUIRED, "the session is over")
 
 
 def aci_routes() -> list[Route]:
     """Return the routes of the control block."""
-    return [Route("/aci", _call, methods=["POST"])]
+    aci = Aci()
+    called = Route("/aci", described(CALL)(aci.call), methods=["POST"])
+    return [called, Route("/aci", described(LEAVE)(aci.leave), methods=["DELETE"])]
 
 
-async def _call(request: Request) -> Response:
-    served: Served = request.app.state.served
-    code = served.refusal
-    return JSONResponse({"error_code": code.value, "error_text": code.text})
+class Aci:
+    """The control block's entrance, and the sessions of who uses it."""
+
+    def __init__(self) -> None:
+        self._callers: Callers | None = None
+
+    async def call(self, http: HttpRequest) -> Response:
+        """Carry out one call and answer it."""
+        request, as_text = await _read(http)
+        identity = _identity_of(http)
+        served: Served = http.app.state.served
+        refusal = served.guard.refusal(identity, request)
+        if refusal is not None:
+            return _written(http, Answered(Reply(code=refusal[0], text=refusal[1])))
+        callers = self._callers_of(http)
+        if callers is None:
+            return _written(http, Answered(Reply(code=served.refusal)))
+        try:
+            caller = callers.of(request, http.headers.get(HEADER), identity.user)
+        except NoSession:
+            return _written(http, Answered(Reply(code=Code.LOGON_REQUIRED, text=_OVER)))
+        except TooMany as failure:
+            raise HTTPException(503, str(failure)) from None
+        try:
+            answered = await _called(http, callers, caller, request)
+        finally:
+            callers.done(caller)
+        if request.function is Function.LOGOFF and answered.reply.code is Code.OK:
+            callers.end(caller)
+        return _written(http, answered, as_text=as_text, session=caller.name)
+
+    async def leave(self, http: HttpRequest) -> Response:
+        """End a session: what it was sending or receiving is taken back."""
+        callers = self._callers_of(http)
+        if callers is not None and callers.end_named(http.headers.get(HEADER, ""), _identity_of(http).user):
+            return Response(status_code=204)
+        raise HTTPException(404, f"there is no session of this {HEADER}")
+
+    def _callers_of(self, http: HttpRequest) -> Callers | None:
+        """Return the sessions of the broker that is served; None while there is none."""
+        served: Served = http.app.state.served
+        known = self._callers
+        if known is not None and known.broker is not served.broker:
+            known.close()
+            known = None
+        if known is None and served.broker is not None:
+            limits: WebLimits = http.app.state.limits
+            known = Callers(served.broker, limits.sessions, limits.calls)
+        self._callers = known
+        return known
+
+
+def _identity_of(http: HttpRequest) -> Identity:
+    found = getattr(http.state, "identity", None)
+    return found if isinstance(found, Identity) else Identity("")
+
+
+# What comes in.
+
+
+async def _read(http: HttpRequest) -> tuple[Request, bool]:
+    kind = http.headers.get("content-type", "").split(";")[0].strip().lower()
+    try:
+        if kind == _FORM:
+            block, body = await _parts(http)
+            return request_of(parsed(block), body)
+        if kind != "application/json":
+            raise HTTPException(415, f"the control block comes as application/json or {_FORM}")
+        return request_of(parsed(await http.body()))
+    except BadBlock as failure:
+        raise HTTPException(400, str(failure)) from None
+
+
+async def _parts(http: HttpRequest) -> tuple[bytes, bytes | None]:
+    """Return the block and the message of a form; nothing of it touches the disk."""
+    longest = http.app.state.limits.body_bytes
+    parser = MultiPartParser(http.headers, http.stream(), max_files=2, max_fields=2, max_part_size=longest)
+    parser.spool_max_size = longest + 1
+    try:
+        form = await parser.parse()
+    except MultiPartException as failure:
+        raise BadBlock(f"this is no form: {failure.message}") from None
+    except (KeyError, ValueError):
+        raise BadBlock("this is no form: its boundary is missing") from None
+    try:
+        found: dict[str, bytes] = {}
+        for name, part in form.multi_items():
+            if name not in ("block", "body") or name in found:
+                raise BadBlock("a form has the parts `block`, in JSON, and `body`, each once")
+            found[name] = part.encode() if isinstance(part, str) else await part.read()
+    finally:
+        await form.close()
+    if "block" not in found:
+        raise BadBlock("the form has no part `block`")
+    return found["block"], found.get("body")
+
+
+# The call.
+
+
+async def _called(http: HttpRequest, callers: Callers, caller: Caller, request: Request) -> Answered:
+    """Return the answer; a message is given back when the client has gone by then."""
+    broker, physical = callers.broker, caller.physical
+    if request.wait.upper() in _AT_ONCE:
+        answered = await broker.call(request, caller=physical)
+    else:
+        answered = await _waited(http, lambda: broker.call(request, caller=physical))
+    back = handing_back(request, answered.reply)
+    if back is not None and await http.is_disconnected():
+        await broker.call(back, caller=physical)
+    return answered
+
+
+async def _waited(http: HttpRequest, call: Callable[[], Awaitable[Answered]]) -> Answered:
+    """Return the answer, or that there is none yet when the client has gone, the server stops, or it takes too long."""
+    limits: WebLimits = http.app.state.limits
+    calling = asyncio.ensure_future(call())
+    ends = [asyncio.ensure_future(_gone(http)), asyncio.ensure_future(http.app.state.ending.wait())]
+    try:
+        await asyncio.wait([calling, *ends], timeout=limits.wait_seconds, return_when=asyncio.FIRST_COMPLETED)
+        if calling.done():
+            return calling.result()
+        is_ending = ends[1].done()
+    finally:
+        for each in (calling, *ends):
+            each.cancel()
+        await asyncio.gather(calling, *ends, return_exceptions=True)
+    if not calling.cancelled():
+        return calling.result()
+    return Answered(Reply(code=Code.NOT_ACTIVE if is_ending else Code.WAIT_TIMED_OUT))
+
+
+async def _gone(http: HttpRequest) -> None:
+    while (await http.receive())["type"] != "http.disconnect":
+        continue
+
+
+# What goes out.
+
+
+def _written(http: HttpRequest, answered: Answered, *, as_text: bool = False, session: str = "") -> Response:
+    if not answered.reply.text:
+        answered.reply.text = answered.reply.code.text
+    headers = {"cache-control": "no-store"}
+    if session:
+        headers[HEADER] = session
+    if answered.body is not None and MULTIPART in http.headers.get("accept", ""):
+        return _in_parts(answered, answered.body, headers)
+    return JSONResponse(said_of(answered, as_text=as_text), headers=headers)
+
+
+def _in_parts(answered: Answered, body: bytes, headers: dict[str, str]) -> Response:
+    boundary = secrets.token_hex(16)  # in no message but by a chance of one in 2^128
+    block: Any = json.dumps(said_of(answered, body=False)).encode()
+    parts = [
+        f"--{boundary}\r\nContent-Type: application/json\r\nContent-Length: {len(block)}\r\n\r\n".encode(),
+        block,
+        f"\r\n--{boundary}\r\nContent-Type: application/octet-stream\r\nContent-Length: {len(body)}\r\n\r\n".encode(),
+        body,
+        f"\r\n--{boundary}--\r\n".encode(),
+    ]
+    return Response(b"".join(parts), media_type=f"{MULTIPART}; boundary={boundary}", headers=headers)

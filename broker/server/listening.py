@@ -18,8 +18,13 @@ def web_listener(served: Served, limits: WebLimits | None = None) -> Listener | 
         _log.warning("no HTTP: %s is not installed; pip install 'oms-journal[server]'", ", ".join(missing))
         return None
     from broker.server.aci import aci_routes
+    from broker.server.openapi import openapi_routes
     from broker.server.web import WebListener
 
     routes = [*aci_routes()]
-    limits = replace(limits or WebLimits(), connections=served.attributes.broker.max_connections)
-    return WebListener(served, routes, limits)
+    attributes = served.attributes
+    limits = limits or WebLimits()
+    longest = attributes.longest_message() * 4 // 3 + limits.block_bytes  # in base64
+    bodies = max(limits.body_bytes, longest)
+    limits = replace(limits, connections=attributes.broker.max_connections, body_bytes=bodies)
+    return WebListener(served, [*routes, *openapi_routes(routes)], limits)

@@ -9,14 +9,13 @@ import logging
 import ssl
 from collections.abc import Sequence
 from email.utils import formatdate
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from broker.server.addresses import address
@@ -48,7 +47,7 @@ class WebListener:
         self.app = Starlette(
             routes=list(routes),
             middleware=[Middleware(Bounded, limits=self.limits), *middleware],
-            exception_handlers={HTTPException: _refused, Exception: _failed},
+            exception_handlers={HTTPException: _refused, ClientDisconnect: _left, Exception: _failed},
         )
         self.app.state.served = served
         self.app.state.ending = self.ending
@@ -171,8 +170,20 @@ def refusal(status: int, text: str, headers: dict[str, str] | None = None) -> Re
 
 async def _refused(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, HTTPException), "that is what it is registered for"
-    headers: Any = failure.headers
+    headers = dict(failure.headers or {})
+    if failure.status_code == 405:
+        headers["Allow"] = ", ".join(sorted(_methods(request)))
     return refusal(failure.status_code, failure.detail, headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """Return the methods that something answers to at this path."""
+    found = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return {method for route in found for method in getattr(route, "methods", None) or ()}
+
+
+async def _left(request: Request, failure: Exception) -> Response:
+    return Response(status_code=400)  # nobody hears it
 
 
 async def _failed(request: Request, failure: Exception) -> Response:

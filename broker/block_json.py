@@ -1,0 +1,221 @@
+"""The control block as JSON: a request from what a client wrote, a reply as it is answered, and both the other way.
+
+A field has the name that it has in `Request` and `Reply`; functions, options and statuses are their names, bytes are
+base64. What says nothing is left out. The message is `body`, in base64, or `body_text` where it is text; of a reply it
+is `body_text` where the request said `"as_text": true` and the message is UTF-8. The return code is `error_code` and
+`error_text`.
+"""
+
+import binascii
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from enum import IntEnum
+from typing import Any, NoReturn
+
+from broker.block import ConvStat, Function, Option, Reception, Reply, Request, Store
+from broker.codes import Code
+from broker.records import Status
+from broker.running import Answered
+
+NUMBER_MAX = (1 << 31) - 1
+AS_TEXT = "as_text"
+BODY, BODY_TEXT = "body", "body_text"
+_KINDS: Mapping[str, type[IntEnum]] = {"function": Function, "option": Option, "store": Store}
+_BYTES = frozenset({"security_token", "msgid", "user_data", BODY})
+_NUMBERS = frozenset(
+    {"api_type", "api_version", "uwstatp", "receive_length", "errtext_length", "adcount", "client_id", "return_length"}
+)
+_NOT_SAID = frozenset({"parts"})  # of a request: it is the STOMP side's own
+REQUEST_FIELDS = tuple(field.name for field in fields(Request) if field.name not in _NOT_SAID)
+REPLY_FIELDS = tuple(field.name for field in fields(Reply))
+_OUT = {"code": "error_code", "text": "error_text"}
+_IN = {spoken: name for name, spoken in _OUT.items()}
+_NOTHING = Request(function=Function.VERSION)
+_STATUSES = {each.name: each for each in (*Status, *Reception)}
+_SILENT = Reply()
+
+
+class BadBlock(ValueError):
+    """What a client wrote is no control block; the text says why."""
+
+
+def parsed(data: bytes | str) -> Any:
+    """Return the value of a text in JSON. BadBlock; also for keys said twice, and what goes beyond JSON."""
+    try:
+        return json.loads(data, object_pairs_hook=_once, parse_constant=_no_constant)
+    except BadBlock:
+        raise
+    except RecursionError:
+        raise BadBlock("it is nested too deeply") from None
+    except ValueError as failure:
+        raise BadBlock(f"this is not JSON: {failure}") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(name for place, (name, _) in enumerate(pairs) if name in {each for each, _ in pairs[:place]})
+        raise BadBlock(f"{twice!r} is said twice")
+    return found
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise BadBlock(f"this is not JSON: {text}")
+
+
+def request_of(said: Any, body: bytes | None = None) -> tuple[Request, bool]:
+    """Return what a client says, and whether it wants messages as text; `body` came beside the block. BadBlock."""
+    if not isinstance(said, dict):
+        raise BadBlock("a control block is an object")
+    if "function" not in said:
+        raise BadBlock("it says no function")
+    values: dict[str, Any] = {}
+    as_text = False
+    for name, value in said.items():
+        if name == AS_TEXT:
+            as_text = _checked(name, value, bool, "true or false")
+        elif name == BODY_TEXT:
+            values[BODY] = _text(name, value).encode()
+        elif name in _READERS:
+            values[name] = _READERS[name](name, value)
+        else:
+            raise BadBlock(f"{name[:64]!r} is no field of a request; see /openapi.json")
+    if (BODY in said) + (BODY_TEXT in said) + (body is not None) > 1:
+        raise BadBlock("the message is said twice: body, body_text or a part of its own")
+    if body is not None:
+        values[BODY] = body
+    return Request(**values), as_text
+
+
+def block_of(request: Request, *, body: bool = True) -> dict[str, Any]:
+    """Return the request as a client writes it, its message only with `body`."""
+    found: dict[str, Any] = {"function": Function(request.function).name}
+    for name in REQUEST_FIELDS:
+        value = getattr(request, name)
+        if value != getattr(_NOTHING, name) and name != "function" and (body or name != BODY):
+            found[name] = _written(value)
+    return found
+
+
+def said_of(answered: Answered, *, as_text: bool = False, body: bool = True) -> dict[str, Any]:
+    """Return the answer as it is written, its message only with `body`."""
+    reply, message, properties = answered
+    found: dict[str, Any] = {"error_code": reply.code.value, "error_text": reply.text or reply.code.text}
+    for name in REPLY_FIELDS[2:]:
+        value = getattr(reply, name)
+        if value != getattr(_SILENT, name):
+            found[name] = _written(value)
+    if properties:
+        found["properties"] = dict(properties)
+    if body and message is not None:
+        found |= _body(message, as_text=as_text)
+    return found
+
+
+def _body(message: bytes, *, as_text: bool) -> dict[str, str]:
+    if as_text:
+        try:
+            return {BODY_TEXT: message.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {BODY: b64encode(message).decode()}
+
+
+def answered_of(said: Any) -> Answered:
+    """Return the answer that a server wrote. BadBlock when it is none; what is not known here is passed over."""
+    if not isinstance(said, dict) or "error_code" not in said:
+        raise BadBlock("this is no answer of a broker")
+    values: dict[str, Any] = {}
+    try:
+        for spoken, value in said.items():
+            name = _IN.get(spoken, spoken)
+            if name in _REPLY_READERS:
+                values[name] = _REPLY_READERS[name](name, value)
+    except (KeyError, ValueError) as failure:
+        raise BadBlock(f"this is no answer of a broker: {failure}") from None
+    if values["code"] is Code.OK:
+        values.pop("text", None)
+    body = b64decode(said[BODY]) if BODY in said else said[BODY_TEXT].encode() if BODY_TEXT in said else None
+    return Answered(Reply(**values), body, said.get("properties"))
+
+
+# Of one value.
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, IntEnum):
+        return value.name
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value
+
+
+def _checked(name: str, value: Any, kind: type, words: str) -> Any:
+    if type(value) is not kind:
+        raise BadBlock(f"{name} is {words}")
+    return value
+
+
+def _text(name: str, value: Any) -> str:
+    found = str(_checked(name, value, str, "a text"))
+    if not found.isascii():
+        try:
+            found.encode()
+        except UnicodeEncodeError:
+            raise BadBlock(f"{name} holds half a character") from None
+    return found
+
+
+def _number(name: str, value: Any) -> int:
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    if type(value) is not int or not 0 <= value <= NUMBER_MAX:
+        raise BadBlock(f"{name} is a whole number from 0 to {NUMBER_MAX}")
+    return value
+
+
+def _bytes(name: str, value: Any) -> bytes:
+    try:
+        return b64decode(_text(name, value), validate=True)
+    except binascii.Error:
+        raise BadBlock(f"{name} is not base64") from None
+
+
+def _properties(name: str, value: Any) -> dict[str, str]:
+    found: dict[str, Any] = _checked(name, value, dict, "an object of texts")
+    return {_text(name, key): _text(f"{name} {key[:64]!r}", each) for key, each in found.items()}
+
+
+def _member(kind: type[IntEnum]) -> Callable[[str, Any], IntEnum]:
+    members = {each.name: each for each in kind}
+
+    def read(name: str, value: Any) -> IntEnum:
+        found = members.get(value) if isinstance(value, str) else None
+        if found is None:
+            raise BadBlock(f"{name} is one of {', '.join(members)}")
+        return found
+
+    return read
+
+
+def _reader(name: str) -> Callable[[str, Any], Any]:
+    if name in _KINDS:
+        return _member(_KINDS[name])
+    if name in _BYTES:
+        return _bytes
+    if name in _NUMBERS:
+        return _number
+    return _properties if name == "properties" else _text
+
+
+_READERS = {name: _reader(name) for name in REQUEST_FIELDS}
+_REPLY_READERS: dict[str, Callable[[str, Any], Any]] = {
+    **{name: _reader(name) for name in REPLY_FIELDS},
+    "code": lambda _, value: Code(value),
+    "conv_stat": lambda _, value: ConvStat[value],
+    "uow_status": lambda _, value: _STATUSES[value],
+}

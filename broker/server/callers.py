@@ -1,0 +1,166 @@
+"""Callers over HTTP: which live participant of the broker a request belongs to, and when one has gone away.
+
+    the request has                    it belongs to
+    header Broker-Session              that session; when there is none any more, only LOGON begins a new one
+    else a TOKEN                       the session of USER-ID and TOKEN; LOGON begins it anew
+    else                               a new session
+
+Every answer names its session in the header. A session ends with LOGOFF, with DELETE, and when nothing was asked for
+CLIENT-NONACT and nothing waits: what it was sending or receiving is taken back then, as when a connection is lost.
+Where there are too many, those go first that were used for a single call, and longest ago.
+"""
+
+import asyncio
+import secrets
+from collections import OrderedDict
+
+from broker.asynchronous import AsyncBroker
+from broker.block import Function, Request
+from broker.effects import Physical
+from broker.lifetimes import MICROSECONDS, NEVER
+
+HEADER = "Broker-Session"
+_SWEEP_SECONDS = 1.0  # at least, between two looks at who has gone away
+
+
+class NoSession(Exception):
+    """The session is over, or never was."""
+
+
+class TooMany(Exception):
+    """There is no room for one more; the text says of what."""
+
+
+class Caller:
+    """A session: what the broker takes for a connection."""
+
+    __slots__ = ("calls", "count", "name", "owner", "physical", "token", "used")
+
+    def __init__(self, name: str, owner: str, physical: Physical) -> None:
+        self.name = name
+        self.owner = owner  # the user who logged on over HTTP
+        self.physical = physical
+        self.token: tuple[str, str, str] | None = None  # under which it is found without the header
+        self.calls = 0  # under way
+        self.count = 0  # of calls ever
+        self.used = 0.0
+
+
+class Callers:
+    """The sessions of one broker, on its loop."""
+
+    def __init__(self, broker: AsyncBroker, sessions_max: int, calls_max: int) -> None:
+        self.broker = broker
+        self._sessions_max = sessions_max
+        self._calls_max = calls_max
+        self._loop = asyncio.get_running_loop()
+        nonact = broker.attributes.broker.client_nonact
+        self._seconds = None if nonact == NEVER else nonact / MICROSECONDS
+        self._sessions: OrderedDict[str, Caller] = OrderedDict()  # the one that was used longest ago first
+        self._once: OrderedDict[str, Caller] = OrderedDict()  # of these, those with a single call
+        self._tokens: dict[tuple[str, str, str], Caller] = {}
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def of(self, request: Request, named: str | None, owner: str) -> Caller:
+        """Return whose call it is, which has begun; `done` ends it. NoSession, TooMany."""
+        caller = self._known(request, named, owner)
+        if caller is None:
+            caller = self._new(owner)
+            if named is None and request.token:
+                caller.token = (owner, request.user_id, request.token)
+                self._tokens[caller.token] = caller
+        if caller.calls >= self._calls_max:
+            raise TooMany(f"a session has at most {self._calls_max:,} calls under way")
+        caller.calls += 1
+        caller.count += 1
+        self._sessions.move_to_end(caller.name)
+        if caller.count == 1:
+            self._once[caller.name] = caller
+        else:
+            self._once.pop(caller.name, None)
+        return caller
+
+    def done(self, caller: Caller) -> None:
+        """A call of it is answered."""
+        caller.calls -= 1
+        caller.used = self._loop.time()
+        if self._sessions.get(caller.name) is caller:
+            self._sessions.move_to_end(caller.name)
+        self._sweep_later()
+
+    def end(self, caller: Caller) -> None:
+        """Let a session end: what it was sending or receiving is taken back."""
+        if self._sessions.pop(caller.name, None) is None:
+            return
+        self._once.pop(caller.name, None)
+        if caller.token is not None and self._tokens.get(caller.token) is caller:
+            del self._tokens[caller.token]
+        self.broker.gone(caller.physical)
+
+    def end_named(self, named: str, owner: str) -> bool:
+        """Let the session end; False when there is none."""
+        caller = self._sessions.get(named)
+        if caller is None or caller.owner != owner:
+            return False
+        self.end(caller)
+        return True
+
+    def _known(self, request: Request, named: str | None, owner: str) -> Caller | None:
+        is_logon = request.function is Function.LOGON
+        if named is not None:
+            caller = self._sessions.get(named)
+            if caller is not None and caller.owner == owner:
+                return caller
+            if not is_logon:
+                raise NoSession
+            return None
+        if not request.token:
+            return None
+        caller = self._tokens.get((owner, request.user_id, request.token))
+        if caller is not None and is_logon:
+            self.end(caller)
+            return None
+        return caller
+
+    def _new(self, owner: str) -> Caller:
+        if len(self._sessions) >= self._sessions_max:
+            self._make_room()
+        caller = Caller(secrets.token_urlsafe(18), owner, self.broker.new_caller())
+        caller.used = self._loop.time()
+        self._sessions[caller.name] = caller
+        return caller
+
+    def _make_room(self) -> None:
+        for caller in self._once.values():
+            if not caller.calls:
+                self.end(caller)
+                return
+        raise TooMany(f"there are at most {self._sessions_max:,} sessions: try again")
+
+    # Who has gone away.
+
+    def _sweep_later(self) -> None:
+        if self._sweeping is None and self._seconds is not None and self._sessions:
+            oldest = next(iter(self._sessions.values()))
+            due = max(oldest.used + self._seconds - self._loop.time(), _SWEEP_SECONDS)
+            self._sweeping = self._loop.call_later(due, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeping = None
+        assert self._seconds is not None, "else nobody sweeps"
+        since = self._loop.time() - self._seconds
+        for caller in list(self._sessions.values()):
+            if caller.calls:
+                continue
+            if caller.used > since:
+                break
+            self.end(caller)
+        self._sweep_later()
+
+    def close(self) -> None:
+        """Look after nobody any more: the broker ends."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
