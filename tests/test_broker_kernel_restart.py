@@ -88,20 +88,27 @@ def test_a_conversation_whose_first_unit_was_not_committed_is_everybodys_after_a
     assert twin.receive("NEW").body == b"1"
 
 
-def test_a_conversation_that_was_begun_is_the_instances_after_a_restart() -> None:
+@pytest.mark.parametrize("uwstatp", [255, 2])
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_conversation_that_was_begun_is_the_instances_after_a_restart(uwstatp: int, answers: bool) -> None:
     desk = Desk()
     white, black = people(desk)
-    first = white.send(b"1")
-    white.send(b"2", COMMIT, first.conv_id)
-    black.sync(COMMIT, black.receive().uowid)
+    first = white.send(b"1", uwstatp=uwstatp)
+    white.send(b"2", COMMIT, first.conv_id, uwstatp=uwstatp)
+    received = black.receive()
+    if answers:
+        black.send(b"answer", SYNC, first.conv_id, uwstatp=uwstatp)
+    assert black.sync(COMMIT, BOTH if answers else received.uowid).code is Code.OK
     black.receive(first.conv_id)
     again = desk.restart()
     twin = Person(again, "TWIN", "T", caller=5)
     twin.register()
-    _, black = people(again)
+    white, black = people(again)
     assert twin.receive("ANY").code is Code.NO_CONVERSATION
+    assert twin.receive(first.conv_id).code is Code.NO_CONVERSATION
     assert black.receive("NEW").code is Code.NO_CONVERSATION, "NEW misses what is assigned"
     assert black.receive("ANY").body == b"2"
+    assert white.receive(first.conv_id).body == (b"answer" if answers else None)
 
 
 def test_a_binding_without_token_is_dropped_at_a_restart() -> None:

@@ -323,6 +323,8 @@ def test_a_conversation_with_a_unit_of_work_that_waits_or_is_received_does_not_e
         black.receive()
     for _ in range(5):
         desk.tick(120)
+    assert white.send(b"it goes on", SYNC, sent.conv_id).code is Code.OK
+    white.sync(Option.BACKOUT, white.sync(Option.LAST).uowid)
     if not is_received:
         assert black.receive().body == b"1"
     assert black.sync(COMMIT, sent.uowid).code is Code.OK
