@@ -1,4 +1,4 @@
-"""What an operator does to a unit of work: PURGE removes it, SET-UOW-STATUS moves one that waits.
+"""What an operator does: PURGE removes a unit of work, SET-UOW-STATUS moves one that waits; the rest is done elsewhere.
 
     command         from                           to
     PURGE           any status                     no trace
@@ -13,18 +13,48 @@ from broker.codes import BrokerError, Code, detailed
 from broker.conversation import Conversation
 from broker.deciding import decide
 from broker.decision import Busy, Decision
-from broker.effects import Purge, SetStatus
+from broker.effects import (
+    Command,
+    Purge,
+    SetStatus,
+    ShutConversation,
+    ShutParticipant,
+    ShutServer,
+    SubscribeFor,
+    UnsubscribeFor,
+)
 from broker.expiring import accept_again
 from broker.moves import close, closing, closing_as, status_after
 from broker.recording import put, record_of
 from broker.records import Status, UowRecord
 from broker.sending import code_of_loss
 from broker.showing import reply_of
+from broker.shutting import shut_conversation, shut_participant, shut_server
 from broker.sleeping import conversation, unit
 from broker.states import ACCEPTED, POSTPONED, Event
+from broker.subscribing_for import subscribe_for, unsubscribe_for
 from broker.syncpoint import delete_status
 from broker.uow import UnitOfWork
 from broker.world import World
+
+
+def administer(world: World, given: Command) -> None:
+    """Do what an operator wants. A BrokerError refuses; Busy when it has to wait."""
+    match given:
+        case Purge():
+            purge(world, given)
+        case SetStatus():
+            set_status(world, given)
+        case ShutServer():
+            shut_server(world, given)
+        case ShutParticipant():
+            shut_participant(world, given)
+        case ShutConversation():
+            shut_conversation(world, given)
+        case SubscribeFor():
+            subscribe_for(world, given)
+        case UnsubscribeFor():
+            unsubscribe_for(world, given)
 
 
 def purge(world: World, given: Purge) -> None:

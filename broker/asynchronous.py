@@ -17,12 +17,15 @@ from broker.beginning import Beginning, OpenStore, Wanted, attributes_of, start
 from broker.block import Request
 from broker.codes import BrokerError, Code, detailed
 from broker.effects import AllowNew, ForbidNew, Gone, Physical, Purge, SetStatus, StoreBack, StoreLost
+from broker.latencies import Latencies
+from broker.looking.question import Page, Steps, gathered
 from broker.looped import Asked, Looped
 from broker.opening import open_store
 from broker.pstore import Store, StoreUnavailable
 from broker.records import Status
 from broker.running import TICK_SECONDS, Answered, Running, spelled
 from broker.words import UnitStatus, unit_status
+from broker.world import World
 
 
 class AsyncBroker:
@@ -107,6 +110,30 @@ class AsyncBroker:
     async def set_uow_status(self, uowid: str, status: Status) -> UnitStatus:
         """Move a unit of work that waits or is put off, as Broker.set_uow_status."""
         return unit_status(await self._looped.command(lambda handle: SetStatus(handle, uowid, status)))
+
+    # Looking.
+
+    async def look(self, look: Callable[[World], Steps]) -> Page:
+        """Return what a look at the kernel's state finds, made in steps: between two of them others have their turn.
+
+        `look` is one of `broker/looking`, with its question. BrokerError 02150148 once the broker is closed.
+        """
+        return await gathered(look(self._looped.world))
+
+    @property
+    def store(self) -> Store | None:
+        """The persistent store, None for PSTORE=NO; for who looks at it."""
+        return self._running.store if self._running is not None else None
+
+    @property
+    def latencies(self) -> Latencies:
+        """How long commits have taken since the start."""
+        return self._running.latencies if self._running is not None else Latencies()
+
+    @property
+    def call_count(self) -> int:
+        """How many calls there were since the start, this broker's own among them."""
+        return self._tasks.call_count if self._tasks is not None else 0
 
     # The store's life.
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from broker.changes import Changes
 from broker.codes import Code
-from broker.effects import Call, Gone, Purge, SetStatus
+from broker.effects import Call, Command, Gone
 
 Apply = Callable[[int], None]  # with the number of the first message that the commit added
 
 
-Waiter = Call | Gone | Purge | SetStatus
+Waiter = Call | Gone | Command
 NOBODY: list[Waiter] = []  # never changed: most never have anybody wait
 
 
@@ -38,7 +38,7 @@ class Leaver:
 
     def __init__(self) -> None:
         self.pending = 0  # decisions on their way
-        self.later: deque[Call | Gone] = deque()  # it wants to go away
+        self.later: deque[Waiter] = deque()  # it wants to go away
 
 
 class Busy(Exception):

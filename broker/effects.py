@@ -7,6 +7,7 @@
     Gone       a caller's connection is lost; Abandoned: it no longer waits for one reply
     StoreLost, StoreBack, ForbidNew, AllowNew   what an operator or the store itself says
     Purge, SetStatus   what an operator wants done to a unit of work; answered like a call
+    ShutServer, ShutParticipant, ShutConversation, SubscribeFor, UnsubscribeFor   what else an operator wants; likewise
 
     effect     asks for
     Answer     a reply to be handed out
@@ -117,7 +118,55 @@ class SetStatus:
     status: Status
 
 
-Command = Purge | SetStatus
+@dataclass(frozen=True, slots=True)
+class ShutServer:
+    """An operator lets a participant serve a service no longer: at once, or when its conversations are done."""
+
+    handle: int
+    client_id: int
+    service: tuple[str, str, str]
+    is_immediate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShutParticipant:
+    """An operator lets a participant go."""
+
+    handle: int
+    client_id: int
+    is_immediate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShutConversation:
+    """An operator ends a conversation: at once, or when what waits is received."""
+
+    handle: int
+    conv_id: str
+    is_immediate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeFor:
+    """An operator subscribes a user to a topic, durably."""
+
+    handle: int
+    topic: str
+    user: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnsubscribeFor:
+    """An operator ends a user's durable subscription."""
+
+    handle: int
+    topic: str
+    user: str
+    token: str
+
+
+Command = Purge | SetStatus | ShutServer | ShutParticipant | ShutConversation | SubscribeFor | UnsubscribeFor
 Input = Call | Durable | Failed | Tick | Gone | Abandoned | StoreLost | StoreBack | ForbidNew | AllowNew | Command
 
 

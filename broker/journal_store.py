@@ -27,6 +27,7 @@ from broker.pstore import (
     Values,
 )
 from broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
+from broker.stored_files import StoredFile, of_journal
 from database import bulk
 from database.database import MessageDatabase
 from database.drafting import first_of
@@ -63,6 +64,7 @@ class JournalStore:
 
     def __init__(self, database: MessageDatabase) -> None:
         self.directory = database.directory
+        self.place = str(database.directory)
         self._database = database
         self._connecting = threading.Lock()  # one goes on at a time
         self._away = ""  # why nothing can be done
@@ -246,6 +248,12 @@ class JournalStore:
             return look.disk.free_bytes(look.directory)
         except OSError:
             return None
+
+    def files(self) -> Sequence[StoredFile]:
+        try:
+            return of_journal(self._readable().look())
+        except (DiskError, DatabaseClosed) as failure:
+            raise StoreUnavailable(str(failure)) from failure
 
     # Loading and erasing.
 

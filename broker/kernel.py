@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping
 
 from broker import rules
-from broker.administering import purge, set_status
+from broker.administering import administer
 from broker.attributes import Attributes
 from broker.block import API_VERSION_MAX, Function, Option, Reply, Request
 from broker.codes import BrokerError, Code, detailed
@@ -21,6 +21,7 @@ from broker.effects import (
     Abandoned,
     AllowNew,
     Call,
+    Command,
     Durable,
     Effect,
     Failed,
@@ -29,8 +30,6 @@ from broker.effects import (
     Input,
     Level,
     Physical,
-    Purge,
-    SetStatus,
     StoreBack,
     StoreLost,
     Tick,
@@ -139,15 +138,15 @@ class Kernel:
         try:
             self._other(given)
         except (BrokerError, Busy) as no:
-            if isinstance(no, Busy) and isinstance(given, Gone | Purge | SetStatus):
+            if isinstance(no, Busy) and isinstance(given, Gone | Command):
                 no.held.wait(given)
-            elif isinstance(no, BrokerError) and isinstance(given, Purge | SetStatus):
+            elif isinstance(no, BrokerError) and isinstance(given, Command):
                 self.world.refuse(given.handle, no.code, no.text)
             else:
                 self._log_mistake(f"{given!r:.200}")
         except Exception:
             self._log_mistake(f"{given!r:.200}")
-            if isinstance(given, Purge | SetStatus):
+            if isinstance(given, Command):
                 self.world.refuse(given.handle, INTERNAL_ERROR)
 
     def _guard(self, step: Callable[[], None]) -> None:
@@ -212,12 +211,10 @@ class Kernel:
                 world.topics.published.extend(world.topics.topics.values())
             case ForbidNew() | AllowNew():
                 world.is_new_forbidden = isinstance(given, ForbidNew)
-            case Purge():
-                purge(world, given)
-            case SetStatus():
-                set_status(world, given)
             case Call():
                 raise AssertionError("calls go another way")
+            case command:
+                administer(world, command)
 
 
 def _serve(world: World, talk: Conversation) -> None:

@@ -15,6 +15,7 @@ from broker.block import Request
 from broker.codes import BrokerError
 from broker.effects import Abandoned, Answer, Call, Command, Commit, ForbidNew, Input, Physical, Stored
 from broker.running import BATCH_MAX, NO_REQUEST, Answered, Running, handing_back, refusal, seconds_to_wait
+from broker.world import World
 from database.pace import Pace
 from journal.courtesy import courteous
 
@@ -136,6 +137,18 @@ class Looped:
         self._slots[handle] = slot
         self._take(Call(request, caller, handle))
         return slot
+
+    @property
+    def world(self) -> World:
+        """The kernel's state, to be looked at. BrokerError at the end."""
+        if self._refusal is not None:
+            raise BrokerError(self._refusal.reply.code, self._refusal.reply.text)
+        return self._running.world
+
+    @property
+    def call_count(self) -> int:
+        """How many calls and commands there were."""
+        return self._handle
 
     def tell_soon(self, slot: Asked) -> None:
         """Tell who asked, in this turn of the loop or the next."""

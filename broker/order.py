@@ -112,6 +112,13 @@ class Order:
                 return
             yield entry
 
+    def behind(self, key: int) -> Iterator[tuple[int, int]]:
+        """Yield the entries with higher keys. Do not change the order meanwhile."""
+        at = max(0, bisect_right(self._firsts, (key, (1 << 64) - 1)) - 1)
+        for keys, numbers in zip(self._keys[at:], self._numbers[at:], strict=True):
+            start = bisect_right(keys, key)
+            yield from zip(keys[start:], numbers[start:], strict=True)
+
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Yield keys and numbers, ascending. Do not change the order meanwhile."""
         for keys, numbers in zip(self._keys, self._numbers, strict=True):

@@ -7,7 +7,7 @@ another.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -85,6 +85,27 @@ class Block:
             return None
         live = np.flatnonzero(np.frombuffer(self.is_live, np.bool_) & is_wanted)
         return self.first + int(self._keys[live[-1]]) if len(live) else None
+
+    def behind(self, key: int, columns: Sequence[tuple[slice, Keys]]) -> list[int]:
+        """Return where the live rows are with higher keys that have, in each column, one of its numbers."""
+        is_wanted = np.frombuffer(self.is_live, np.bool_).copy()
+        if key >= self.first:
+            is_wanted[
+                : int(self._keys.searchsorted(self._keys.dtype.type(min(key, self.last) - self.first), "right"))
+            ] = 0
+        for number, wanted in columns:
+            is_wanted &= np.isin(self.column(number), wanted)
+        found: list[int] = np.flatnonzero(is_wanted).tolist()
+        return found
+
+    def live_columns(self, key: int, columns: Sequence[slice]) -> list[Keys]:
+        """Return these numbers of the live rows with higher keys."""
+        live = np.array(self.behind(key, ()), np.intp)
+        found = (self.column(number) for number in columns)
+        return [np.full(len(live), each[0]) if len(each) == 1 else each[live] for each in found]
+
+    def key(self, place: int) -> int:
+        return self.first + int(self._keys[place])
 
     def rows(self) -> tuple[Keys, Matrix, list[bytes]]:
         """Return the live rows with their keys and texts."""
@@ -186,6 +207,49 @@ class PackedRows:
             if found is not None:
                 return max(found, loose or 0)
         return loose
+
+    def behind(
+        self, key: int, columns: Sequence[tuple[slice, Collection[int]]], limit: int
+    ) -> tuple[list[Any], int | None]:
+        """Return rows with higher keys, in order, and up to which key has been looked, None: to the end.
+
+        Of packed ones those that have, in each column, one of its numbers; of the others all. One block is looked at,
+        and as many rows are made as the limit says.
+        """
+        numbers = [(part, np.array(sorted(values), np.uint64)) for part, values in columns]
+        at = max(bisect_right(self._firsts, key) - 1, 0)
+        while at < len(self._blocks) and self._blocks[at].last <= key:
+            at += 1
+        reached, rows = None, []
+        if at < len(self._blocks):
+            block = self._blocks[at]
+            places = block.behind(key, numbers)
+            if len(places) > limit:
+                del places[limit:]
+                reached = block.key(places[-1])
+            elif at + 1 < len(self._blocks):
+                reached = block.last
+            rows = [(block.key(place), block.row(place)) for place in places]
+        loose = sorted([each for each in self._loose if each > key and (reached is None or each <= reached)])
+        if len(loose) > limit:
+            del loose[limit:]
+            reached = loose[-1]
+            rows = [row for row in rows if row[0] <= reached]
+        rows = sorted([*rows, *((each, self._loose[each]) for each in loose)], key=lambda row: row[0])
+        return [row for _, row in rows], reached
+
+    def columns_behind(self, key: int, columns: Sequence[slice]) -> tuple[list[Keys], int | None]:
+        """Return these numbers of the packed rows of one block with higher keys, and the highest of them; else None."""
+        at = max(bisect_right(self._firsts, key) - 1, 0)
+        while at < len(self._blocks) and self._blocks[at].last <= key:
+            at += 1
+        if at == len(self._blocks):
+            return [np.empty(0, np.uint64) for _ in columns], None
+        return self._blocks[at].live_columns(key, columns), self._blocks[at].last
+
+    def loose(self) -> list[Any]:
+        """Return what was added and is not packed."""
+        return list(self._loose.values())
 
     def _pack(self) -> None:
         """Put the loose rows into the blocks where they belong."""

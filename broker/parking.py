@@ -85,6 +85,10 @@ class Parking:
         """Yield who waits there, first come first."""
         return iter(list(self._places.get(place, {}).values()))
 
+    def count_at(self, place: Hashable) -> int:
+        """Return how many wait there."""
+        return len(self._places.get(place, ()))
+
     def every(self) -> list[Parked]:
         """Return all, in the order in which they came."""
         return list(self.calls.values())

@@ -58,6 +58,8 @@ def receive(world: World, call: Call, participant: Participant) -> None:
     places = [with_instance(participant, service.name) for service in services] if word in ("OLD", "ANY") else []
     if word in ("NEW", "ANY"):
         places += [with_service(service.name) for service in services]
+    if word != "OLD" and all(service.servers[participant.name].is_ordered for service in services):
+        raise BrokerError(Code.SHUTDOWN_QUIESCE)
     if not park(world, call, participant, ranks, places):
         is_there = any(len(each.orders[rank]) for places in waitings for each in places for rank in ranks)
         if is_there and not world.is_store_up:

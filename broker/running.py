@@ -37,8 +37,10 @@ from broker.effects import (
     taken_apart,
 )
 from broker.kernel import INTERNAL_ERROR
+from broker.latencies import Latencies
 from broker.lifetimes import MICROSECONDS, Waiting, wait
 from broker.pstore import CommitRefused, StoreError, StoreFull, StoreUnavailable, end
+from broker.world import World
 
 _log = logging.getLogger("oms.broker")
 TICK_SECONDS = 1.0  # a crash costs the pseudo-clock at most so much
@@ -77,6 +79,7 @@ class Running:
         self._partner = self.attributes.broker.partner_cluster_address or ""
         self._min_free = self._free_space_mark()
         self._is_short = False  # of free space
+        self.latencies = Latencies()
         self._ticked = time.monotonic_ns()
         self.aside: deque[Log | Reported] = deque()  # to be logged or reported by `tell`
         self._telling = threading.RLock()  # whoever logs or reports; a log's handler may call
@@ -86,6 +89,11 @@ class Running:
         return (self.attributes.sqlite if is_sqlite else self.attributes.journal).min_free_space
 
     # The kernel.
+
+    @property
+    def world(self) -> World:
+        """The kernel's state, for who looks and changes nothing, while nobody takes an input."""
+        return self._kernel.world
 
     def take(self, given: Input) -> list[Effect]:
         """Hand the kernel an input; return its effects. What is to be logged or reported belongs into `aside`."""
@@ -116,8 +124,10 @@ class Running:
     def carry_out(self, commits: Sequence[Commit]) -> list[Durable | Failed]:
         """Make commits durable with one sync; return what the kernel is to be told of each, in their order."""
         assert self.store is not None, "a broker without a store has nothing to commit"
+        began = time.perf_counter()
         try:
             answers = self.store.commit_many([commit.changes for commit in commits])
+            self.latencies.note(time.perf_counter() - began, len(commits))
         except Exception as failure:  # nothing that a driver says: whether it is there, nobody knows
             text = f"{type(failure).__name__}: {failure}"
             self.aside.append(Log(Level.ERROR, f"a mistake of the persistent store: {traceback.format_exc()}"))

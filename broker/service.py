@@ -110,12 +110,13 @@ class Terms(NamedTuple):
 class Registration:
     """That a participant serves a service."""
 
-    __slots__ = ("is_attach", "is_quiescing", "name")
+    __slots__ = ("is_attach", "is_ordered", "is_quiescing", "name")
 
     def __init__(self, name: Name, *, is_attach: bool) -> None:
         self.name = name
         self.is_attach = is_attach  # it starts servers, and gets no conversations itself
         self.is_quiescing = False  # its conversations go on, it gets no new ones
+        self.is_ordered = False  # since an operator wants it to shut down, which it is told
 
     @property
     def is_closed(self) -> bool:

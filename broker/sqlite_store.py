@@ -26,6 +26,7 @@ from broker.sqlite_commit import Limits, carry_out, insert
 from broker.sqlite_file import PAGE_BYTES, connected
 from broker.sqlite_reading import SqliteReading
 from broker.stored import Loaded
+from broker.stored_files import StoredFile, of_sqlite
 from database.options import system_clock
 from journal.disk import RealDisk
 from journal.errors import JournalError
@@ -55,6 +56,7 @@ class SqliteStore(SqliteReading):
         self._options = options
         self._reserve = Reserve(RealDisk(), file.parent, options.reserve_bytes, f"{file.name}.reserve")
         self._reserve.fill()
+        self.place = str(file)
         self.waited_seconds = 0.0
         self._is_lost = False
         self._is_loading = False
@@ -205,6 +207,10 @@ class SqliteStore(SqliteReading):
             return RealDisk().free_bytes(self.file.parent)
         except OSError:
             return None
+
+    def files(self) -> list[StoredFile]:
+        pages, free = self._number("PRAGMA page_count"), self._number("PRAGMA freelist_count")
+        return [of_sqlite(self.file, page_bytes=PAGE_BYTES, pages=pages, free_pages=free)]
 
     # Loading and erasing.
 

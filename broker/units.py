@@ -5,7 +5,7 @@ with others are kept once. It is found by UOWID, by CONV-ID, by when its lifetim
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,16 @@ Person = tuple[str, str]  # USER-ID and TOKEN
 WAITING = frozenset({Status.ACCEPTED, Status.POSTPONED})
 HEAD = UOW.size
 _SHARED = slice(HEAD, HEAD + 4)  # of a row: the place of its parties
-_FIRST = slice(UOW.offset("first"), UOW.offset("first") + 8)  # the number of the first message
+Columns = Mapping[str, npt.NDArray[np.uint64]]
+
+
+def _slice(name: str) -> slice:
+    """Return where in a row a field of the head is."""
+    return slice(UOW.offset(name), UOW.offset(name) + UOW.widths[name])
+
+
+_STATUS = _slice("status")
+_FIRST = _slice("first")  # the number of the first message
 Places = npt.NDArray[np.uint32]
 _EXTENT = UOW.offset("extent")  # of the head: the bytes of the parties
 PARTIES = slice(UowRecord._fields.index("sender_user"), UowRecord._fields.index("ustatus"))  # of a record
@@ -36,6 +45,13 @@ class Count(NamedTuple):
     units: int = 0
     messages: int = 0
     size: int = 0  # bytes
+
+
+class Wanted(NamedTuple):
+    """What is wanted of many at once; None: whatever it is."""
+
+    statuses: Collection[int] | None = None
+    places: Collection[int] | None = None  # of parties, as `places_of` has found them
 
 
 class Parties(NamedTuple):
@@ -238,6 +254,52 @@ class Units:
         """Return the UOWID of the unit of work asleep whose first message has this number. Looks at all of them."""
         found = self._rows.highest(_FIRST, [first], lambda record: record.first == first) if first else None
         return None if found is None else identifier(found)
+
+    def places_of(self, is_wanted: Callable[[Parties], bool]) -> list[int]:
+        """Return where the parties are that are wanted, to be asked for with `behind`."""
+        return [place for place, text in self._shared.used() if is_wanted(Parties.read(text))]
+
+    def behind(self, number: int, wanted: Wanted, limit: int) -> tuple[list[UowRecord], int | None]:
+        """Return some of the wanted records behind a UOWID, in order, and up to which UOWID has been looked.
+
+        That is None when there are no more. Looks at a block of packed ones at most, and makes as many as the limit. Of
+        the parties, all that have one of the places are returned, and some more.
+        """
+        columns = [
+            (part, values)
+            for part, values in ((_STATUS, wanted.statuses), (_SHARED, wanted.places))
+            if values is not None
+        ]
+        rows, reached = self._rows.behind(number, columns, limit)
+        records = [record for record in map(self._read, rows) if record is not None]
+        if wanted.statuses is not None:
+            records = [record for record in records if record.status in wanted.statuses]
+        return records, reached
+
+    def conversations_behind(self, number: int, limit: int) -> list[int]:
+        """Return at most so many CONV-IDs behind one, as numbers, in order: those of records that sleep."""
+        found: dict[int, None] = {}
+        for key, _ in self._conversations.behind(number):
+            if len(found) == limit and key not in found:
+                break
+            found[key] = None
+        return list(found)
+
+    def loose(self) -> list[UowRecord]:
+        """Return the records that are not packed yet, a few thousand at most."""
+        return self._rows.loose()
+
+    def columns_behind(self, number: int, names: Sequence[str]) -> "tuple[Columns, int | None]":
+        """Return fields of the head of a thousand packed records behind a UOWID, and up to which; None: no more.
+
+        `parties` is where they are, for `parties_at`.
+        """
+        parts = [_SHARED if name == "parties" else _slice(name) for name in names]
+        found, reached = self._rows.columns_behind(number, parts)
+        return dict(zip(names, found, strict=True)), reached
+
+    def parties_at(self, place: int) -> Parties:
+        return Parties.read(self._shared.texts[place])
 
     def overdue(self, clock: int, limit: int) -> list[str]:
         """Return at most so many UOWIDs whose lifetime, status lifetime or, of POSTPONED ones, delay is over."""

@@ -1,0 +1,1 @@
+"""What an operator can see of a broker: rows made by functions that only look."""

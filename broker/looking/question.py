@@ -1,0 +1,163 @@
+"""What is asked, and what is answered: selectors, a limit and a cursor go in, a page of rows comes out.
+
+An answer is made in steps. Between two of them others have their turn, so that a question about 100,000 units of work
+holds up no commit; what comes or goes meanwhile may be in the answer or not.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from broker.cis import Cis, CisRefused
+from broker.lifetimes import MICROSECONDS
+
+LIMIT_DEFAULT = 100
+LIMIT_MAX = 1000
+STEP_ROWS = 100  # made between two pauses
+STEP_LOOKS = 2000  # that were looked at and not wanted count a part of a row
+
+Row = Mapping[str, Any]
+_IDENTIFIER = re.compile("[0-9A-F]{16}")
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of a subject: rows that fit all selectors, from behind the cursor on, at most so many."""
+
+    selectors: Mapping[str, Sequence[str]] = field(default_factory=dict)  # any of the values
+    limit: int = LIMIT_DEFAULT
+    cursor: str = ""
+
+    def one(self, name: str) -> str | None:
+        """Return the only value of a selector, which has no wildcard; None where it says nothing, or more."""
+        values = self.selectors.get(name, ())
+        return values[0] if len(values) == 1 and "*" not in values[0] else None
+
+    def fits(self, name: str) -> Callable[[str], bool]:
+        """Return whether a text fits a selector; `*` stands for any characters."""
+        values = self.selectors.get(name)
+        if values is None:
+            return _everything
+        if not any("*" in value for value in values):
+            return frozenset(values).__contains__
+        pattern = re.compile("|".join(".*".join(map(re.escape, value.split("*"))) for value in values), re.DOTALL)
+        return lambda text: pattern.fullmatch(text) is not None
+
+    def after(self) -> Any:
+        """Return the key of the last row of the page before, None for the first page. CisRefused."""
+        if not self.cursor:
+            return None
+        try:
+            found = json.loads(self.cursor)
+        except ValueError:
+            raise CisRefused(Cis.INVALID_SELECTOR, "the cursor is none that an answer has said") from None
+        return _as_key(found)
+
+    def after_identifier(self) -> str:
+        """Return the identifier that is the cursor, "" for the first page. CisRefused."""
+        found = self.after()
+        if found is None:
+            return ""
+        if not isinstance(found, str) or not _IDENTIFIER.fullmatch(found):
+            raise CisRefused(Cis.INVALID_SELECTOR, "the cursor is one of another information object")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Some rows; `total` is how many there are in all, None where nobody has counted."""
+
+    rows: Sequence[Row]
+    total: int | None = None
+    next: str | None = None  # the cursor of the next page
+    summary: Row | None = None
+
+
+Steps = Generator[None, None, Page]
+K = TypeVar("K", bound=Hashable)
+
+
+async def gathered(steps: Steps) -> Page:
+    """Return what the steps come to; between two of them the loop has a turn."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Page = end.value
+            return found
+        await asyncio.sleep(0)
+
+
+def page_of(
+    question: Question,
+    keys: Iterable[K],
+    row: Callable[[K], object | None],
+    *,
+    total: int | None = None,
+) -> Steps:
+    """Return the page of the rows that `row` makes of keys, in their order; None is no row that is wanted."""
+    after = question.after()
+    try:
+        ordered: list[Any] = sorted([key for key in keys if after is None or key > after])
+    except TypeError:
+        raise CisRefused(Cis.INVALID_SELECTOR, "the cursor is one of another information object") from None
+    rows: list[Row] = []
+    effort = 0
+    for at, key in enumerate(ordered):
+        made = row(key)
+        effort += 1
+        if made is not None:
+            rows.append(as_row(made))
+            effort += STEP_LOOKS // STEP_ROWS
+        if len(rows) == question.limit:
+            return Page(rows=rows, total=total, next=cursor_of(key) if at + 1 < len(ordered) else None)
+        if effort >= STEP_LOOKS:
+            effort = 0
+            yield
+    return Page(rows=rows, total=total)
+
+
+def cursor_of(key: object) -> str:
+    """Return the cursor behind the row with this key."""
+    return json.dumps(key, separators=(",", ":"))
+
+
+def as_row(made: object) -> Row:
+    """Return a row's columns by their names."""
+    if isinstance(made, Mapping):
+        return made
+    return {each.name: getattr(made, each.name) for each in fields(made)}  # type: ignore[arg-type]
+
+
+def _as_key(found: Any) -> Any:
+    return tuple(map(_as_key, found)) if isinstance(found, list) else found
+
+
+def _everything(_: str) -> bool:
+    return True
+
+
+# How times and durations are told.
+
+
+def time_of(microseconds: int) -> str | None:
+    """Return a time as ISO 8601 in UTC, to the millisecond; None for 0."""
+    if not microseconds:
+        return None
+    moment = _BEGINNING + timedelta(microseconds=microseconds)
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def seconds_of(microseconds: int | None) -> float | None:
+    """Return a duration as seconds; None for 0, which has no end."""
+    return None if not microseconds else microseconds / MICROSECONDS
+
+
+def left_of(ends: int, clock: int) -> float | None:
+    """Return how many seconds are left until then on a clock; None for never."""
+    return None if not ends else max(ends - clock, 0) / MICROSECONDS
