@@ -143,6 +143,12 @@ class AsyncBroker:
         store = self._running.store if self._running is not None else None
         return store is not None and store.is_connected
 
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether another broker has the persistent store by now: it is time to end."""
+        store = self._running.store if self._running is not None else None
+        return store is not None and store.is_taken_over
+
     async def connect_pstore(self) -> None:
         """Go on with the store, as Broker.connect_pstore."""
         try:

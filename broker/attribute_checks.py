@@ -27,6 +27,12 @@ def _check_mode(scopes: Scopes, said: dict[str, Setting]) -> None:
     if start.value != _START_OF_MODE[mode.value]:
         reason = f"RUN-MODE={mode.value} takes PSTORE={_START_OF_MODE[mode.value]}"
         scopes.fault(start.line or mode.line, "PSTORE", reason)
+    if mode.value == "STANDBY" and said["PSTORE-TYPE"].value == "SQLITE":
+        reason = (
+            "two brokers share a store of PSTORE-TYPE=JOURNAL: a broker that stands still keeps SQLite's lock, and "
+            "nothing would keep what it still writes apart from its successor's"
+        )
+        scopes.fault(mode.line, "RUN-MODE", reason)
     if said["PARTNER-CLUSTER-ADDRESS"].value is None:
         scopes.fault(mode.line, "PARTNER-CLUSTER-ADDRESS", f"RUN-MODE={mode.value} needs the partner's address")
 

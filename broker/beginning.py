@@ -37,6 +37,7 @@ class Wanted:
     erase: str | None = None  # the broker id whose data a cold start may erase
     report: str | None = None  # where the report goes, before ETB_PSTORE_REPORT and the default name
     open_store: OpenStore = open_store
+    is_standby: bool = False  # that takes over
     clock: Callable[[], int] = system_clock
 
 
@@ -80,11 +81,11 @@ def _elsewhere(attributes: Attributes, directory: Path) -> Attributes:
 def start(wanted: Wanted) -> Beginning:
     """Open the store, begin it as PSTORE says, and restore what it holds. StartRefused: then nothing is left open."""
     attributes, now = wanted.attributes, wanted.clock()
-    if attributes.broker.run_mode != "STANDARD":
+    if attributes.broker.run_mode != "STANDARD" and not wanted.is_standby:
         mode = attributes.broker.run_mode
         raise StartRefused(Code.VALUE_INVALID, f"RUN-MODE={mode} is for a broker that is a program of its own")
     job = f"{platform.node()[:HOST_BYTES_MAX]} {os.getpid()}"
-    asked = start_of(attributes, now=now, erase=wanted.erase, job=job)
+    asked = start_of(attributes, now=now, erase=wanted.erase, job=job, is_standby=wanted.is_standby)
     store: Store | None = None
     begun: Begun | None = None
     found, identifiers = without_store(), Identifiers.without_store(now)

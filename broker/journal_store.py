@@ -47,6 +47,7 @@ from journal.errors import (
     MessageDamaged,
     NoSuchMessage,
     OutcomeUnknown,
+    TakenOver,
 )
 from journal.message import Message
 from journal.names import DataFileName, parse
@@ -107,6 +108,10 @@ class JournalStore:
     @property
     def waited_seconds(self) -> float:
         return self._database.group.waited_seconds
+
+    @property
+    def is_taken_over(self) -> bool:
+        return isinstance(self._database.group.failure, TakenOver)
 
     # Writing.
 

@@ -13,11 +13,13 @@ from broker.sqlite_commit import Limits
 from broker.sqlite_store import SqliteOptions, SqliteStore
 from database.options import Options
 from journal.operations import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX
+from journal.owner import RENEW_SECONDS, Holder
 
 DEFAULT_DIRECTORY = Path(
     r"C:\Program Files\Universal\spool\oms" if sys.platform == "win32" else "/var/opt/universal/spool/oms"
 )
 DEFAULT_FILE = "broker.sqlite"
+RENEWALS_IN_INTERVAL = 4  # signs of life in a CONTROL-INTERVAL, so that none is missed where the others are not
 
 
 def place_of(attributes: Attributes) -> tuple[str, Path]:
@@ -27,20 +29,32 @@ def place_of(attributes: Attributes) -> tuple[str, Path]:
     return "JOURNAL", Path(attributes.journal.spool_directory or DEFAULT_DIRECTORY).resolve()
 
 
-def open_store(attributes: Attributes, *, creates: bool = True, takes_any: bool = False) -> Store:
-    """Return the store of the attributes, opened and not begun; `takes_any` is messages of any length. StartRefused."""
+def open_store(
+    attributes: Attributes, *, creates: bool = True, takes_any: bool = False, passing: Holder | None = None
+) -> Store:
+    """Return the store of the attributes, opened and not begun. StartRefused.
+
+    `takes_any` is messages of any length, `passing` a silent owner whose lock does not count.
+    """
     driver, place = place_of(attributes)
     longest = MESSAGE_BYTES_MAX if takes_any else _message_bytes_max(attributes)
     if driver == "SQLITE":
         return SqliteStore.open(place, SqliteOptions(limits=Limits(message_bytes_max=longest)), creates=creates)
-    options = replace(journal_options(attributes), max_message_size=longest)
+    options = replace(journal_options(attributes), max_message_size=longest, passing=passing)
     return JournalStore.open(place, options, creates=creates)
+
+
+def spool_directory(attributes: Attributes) -> Path:
+    """Return where the message database of the attributes is."""
+    return place_of(attributes)[1]
 
 
 def journal_options(attributes: Attributes) -> Options:
     """Return how the message database is opened."""
-    journal = attributes.journal
+    journal, broker = attributes.journal, attributes.broker
     return Options(
+        is_shared=broker.partner_cluster_address is not None,
+        renew_interval=min(RENEW_SECONDS, broker.control_interval / MICROSECONDS / RENEWALS_IN_INTERVAL),
         max_data_file_size=journal.max_data_file_size,
         max_message_size=_message_bytes_max(attributes),
         cleanup_interval=journal.msg_cleanup_interval / MICROSECONDS,
@@ -56,7 +70,9 @@ def _message_bytes_max(attributes: Attributes) -> int:
     return said or min(attributes.longest_message() + PROPERTIES_BYTES_MAX, MESSAGE_BYTES_MAX)
 
 
-def start_of(attributes: Attributes, *, now: int, erase: str | None = None, job: str = "") -> StoreStart:
+def start_of(
+    attributes: Attributes, *, now: int, erase: str | None = None, job: str = "", is_standby: bool = False
+) -> StoreStart:
     """Return how the attributes want their store begun; `erase` names the broker whose data a cold start may erase."""
     return StoreStart(
         broker_id=attributes.broker.broker_id,
@@ -67,6 +83,7 @@ def start_of(attributes: Attributes, *, now: int, erase: str | None = None, job:
         platform=platform(),
         force_cold=attributes.broker.force_cold,
         erase=erase,
+        is_standby=is_standby,
         is_reported=attributes.broker.pstore_report,
     )
 

@@ -92,6 +92,11 @@ class Store(Protocol):
         """Whether it can be written, as far as is known."""
 
     @property
+    def is_taken_over(self) -> bool:
+        """Whether another broker has the store by now: nothing is acknowledged here any more, and `connect` fails."""
+        ...
+
+    @property
     def waited_seconds(self) -> float:
         """How long its commits have waited for the device, all together."""
         ...
@@ -184,6 +189,7 @@ class StoreStart:
     platform: str = ""
     force_cold: bool = False
     erase: str | None = None  # the broker id whose data a cold start may erase
+    is_standby: bool = False  # it takes over what its partner had, whatever the partner's broker id is
     is_reported: bool = False  # whether the records that come and go are wanted
 
 
@@ -209,7 +215,7 @@ def begin(store: Store, wanted: StoreStart) -> Begun:
     if found is None:
         _check_nobodys(store, wanted)
         return _cold(store, wanted, None)
-    is_own = found.broker_id == wanted.broker_id
+    is_own = found.broker_id == wanted.broker_id or wanted.is_standby
     if wanted.pstore is Pstore.COLD:
         _check_cold(store, wanted, found)
         return _cold(store, wanted, found)

@@ -52,15 +52,19 @@ def serve(  # noqa: PLR0913 - one for each option
     to stderr, one line each. A stop loses nothing that was acknowledged.
     """
     from broker.pstore import StartRefused
-    from broker.server.serving import PortRefused, Server
+    from broker.server.served import PortRefused
+    from broker.server.serving import Server, StoreTaken
+    from broker.server.standby import StandbyEnds
 
     given = {"host": host, "stomp_port": stomp_port, "http_port": http_port}
     attributes = _attributes(file, spool, given, as_json=as_json)
     _log_to_stderr(as_json=as_json)
     try:
         asyncio.run(_run(Server, attributes, as_json=as_json))
-    except PortRefused as refused:
+    except (PortRefused, StandbyEnds) as refused:
         raise Failure(str(refused), ExitCode.UNUSABLE) from refused
+    except StoreTaken as taken:
+        raise Failure(str(taken), ExitCode.LOCKED) from taken
     except StartRefused as refused:
         raise _start_failure(refused) from refused
 

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -23,26 +23,33 @@ TIMEOUT_SECONDS = 20.0
 class Serving:
     """A server on a spool directory; ends with its block, kindly unless it was killed."""
 
-    def __init__(self, spool: Path, *arguments: str, port: int = 0) -> None:
+    def __init__(
+        self, spool: Path, *arguments: str, port: int = 0, http_port: int = 0, within: Sequence[str] = ()
+    ) -> None:
         self.spool = spool
         self.log: list[dict[str, Any]] = []
-        ports = ("--stomp-port", str(port), "--http-port", "0")
-        command = command_line("serve", *arguments, "--spool", str(spool), *ports, "--json")
+        ports = ("--stomp-port", str(port), "--http-port", str(http_port))
+        command = [*within, *command_line("serve", *arguments, "--spool", str(spool), *ports, "--json")]
         self.child = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True, bufsize=1
         )
-        assert self.child.stdout is not None
-        line = self.child.stdout.readline()
+        self.port = self.http_port = 0
         self._reading = threading.Thread(target=self._read_log, daemon=True)
         self._reading.start()
-        if not line:
+        if not self.hear_ports():
             self.child.wait(TIMEOUT_SECONDS)
             self._reading.join(TIMEOUT_SECONDS)
             self._close()
             raise AssertionError(f"the server did not start: {self.log}")
-        listening = {name: int(each.rpartition(":")[2]) for name, each in json.loads(line)["listening"].items()}
-        self.port = listening["STOMP"]
-        self.http_port = listening.get("HTTP", 0)
+
+    def hear_ports(self) -> bool:
+        """Wait until it says where it listens; a standby says so again when it has taken over. False at its end."""
+        assert self.child.stdout is not None
+        line = self.child.stdout.readline()
+        if line:
+            listening = {name: int(each.rpartition(":")[2]) for name, each in json.loads(line)["listening"].items()}
+            self.port, self.http_port = listening.get("STOMP", 0), listening.get("HTTP", 0)
+        return bool(line)
 
     def _read_log(self) -> None:
         assert self.child.stderr is not None

@@ -57,7 +57,8 @@ class Aci:
             return _written(http, Answered(Reply(code=refusal[0], text=refusal[1])))
         callers = self._callers_of(http)
         if callers is None:
-            return _written(http, Answered(Reply(code=served.refusal)))
+            partner = served.attributes.broker.partner_cluster_address or ""
+            return _written(http, Answered(Reply(code=served.refusal, partner_broker_id=partner)))
         try:
             caller = callers.of(request, http.headers.get(HEADER), identity.user)
         except NoSession:

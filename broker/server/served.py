@@ -10,6 +10,10 @@ from broker.codes import Code
 from broker.server.guard import OPEN, Guard
 
 
+class PortRefused(Exception):
+    """Where the server should listen it cannot."""
+
+
 class Listener(Protocol):
     """Something that is reached over the network."""
 
@@ -30,7 +34,7 @@ class Served:
 
     attributes: Attributes
     stop: Callable[[str], None]  # let the server end, with why; to be called on the loop
-    run_mode: str
+    run_mode: str  # a standby becomes STANDARD when it has taken over
     started: float  # seconds since 1970
     broker: AsyncBroker | None = None  # None while it is a standby, loads or unloads, or has not begun
     refusal: Code = Code.NOT_ACTIVE  # what a call is answered while there is no broker

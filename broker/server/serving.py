@@ -1,4 +1,11 @@
-"""The server: a broker and what listens for it, in one process and on one loop, from its start to a clean stop."""
+"""The server: a broker and what listens for it, in one process and on one loop, from its start to a clean stop.
+
+RUN-MODE     first                                then
+STANDARD     HTTP listens, the store is restored  STOMP listens; the end
+STANDBY      HTTP listens                         the store is taken over, and it is a standard broker
+
+A standard broker ends when it is told to, or when it finds that its store was taken over.
+"""
 
 import asyncio
 import logging
@@ -6,16 +13,27 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
 from broker.asynchronous import AsyncBroker
 from broker.attributes import Attributes
+from broker.beginning import Wanted
+from broker.codes import Code
+from broker.opening import open_store, spool_directory
+from broker.server.closed_door import ClosedDoor
 from broker.server.limits import StompLimits
 from broker.server.listening import web_listener
-from broker.server.served import Listener, Served
+from broker.server.served import Listener, PortRefused, Served
+from broker.server.standby import Standby, StandbyEnds
 from broker.server.stomp import StompListener
+from journal.disk import RealDisk
+from journal.errors import JournalError
+from journal.owner import Holder, read_holder
 
 if sys.platform != "win32":
     import resource
@@ -25,10 +43,11 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 FILES_BESIDE = 200  # that a broker has open beside its connections
+LOOK_SECONDS = 0.25  # between two looks whether the store is still this broker's
 
 
-class PortRefused(Exception):
-    """Where the server should listen it cannot."""
+class StoreTaken(Exception):
+    """Another broker has taken the store over. Nothing that this one did since was acknowledged."""
 
 
 class Server:
@@ -42,7 +61,16 @@ class Server:
         self._stopping = asyncio.Event()
         self._why = "it was asked to"
         run_mode, started = attributes.broker.run_mode, datetime.now(UTC).timestamp()
-        self._served = Served(attributes=attributes, stop=self.stop, run_mode=run_mode, started=started)
+        self._served = Served(
+            attributes=attributes,
+            stop=self.stop,
+            run_mode=run_mode,
+            started=started,
+            refusal=Code.NOT_OPERATIONAL,
+            partner=attributes.broker.partner_cluster_address or "",
+        )
+        self._addresses: dict[str, list[str]] = {}  # where it listens, by the listener's name
+        self._taken = ""  # who has taken the store over
 
     def stop(self, why: str = "it was asked to") -> None:
         """Let `run` end. To be called on the loop."""
@@ -50,7 +78,10 @@ class Server:
         self._stopping.set()
 
     async def run(self, ready: Callable[[list[str]], None] = lambda _: None) -> None:
-        """Serve until `stop`, SIGTERM or SIGINT. `ready` is told where it listens. StartRefused, PortRefused."""
+        """Serve until `stop`, SIGTERM or SIGINT. `ready` is told where it listens, whenever that changes.
+
+        StartRefused, PortRefused; StandbyEnds of a standby that cannot be one; StoreTaken.
+        """
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self.stop, number.name)
@@ -61,38 +92,136 @@ class Server:
                 loop.remove_signal_handler(number)
 
     async def _serve(self, ready: Callable[[list[str]], None]) -> None:
-        began, served, count = time.monotonic(), self._served, 0
+        """HTTP is there from the first moment, so that partners and operators are answered; STOMP with the broker."""
+        served, count = self._served, 0
         _allow_files(2 * self._limits.connections + FILES_BESIDE)
-        async with AsyncBroker.open(attributes=self._attributes) as broker:
-            served.broker = broker
-            try:
-                addresses = []
-                for listener, port in self._listeners(broker):
-                    addresses += [f"{listener.name} {each}" for each in await self._start(listener, port)]
-                    served.listeners.append(listener)
-                _log.info("listening for %s, after %.2f s", ", ".join(addresses), time.monotonic() - began)
-                ready(addresses)
-                await self._stopping.wait()
-                _log.info("stopping: %s", self._why)
-            finally:
-                for listener in served.listeners:
-                    count += await listener.stop()
+        try:
+            web = web_listener(served)
+            if web is not None:
+                await self._start(web, self._attributes.broker.http_port)
+            is_standby = served.run_mode == "STANDBY"
+            beginning = self._stand_by(ready) if is_standby else self._begin(Wanted(attributes=self._attributes))
+            await self._unless_stopped(beginning)
+            if served.broker is not None:
+                ready(self._listening())
+            await self._until_the_end()
+            _log.info("stopping: %s", self._why)
+        finally:
+            count = await self._end()
         _log.info("stopped: %d connections ended; what was acknowledged is durable", count)
+        if self._taken:
+            raise StoreTaken(self._taken)
 
-    def _listeners(self, broker: AsyncBroker) -> list[tuple[Listener, int]]:
-        attributes = self._attributes.broker
-        found: list[tuple[Listener, int]] = [(StompListener(broker, self._limits), attributes.stomp_port)]
-        web = web_listener(self._served)
-        return found if web is None else [*found, (web, attributes.http_port)]
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        """Return when it is done, or when the server is to stop: then it is cancelled."""
+        tasks = [asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            found, _ = await asyncio.gather(*tasks, return_exceptions=True)
+        if isinstance(found, BaseException) and not isinstance(found, asyncio.CancelledError):
+            raise found
 
-    async def _start(self, listener: Listener, port: int) -> Sequence[str]:
+    # The run modes.
+
+    async def _begin(self, wanted: Wanted, door: ClosedDoor | None = None) -> None:
+        """Be the standard broker: open the store, restore it, and listen for STOMP. StartRefused, PortRefused."""
+        served, began = self._served, time.monotonic()
+        broker = AsyncBroker(wanted)
+        async with AsyncExitStack() as undone:
+            await undone.enter_async_context(broker)
+            if door is not None:
+                await self._shut(door)
+            await self._start(StompListener(broker, self._limits), self._attributes.broker.stomp_port)
+            undone.pop_all()
+        served.broker, served.run_mode, served.refusal = broker, "STANDARD", Code.NOT_ACTIVE
+        _log.info("listening for %s, after %.2f s", ", ".join(self._listening()), time.monotonic() - began)
+
+    async def _stand_by(self, ready: Callable[[list[str]], None]) -> None:
+        """Be a standby until the store is taken over. StandbyEnds."""
+        if "HTTP" not in self._addresses:
+            raise StandbyEnds("a standby answers over HTTP: pip install 'oms-journal[server]'")
+        _log.info("listening for %s as a standby", ", ".join(self._listening()))
+        ready(self._listening())
+        port = int(self._addresses["HTTP"][0].rpartition(":")[2])
+        await Standby(self._served, port).run(self._take_over)
+
+    async def _take_over(self, passing: Holder | None) -> None:
+        """Become the standard broker; who comes over STOMP meanwhile is sent away. StartRefused, PortRefused."""
+        attributes = self._attributes
+        door = ClosedDoor(attributes.broker.partner_cluster_address or "")
+        await self._start(door, attributes.broker.stomp_port)
+        try:
+            opening = partial(open_store, passing=passing)
+            await self._begin(Wanted(attributes=attributes, open_store=opening, is_standby=True), door)
+        finally:
+            await self._shut(door)
+
+    # Listening, and the end.
+
+    async def _start(self, listener: Listener, port: int) -> None:
+        """Listen. PortRefused."""
         host = self._attributes.broker.host
         try:
-            return await listener.start(host, port)
+            self._addresses[listener.name] = list(await listener.start(host, port))
         except (OSError, OverflowError) as failure:
             errno = failure.errno if isinstance(failure, OSError) else None
             reason = os.strerror(errno) if errno is not None and errno > 0 else str(failure)
             raise PortRefused(f"cannot listen for {listener.name} on {host}:{port}: {reason}") from failure
+        self._served.listeners.append(listener)
+
+    async def _shut(self, listener: Listener) -> int:
+        """Listen no more, if it still does; return how many connections there were."""
+        if listener not in self._served.listeners:
+            return 0
+        self._served.listeners.remove(listener)
+        self._addresses.pop(listener.name, None)
+        return await listener.stop()
+
+    def _listening(self) -> list[str]:
+        return [
+            f"{name} {address}" for name in sorted(self._addresses, reverse=True) for address in self._addresses[name]
+        ]
+
+    async def _until_the_end(self) -> None:
+        """Return when the server is to stop, or when the store is not this broker's any more."""
+        served = self._served
+        while not self._stopping.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), LOOK_SECONDS)
+            if served.broker is not None and served.broker.is_taken_over:
+                self._taken = f"the store was taken over{_by_whom(served)}; nothing was acknowledged here since"
+                served.refusal = Code.NOT_ACTIVE
+                _log.error("%s", self._taken)
+                for listener in served.listeners:
+                    if isinstance(listener, StompListener):
+                        listener.ending = "another broker has taken over"
+                self.stop("another broker has the store")
+
+    async def _end(self) -> int:
+        """Let everybody finish what was begun, and let go of the store; return how many connections there were."""
+        served = self._served
+        broker, served.broker = served.broker, served.broker if not self._taken else None
+        count = 0
+        try:
+            for listener in reversed(served.listeners[:]):
+                count += await self._shut(listener)
+        finally:
+            served.broker = None
+            if broker is not None:
+                await broker.close()
+        return count
+
+
+def _by_whom(served: Served) -> str:
+    """Return who has the store, as far as its lock file says it."""
+    with suppress(JournalError, OSError):
+        holder = read_holder(RealDisk(), spool_directory(served.attributes))
+        if holder is not None:
+            return f" by process {holder.pid} on {holder.host or 'an unknown host'}, owner {holder.number}"
+    return ""
 
 
 def _allow_files(count: int) -> None:

@@ -20,6 +20,7 @@ from broker.server.limits import StompLimits
 from broker.server.stomp_session import StompSession
 
 _log = logging.getLogger("oms.stomp")
+_TELLS_PARTNER = ("CONNECTED", "ERROR")  # so that a client knows where to go on
 _BEAT = b"\n"
 _BEAT_SHARE = 0.7  # of the interval: a beat that is late is taken for a connection that is lost
 _PATIENCE = 2.0  # intervals without a sign of the client
@@ -120,6 +121,8 @@ class StompConnection(asyncio.Protocol):
         """Send the frame, with all that is said in this turn of the loop."""
         if self._transport is None:
             return
+        if self._listener.partner and frame.command in _TELLS_PARTNER:
+            frame = Frame(frame.command, {**frame.headers, "partner-broker-id": self._listener.partner}, frame.body)
         data = encode(frame, self._session.version)
         if not self._parts:
             self._loop.call_soon(self._flush)
@@ -171,7 +174,7 @@ class StompConnection(asyncio.Protocol):
         if self._transport is not None and not self._is_closing:
             self._transport.pause_reading()
             self._is_reading_paused = False
-            self._session.stop()
+            self._session.stop(self._listener.ending)
 
     def abort(self) -> None:
         """End the connection at once."""
@@ -276,6 +279,7 @@ class StompListener:
     def __init__(self, broker: AsyncBroker, limits: StompLimits | None = None) -> None:
         self.broker = broker
         self.limits = limits or StompLimits()
+        self.partner = broker.attributes.broker.partner_cluster_address or ""
         self.loop = asyncio.get_running_loop()
         self.connections: set[StompConnection] = set()
         self.beginning: set[StompConnection] = set()  # in the middle of a frame
@@ -285,6 +289,7 @@ class StompListener:
         self.bad_frames = 0
         self._noted = 0  # lines of the log about connections, since it was looked last
         self.is_stopping = False
+        self.ending = "the broker is being stopped"  # what clients are told then
         self._server: asyncio.Server | None = None
         self._looking: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None

@@ -95,10 +95,10 @@ class StompSession:
         """The connection is not there any more."""
         self._flow.lost()
 
-    def stop(self) -> None:
+    def stop(self, why: str) -> None:
         """End the connection once what was begun is durable, and its receipts are said."""
         self._flow.waiting.clear()
-        self._flow.when_settled(lambda: self.fail(Code.NOT_ACTIVE, "the broker is being stopped"))
+        self._flow.when_settled(lambda: self.fail(Code.NOT_ACTIVE, why))
 
     # CONNECT and DISCONNECT.
 

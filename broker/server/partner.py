@@ -1,0 +1,74 @@
+"""The other broker: where it is, how it is asked over HTTP, and what both must have alike."""
+
+import hashlib
+import hmac
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from broker.attributes import Attributes
+from broker.opening import version
+from broker.pstore import platform
+
+if TYPE_CHECKING:  # of the extra `server`
+    import httpx
+
+ANSWER_BYTES_MAX = 1 << 20
+
+
+class PartnerSilent(Exception):
+    """The other broker does not answer, or not as a broker does. Says why."""
+
+
+def partner_url(attributes: Attributes) -> str:
+    """Return where the other broker answers, from host:port:TCP."""
+    address = attributes.broker.partner_cluster_address
+    assert address is not None, "checked with the attributes"
+    host, port, _ = address.rsplit(":", 2)
+    return f"http://{host}:{port}"
+
+
+def partner_client(attributes: Attributes, *, timeout: float) -> "httpx.AsyncClient":
+    """Return a client for the other broker, with its address as base; `timeout` in seconds."""
+    import httpx
+
+    return httpx.AsyncClient(base_url=partner_url(attributes), timeout=timeout, trust_env=False)
+
+
+async def ask(client: "httpx.AsyncClient", path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the JSON that the other broker answers a GET, or with a body a POST. PartnerSilent."""
+    import httpx
+
+    try:
+        answer = await (client.get(path) if body is None else client.post(path, json=body))
+        found = answer.json()
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as failure:
+        raise PartnerSilent(str(failure) or type(failure).__name__) from failure
+    except ValueError as failure:
+        raise PartnerSilent(f"{client.base_url} answers as no broker does") from failure
+    if answer.status_code != 200 or not isinstance(found, dict):
+        raise PartnerSilent(f"{client.base_url} answers {answer.status_code}")
+    return found
+
+
+def release() -> str:
+    """Return what of the version both brokers must have alike: the first two numbers."""
+    return ".".join(version().split(".")[:2])
+
+
+def introduction(attributes: Attributes, nonce: str) -> dict[str, str]:
+    """Return what both brokers must have alike; the security settings so that nobody learns them."""
+    return {"version": release(), "platform": platform(), "security": _seal(attributes, nonce)}
+
+
+def _seal(attributes: Attributes, nonce: str) -> str:
+    """Return a digest of the security settings that is good for this nonce: who cannot make it has others."""
+    said = vars_of(attributes)
+    users = said.get("users_file")
+    secret = Path(users).read_bytes() if users else b""
+    tls = "TLS" if said.get("tls_certificate") else "no TLS"
+    return hmac.new(hashlib.sha256(secret).digest(), f"{nonce} {tls}".encode(), hashlib.sha256).hexdigest()
+
+
+def vars_of(attributes: Attributes) -> dict[str, Any]:
+    broker = attributes.broker
+    return {name: getattr(broker, name, None) for name in ("users_file", "tls_certificate")}

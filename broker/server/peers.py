@@ -1,0 +1,83 @@
+"""What two brokers on one store ask each other: `GET /peer/ping`, and `POST /peer/hello` of a standby.
+
+Neither needs a log-on. A ping tells nothing but the run mode and the owner number of the store; an introduction proves
+that both have the same security settings, and tells nobody what they are.
+"""
+
+import asyncio
+import hmac
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from broker.opening import spool_directory
+from broker.server.partner import introduction
+from broker.server.served import Served
+from journal.disk import RealDisk
+from journal.owner import read_holder
+
+HELLO = frozenset(("version", "platform", "security", "nonce", "port"))
+NONCE_MAX = 64
+
+
+def peer_routes() -> list[Route]:
+    """Return the routes for the other broker of two on one store."""
+    return [Route("/peer/ping", _ping, methods=["GET"]), Route("/peer/hello", _hello, methods=["POST"])]
+
+
+async def _ping(request: Request) -> Response:
+    served: Served = request.app.state.served
+    peer = request.client.host if request.client is not None else ""
+    address = served.attributes.broker.partner_cluster_address
+    if served.run_mode == "STANDARD" and address is not None and served.broker is not None:
+        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        served.partner = f"standby {address}, asked last from {peer} at {now}"
+    return JSONResponse(await _state(served))
+
+
+async def _state(served: Served) -> dict[str, Any]:
+    """Return the run mode, and what the lock file says when the store is this broker's."""
+    state: dict[str, Any] = {"run_mode": served.run_mode, "is_ready": served.broker is not None}
+    if served.run_mode == "STANDARD" and served.attributes.broker.pstore_type == "JOURNAL":
+        holder = await asyncio.to_thread(read_holder, RealDisk(), spool_directory(served.attributes))
+        if served.broker is not None and holder is not None:
+            state |= {"owner": holder.number, "count": holder.count}
+    return state
+
+
+async def _hello(request: Request) -> Response:
+    served: Served = request.app.state.served
+    try:
+        said = await request.json()
+    except ValueError:
+        raise HTTPException(400, "the body is no JSON") from None
+    if not isinstance(said, dict) or said.keys() != HELLO or not isinstance(said["nonce"], str):
+        raise HTTPException(400, f"an introduction says {', '.join(sorted(HELLO))}")
+    if not 16 <= len(said["nonce"]) <= NONCE_MAX:
+        raise HTTPException(400, f"a nonce has 16 to {NONCE_MAX} characters")
+    return JSONResponse({**await _state(served), "faults": _faults(served, said)})
+
+
+def _faults(served: Served, said: dict[str, Any]) -> list[str]:
+    """Return why whoever introduces itself is no standby for this broker."""
+    attributes = served.attributes
+    ours = introduction(attributes, said["nonce"])
+    faults = [
+        f"its {what} is {ours[what]}, the standby's {said[what]}"
+        for what in ("version", "platform")
+        if said[what] != ours[what]
+    ]
+    if not hmac.compare_digest(ours["security"].encode(), str(said["security"]).encode()):
+        faults.append("its security settings are not the standby's")
+    address = attributes.broker.partner_cluster_address
+    if served.run_mode != "STANDARD":
+        faults.append(f"its RUN-MODE is {served.run_mode}")
+    if address is None:
+        faults.append("it has no PARTNER-CLUSTER-ADDRESS, which must name the standby")
+    elif address.rsplit(":", 2)[1] != str(said["port"]):
+        faults.append(f"its PARTNER-CLUSTER-ADDRESS is {address}, but the standby answers at port {said['port']}")
+    return faults
