@@ -233,7 +233,7 @@ def _check_beside(request: Request) -> Refusal | None:
         texts = [text for pair in (request.properties or {}).items() for text in pair]
         if sum(len(text.encode()) + 2 for text in texts) > PROPERTIES_BYTES_MAX:
             return Refusal(Code.LENGTH_EXCEEDED, f"the properties have at most {PROPERTIES_BYTES_MAX} bytes")
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, AttributeError):  # half a character, or no text at all
         return Refusal(Code.INVALID_CHARACTER, "a property or the producer's identifier is not text")
     return None
 

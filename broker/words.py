@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from broker.block import ANY, NEW, UWSTATP_NO, ConvStat, Function, Option, Reception, Request, Store
+from broker.block import ANY, FIELDS, NEW, OLD, UWSTATP_NO, ConvStat, Function, Option, Reception, Request, Store
 from broker.codes import BrokerError, Code
 from broker.records import Status
 from broker.running import Answered
@@ -16,6 +16,9 @@ from broker.running import Answered
 ServiceName = tuple[str, str, str]  # CLASS, SERVER, SERVICE
 AnyService = ServiceName | str  # or "CLASS/SERVER/SERVICE"
 Wait = float | bool | None  # seconds; None and False do not wait, True waits as long as it takes
+WAIT_MAX_SECONDS = 9_999_999
+_UNITS = (("S", 1), ("M", 60), ("H", 3600), ("D", 86400))
+_WIDTH = FIELDS["UWTIME"].width
 
 # What a RECEIVE is answered when there is nothing for it.
 NOTHING_THERE = frozenset(
@@ -116,17 +119,21 @@ def service_fields(service: AnyService) -> dict[str, Any]:
 
 
 def wait_text(wait: Wait) -> str:
-    """Return WAIT: NO, YES, or a time, at least a millisecond."""
+    """Return WAIT: NO, YES, or a time, at least a millisecond and at most what the field has room for: 115 days."""
     if wait is True:
         return "YES"
     if not wait:
         return "NO"
-    return f"{max(wait, 0.001):.3f}"[:7].rstrip("0").rstrip(".") + "S"
+    text = f"{min(max(wait, 0.001), WAIT_MAX_SECONDS):.3f}"[:7]
+    return (text.rstrip("0").rstrip(".") if "." in text else text) + "S"
 
 
 def duration_text(duration: str | float) -> str:
-    """Return a lifetime: as it was written, or of seconds, rounded up."""
-    return duration if isinstance(duration, str) else f"{-int(-duration // 1)}S"
+    """Return a lifetime: as it was written, or of seconds, rounded up to what the field has room for."""
+    if isinstance(duration, str):
+        return duration
+    texts = (f"{-int(-duration // seconds)}{unit}" for unit, seconds in _UNITS)
+    return next((text for text in texts if len(text) <= _WIDTH), f"{duration}")
 
 
 def term_fields(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,7 +187,9 @@ class Speaker:
     def receive(
         self, service: AnyService | None, conv_id: str | None, wait: Wait, *, which: str = ANY, option: Option
     ) -> Request:
-        """Return a RECEIVE from a conversation, else from those of a service, or of all that are served."""
+        """Return a RECEIVE from a conversation, else from those of a service, or of all that are served. ValueError."""
+        if which not in (NEW, OLD, ANY):
+            raise ValueError(f"which is NEW, OLD or ANY, not {which!r}")
         fields: dict[str, Any] = {"conv_id": conv_id or which, "wait": wait_text(wait)}
         if service is not None and conv_id is None:
             fields |= service_fields(service)

@@ -15,6 +15,7 @@ from broker.pstore import StartRefused
 from broker.records import CHECKPOINTS, Status
 from broker.session import Session
 from broker.sqlite_store import SqliteStore
+from broker.words import duration_text, wait_text
 from tests.embedded import KINDS, SERVICE, Kind, bodies, kind_of, refused
 
 LOGON = {"function": Function.LOGON, "user_id": "ALICE", "token": "PC1"}
@@ -84,6 +85,31 @@ def test_a_message_that_is_no_bytes_is_a_mistake_of_its_sender_and_of_nobody_els
     assert broker.is_store_connected
     alice.send(SERVICE, b"bytes")
     assert bodies(bob) == [b"bytes"]
+
+
+@pytest.mark.parametrize(
+    ("wait", "text"),
+    [
+        *((None, "NO"), (0, "NO"), (False, "NO"), (True, "YES"), (1e-9, "0.001S"), (0.25, "0.25S"), (10, "10S")),
+        *((100_000, "100000S"), (123_456.789, "123456S"), (1_200_000, "1200000S"), (1e7, "9999999S")),
+        (float("inf"), "9999999S"),
+    ],
+)
+def test_a_time_to_wait_is_written_as_the_block_has_it(wait: float | None, text: str) -> None:
+    assert wait_text(wait) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.5, "1S"), (60, "60S"), (9_999_999, "9999999S"), (180 * 86400, "259200M"), (1e9 + 1, "277778H")],
+)
+def test_a_lifetime_in_seconds_is_written_in_a_unit_that_there_is_room_for(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+def test_who_asks_for_conversations_says_which(bob: Session) -> None:
+    with pytest.raises(ValueError, match="not 'FIRST'"):
+        bob.receive_unit(which="FIRST")
 
 
 def test_the_lengths_of_the_block_are_kept(alice: Session, bob: Session) -> None:

@@ -272,6 +272,8 @@ def test_a_pattern_names_services_only_for_their_end() -> None:
         ({"producer": "x" * 256}, Code.OUT_OF_RANGE),
         ({"producer": "\ud800"}, Code.INVALID_CHARACTER),
         ({"properties": {"k": "\ud800"}}, Code.INVALID_CHARACTER),
+        ({"properties": {"k": 1}}, Code.INVALID_CHARACTER),
+        ({"producer": 7}, Code.INVALID_CHARACTER),
         ({"properties": {"k": "v" * (60 << 10)}}, Code.LENGTH_EXCEEDED),
     ],
 )
