@@ -270,9 +270,12 @@ class Request:
     parts: Sequence["Request"] = ()  # with SYNCPOINT COMMIT of BOTH: what is committed together instead (`joint.py`)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Reply:
-    """What a caller is answered; `text` is the code's with what is special about this case."""
+    """What a caller is answered; `text` is the code's with what is special about this case.
+
+    `blank` is the cheap way to one of which little is said: the others of so many fields stay with the class.
+    """
 
     code: Code = Code.OK
     text: str = ""
@@ -298,3 +301,8 @@ class Reply:
     return_length: int = 0
     partner_broker_id: str = ""
     versions: str = ""  # what VERSION and KERNELVERS tell
+
+    @staticmethod
+    def blank() -> "Reply":
+        """Return a reply that says nothing, to be filled in."""
+        return Reply.__new__(Reply)

@@ -16,7 +16,7 @@ class Identifiers:
     def __init__(self, starts: int) -> None:
         if not 0 <= starts <= STARTS_MAX:
             raise BrokerError(Code.NO_NEW_UOWID, f"the store was started {starts} times: no identifiers are left")
-        self._prefix = f"1{starts:07X}"
+        self._start = (1 << 28 | starts) << 32
         self._numeric = f"0{starts % 100_000:05}"
         self._count = 0
         self._numeric_count = 0
@@ -28,10 +28,14 @@ class Identifiers:
 
     def next(self) -> str:
         """Return the next identifier."""
-        self._count += 1
-        if self._count > COUNT_MAX:
+        return f"{self.next_number():016X}"
+
+    def next_number(self) -> int:
+        """Return the next identifier as the number that it is in hexadecimal digits."""
+        self._count = count = self._count + 1
+        if count > COUNT_MAX:
             raise BrokerError(Code.NO_NEW_UOWID, "all identifiers of this start are used up: start the broker anew")
-        return f"{self._prefix}{self._count:08X}"
+        return self._start + count
 
     def next_numeric(self) -> str:
         """Return the next identifier that has digits only."""

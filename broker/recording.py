@@ -23,11 +23,13 @@ from broker.states import ACCEPTED, DELIVERED, POSTPONED
 from broker.uow import Name, Owner, UnitOfWork
 
 _FIRST, _CONVERSATION = UOW.offset("first"), UOW.offset("conversation")
-_AT_THE_FIRST: Mapping[int, int] = {_FIRST: 0, _CONVERSATION: 0}
+AT_THE_FIRST: Mapping[int, int] = {_FIRST: 0, _CONVERSATION: 0}
 _FLAGS = [Flag(number) for number in range(32)]  # making one anew costs more than the rest of a record
 _PERSISTENT, _STATUS, _FROM_SERVER, _IS_FIRST, _BOUND = (
     int(flag) for flag in (Flag.PERSISTENT, Flag.STATUS_PERSISTENT, Flag.FROM_SERVER, Flag.FIRST, Flag.BOUND)
 )
+# Of a client's persistent unit of work that begins its conversation: without persistent status, and with it.
+FIRST_FLAGS = (_PERSISTENT | _IS_FIRST, _PERSISTENT | _IS_FIRST | _STATUS)
 
 
 def record_of(unit: UnitOfWork, conversation: Conversation, status: Status) -> UowRecord:
@@ -88,7 +90,7 @@ def put_with_messages(record: UowRecord, place: int, *, is_first: bool) -> Put:
     """Return the record to be written in the commit that adds its messages, from that place among the adds."""
     at: Mapping[int, int] = {_FIRST: place}
     if is_first:
-        at = _AT_THE_FIRST if not place else {_FIRST: place, _CONVERSATION: place}
+        at = AT_THE_FIRST if not place else {_FIRST: place, _CONVERSATION: place}
     return Put(UOWS + record.uowid, UOW.encode(record), at)
 
 

@@ -195,7 +195,7 @@ _ENUMS: Mapping[str, Mapping[int, int]] = {
 }
 
 
-def _encode_texts(texts: Iterable[str]) -> bytes:
+def encode_texts(texts: Iterable[str]) -> bytes:
     parts: list[bytes] = []
     for text in texts:
         data = text.encode()
@@ -216,7 +216,7 @@ def _decode_texts(data: bytes, count: int) -> tuple[list[str], bytes]:
 
 
 # Senders, receivers and services come again and again.
-_encoded_texts = lru_cache(4096)(_encode_texts)
+_encoded_texts = lru_cache(4096)(encode_texts)
 
 
 @lru_cache(4096)
@@ -261,13 +261,14 @@ class Layout(Generic[R]):
         head: list[Any] = list(record[: self._own])
         for at in self._identifiers:
             head[at] = int(head[at] or "0", 16)
-        shared = _encoded_texts(record[self._own : self._shared])
-        parts = [self._struct.pack(VERSION, self.kind, len(shared), 0, *head), shared]
-        if self._end > self._shared:
-            parts.append(_encode_texts(record[self._shared : self._end]))
-        if self._has_numbers:
-            parts.append(struct.pack(f"<{len(record[-1])}Q", *record[-1]))
-        return b"".join(parts)
+        value = self.value(head, record[self._own : self._shared], record[self._shared : self._end])
+        return value + struct.pack(f"<{len(record[-1])}Q", *record[-1]) if self._has_numbers else value
+
+    def value(self, head: Sequence[int], shared: tuple[str, ...], own: tuple[str, ...]) -> bytes:
+        """Return a value of its parts: the head behind the extent, with identifiers as numbers, and the texts."""
+        texts = _encoded_texts(shared)
+        value = self._struct.pack(VERSION, self.kind, len(texts), 0, *head) + texts
+        return value + (encode_texts(own) if any(own) else bytes(len(own)))
 
     def decode(self, value: bytes) -> R:
         """Return the record; NewerRecord, or RecordError where the bytes are none of this kind."""

@@ -21,16 +21,18 @@ from broker.effects import RESERVED_PROPERTIES, Call, stored_properties
 from broker.lifetimes import MICROSECONDS
 from broker.moves import accept, end_as, ending_records, keep_records, side_of_sender
 from broker.participant import Participant
+from broker.posting import Posting, post
 from broker.recording import put, record_of
 from broker.records import ConversationState
-from broker.service import Service
+from broker.service import Service, Terms
 from broker.showing import reply_of
 from broker.sleeping import conversation
-from broker.states import ACCEPTED, RECEIVED
-from broker.uow import UnitOfWork
+from broker.states import ACCEPTED, RECEIVED, Variation
+from broker.uow import VARIATION, UnitOfWork
 from broker.world import World
 
-_COMMIT, _EOC = Option.COMMIT, Option.EOC
+_SYNC, _COMMIT, _EOC = Option.SYNC, Option.COMMIT, Option.EOC
+_ENDED = ConversationState.EOC
 _LOSSES = (Code.STATUS_NOT_PERSISTED, Code.UOW_NOT_PERSISTED)
 
 
@@ -41,14 +43,12 @@ def send(world: World, call: Call, participant: Participant) -> None:
         check_properties(request)
     if request.producer and _is_repeat(world, call, participant):
         return
-    sending = _found(world, request, participant)
-    unit, attributes = sending.unit, sending.talk.service.attributes
-    if len(request.body) > attributes.max_uow_message_length:
-        limit = attributes.max_uow_message_length
-        raise BrokerError(Code.LENGTH_EXCEEDED, f"{Code.LENGTH_EXCEEDED.text}: at most {limit} bytes")
-    if unit.count >= attributes.max_messages_in_uow:
-        raise BrokerError(Code.MAX_MESSAGES)
-    service = sending.talk.service
+    sending = _found(world, call, participant)
+    if isinstance(sending, Posting):
+        post(world, sending)
+        return
+    unit, service = sending.unit, sending.talk.service
+    _check_message(service, request, unit.count)
     queue = service.reply_queue if unit.from_server else service.queue
     message = NewMessage(queue, request.body, stored_properties(request))
     if request.option is _EOC:
@@ -58,9 +58,19 @@ def send(world: World, call: Call, participant: Participant) -> None:
     if request.option is _COMMIT:
         commit_sent(world, sending, call, message)
     elif request.option is _EOC:
-        commit_sent(world, sending, call, message, ConversationState.EOC)
+        commit_sent(world, sending, call, message, _ENDED)
     else:
         _add(world, sending, call, message)
+
+
+def _check_message(service: Service, request: Request, count: int) -> None:
+    """Refuse a message that is too long, or one too many for a unit of work that has so many."""
+    attributes = service.attributes
+    if len(request.body) > attributes.max_uow_message_length:
+        limit = attributes.max_uow_message_length
+        raise BrokerError(Code.LENGTH_EXCEEDED, f"{Code.LENGTH_EXCEEDED.text}: at most {limit} bytes")
+    if count >= attributes.max_messages_in_uow:
+        raise BrokerError(Code.MAX_MESSAGES)
 
 
 def check_properties(request: Request) -> None:
@@ -72,15 +82,23 @@ def check_properties(request: Request) -> None:
 # What the message goes into.
 
 
-def _found(world: World, request: Request, participant: Participant) -> Sending:
+def _found(world: World, call: Call, participant: Participant) -> Sending | Posting:
     """Return the unit of work that the message goes into, checked; nothing is changed yet."""
+    request = call.request
     if request.conv_id.upper() == NEW:
         service = world.service((request.server_class, request.server_name, request.service))
         if not service.is_served and not service.attributes.deferred:
             raise BrokerError(Code.SERVICE_NOT_REGISTERED)
         check_room(world, service)
-        unit = _new_unit(world, service, request, participant)
+        _check_limits(world, service)
+        terms = service.terms(request)
+        _check_store(world, terms.variation)
+        if terms.variation.uow and request.option is not _SYNC and not request.producer and world.joint is None:
+            _check_message(service, request, 0)
+            return Posting(world, call, participant, service, terms)
+        unit = _new_unit(world, terms, request, participant)
         talk = Conversation(unit.conv_id, service, participant.name, is_uow=True)
+        talk.used = participant.used
         unit.is_first = True
         sending = Sending(talk, unit, participant)
         sending.is_new = sending.is_begun = True
@@ -95,11 +113,12 @@ def _found(world: World, request: Request, participant: Participant) -> Sending:
     if found is not None:
         if request.store is not Store.UNSAID and (request.store is Store.BROKER) != found.is_persistent:
             raise BrokerError(Code.WRONG_UOW_TYPE)
-        if found.is_lasting:
-            _check_store(world, found)
+        _check_store(world, VARIATION[found.is_persistent, found.has_status])
         return Sending(talk, found, participant)
-    unit = _new_unit(world, talk.service, request, participant)
-    unit.conv_id = talk.conv_id
+    _check_limits(world, talk.service)
+    terms = talk.service.terms(request)
+    _check_store(world, terms.variation)
+    unit = _new_unit(world, terms, request, participant)
     unit.from_server = side is SERVER
     sending = Sending(talk, unit, participant)
     sending.is_begun = True
@@ -139,8 +158,8 @@ def check_room(world: World, service: Service) -> None:
         raise BrokerError(Code.CONVERSATIONS_MAX)
 
 
-def _new_unit(world: World, service: Service, request: Request, participant: Participant) -> UnitOfWork:
-    """Return a unit of work as the call and the attributes say, checked against the limits."""
+def _check_limits(world: World, service: Service) -> None:
+    """Refuse a unit of work beyond the limits."""
     attributes = service.attributes
     if world.attributes.broker.max_uows == 0:
         raise BrokerError(Code.UOWS_NOT_ALLOWED)
@@ -152,11 +171,12 @@ def _new_unit(world: World, service: Service, request: Request, participant: Par
     limit = world.attributes.broker.max_uows
     if limit is not None and world.active_count >= limit:
         raise BrokerError(Code.MAX_UOWS)
-    terms = service.terms(request)
+
+
+def _new_unit(world: World, terms: Terms, request: Request, participant: Participant) -> UnitOfWork:
+    """Return a unit of work as the call and the attributes say."""
     conv_id = world.identifiers.next() if request.conv_id.upper() == NEW else request.conv_id
     unit = UnitOfWork(world.identifiers.next(), conv_id, participant.owner, terms.variation)
-    if unit.is_lasting:
-        _check_store(world, unit)
     if terms.lifetime:
         unit.lifetime = terms.lifetime // MICROSECONDS
         unit.ends = world.clock_of(unit) + terms.lifetime
@@ -166,10 +186,12 @@ def _new_unit(world: World, service: Service, request: Request, participant: Par
     return unit
 
 
-def _check_store(world: World, unit: UnitOfWork) -> None:
+def _check_store(world: World, variation: Variation) -> None:
     """Refuse what needs a store that is not there, or that is to become emptier."""
+    if not (variation.uow or variation.status):
+        return
     if not world.is_store_up:
-        code = Code.UOW_NOT_PERSISTED if unit.is_persistent else Code.STATUS_NOT_PERSISTED
+        code = _LOSSES[variation.uow]
         raise BrokerError(code, detailed(code, NO_STORE))
     if world.is_new_forbidden:
         raise BrokerError(Code.NO_NEW_UOWS)

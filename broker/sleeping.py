@@ -154,7 +154,12 @@ def is_kept(world: World, talk: Conversation, side: Side) -> bool:
         return talk.client in world.participants
     if talk.server is not None:
         return talk.server in talk.service.servers
-    return talk.service.is_served and len(talk.service.waiting) < AWAKE_MAX
+    return wants_more(talk.service)
+
+
+def wants_more(service: Service) -> bool:
+    """Say whether a conversation that begins to wait for the service stays awake."""
+    return service.is_served and len(service.waiting) < AWAKE_MAX
 
 
 def put_to_sleep(world: World, talk: Conversation, waiting: UnitOfWork) -> int:

@@ -5,15 +5,16 @@ with others are kept once. It is found by UOWID, by CONV-ID, by when its lifetim
 """
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from broker.order import Order
 from broker.packed import Matrix, PackedRows
-from broker.records import UOW, VERSION, Flag, Heads, RecordError, Status, UowRecord, identifier
+from broker.records import UOW, Flag, Heads, RecordError, Status, UowRecord, encode_texts, identifier
 from broker.shared import Shared
 
 Service = tuple[str, str, str]  # CLASS, SERVER, SERVICE
@@ -33,8 +34,6 @@ _STATUS = _slice("status")
 _FIRST = _slice("first")  # the number of the first message
 Places = npt.NDArray[np.uint32]
 _EXTENT = UOW.offset("extent")  # of the head: the bytes of the parties
-PARTIES = slice(UowRecord._fields.index("sender_user"), UowRecord._fields.index("ustatus"))  # of a record
-_IDENTIFIERS = ("uowid", "conv_id")
 NO_TEXTS = b"\0\0"  # neither a user status nor a producer
 _BLANK = UOW.encode(UowRecord("", "", Status.ACCEPTED, Flag(0)))[:HEAD]
 
@@ -45,6 +44,10 @@ class Count(NamedTuple):
     units: int = 0
     messages: int = 0
     size: int = 0  # bytes
+
+
+_NONE = Count()
+Loose = UowRecord | bytes  # what is not packed: a record, or its value
 
 
 class Wanted(NamedTuple):
@@ -93,6 +96,16 @@ class Parties(NamedTuple):
     def instance(self, *, is_reply: bool) -> Person:
         """Return the server instance."""
         return self.sender if is_reply else self.receiver
+
+
+def opened(loose: Loose) -> UowRecord:
+    """Return the record that has not been packed yet."""
+    return UOW.decode(loose) if isinstance(loose, bytes) else loose
+
+
+def _behind_head(value: bytes, extent: int) -> tuple[bytes, bytes]:
+    """Return the parties and the texts of a record's value."""
+    return value[HEAD : HEAD + extent], value[HEAD + extent :]
 
 
 def _service(names: Sequence[str]) -> Service:
@@ -168,7 +181,7 @@ class Units:
         )
         for group in np.flatnonzero(units).tolist():
             service = Parties.read(parties[group // 2]).service(is_reply=bool(group % 2))
-            self._count(service, Count(int(units[group]), int(messages[group]), int(sizes[group])))
+            self._count(service, int(units[group]), int(messages[group]), int(sizes[group]))
 
     # One at a time.
 
@@ -183,6 +196,18 @@ class Units:
         if record.status in WAITING:
             self._count_one(record, 1)
 
+    def add_waiting(self, value: bytes, numbers: tuple[int, int, int], service: Service, size: int) -> None:
+        """Put a unit of work of one message to sleep, which is ACCEPTED, as the value of its record.
+
+        `numbers` are those of its identifier and its conversation's, and when its lifetime is over.
+        """
+        number, conversation, due = numbers
+        self._rows.add(number, value)
+        self._conversations.add(conversation, number)
+        if due:
+            self._dues.add(due, number)
+        self._count(service, 1, 1, size)
+
     def find(self, uowid: str) -> UowRecord | None:
         """Return a record that sleeps, and leave it; None for none."""
         return self._read(self._rows.find(_number(uowid)))
@@ -194,7 +219,7 @@ class Units:
         record = self._read(found)
         if record is None:
             return None
-        if not isinstance(found, UowRecord):
+        if not isinstance(found, UowRecord | bytes):
             self._shared.drop(_place(found[0]))
         self._conversations.remove(int(record.conv_id, 16), number)
         due = _due(record)
@@ -204,28 +229,21 @@ class Units:
             self._count_one(record, -1)
         return record
 
-    def _read(self, found: UowRecord | tuple[bytes, bytes] | None) -> UowRecord | None:
-        if found is None or isinstance(found, UowRecord):
-            return found
+    def _read(self, found: Loose | tuple[bytes, bytes] | None) -> UowRecord | None:
+        if found is None:
+            return None
+        if isinstance(found, UowRecord | bytes):
+            return opened(found)
         row, texts = found
         return UOW.decode(value_of(row[:HEAD], self._shared.texts[_place(row)], texts))
 
-    def _encode(self, records: list[UowRecord]) -> tuple[Matrix, list[bytes]]:
-        """Return the rows and the texts of records that are to be packed, column by column."""
-        samples = {record[PARTIES]: record for record in records}
-        parties = [split(UOW.encode(sample))[1] for sample in samples.values()]
-        known = dict(zip(samples, range(len(samples)), strict=True))
-        alike = [known[record[PARTIES]] for record in records]
-        heads = np.zeros(len(records), UOW.dtype)
-        heads["version"], heads["kind"] = VERSION, UOW.kind
-        heads["extent"] = np.array(list(map(len, parties)))[alike]
-        for at, name in enumerate(UowRecord._fields[: PARTIES.start]):
-            column: list[Any] = [record[at] for record in records]
-            heads[name] = [int(text, 16) for text in column] if name in _IDENTIFIERS else column
-        uses = np.bincount(alike).tolist()
-        taken = [self._shared.take(text, use) for text, use in zip(parties, uses, strict=True)]
-        texts = [split(UOW.encode(record))[2] if record.ustatus or record.producer else NO_TEXTS for record in records]
-        return _rows(heads, np.array(taken, "<u4")[alike]), texts
+    def _encode(self, loose: list[Loose]) -> tuple[Matrix, list[bytes]]:
+        """Return the rows and the texts of what is to be packed."""
+        values = [UOW.encode(each) if isinstance(each, UowRecord) else each for each in loose]
+        heads = UOW.heads(values)
+        parties, texts = zip(*map(_behind_head, values, heads["extent"].tolist()), strict=True)
+        known = {text: self._shared.take(text, uses) for text, uses in Counter(parties).items()}
+        return _rows(heads, np.array([known[text] for text in parties], "<u4")), list(texts)
 
     # Questions.
 
@@ -247,12 +265,24 @@ class Units:
             mine = [record.uowid for record in records if record is not None and Parties.of(record).sender == sender]
             return max(mine, default=None)
         places = [place for place, text in self._shared.used() if Parties.read(text).sender == sender]
-        found = self._rows.highest(_SHARED, places, lambda record: (record.sender_user, record.sender_token) == sender)
+        texts = encode_texts(sender)
+
+        def is_mine(loose: Loose) -> bool:
+            if isinstance(loose, bytes):
+                return loose.startswith(texts, HEAD)
+            return (loose.sender_user, loose.sender_token) == sender
+
+        found = self._rows.highest(_SHARED, places, is_mine)
         return None if found is None else identifier(found)
 
     def at_number(self, first: int) -> str | None:
         """Return the UOWID of the unit of work asleep whose first message has this number. Looks at all of them."""
-        found = self._rows.highest(_FIRST, [first], lambda record: record.first == first) if first else None
+        number = first.to_bytes(8, "little")
+
+        def has_it(loose: Loose) -> bool:
+            return loose[_FIRST] == number if isinstance(loose, bytes) else loose.first == first
+
+        found = self._rows.highest(_FIRST, [first], has_it) if first else None
         return None if found is None else identifier(found)
 
     def places_of(self, is_wanted: Callable[[Parties], bool]) -> list[int]:
@@ -285,8 +315,8 @@ class Units:
             found[key] = None
         return list(found)
 
-    def loose(self) -> list[UowRecord]:
-        """Return the records that are not packed yet, a few thousand at most."""
+    def loose(self) -> list[Loose]:
+        """Return what is not packed yet, a few thousand at most."""
         return self._rows.loose()
 
     def columns_behind(self, number: int, names: Sequence[str]) -> "tuple[Columns, int | None]":
@@ -316,13 +346,12 @@ class Units:
 
     def _count_one(self, record: UowRecord, sign: int) -> None:
         service = Parties.of(record).service(is_reply=bool(record.flags & Flag.FROM_SERVER))
-        self._count(service, Count(sign, sign * record.messages, sign * record.size))
+        self._count(service, sign, sign * record.messages, sign * record.size)
 
-    def _count(self, service: Service, more: Count) -> None:
-        had = self._waiting.get(service, Count())
-        has = Count(had.units + more.units, had.messages + more.messages, had.size + more.size)
-        if has.units:
-            self._waiting[service] = has
+    def _count(self, service: Service, units: int, messages: int, size: int) -> None:
+        had_units, had_messages, had_size = self._waiting.get(service, _NONE)
+        if had_units + units:
+            self._waiting[service] = Count(had_units + units, had_messages + messages, had_size + size)
         else:
             self._waiting.pop(service, None)
 

@@ -3,7 +3,7 @@
 Counted in passing, a thousand at a time: what begins or ends meanwhile may be in it or not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from broker.looking.services import ServiceFilter
 from broker.recording import service_name
 from broker.records import Flag, UowRecord
 from broker.service import ServiceName
-from broker.units import WAITING, Columns
+from broker.units import WAITING, Columns, opened
 from broker.world import World
 
 STEP_UNITS = 500  # units of work, not packed, that are counted between two pauses
@@ -97,7 +97,7 @@ def _counted(world: World, sums: dict[ServiceName, Sum]) -> Iterator[None]:
         yield
     loose = world.units.loose()
     for start in range(0, len(loose), STEP_UNITS):
-        _count_records(loose[start : start + STEP_UNITS], sums)
+        _count_records(map(opened, loose[start : start + STEP_UNITS]), sums)
         yield
     reached: int | None = 0
     while reached is not None:
@@ -110,7 +110,7 @@ def _of(sums: dict[ServiceName, Sum], name: ServiceName) -> Sum:
     return sums.setdefault(name, Sum())
 
 
-def _count_records(records: list[UowRecord], sums: dict[ServiceName, Sum]) -> None:
+def _count_records(records: Iterable[UowRecord], sums: dict[ServiceName, Sum]) -> None:
     for record in records:
         if record.status in WAITING:
             _of(sums, service_name(record)).add(record.messages, record.size, record.created)
