@@ -27,6 +27,7 @@ from broker.words import (
     Message,
     PublicationStatus,
     Said,
+    ServiceName,
     Speaker,
     Terms,
     UnitStatus,
@@ -36,6 +37,7 @@ from broker.words import (
     last_status,
     message,
     message_if_any,
+    names,
     publication_status,
     service_fields,
     term_fields,
@@ -63,6 +65,7 @@ class AsyncSession:
         self.reading = Reading()
         self._broker = broker
         self._caller = broker.new_caller()
+        self._services: dict[ServiceName, AnyService] = {}  # that it serves
 
     async def __aenter__(self) -> "AsyncSession":
         try:
@@ -93,6 +96,22 @@ class AsyncSession:
         """LOGOFF: what was being sent or received is backed out; what was committed waits."""
         if (await self.ask(self.speaker.say(Function.LOGOFF))).reply.code is not Code.OK:
             self._broker.gone(self._caller)
+
+    async def recover(self, conv_id: str = "") -> UnitStatus | None:
+        """Begin anew after a lost connection, and return the last unit of work of the user: SYNCPOINT OPTION=LAST.
+
+        What the session was sending or receiving is backed out; services that it served it serves again. After it
+        what was asked before is done or never will be: the UOWID that is returned is the one whose COMMIT was lost,
+        and its status tells; another one, or None, and it was not committed, or has left no status.
+        (EntireX, Using Persistence and Units of Work, "Recovery"; with STATUS-LIFETIME or UWSTATP it is sure.)
+        """
+        self._broker.gone(self._caller)
+        self._caller = self._broker.new_caller()
+        self.reading = Reading()
+        await self.log_on()
+        for service in self._services.values():
+            await self.register(service)
+        return await self.last(conv_id)
 
     # Sending.
 
@@ -142,11 +161,16 @@ class AsyncSession:
     async def register(self, service: AnyService) -> None:
         """Serve a service from now on. BrokerError 00210043 when the attributes define none of this name."""
         checked(await self.ask(self.speaker.say(Function.REGISTER, **service_fields(service))))
+        self._services[names(service)] = service
 
     async def deregister(self, service: AnyService | None = None, option: Option = Option.NONE) -> None:
         """Serve it no longer, or none at all; QUIESCE lets conversations end, IMMED backs out what is under way."""
         fields = {} if service is None else service_fields(service)
         checked(await self.ask(self.speaker.say(Function.DEREGISTER, option, **fields)))
+        if service is None:
+            self._services.clear()
+        else:
+            self._services.pop(names(service), None)
 
     async def receive_unit(
         self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY

@@ -29,6 +29,7 @@ from broker.words import (
     Message,
     PublicationStatus,
     Said,
+    ServiceName,
     Speaker,
     Terms,
     UnitStatus,
@@ -38,6 +39,7 @@ from broker.words import (
     last_status,
     message,
     message_if_any,
+    names,
     publication_status,
     service_fields,
     term_fields,
@@ -65,6 +67,7 @@ class Session:
         self.reading = Reading()
         self._broker = broker
         self._caller = broker.new_caller()
+        self._services: dict[ServiceName, AnyService] = {}  # that it serves
 
     def __enter__(self) -> "Session":
         try:
@@ -95,6 +98,22 @@ class Session:
         """LOGOFF: what was being sent or received is backed out; what was committed waits."""
         if self.ask(self.speaker.say(Function.LOGOFF)).reply.code is not Code.OK:
             self._broker.gone(self._caller)
+
+    def recover(self, conv_id: str = "") -> UnitStatus | None:
+        """Begin anew after a lost connection, and return the last unit of work of the user: SYNCPOINT OPTION=LAST.
+
+        What the session was sending or receiving is backed out; services that it served it serves again. After it
+        what was asked before is done or never will be: the UOWID that is returned is the one whose COMMIT was lost,
+        and its status tells; another one, or None, and it was not committed, or has left no status.
+        (EntireX, Using Persistence and Units of Work, "Recovery"; with STATUS-LIFETIME or UWSTATP it is sure.)
+        """
+        self._broker.gone(self._caller)
+        self._caller = self._broker.new_caller()
+        self.reading = Reading()
+        self.log_on()
+        for service in self._services.values():
+            self.register(service)
+        return self.last(conv_id)
 
     # Sending.
 
@@ -146,11 +165,16 @@ class Session:
     def register(self, service: AnyService) -> None:
         """Serve a service from now on. BrokerError 00210043 when the attributes define none of this name."""
         checked(self.ask(self.speaker.say(Function.REGISTER, **service_fields(service))))
+        self._services[names(service)] = service
 
     def deregister(self, service: AnyService | None = None, option: Option = Option.NONE) -> None:
         """Serve it no longer, or none at all; QUIESCE lets conversations end, IMMED backs out what is under way."""
         fields: dict[str, Any] = {} if service is None else service_fields(service)
         checked(self.ask(self.speaker.say(Function.DEREGISTER, option, **fields)))
+        if service is None:
+            self._services.clear()
+        else:
+            self._services.pop(names(service), None)
 
     def receive_unit(
         self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY

@@ -53,4 +53,4 @@ def receive(bob: Session, chance: random.Random) -> None:
 
 if __name__ == "__main__":
     way, driver, seed = sys.argv[2:]
-    main(Path(sys.argv[1]), Kind(way == "asyncio", driver, asyncio.new_event_loop()), random.Random(int(seed)))
+    main(Path(sys.argv[1]), Kind(way == "asyncio", False, driver, asyncio.new_event_loop()), random.Random(int(seed)))

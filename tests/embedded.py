@@ -1,4 +1,4 @@
-"""Embedded brokers for tests: of both kinds, on both drivers, spoken to in the same words.
+"""Brokers for tests: in the program, of both kinds and on both drivers, and over HTTP; spoken to in the same words.
 
 A broker for asyncio is spoken to through a loop of its own: what is awaitable is waited for, what it gives out is
 wrapped likewise. So one script tries both.
@@ -16,11 +16,14 @@ from typing import Any, cast
 from broker.asynchronous import AsyncBroker
 from broker.broker import Broker
 from broker.codes import BrokerError, Code
+from broker.connecting import connect, connect_async
+from broker.remote import RemoteBroker
 from broker.session import Session
 from tests.watched_disk import TIMEOUT_SECONDS
+from tests.web_place import WebPlace
 
 SERVICE = "GAME/CHESS/BLACK"
-OURS = ("broker.asynchronous", "broker.async_session", "broker.async_parts")
+OURS = ("broker.asynchronous", "broker.async_session", "broker.async_parts", "broker.remote")
 
 
 class Awaited:
@@ -58,11 +61,55 @@ class Awaited:
             raise StopIteration from None
 
 
+class Elsewhere:
+    """A broker behind HTTP, and its client; what only operators do is done where the broker is."""
+
+    def __init__(self, kind: "Kind", directory: Path | None, given: dict[str, Any]) -> None:
+        self._place = WebPlace(directory, **given)
+        self._kind = kind
+        self._remote: Any = None
+
+    def __enter__(self) -> "Elsewhere":
+        self._place.__enter__()
+        if self._kind.is_async:
+            self._remote = Awaited(connect_async(self._place.url), self._kind.loop)
+        else:
+            self._remote = connect(self._place.url)
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._remote.close()
+        self._place.end()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OF_OPERATORS:
+            return self._of_operators(name)
+        return getattr(self._remote, name)
+
+    def _of_operators(self, name: str) -> Any:
+        value = getattr(self._place.broker, name)
+        if not inspect.ismethod(value):
+            return value
+
+        async def done(*given: Any, **named: Any) -> Any:
+            found = value(*given, **named)
+            return await found if inspect.isawaitable(found) else found
+
+        return lambda *given, **named: self._place.run(done(*given, **named))
+
+
+OF_OPERATORS = frozenset(name for name in dir(AsyncBroker) if not name.startswith("_")) - frozenset(dir(RemoteBroker))
+
+
 @dataclass
 class Kind:
     """A kind of broker with a driver: opens brokers in a directory."""
 
     is_async: bool
+    is_remote: bool
     driver: str  # JOURNAL or SQLITE
     loop: asyncio.AbstractEventLoop
 
@@ -70,6 +117,8 @@ class Kind:
         """Return a broker that is not entered yet."""
         if "attributes" not in given:
             given = {"broker_id": "ETB001", "pstore_type": self.driver} | given
+        if self.is_remote:
+            return cast(Broker, Elsewhere(self, directory, given))
         if not self.is_async:
             return Broker.open(directory, **given)
         return cast(Broker, Awaited(AsyncBroker.open(directory, **given), self.loop))
@@ -95,13 +144,14 @@ def kind_of(words: str) -> Iterator[Kind]:
     way, driver = words.split()
     loop = asyncio.new_event_loop()
     try:
-        yield Kind(way == "asyncio", driver, loop)
+        yield Kind("asyncio" in way, "remote" in way, driver, loop)
     finally:
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
 
 
-KINDS = ("threads JOURNAL", "asyncio JOURNAL", "threads SQLITE", "asyncio SQLITE")
+HERE = ("threads JOURNAL", "asyncio JOURNAL", "threads SQLITE", "asyncio SQLITE")
+KINDS = (*HERE, "remote JOURNAL", "remote-asyncio JOURNAL")
 
 
 @contextlib.contextmanager

@@ -16,13 +16,19 @@ from broker.records import CHECKPOINTS, Status
 from broker.session import Session
 from broker.sqlite_store import SqliteStore
 from broker.words import duration_text, wait_text
-from tests.embedded import KINDS, SERVICE, Kind, bodies, kind_of, refused
+from tests.embedded import HERE, KINDS, SERVICE, Kind, bodies, kind_of, refused
 
 LOGON = {"function": Function.LOGON, "user_id": "ALICE", "token": "PC1"}
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=HERE)
 def kind(request: pytest.FixtureRequest) -> Iterator[Kind]:
+    with kind_of(request.param) as found:
+        yield found
+
+
+@pytest.fixture(params=KINDS)
+def any_kind(request: pytest.FixtureRequest) -> Iterator[Kind]:
     with kind_of(request.param) as found:
         yield found
 
@@ -33,8 +39,8 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def broker(kind: Kind, directory: Path) -> Iterator[Broker]:
-    with kind.open(directory) as found:
+def broker(any_kind: Kind, directory: Path) -> Iterator[Broker]:
+    with any_kind.open(directory) as found:
         yield found
 
 

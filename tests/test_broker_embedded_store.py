@@ -22,12 +22,12 @@ from broker.sqlite_store import SqliteOptions, SqliteStore
 from broker.words import checked
 from database.options import Options
 from tests.broker_stores import Driver, JournalDriver, SqliteDriver
-from tests.embedded import KINDS, SERVICE, Kind, bodies, kind_of, refused
+from tests.embedded import HERE, SERVICE, Kind, bodies, kind_of, refused
 
 DRIVER: dict[str, type[JournalDriver] | type[SqliteDriver]] = {"JOURNAL": JournalDriver, "SQLITE": SqliteDriver}
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=HERE)
 def kind(request: pytest.FixtureRequest) -> Iterator[Kind]:
     with kind_of(request.param) as found:
         yield found

@@ -1,6 +1,7 @@
 """Callers over HTTP: which live participant of the broker a request belongs to, and when one has gone away.
 
     the request has                    it belongs to
+    header Broker-Session: new         a new session
     header Broker-Session              that session; when there is none any more, only LOGON begins a new one
     else a TOKEN                       the session of USER-ID and TOKEN; LOGON begins it anew
     else                               a new session
@@ -20,6 +21,7 @@ from broker.effects import Physical
 from broker.lifetimes import MICROSECONDS, NEVER
 
 HEADER = "Broker-Session"
+NEW_SESSION = "new"
 _SWEEP_SECONDS = 1.0  # at least, between two looks at who has gone away
 
 
@@ -110,6 +112,8 @@ class Callers:
 
     def _known(self, request: Request, named: str | None, owner: str) -> Caller | None:
         is_logon = request.function is Function.LOGON
+        if named == NEW_SESSION:
+            return None
         if named is not None:
             caller = self._sessions.get(named)
             if caller is not None and caller.owner == owner:

@@ -71,7 +71,7 @@ _SESSION_IN: Json = {
     "name": HEADER,
     "in": "header",
     "required": False,
-    "description": "The session, as an answer named it. Without it a TOKEN finds the session of USER-ID and TOKEN.",
+    "description": "The session, as an answer named it; `new` for a new one. Without it TOKEN finds it.",
     "schema": {"type": "string"},
 }
 _SESSION_OUT: Json = {

@@ -1,0 +1,186 @@
+"""A broker elsewhere, over HTTP: the verbs of `Broker` and `AsyncBroker`, with the same sessions. Made by `connect`.
+
+with connect("http://127.0.0.1:1971") as broker:
+    with broker.session("ALICE", token="PC1") as session:
+        session.send("GAME/CHESS/BLACK", b"e4")     # durable on return
+
+PARTNER-BROKER-ID is remembered: when the broker is gone (02150148) its partner is asked, and a takeover (00780624) is
+waited for. Sessions that a new broker does not know log on again by themselves. A call whose connection was lost is
+02150373; `session.recover()` tells what has become of the last unit of work.
+"""
+
+import asyncio
+import ssl
+import time
+from itertools import count
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from broker.async_session import AsyncSession
+from broker.block import Request
+from broker.effects import Physical
+from broker.remote_calls import SESSION, Ask, Heard, Line, Lost, Outcome, RemoteOptions, Steps, Unreached
+from broker.running import CLOSED, Answered, refusal, spelled
+from broker.session import Session
+
+_CONNECT_SECONDS = 10.0
+_KEPT_SECONDS = 20.0  # that a connection is kept unused: less than a server keeps it
+_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=_KEPT_SECONDS)
+_UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+def _settings(line: Line, options: RemoteOptions) -> dict[str, Any]:
+    verify: ssl.SSLContext | bool = False  # to read all certificates of the system takes a while
+    if line.url.startswith("https:"):
+        verify = ssl.create_default_context(cafile=options.ca_file or None)
+    return {"verify": verify, "trust_env": False, "limits": _LIMITS}
+
+
+def _asked(ask: Ask) -> dict[str, Any]:
+    """Return the arguments of httpx."""
+    timeout = httpx.Timeout(ask.seconds, connect=min(_CONNECT_SECONDS, ask.seconds))
+    named: dict[str, Any] = {"headers": ask.headers, "content": ask.content, "timeout": timeout}
+    return named if ask.auth is None else named | {"auth": ask.auth}
+
+
+def _heard(response: httpx.Response) -> Heard:
+    return Heard(response.status_code, response.headers.get(SESSION, ""), response.content)
+
+
+def _failed(ask: Ask, failure: httpx.TransportError) -> Outcome:
+    text = f"{ask.url}: {failure or type(failure).__name__}"
+    return Unreached(text) if isinstance(failure, _UNREACHED) else Lost(text)
+
+
+class RemoteBroker:
+    """A broker elsewhere, for threads."""
+
+    def __init__(self, url: str, options: RemoteOptions | None = None) -> None:
+        self.options = options or RemoteOptions()
+        self._line = Line(url, self.options)
+        self._client = httpx.Client(**_settings(self._line, self.options))
+        self._callers = count(1)
+
+    def __enter__(self) -> "RemoteBroker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """Where the next call goes: the broker, or its partner."""
+        return self._line.url
+
+    def call(self, request: Request, *, caller: Physical) -> Answered:
+        """Carry out one call, as Broker.call. A broker that is not there is an answer too: 02150148, 02150373."""
+        return refusal(CLOSED) if self._client.is_closed else self._driven(self._line.calling(spelled(request), caller))
+
+    def new_caller(self) -> Physical:
+        """Return a number that no caller of this connection has yet."""
+        return next(self._callers)
+
+    def gone(self, caller: Physical) -> None:
+        """Note that a caller will not come back, as Broker.gone; a server that does not hear it finds out by time."""
+        if not self._client.is_closed:
+            self._driven(self._line.leaving(caller))
+
+    def session(self, user: str, token: str = "", **fields: str) -> Session:
+        """Return a session of a user, as Broker.session; `password` is how a server with users knows the user."""
+        return Session(self, user, token, fields)
+
+    def close(self) -> None:
+        """Let go of all connections; sessions that were not logged off end by time. Idempotent."""
+        self._client.close()
+
+    def _driven(self, steps: Steps) -> Answered:
+        outcome: Outcome = None
+        while True:
+            try:
+                step = steps.send(outcome)
+            except StopIteration as end:
+                answered: Answered = end.value
+                return answered
+            if isinstance(step, Ask):
+                try:
+                    outcome = _heard(self._client.request(step.method, step.url, **_asked(step)))
+                except httpx.TransportError as failure:
+                    outcome = _failed(step, failure)
+            else:
+                time.sleep(step.seconds)
+                outcome = None
+
+
+class AsyncRemoteBroker:
+    """A broker elsewhere, for the tasks of one event loop."""
+
+    def __init__(self, url: str, options: RemoteOptions | None = None) -> None:
+        self.options = options or RemoteOptions()
+        self._line = Line(url, self.options)
+        self._client = httpx.AsyncClient(**_settings(self._line, self.options))
+        self._callers = count(1)
+        self._unsaid: list[Physical] = []  # who will not come back
+
+    async def __aenter__(self) -> "AsyncRemoteBroker":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def url(self) -> str:
+        """Where the next call goes: the broker, or its partner."""
+        return self._line.url
+
+    async def call(self, request: Request, *, caller: Physical) -> Answered:
+        """Carry out one call, as AsyncBroker.call."""
+        if self._client.is_closed:
+            return refusal(CLOSED)
+        if self._unsaid:
+            await self._say_who_is_gone()  # who comes again comes after that
+        return await self._driven(self._line.calling(spelled(request), caller))
+
+    def new_caller(self) -> Physical:
+        """Return a number that no caller of this connection has yet. Not awaited."""
+        return next(self._callers)
+
+    def gone(self, caller: Physical) -> None:
+        """Note that a caller will not come back. Not awaited: it is said before the next call, or by `close`."""
+        self._unsaid.append(caller)
+
+    def session(self, user: str, token: str = "", **fields: str) -> AsyncSession:
+        """Return a session of a user, as RemoteBroker.session; it logs on with `async with`."""
+        return AsyncSession(self, user, token, fields)
+
+    async def close(self) -> None:
+        """Let go of all connections. Idempotent."""
+        if not self._client.is_closed:
+            await self._say_who_is_gone()
+            await self._client.aclose()
+
+    async def _say_who_is_gone(self) -> None:
+        while self._unsaid:
+            await self._driven(self._line.leaving(self._unsaid.pop(0)))
+
+    async def _driven(self, steps: Steps) -> Answered:
+        outcome: Outcome = None
+        while True:
+            try:
+                step = steps.send(outcome)
+            except StopIteration as end:
+                answered: Answered = end.value
+                return answered
+            if isinstance(step, Ask):
+                try:
+                    outcome = _heard(await self._client.request(step.method, step.url, **_asked(step)))
+                except httpx.TransportError as failure:
+                    outcome = _failed(step, failure)
+            else:
+                await asyncio.sleep(step.seconds)
+                outcome = None

@@ -1,0 +1,306 @@
+"""Calls of a broker elsewhere, without a socket: what is to be asked over HTTP, and what is made of what comes back.
+
+A call is a generator of steps: something to be asked, or a pause. Whoever drives it (`remote.py`) does the step and
+sends in what came of it. So threads and asyncio have the same rules:
+
+    what comes                            then
+    an answer                             it is the answer
+    02150148, of a server without broker  the partner is asked, while patience lasts; nothing was done
+    no connection                         likewise
+    00780624                              the same one is asked again, while patience lasts
+    the session is over                   log on, register and subscribe again, and ask again
+    the connection is lost meanwhile      what can be repeated is; else 02150373: whether it was done, LAST tells
+
+A RECEIVE can be repeated, in a new session: what the old one was receiving is given back, and comes again. LOGOFF is
+not: what a lost session had is taken back anyhow. Who was never heard of is not waited for.
+"""
+
+import json
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from broker.block import Function, Option, Reply, Request, Store
+from broker.block_json import BadBlock, answered_of, block_of, parsed
+from broker.codes import Code, detailed
+from broker.effects import Physical
+from broker.running import Answered, seconds_to_wait
+
+SESSION = "Broker-Session"
+POLL_SECONDS = 25.0  # of a WAIT in one request: proxies cut longer ones off
+WAIT_SECONDS = 900.0  # of WAIT=YES
+_PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 1.0
+_SPARE_SECONDS = 10.0  # that an answer may take beside what is waited for
+_REPEATABLE = frozenset({Function.LOGON, Function.REGISTER, Function.SUBSCRIBE, Function.VERSION, Function.KERNELVERS})
+_ASKING = frozenset({Option.QUERY, Option.LAST})
+_REFUSALS = {400: Code.INVALID_CHARACTER, 401: Code.PASSWORD_WRONG, 403: Code.ACCESS_DENIED, 413: Code.LENGTH_EXCEEDED}
+_AGAIN = (408, 429, 502, 503, 504)  # nothing was done
+
+
+class Ask(NamedTuple):
+    """A request over HTTP, and how long its answer may take."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    auth: tuple[str, str] | None
+    content: bytes
+    seconds: float
+
+
+class Pause(NamedTuple):
+    """So long nothing is to be asked."""
+
+    seconds: float
+
+
+class Heard(NamedTuple):
+    """What was answered over HTTP."""
+
+    status: int
+    session: str
+    content: bytes
+
+
+class Unreached(NamedTuple):
+    """There is no connection: nothing was asked."""
+
+    text: str
+
+
+class Lost(NamedTuple):
+    """The connection was lost, or it took too long: whether it was carried out is not known."""
+
+    text: str
+
+
+Outcome = Heard | Unreached | Lost | None
+Steps = Generator[Ask | Pause, Outcome, Answered]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteOptions:
+    """How a broker elsewhere is spoken to."""
+
+    partner: str = ""  # URL of the standby, until answers name it
+    patience_seconds: float = 90.0  # that a broker, or its partner, may take to be there again
+    call_seconds: float = 30.0  # that an answer may take beside WAIT
+    ca_file: str = ""  # of the certificate of the server, where it is not a public one
+
+
+@dataclass(slots=True)
+class Standing:
+    """What is known of a caller: its session, and what it takes to begin another."""
+
+    session: str = ""
+    logon: Request | None = None
+    others: dict[tuple[str, ...], Request] = field(default_factory=dict)  # REGISTER and SUBSCRIBE
+
+
+class Line:
+    """The way to one broker and its partner, and the callers that use it."""
+
+    def __init__(self, url: str, options: RemoteOptions, now: Callable[[], float] = time.monotonic) -> None:
+        self.targets = [checked_url(url), *([checked_url(options.partner)] if options.partner else [])]
+        self._options = options
+        self._now = now
+        self._at = 0  # of the targets: who answered last
+        self._has_heard = False
+        self._callers: dict[Physical, Standing] = {}
+
+    @property
+    def url(self) -> str:
+        """Where the next call goes."""
+        return self.targets[self._at]
+
+    def calling(self, request: Request, caller: Physical) -> Steps:
+        """Carry out a call; the generator returns its answer."""
+        refusal = _unspeakable(request)
+        if refusal is not None:
+            return refusal
+        standing = self._callers.setdefault(caller, Standing())
+        seconds = _waiting_seconds(request)
+        if not seconds:
+            return (yield from self._reached(request, standing))
+        ends = self._now() + seconds
+        while True:
+            left = max(ends - self._now(), 0.001)
+            piece = replace(request, wait=f"{min(left, POLL_SECONDS):.3f}"[:7] + "S")
+            answered = yield from self._reached(piece, standing)
+            if answered.reply.code is not Code.WAIT_TIMED_OUT or self._now() >= ends:
+                return answered
+
+    def leaving(self, caller: Physical) -> Steps:
+        """Say that a caller will not come back, if it can be said at once."""
+        standing = self._callers.pop(caller, None)
+        if standing is not None:
+            yield from self._leave(standing)
+        return Answered(Reply())
+
+    def _leave(self, standing: Standing) -> Generator[Ask | Pause, Outcome, None]:
+        session, standing.session = standing.session, ""
+        if session:
+            auth = _auth(standing.logon) if standing.logon is not None else None
+            yield Ask("DELETE", f"{self.url}/aci", {SESSION: session}, auth, b"", self._options.call_seconds)
+
+    def _reached(self, request: Request, standing: Standing) -> Steps:
+        """Ask until there is an answer, or patience ends."""
+        ends, pause, has_logged_on = self._now() + self._options.patience_seconds, _PAUSE_SECONDS, False
+        while True:
+            outcome = yield self._ask(request, standing)
+            found = self._made_of(outcome, request, standing)
+            if isinstance(found, Answered):
+                code = found.reply.code
+                is_over = code is Code.LOGON_REQUIRED and standing.logon is not None
+                if not is_over or has_logged_on or request.function is Function.LOGON:
+                    return found
+                has_logged_on = True
+                yield from self._begin_anew(standing)
+                continue
+            if isinstance(outcome, Lost) and request.function is Function.RECEIVE:
+                yield from self._leave(standing)
+            is_leaving = request.function is Function.LOGOFF  # a broker that is gone knows no sessions
+            if not self._has_heard or is_leaving or self._now() >= ends:
+                return Answered(Reply(code=Code.NOT_ACTIVE, text=detailed(Code.NOT_ACTIVE, found)))
+            yield Pause(pause)
+            pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+
+    def _ask(self, request: Request, standing: Standing) -> Ask:
+        session = standing.session or "new"
+        if not standing.session and standing.logon is not None and request.function is not Function.LOGON:
+            session = "over"  # it has to log on again, and is told so
+        headers = {"Content-Type": "application/json", SESSION: session}
+        content = json.dumps(block_of(replace(request, password=""))).encode()
+        seconds = seconds_to_wait(request) + self._options.call_seconds
+        return Ask("POST", f"{self.url}/aci", headers, _auth(request), content, seconds + _SPARE_SECONDS)
+
+    def _made_of(self, outcome: Outcome, request: Request, standing: Standing) -> Answered | str:
+        """Return the answer; or why it is to be asked again, of the partner if need be."""
+        if isinstance(outcome, Lost):
+            if not _can_be_repeated(request):
+                text = f"{outcome.text}; whether the call was carried out is not known: LAST tells"
+                return Answered(Reply(code=Code.TRANSPORT_TIMED_OUT, text=detailed(Code.TRANSPORT_TIMED_OUT, text)))
+            return outcome.text
+        if not isinstance(outcome, Heard):
+            self._switch()
+            return outcome.text if outcome is not None else ""
+        answered = _answer_of(outcome)
+        if isinstance(answered, str):
+            self._has_heard |= outcome.status in _AGAIN
+            return f"{self.url}: {answered}"
+        self._has_heard = True
+        self._note_partner(answered.reply.partner_broker_id)
+        code = answered.reply.code
+        if not outcome.session and code is Code.NOT_ACTIVE:
+            self._switch()
+            return f"there is no broker at {self.url}"
+        if code is Code.NOT_OPERATIONAL:
+            return f"the broker at {self.url} is not operational yet"
+        if code is Code.NOT_ACTIVE and request.function is Function.RECEIVE:
+            self._switch()
+            return f"the broker at {self.url} has stopped"
+        standing.session = outcome.session or standing.session
+        _note(standing, request, code)
+        return answered
+
+    def _begin_anew(self, standing: Standing) -> Generator[Ask | Pause, Outcome, None]:
+        """Log on again, with all that belongs to it."""
+        assert standing.logon is not None, "who has logged on is asked to"
+        standing.session = ""
+        for request in (standing.logon, *standing.others.values()):
+            outcome = yield self._ask(request, standing)
+            self._made_of(outcome, request, standing)
+
+    def _switch(self) -> None:
+        self._at = (self._at + 1) % len(self.targets)
+
+    def _note_partner(self, address: str) -> None:
+        """Remember PARTNER-BROKER-ID, HOST:PORT:TCP."""
+        if not address:
+            return
+        host, _, rest = address.partition(":")
+        url = f"{urlsplit(self.targets[0]).scheme}://{host}:{rest.split(':')[0]}"
+        if url not in self.targets:
+            self.targets[1:] = [*self.targets[1:], url]
+
+
+def checked_url(url: str) -> str:
+    """Return the URL of a server, without a path. ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise ValueError(f"{url!r} is no URL of a broker; write http://HOST:1971 or https://HOST:1971")
+    assert parts.port is None or parts.port >= 0, "asked for, so that a port that is none is noticed"
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _unspeakable(request: Request) -> Answered | None:
+    """Return the refusal of a call that has no words in JSON: what is no member, or no text."""
+    for kind, value, code in (
+        (Function, request.function, Code.INVALID_FUNCTION),
+        (Option, request.option, Code.INVALID_OPTION),
+        (Store, request.store, Code.INVALID_STORE),
+    ):
+        if type(value) is not kind:
+            return Answered(Reply(code=code, text=code.text))
+    return None
+
+
+def _waiting_seconds(request: Request) -> float:
+    """Return how long to go on asking for something to receive; 0.0 where a single request does."""
+    if request.function not in (Function.RECEIVE, Function.RECEIVE_PUBLICATION):
+        return 0.0
+    seconds = WAIT_SECONDS if request.wait.strip().upper() == "YES" else seconds_to_wait(request)
+    return seconds if seconds > POLL_SECONDS else 0.0
+
+
+def _can_be_repeated(request: Request) -> bool:
+    if request.function is Function.RECEIVE or request.function in _REPEATABLE:
+        return True
+    if request.function in (Function.SYNCPOINT, Function.CONTROL_PUBLICATION):
+        return request.option in _ASKING
+    return request.function is Function.SEND and request.option is Option.COMMIT and bool(request.producer)
+
+
+def _auth(request: Request) -> tuple[str, str] | None:
+    return (request.user_id, request.password) if request.password else None
+
+
+def _answer_of(heard: Heard) -> Answered | str:
+    """Return what the server says in the words of the broker; why it is to be asked again, where it has none."""
+    try:
+        said: Any = parsed(heard.content)
+        if heard.status == 200:
+            return answered_of(said)
+        text = str(said["error"])
+    except (BadBlock, KeyError, TypeError):
+        return f"this is no broker: HTTP {heard.status}, {heard.content[:80]!r}"
+    if heard.status in _AGAIN:
+        return text
+    code = _REFUSALS.get(heard.status, Code.NOT_ACTIVE)
+    return Answered(Reply(code=code, text=detailed(code, text)))
+
+
+def _note(standing: Standing, request: Request, code: Code) -> None:
+    """Remember what it would take to begin another session."""
+    if code is not Code.OK:
+        return
+    function = request.function
+    if function is Function.LOGON:
+        standing.logon = request
+    elif function is Function.LOGOFF:
+        standing.session, standing.logon = "", None
+        standing.others.clear()
+    elif function in (Function.REGISTER, Function.SUBSCRIBE):
+        standing.others[_key(request)] = request
+    elif function in (Function.DEREGISTER, Function.UNSUBSCRIBE):
+        named = _key(request)
+        for key in list(standing.others):
+            if key == named or (function is Function.DEREGISTER and not any(named[1:]) and key[0] == named[0]):
+                del standing.others[key]
+
+
+def _key(request: Request) -> tuple[str, ...]:
+    is_topic = request.function in (Function.SUBSCRIBE, Function.UNSUBSCRIBE)
+    return ("topic" if is_topic else "", request.server_class, request.server_name, request.service, request.topic)

@@ -1,0 +1,295 @@
+"""A broker elsewhere as programs know it: lost connections, restarts, a partner that takes over; both ways."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.asynchronous import AsyncBroker
+from broker.broker import Broker
+from broker.codes import BrokerError, Code
+from broker.connecting import connect, connect_async
+from broker.records import Status
+from broker.remote import RemoteBroker
+from tests.embedded import SERVICE, Awaited, bodies, refused
+from tests.watched_disk import TIMEOUT_SECONDS
+from tests.web_place import WebPlace
+
+KEEPS = {"status_lifetime": "1H"}
+
+
+@contextmanager
+def connected(url: str, way: str, **options: Any) -> Iterator[Any]:
+    """Yield a broker elsewhere, of threads or of asyncio; spoken to in the same words."""
+    if way == "threads":
+        with connect(url, **options) as broker:
+            yield broker
+        return
+    loop = asyncio.new_event_loop()
+    try:
+        with Awaited(connect_async(url, **options), loop) as broker:
+            yield broker
+    finally:
+        loop.close()
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Wire:
+    """A port before another one, which can be cut in the middle of a request or of its answer."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.cut = ""  # "request": the next one does not arrive; "answer": its answer does not
+        self.marker = b""  # of the request that is meant
+        self._sockets: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listening.accept()
+                far = socket.create_connection(("127.0.0.1", self._to), TIMEOUT_SECONDS)
+                self._sockets += [near, far]
+                thread = threading.Thread(target=self._carry, args=(near, far), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _carry(self, near: socket.socket, far: socket.socket) -> None:
+        """Carry requests one after the other; each comes in a piece or two, as does its answer."""
+        with suppress(OSError), near, far:
+            while True:
+                asked = _message(near)
+                cut = self.cut if asked and self.marker in asked else ""
+                if not asked or cut == "request":
+                    break
+                far.sendall(asked)
+                answer = _message(far)
+                if not answer or cut == "answer":
+                    break
+                near.sendall(answer)
+        if cut:
+            self.cut = ""
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        for thread in self._threads:
+            thread.join(TIMEOUT_SECONDS)
+
+
+def _message(raw: socket.socket) -> bytes:
+    """Return a whole message of HTTP; nothing at the end."""
+    data = b""
+    while True:
+        head, found, body = data.partition(b"\r\n\r\n")
+        if found:
+            lengths = [int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if b"content-length:" in line]
+            if len(body) >= (lengths or [0])[0]:
+                return data
+        more = raw.recv(1 << 16)
+        if not more:
+            return b""
+        data += more
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[WebPlace]:
+    with WebPlace(tmp_path / "store", broker_id="ETB001") as found:
+        yield found
+
+
+@pytest.fixture
+def wire(place: WebPlace) -> Iterator[Wire]:
+    with closing(Wire(place.port)) as found:
+        yield found
+
+
+# One way to any broker.
+
+
+def test_the_same_words_begin_a_broker_here_and_one_elsewhere(place: WebPlace, tmp_path: Path) -> None:
+    for where, kind in ((f"local:{tmp_path / 'here'}", Broker), (place.url, RemoteBroker)):
+        with connect(where) as broker:
+            assert isinstance(broker, kind)
+            with broker.session("ALICE", token="PC1") as alice, broker.session("BOB", token="S1") as bob:
+                bob.register(SERVICE)
+                alice.send(SERVICE, b"e4")
+                assert bodies(bob) == [b"e4"]
+    assert isinstance(connect_async(f"local:{tmp_path / 'here'}"), AsyncBroker)
+
+
+def test_a_closed_broker_elsewhere_refuses_every_call(place: WebPlace, way: str) -> None:
+    with connected(place.url, way) as broker:
+        alice = broker.session("ALICE", token="PC1")
+        alice.log_on()
+        broker.close()
+        with refused(Code.NOT_ACTIVE):
+            alice.send(SERVICE, b"")
+        alice.log_off()
+
+
+def test_where_nobody_is_the_first_call_says_so_at_once(way: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with (
+        connected(f"http://127.0.0.1:{port}", way) as broker,
+        pytest.raises(BrokerError, match=str(port)) as failure,
+        broker.session("ALICE"),
+    ):
+        pass
+    assert failure.value.code is Code.NOT_ACTIVE
+
+
+# A connection that is lost.
+
+
+@pytest.mark.parametrize("cut", ["request", "answer"])
+def test_a_commit_whose_connection_is_lost_is_told_by_recover(place: WebPlace, wire: Wire, way: str, cut: str) -> None:
+    with connected(wire.url, way) as broker, broker.session("ALICE", token="PC1") as alice:
+        before = alice.send(SERVICE, b"before", **KEEPS)
+        uow = alice.unit_of_work(SERVICE, **KEEPS)
+        uow.send(b"half")
+        wire.cut, wire.marker = cut, b'"SYNCPOINT", "option": "COMMIT"'
+        with refused(Code.TRANSPORT_TIMED_OUT):
+            uow.commit()
+
+        last = alice.recover()
+
+        assert last is not None and last.uowid == uow.uowid
+        assert last.status is (Status.ACCEPTED if cut == "answer" else Status.BACKEDOUT)
+        assert alice.query(before.uowid).status is Status.ACCEPTED
+        with broker.session("BOB", token="S1") as bob:
+            bob.register(SERVICE)
+            assert bodies(bob) == [b"before", b"half"][: 2 if cut == "answer" else 1]
+
+
+@pytest.mark.parametrize("cut", ["request", "answer"])
+def test_a_send_with_a_producer_is_repeated_and_is_there_once(place: WebPlace, wire: Wire, way: str, cut: str) -> None:
+    with connected(wire.url, way) as broker, broker.session("ALICE", token="PC1") as alice:
+        wire.cut, wire.marker = cut, b'"SEND"'
+        assert alice.send(SERVICE, b"once", producer="p1").status is Status.ACCEPTED
+        assert not wire.cut
+        with broker.session("BOB", token="S1") as bob:
+            bob.register(SERVICE)
+            assert bodies(bob) == [b"once"]
+
+
+@pytest.mark.parametrize("cut", ["request", "answer"])
+def test_a_receive_whose_connection_is_lost_gets_the_unit_all_the_same(
+    place: WebPlace, wire: Wire, way: str, cut: str
+) -> None:
+    with (
+        connected(wire.url, way) as broker,
+        broker.session("ALICE", token="PC1") as alice,
+        broker.session("BOB", token="S1") as bob,
+    ):
+        bob.register(SERVICE)
+        alice.send(SERVICE, b"e4")
+        wire.cut, wire.marker = cut, b'"RECEIVE"'
+        assert bodies(bob, wait=5, most=1) == [b"e4"]
+        assert not wire.cut and bob.receive_unit() is None
+
+
+def test_a_server_that_recovers_serves_again_and_gets_again_what_it_had_not_committed(
+    place: WebPlace, way: str
+) -> None:
+    with (
+        connected(place.url, way) as broker,
+        broker.session("ALICE", token="PC1") as alice,
+        broker.session("BOB", token="S1") as bob,
+    ):
+        bob.register(SERVICE)
+        alice.send(SERVICE, b"e4")
+        assert bob.receive_unit() is not None
+        assert bob.recover() is None
+        unit = bob.receive_unit(wait=5)
+        assert unit is not None and unit.delivery_count == 1
+
+
+def test_recover_works_for_a_broker_in_the_program_too(tmp_path: Path) -> None:
+    with Broker.open(tmp_path / "store") as broker, broker.session("ALICE", token="PC1") as alice:
+        sent = alice.send(SERVICE, b"e4")
+        alice.unit_of_work(SERVICE).send(b"never committed")
+        last = alice.recover()
+        assert last is not None and (last.uowid, last.status) == (sent.uowid, Status.ACCEPTED)
+
+
+# Brokers that come and go.
+
+
+def test_a_restart_is_waited_out_and_sessions_go_on(tmp_path: Path, way: str) -> None:
+    first = WebPlace(tmp_path / "store")
+    with first, connected(first.url, way) as broker, broker.session("ALICE", token="PC1") as alice:
+        bob = broker.session("BOB", token="S1")
+        bob.log_on()
+        bob.register(SERVICE)
+        alice.send(SERVICE, b"1")
+        first.end()
+        with WebPlace(tmp_path / "store", port=first.port):
+            alice.send(SERVICE, b"2")
+            assert bodies(bob, wait=5, most=2) == [b"1", b"2"]
+            bob.log_off()
+
+
+def test_a_session_that_ends_while_the_broker_is_away_does_not_wait_for_it(tmp_path: Path, way: str) -> None:
+    with (
+        WebPlace(tmp_path / "store") as place,
+        connected(place.url, way) as broker,
+        broker.session("ALICE", token="PC1") as alice,
+    ):
+        alice.send(SERVICE, b"1")
+        place.end()
+
+
+def test_the_partner_that_the_broker_named_is_asked_when_the_broker_is_gone(tmp_path: Path, way: str) -> None:
+    second = WebPlace(tmp_path / "store")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        second.port = free.getsockname()[1]
+    first = WebPlace(tmp_path / "store", partner_cluster_address=f"127.0.0.1:{second.port}:TCP")
+    with first, connected(first.url, way) as broker, broker.session("ALICE", token="PC1") as alice:
+        sent = alice.send(SERVICE, b"e4", **KEEPS)
+        first.end()
+        with second:
+            assert alice.query(sent.uowid).status is Status.ACCEPTED
+            assert broker.url == second.url
+
+
+def in_a_thread(work: Callable[[], Any]) -> Callable[[], Any]:
+    """Begin something; return what waits for its result."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
+    thread.start()
+
+    def result() -> Any:
+        thread.join(TIMEOUT_SECONDS)
+        return found[0]
+
+    return result
+
+
+def test_a_takeover_is_waited_out(place: WebPlace, way: str) -> None:
+    with connected(place.url, way) as broker, broker.session("ALICE", token="PC1") as alice:
+        place.served.broker, place.served.refusal = None, Code.NOT_OPERATIONAL
+        asked = place.listener.state.total_requests
+        sent = in_a_thread(lambda: alice.send(SERVICE, b"e4").status)
+        while place.listener.state.total_requests < asked + 3:
+            threading.Event().wait(0.01)
+        place.served.broker = place.broker
+        assert sent() is Status.ACCEPTED
