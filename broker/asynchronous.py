@@ -14,9 +14,9 @@ from types import TracebackType
 from broker.async_session import AsyncSession
 from broker.attributes import Attributes
 from broker.beginning import Beginning, OpenStore, Wanted, attributes_of, start
-from broker.block import Request
+from broker.block import Reply, Request
 from broker.codes import BrokerError, Code, detailed
-from broker.effects import AllowNew, ForbidNew, Gone, Physical, Purge, SetStatus, StoreBack, StoreLost
+from broker.effects import AllowNew, Command, ForbidNew, Gone, Physical, Purge, SetStatus, StoreBack, StoreLost
 from broker.latencies import Latencies
 from broker.looking.question import Page, Steps, gathered
 from broker.looped import Asked, Looped
@@ -24,7 +24,8 @@ from broker.opening import open_store
 from broker.pstore import Store, StoreUnavailable
 from broker.records import Status
 from broker.running import TICK_SECONDS, Answered, Running, spelled
-from broker.words import UnitStatus, unit_status
+from broker.tracing import Tracing
+from broker.words import UnitStatus, checked, unit_status
 from broker.world import World
 
 
@@ -111,6 +112,10 @@ class AsyncBroker:
         """Move a unit of work that waits or is put off, as Broker.set_uow_status."""
         return unit_status(await self._looped.command(lambda handle: SetStatus(handle, uowid, status)))
 
+    async def administer(self, command: Callable[[int], Command]) -> Reply:
+        """Carry out an operator's command, made with the handle of its answer. BrokerError with what refuses it."""
+        return checked(await self._looped.command(command)).reply
+
     # Looking.
 
     async def look(self, look: Callable[[World], Steps]) -> Page:
@@ -124,6 +129,13 @@ class AsyncBroker:
     def store(self) -> Store | None:
         """The persistent store, None for PSTORE=NO; for who looks at it."""
         return self._running.store if self._running is not None else None
+
+    @property
+    def tracing(self) -> Tracing:
+        """What of its work is logged; levels can be changed while it runs."""
+        if self._running is None:
+            raise BrokerError(Code.NOT_ACTIVE)
+        return self._running.tracing
 
     @property
     def latencies(self) -> Latencies:

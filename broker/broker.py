@@ -12,14 +12,16 @@ device works. A thread of the broker's own lets time pass.
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from itertools import count
 from types import TracebackType
 
 from broker.attributes import Attributes
 from broker.beginning import OpenStore, Wanted, attributes_of, start
-from broker.block import Request
+from broker.block import Reply, Request
 from broker.codes import BrokerError, Code, detailed
-from broker.effects import AllowNew, ForbidNew, Gone, Physical, Purge, SetStatus, StoreBack, StoreLost
+from broker.effects import AllowNew, Command, ForbidNew, Gone, Physical, Purge, SetStatus, StoreBack, StoreLost
+from broker.looking.question import Page, Steps
 from broker.opening import open_store
 from broker.pstore import Store, StoreUnavailable
 from broker.records import Status
@@ -27,7 +29,8 @@ from broker.running import TICK_SECONDS, Answered, Running, spelled
 from broker.session import Session
 from broker.threaded import Threaded
 from broker.ticker import Ticker
-from broker.words import UnitStatus, unit_status
+from broker.words import UnitStatus, checked, unit_status
+from broker.world import World
 from database.forks import close_in_children
 
 
@@ -113,6 +116,17 @@ class Broker:
     def set_uow_status(self, uowid: str, status: Status) -> UnitStatus:
         """Move a unit of work that waits or is put off to ACCEPTED or CANCELLED, SET-UOW-STATUS. 00780307."""
         return unit_status(self._threads.command(lambda handle: SetStatus(handle, uowid, status)))
+
+    def administer(self, command: Callable[[int], Command]) -> Reply:
+        """Carry out an operator's command, made with the handle of its answer. BrokerError with what refuses it."""
+        return checked(self._threads.command(command)).reply
+
+    def look(self, look: Callable[[World], Steps]) -> Page:
+        """Return what a look at the kernel's state finds, made in steps: between two of them others have their turn.
+
+        `look` is one of `broker/looking`, with its question. BrokerError 02150148 once the broker is closed.
+        """
+        return self._threads.look(look)
 
     # The store's life.
 

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from broker.attributes import JournalAttributes, SqliteAttributes
 from broker.beginning import Beginning
 from broker.block import NEW, Function, Option, Reception, Reply, Request, Store
 from broker.codes import Code, detailed
@@ -40,6 +41,7 @@ from broker.kernel import INTERNAL_ERROR
 from broker.latencies import Latencies
 from broker.lifetimes import MICROSECONDS, Waiting, wait
 from broker.pstore import CommitRefused, StoreError, StoreFull, StoreUnavailable, end
+from broker.tracing import Tracing
 from broker.world import World
 
 _log = logging.getLogger("oms.broker")
@@ -77,16 +79,17 @@ class Running:
         self._clock = beginning.clock
         self._job = beginning.job
         self._partner = self.attributes.broker.partner_cluster_address or ""
-        self._min_free = self._free_space_mark()
+        self._min_free = self._of_store().min_free_space
         self._is_short = False  # of free space
         self.latencies = Latencies()
+        self.tracing = Tracing(self.attributes.broker.trace_level, self._of_store().trace_level)
         self._ticked = time.monotonic_ns()
         self.aside: deque[Log | Reported] = deque()  # to be logged or reported by `tell`
         self._telling = threading.RLock()  # whoever logs or reports; a log's handler may call
 
-    def _free_space_mark(self) -> int:
+    def _of_store(self) -> SqliteAttributes | JournalAttributes:
         is_sqlite = self.attributes.broker.pstore_type == "SQLITE"
-        return (self.attributes.sqlite if is_sqlite else self.attributes.journal).min_free_space
+        return self.attributes.sqlite if is_sqlite else self.attributes.journal
 
     # The kernel.
 
@@ -97,7 +100,10 @@ class Running:
 
     def take(self, given: Input) -> list[Effect]:
         """Hand the kernel an input; return its effects. What is to be logged or reported belongs into `aside`."""
-        return self._kernel.take(given, self._clock())
+        effects = self._kernel.take(given, self._clock())
+        if self.tracing.calls:
+            self.aside.extend(self.tracing.of_calls(given, effects))
+        return effects
 
     def awaited(self) -> set[int | None]:
         """Return the handles of the calls that the store is waited for with: their answers come in any case."""
@@ -127,7 +133,10 @@ class Running:
         began = time.perf_counter()
         try:
             answers = self.store.commit_many([commit.changes for commit in commits])
-            self.latencies.note(time.perf_counter() - began, len(commits))
+            seconds = time.perf_counter() - began
+            self.latencies.note(seconds, len(commits))
+            if self.tracing.commits:
+                self.aside.append(self.tracing.of_group(commits, seconds))
         except Exception as failure:  # nothing that a driver says: whether it is there, nobody knows
             text = f"{type(failure).__name__}: {failure}"
             self.aside.append(Log(Level.ERROR, f"a mistake of the persistent store: {traceback.format_exc()}"))

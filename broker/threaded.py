@@ -13,7 +13,9 @@ from broker.block import Reply, Request
 from broker.codes import BrokerError, Code
 from broker.effects import Abandoned, Answer, Call, Command, Commit, Input, Physical
 from broker.interrupts import whole
+from broker.looking.question import Page, Steps
 from broker.running import BATCH_MAX, NO_REQUEST, Answered, Running, handing_back, refusal, seconds_to_wait
+from broker.world import World
 
 
 class Slot:
@@ -95,6 +97,20 @@ class Threaded:
         slot = Slot()
         slot.command = command
         return self._answered(slot, 0.0)
+
+    def look(self, look: Callable[[World], Steps]) -> Page:
+        """Return what a look at the kernel's state finds; between its steps others have the kernel. BrokerError."""
+        steps: Steps | None = None
+        while True:
+            with self._lock:
+                if self._refusal is not None:
+                    raise BrokerError(self._refusal.reply.code, self._refusal.reply.text)
+                steps = look(self._running.world) if steps is None else steps
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    found: Page = end.value
+                    return found
 
     def _answered(self, slot: Slot, seconds: float) -> Answered:
         try:

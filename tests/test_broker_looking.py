@@ -2,15 +2,20 @@
 
 import random
 import sys
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.block import Function, Option, Store
+from broker.broker import Broker
 from broker.cis import Cis, CisRefused
+from broker.codes import BrokerError
+from broker.effects import Purge
 from broker.looking.question import Page, Question, Row, Steps
 from broker.looking.subjects import REFUSED, SUBJECTS, question_of, subject_of
 from broker.world import World
@@ -322,3 +327,20 @@ def test_wrong_selectors_are_refused(said: tuple[str, str]) -> None:
         finished(SUBJECTS["PSF"].look(WORLD, question_of(SUBJECTS["PSF"], [said])))  # type: ignore[misc]
 
     assert refused.value.code is Cis.INVALID_SELECTOR
+
+
+def test_threads_look_at_a_broker_while_others_send(tmp_path: Path) -> None:
+    with Broker.open(tmp_path) as broker, broker.session("ALICE", token="A") as alice:
+        look = SUBJECTS["PSF"].look
+        assert look is not None
+        sender = threading.Thread(target=lambda: [alice.send("GAME/CHESS/BLACK", b"e4") for _ in range(300)])
+        sender.start()
+        while sender.is_alive():
+            broker.look(lambda world: look(world, Question(limit=1000)))
+        sender.join()
+        found = broker.look(lambda world: look(world, Question(limit=1000)))
+
+        assert found.total == len(found.rows) == 300
+        assert broker.administer(lambda handle: Purge(handle, found.rows[0]["uowid"])).uowid == found.rows[0]["uowid"]
+    with pytest.raises(BrokerError):
+        broker.look(lambda world: look(world, Question()))

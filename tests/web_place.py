@@ -87,6 +87,7 @@ class WebPlace:
             self.listener = found
             (address,) = await found.start("127.0.0.1", self.port)
             self.port = int(address.rpartition(":")[2])
+            self.served.listeners.append(found)
             self._began.set()
             await self._stopping.wait()
             await found.stop()

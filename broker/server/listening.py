@@ -18,11 +18,13 @@ def web_listener(served: Served, limits: WebLimits | None = None) -> Listener | 
         _log.warning("no HTTP: %s is not installed; pip install 'oms-journal[server]'", ", ".join(missing))
         return None
     from broker.server.aci import aci_routes
+    from broker.server.metrics import metric_routes
     from broker.server.openapi import openapi_routes
+    from broker.server.operators import admin_routes
     from broker.server.peers import peer_routes
     from broker.server.web import WebListener
 
-    routes = [*aci_routes(), *peer_routes()]
+    routes = [*aci_routes(), *admin_routes(), *metric_routes(), *peer_routes()]
     attributes = served.attributes
     limits = limits or WebLimits()
     longest = attributes.longest_message() * 4 // 3 + limits.block_bytes  # in base64

@@ -290,6 +290,7 @@ class StompListener:
         self._noted = 0  # lines of the log about connections, since it was looked last
         self.is_stopping = False
         self.ending = "the broker is being stopped"  # what clients are told then
+        self.addresses: list[str] = []  # where it listens
         self._server: asyncio.Server | None = None
         self._looking: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
@@ -300,7 +301,12 @@ class StompListener:
             lambda: StompConnection(self), host, port, backlog=_BACKLOG, reuse_address=True
         )
         self._look()
-        return [address(each) for each in self._server.sockets]
+        self.addresses = [address(each) for each in self._server.sockets]
+        return self.addresses
+
+    @property
+    def connection_count(self) -> int:
+        return len(self.connections)
 
     def note(self, text: str) -> None:
         """Log why a connection ends; where very many do, only how many."""

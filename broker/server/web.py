@@ -55,6 +55,7 @@ class WebListener:
         self.state = WebState(self.limits)
         self._tls = tls
         self._config = listening_config(self.app, self.limits)
+        self.addresses: list[str] = []  # where it listens
         self._server: asyncio.Server | None = None
         self._looking: asyncio.TimerHandle | None = None
 
@@ -69,7 +70,12 @@ class WebListener:
             ssl=self._tls,
         )
         self._look()
-        return [address(each) for each in self._server.sockets]
+        self.addresses = [address(each) for each in self._server.sockets]
+        return self.addresses
+
+    @property
+    def connection_count(self) -> int:
+        return len(self.state.connections)
 
     def _look(self) -> None:
         self._looking = self.loop.call_later(self.limits.look_seconds, self._look)

@@ -1,0 +1,125 @@
+"""What OpenAPI says of the routes for operators: made from the tables of what there is to be asked and said."""
+
+from typing import Any
+
+from broker.looking.question import LIMIT_MAX
+from broker.looking.subjects import SUBJECTS
+from broker.server.openapi import json_body
+
+Json = dict[str, Any]
+_TEXT: Json = {"type": "string"}
+_ROWS: Json = {"type": "array", "items": {"type": "object"}}
+_TIME: Json = {"type": "string", "description": "ISO 8601, UTC."}
+
+
+def _shape(required: dict[str, Json], description: str) -> Json:
+    return {
+        "type": "object",
+        "description": description,
+        "required": list(required),
+        "properties": required,
+        "additionalProperties": False,
+    }
+
+
+_PAGE = _shape(
+    {
+        "object": _TEXT,
+        "code": {"type": "integer", "description": "Of the command and information services: 0 done, 4 nothing found."},
+        "text": _TEXT,
+        "time": _TIME,
+        "rows": _ROWS,
+        "count": {"type": "integer"},
+        "total": {"type": ["integer", "null"], "description": "Of all pages; null where nobody has counted."},
+        "next": {"type": ["string", "null"], "description": "The cursor of the next page."},
+        "summary": {"type": ["object", "null"]},
+    },
+    "A page of rows.",
+)
+_OUTCOME = _shape(
+    {
+        "command": _TEXT,
+        "object": _TEXT,
+        "option": _TEXT,
+        "code": {"type": "integer", "description": "Of the command and information services: 0 done."},
+        "text": _TEXT,
+        "error_code": {"type": "string", "description": "The broker's own code, where it says more."},
+        "error_text": _TEXT,
+        "time": _TIME,
+        "affected": {"type": "integer"},
+        "rows": _ROWS,
+    },
+    "What became of a command.",
+)
+_PROBLEM: Json = {"$ref": "#/components/schemas/Problem"}
+
+
+def _answers(schema: Json, *refused: int, problems: tuple[int, ...] = ()) -> dict[int, Json]:
+    found = {200: json_body(schema)}
+    for status in refused:
+        either = {"oneOf": [schema, _PROBLEM]} if status in problems else schema
+        found[status] = json_body(either, "Refused, with the code that says why.")
+    return found
+
+
+def _selector(name: str) -> Json:
+    return {
+        "name": name,
+        "in": "query",
+        "required": False,
+        "schema": {"type": "array", "items": _TEXT},
+        "explode": True,
+        "description": "Rows that have one of these; * stands for any characters.",
+    }
+
+
+_SELECTORS = sorted({name for subject in SUBJECTS.values() for name in subject.selectors})
+INFORMATION: Json = {
+    "operationId": "information",
+    "summary": "Rows of an information object.",
+    "description": "Which selectors an object has, and what its columns are, says /info; any other is refused.",
+    "parameters": [
+        {"name": "subject", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
+        {
+            "name": "limit",
+            "in": "query",
+            "required": False,
+            "schema": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX},
+        },
+        {"name": "cursor", "in": "query", "required": False, "schema": _TEXT, "description": "`next` of a page."},
+        *map(_selector, _SELECTORS),
+    ],
+    "responses": _answers(_PAGE, 400, 403, 404, 409, 503, problems=(400, 403, 404, 503)),
+}
+INFORMATION_THERE: Json = {
+    "operationId": "informationObjects",
+    "summary": "What can be asked: objects, selectors, columns.",
+    "responses": {200: json_body({"type": "object", "required": ["objects", "refused"]})},
+}
+COMMAND: Json = {
+    "operationId": "command",
+    "summary": "Carry out an operator's command.",
+    "description": "Which commands there are, with their objects and options, says GET.",
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["command"],
+                    "properties": {
+                        "command": {"type": "string", "maxLength": 255},
+                        "object": {"type": "string", "maxLength": 255},
+                        "option": {"type": "string", "maxLength": 255},
+                    },
+                }
+            }
+        },
+    },
+    "responses": _answers(_OUTCOME, 400, 403, 404, 409, 503, problems=(400, 403, 404, 503)),
+}
+COMMANDS_THERE: Json = {
+    "operationId": "commands",
+    "summary": "What can be commanded: objects, options, selectors.",
+    "responses": {200: json_body({"type": "object", "required": ["commands", "selectors", "refused"]})},
+}

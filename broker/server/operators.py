@@ -1,0 +1,155 @@
+"""The routes for operators: `GET /info/{OBJECT}`, `POST /command`, and what there is to be asked and said."""
+
+import json
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from broker.cis import Cis, CisRefused
+from broker.codes import Code
+from broker.looking.subjects import REFUSED as REFUSED_SUBJECTS
+from broker.looking.subjects import SUBJECTS
+from broker.server.administration import Administration, now
+from broker.server.guard import Identity
+from broker.server.openapi import described
+from broker.server.openapi_admin import COMMAND, COMMANDS_THERE, INFORMATION, INFORMATION_THERE
+from broker.server.order import COMMANDS, REFUSED, SELECTORS
+
+_STATUSES = {
+    Cis.NOT_AUTHORIZED: 403,
+    Cis.INVALID_SUBJECT: 404,
+    Cis.PARTICIPANT_NOT_FOUND: 404,
+    Cis.SERVICE_NOT_FOUND: 404,
+    Cis.CONVERSATION_NOT_FOUND: 404,
+    Cis.WRONG_RUN_MODE: 503,
+    Cis.CONNECT_FAILED: 503,
+    Cis.DISCONNECT_FAILED: 503,
+}
+_FAILED = (
+    *(Cis.PURGE_FAILED, Cis.STATUS_NOT_SET, Cis.SUBSCRIBE_FAILED, Cis.UNSUBSCRIBE_FAILED, Cis.CANNOT_EXECUTE),
+    *(Cis.UNPROCESSED_UOWS, Cis.SERVERS_ONLY, Cis.ALLOW_FAILED, Cis.FORBID_FAILED),
+    *(Cis.STORE_TRACE_FAILED, Cis.SECURITY_TRACE_FAILED),
+)
+_MISSING = (Code.UOW_NOT_FOUND.value,)
+_AWAY = (Code.UOW_NOT_PERSISTED.value, Code.STATUS_NOT_PERSISTED.value, Code.DURABLE_WITHOUT_STORE.value)
+
+
+def admin_routes() -> list[Route]:
+    """Return the routes for operators."""
+    return [
+        Route("/info", subjects, methods=["GET"]),
+        Route("/info/{subject}", information, methods=["GET"]),
+        Route("/command", commands, methods=["GET"]),
+        Route("/command", command, methods=["POST"]),
+    ]
+
+
+def administration_of(request: Request) -> Administration:
+    """Return the server's administration, made when it is first asked for."""
+    state = request.app.state
+    if not hasattr(state, "administration"):
+        state.administration = Administration(state.served)
+    found: Administration = state.administration
+    return found
+
+
+def identity_of(request: Request) -> Identity:
+    """Return who asks."""
+    found = getattr(request.state, "identity", None)
+    peer = request.client.host if request.client is not None else ""
+    return found if isinstance(found, Identity) else Identity("", peer)
+
+
+@described(INFORMATION_THERE)
+async def subjects(_: Request) -> Response:
+    """Say what can be asked, with which selectors, and what cannot."""
+    there = [
+        {
+            "object": each.name,
+            "number": each.number,
+            "says": each.says,
+            "selectors": list(each.selectors),
+            "columns": list(each.columns),
+        }
+        for each in SUBJECTS.values()
+    ]
+    return JSONResponse({"objects": there, "refused": dict(REFUSED_SUBJECTS)})
+
+
+@described(INFORMATION)
+async def information(request: Request) -> Response:
+    """Answer a question."""
+    name = request.path_params["subject"]
+    administration = administration_of(request)
+    try:
+        answer = await administration.information(identity_of(request), name, request.query_params.multi_items())
+    except CisRefused as refused:
+        nothing = {"rows": [], "count": 0, "total": None, "next": None, "summary": None}
+        said = {"object": name.upper(), "code": int(refused.code), "text": refused.text, "time": now()}
+        return JSONResponse(said | nothing, status_of(refused))
+    return JSONResponse(answer)
+
+
+@described(COMMANDS_THERE)
+async def commands(_: Request) -> Response:
+    """Say what can be commanded, and what cannot."""
+    there = [
+        {
+            "command": each.name,
+            "number": each.number,
+            "says": each.says,
+            "objects": list(each.targets),
+            "options": [option for option in each.options if option],
+            "destroys": each.destroys,
+        }
+        for each in COMMANDS.values()
+    ]
+    return JSONResponse({"commands": there, "selectors": list(SELECTORS), "refused": dict(REFUSED)})
+
+
+@described(COMMAND)
+async def command(request: Request) -> Response:
+    """Carry out a command."""
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, "a command comes as application/json")
+    try:
+        said: Any = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "the command is not JSON") from None
+    try:
+        return JSONResponse(await administration_of(request).command(identity_of(request), said))
+    except CisRefused as refused:
+        words = said if isinstance(said, dict) else {}
+        answer = {
+            "command": _word(words.get("command")),
+            "object": _word(words.get("object")),
+            "option": _word(words.get("option")),
+            "code": int(refused.code),
+            "text": refused.text,
+            "error_code": refused.error_code,
+            "error_text": refused.error_text,
+            "time": now(),
+            "affected": 0,
+            "rows": [],
+        }
+        return JSONResponse(answer, status_of(refused))
+
+
+def _word(said: object) -> str:
+    return said[:64] if isinstance(said, str) else ""
+
+
+def status_of(refused: CisRefused) -> int:
+    """Return the HTTP status of a refusal."""
+    known = _STATUSES.get(refused.code)
+    if known is not None:
+        return known
+    if refused.error_code in _MISSING:
+        return 404
+    if refused.error_code in _AWAY:
+        return 503
+    return 409 if refused.code in _FAILED else 400

@@ -1,0 +1,178 @@
+"""An operator's command as it is said, and the table of commands: what is carried out, and the rest with the reason.
+
+    command           number  object        option        selected by
+    NO-OPERATION      88      -             -             -
+    SHUTDOWN          8       BROKER        -, IMMED      -
+                              SERVER        IMMED,        client_id, or user_id and token; and the service, if not all
+                              SERVICE       QUIESCE       server_class, server_name, service
+                              PARTICIPANT   likewise      client_id, or user_id and token
+                              CONVERSATION  likewise      conv_id
+    PURGE             12      PSF           -             uowid
+    SET-UOW-STATUS    42      PSF           ACCEPTED,     uowid
+                                            CANCELLED
+    SUBSCRIBE         15      TOPIC         -             topic, user_id, token
+    UNSUBSCRIBE       16      TOPIC         -             topic, user_id, token
+    …
+
+(EntireX 10.3, Command and Information Services, "Commands".)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from broker.cis import Cis, CisRefused
+
+SHUT_OBJECTS = ("BROKER", "SERVER", "SERVICE", "PARTICIPANT", "CONVERSATION")
+LEVELS = tuple(f"LEVEL{number}" for number in range(1, 9))
+_TEXT_MAX = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A command: its objects, the first of which is meant where none is said, and its options."""
+
+    name: str
+    number: int
+    says: str
+    targets: Sequence[str] = ("BROKER",)
+    options: Sequence[str] = ("",)
+    destroys: bool = False  # something is lost that nobody can bring back, or somebody is cut off
+
+
+_ALL = [
+    Known(name="NO-OPERATION", number=88, says="say that the broker is there"),
+    Known(
+        name="SHUTDOWN",
+        number=8,
+        says="end the broker, a server, all servers of a service, a participant or a conversation",
+        targets=SHUT_OBJECTS,
+        options=("", "IMMED", "QUIESCE"),
+        destroys=True,
+    ),
+    Known(name="PURGE", number=12, says="remove a unit of work and its status", targets=("PSF",), destroys=True),
+    Known(
+        name="SET-UOW-STATUS",
+        number=42,
+        says="let a unit of work that waits be received, or never",
+        targets=("PSF",),
+        options=("ACCEPTED", "CANCELLED"),
+        destroys=True,
+    ),
+    Known(name="ALLOW-NEWUOWMSGS", number=13, says="take new units of work again"),
+    Known(name="FORBID-NEWUOWMSGS", number=14, says="take no new units of work, so that the store empties"),
+    Known(name="CONNECT-PSTORE", number=17, says="go on with the persistent store"),
+    Known(name="DISCONNECT-PSTORE", number=18, says="go on without the persistent store", destroys=True),
+    Known(name="SUBSCRIBE", number=15, says="subscribe a user to a topic, durably", targets=("TOPIC",)),
+    Known(
+        name="UNSUBSCRIBE",
+        number=16,
+        says="end a user's durable subscription",
+        targets=("TOPIC",),
+        destroys=True,
+    ),
+    Known(
+        name="TRACE-ON",
+        number=1,
+        says="log calls, or commits of the store",
+        targets=("BROKER", "PSF", "SECURITY"),
+        options=("", *LEVELS),
+    ),
+    Known(name="TRACE-OFF", number=2, says="log them no longer", targets=("BROKER", "PSF", "SECURITY")),
+    Known(name="PRODUCE-STATISTICS", number=25, says="log what was counted, and answer it"),
+    Known(name="STATUS", number=36, says="answer where the broker listens", targets=("TRANSPORT",)),
+]
+COMMANDS: Mapping[str, Known] = {known.name: known for known in _ALL}
+
+# What the manual has and this broker has not.
+REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("SET-CMDLOG-FILTER", "CLEAR-CMDLOG-FILTER", "ENABLE-CMDLOG-FILTER", "DISABLE-CMDLOG-FILTER"),
+        "there is no command log; TRACE-ON logs calls, and every command of an operator is logged",
+    ),
+    **dict.fromkeys(
+        ("ENABLE-CMDLOG", "DISABLE-CMDLOG", "SWITCH-CMDLOG"),
+        "there is no command log; TRACE-ON logs calls, and every command of an operator is logged",
+    ),
+    **dict.fromkeys(
+        ("ENABLE-ACCOUNTING", "DISABLE-ACCOUNTING"), "there is no accounting; /metrics counts, by service and topic"
+    ),
+    "RESET-USER": "a user who failed to log on too often is let in again by itself, after a while",
+    **dict.fromkeys(
+        ("SUSPEND", "RESUME", "STOP", "START"),
+        "a port is open as long as the broker runs; SHUTDOWN PARTICIPANT ends one",
+    ),
+    "TRAP-ERROR": "there are no dumps to be written at an error; the log has every mistake with its place",
+    "TRACE-FLUSH": "the log is not buffered",
+    **dict.fromkeys(("DISABLE-DYN-WORKER", "ENABLE-DYN-WORKER"), "there are no workers"),
+    "SET-SINGLE-CONVERSATION": "it is for clients of older stubs, which this broker has none of",
+    "DISPLAY-REQUESTS": "see PARTICIPANT: calls_waiting; TRACE-ON logs every call",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What an operator says. "" is nothing said."""
+
+    command: str
+    target: str = ""  # said as `object`
+    option: str = ""
+    uowid: str = ""
+    conv_id: str = ""
+    user_id: str = ""
+    token: str | None = None
+    client_id: int = 0
+    server_class: str = ""
+    server_name: str = ""
+    service: str = ""
+    topic: str = ""
+    exclude_attach: bool = False
+
+    @property
+    def known(self) -> Known:
+        return COMMANDS[self.command]
+
+    @property
+    def is_immediate(self) -> bool:
+        return self.option == "IMMED"
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        return (self.server_class, self.server_name, self.service)
+
+
+_SAID = {("object" if each.name == "target" else each.name): each.name for each in fields(Order)}
+SELECTORS = tuple(name for name in _SAID if name not in ("command", "object", "option"))
+
+
+def order_of(said: object) -> Order:
+    """Return the order that a JSON document says, checked as far as it goes without the broker. CisRefused."""
+    if not isinstance(said, Mapping):
+        raise CisRefused(Cis.INVALID_COMMAND, "a command is a JSON object")
+    unknown = sorted(set(said) - set(_SAID))
+    if unknown:
+        raise CisRefused(Cis.INVALID_SELECTOR, f"{unknown[0]} is none of {', '.join(_SAID)}")
+    values = {_SAID[name]: _checked(name, value) for name, value in said.items() if value is not None}
+    order = Order(**({"command": ""} | values))
+    command = order.command.strip().upper().replace("_", "-")
+    known = COMMANDS.get(command)
+    if known is None:
+        why = REFUSED.get(command)
+        code = Cis.INVALID_COMMAND if why is None else Cis.CANNOT_EXECUTE
+        raise CisRefused(code, f"{command or 'none'}: {why or 'there is none of this name'}")
+    target = order.target.strip().upper() or (known.targets[0] if len(known.targets) == 1 or "TRACE" in command else "")
+    if target not in known.targets:
+        raise CisRefused(Cis.INVALID_SUBJECT, f"the object of {command} is {' or '.join(known.targets)}")
+    option = order.option.strip().upper()
+    if option not in known.options or (target == "BROKER" and option == "QUIESCE"):
+        has = " or ".join(each for each in known.options if each) or "no option"
+        raise CisRefused(Cis.INVALID_OPTION, f"{command} has {has}")
+    return replace(order, command=command, target=target, option=option)
+
+
+def _checked(name: str, value: object) -> Any:
+    kind = {"client_id": int, "exclude_attach": bool}.get(name, str)
+    if type(value) is not kind or (isinstance(value, str) and len(value) > _TEXT_MAX):
+        says = {int: "a number", bool: "true or false", str: f"a text of at most {_TEXT_MAX} characters"}[kind]
+        raise CisRefused(Cis.INVALID_SELECTOR, f"{name} is {says}")
+    return value
