@@ -45,7 +45,8 @@ def say(thread: int, what: str, **more: object) -> None:
 
 def main(directory: str, seed: str, *flags: str) -> None:
     disk = LeasedDisk() if "leased" in flags else RealDisk()
-    with MessageDatabase.open(directory, disk=disk, max_data_file_size=FILE_BYTES, cleanup_interval=0) as database:
+    options = {"max_data_file_size": FILE_BYTES, "cleanup_interval": 0, "renew_interval": 3600}
+    with MessageDatabase.open(directory, disk=disk, **options) as database:  # type: ignore[arg-type]
         say(-1, "open", pid=os.getpid(), numbers=database._journal.next_message)
         threads = [
             threading.Thread(target=_write, args=(database, number, random.Random(f"{seed}/{number}")))
