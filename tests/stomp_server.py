@@ -138,8 +138,9 @@ class Heard(stomp.ConnectionListener):  # type: ignore[misc]
 class Wire:
     """A bare socket that speaks STOMP as far as it wants to."""
 
-    def __init__(self, port: int, *, connects: bool = True, version: str = V12) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
+    def __init__(self, port: int | socket.socket, *, connects: bool = True, version: str = V12) -> None:
+        found = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS) if isinstance(port, int) else port
+        self.socket: socket.socket = found
         self.version = version
         self._data = bytearray()
         if connects:

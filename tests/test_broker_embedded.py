@@ -482,8 +482,8 @@ def test_values_beside_attributes_that_were_read_are_a_mistake(kind: Kind, direc
         attributes = broker.attributes
     with pytest.raises(ValueError, match="broker_id"):
         kind.open(directory, attributes=attributes, broker_id="X")
-    standby = {"run_mode": "STANDBY", "partner_cluster_address": "h:1:TCP", "pstore": "HOT"}
-    with pytest.raises(StartRefused, match="RUN-MODE"), kind.open(directory, **standby):
+    unloading = {"run_mode": "PSTORE-UNLOAD", "partner_cluster_address": "h:1:TCP", "pstore": "HOT"}
+    with pytest.raises(StartRefused, match="RUN-MODE"), kind.open(directory, **unloading):
         pass
 
 

@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -27,10 +27,11 @@ def free_ports(count: int) -> list[int]:
 class Pair:
     """Two brokers that are each other's partner. Ends both with its block, however they are."""
 
-    def __init__(self, directory: Path, **attributes: str) -> None:
+    def __init__(self, directory: Path, *, hosts: Sequence[str] = ("127.0.0.1",) * 2, **attributes: str) -> None:
         self.directory = directory
         self.spool = directory / "spool"
         self.attributes = {"CONTROL_INTERVAL": "1S"} | attributes
+        self.hosts = hosts
         self.ports = free_ports(4)  # HTTP and STOMP of the first, and of the second
         self.started: list[Serving] = []
 
@@ -38,7 +39,8 @@ class Pair:
         """Write the attribute file of broker 0 or 1."""
         partner = self.ports[2 - 2 * number]
         said = {"RUN_MODE": mode, "PSTORE": "WARM" if mode == "STANDARD" else "HOT", "BROKER_ID": f"ETB00{number + 1}"}
-        said |= {"PARTNER_CLUSTER_ADDRESS": f"127.0.0.1:{partner}:TCP"} | self.attributes | attributes
+        said |= {"HOST": self.hosts[number], "PARTNER_CLUSTER_ADDRESS": f"{self.hosts[1 - number]}:{partner}:TCP"}
+        said |= self.attributes | attributes
         lines = [f"  {name.replace('_', '-')}={value}" for name, value in said.items()]
         text = BUILT_IN.replace("PSTORE=WARM", "").replace("DEFAULTS=BROKER", "DEFAULTS=BROKER\n" + "\n".join(lines), 1)
         path = self.directory / f"etbfile{number}"
