@@ -6,7 +6,6 @@ is `body_text` where the request said `"as_text": true` and the message is UTF-8
 `error_text`.
 """
 
-import binascii
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
@@ -65,8 +64,11 @@ def _no_constant(text: str) -> NoReturn:
     raise BadBlock(f"this is not JSON: {text}")
 
 
-def request_of(said: Any, body: bytes | None = None) -> tuple[Request, bool]:
-    """Return what a client says, and whether it wants messages as text; `body` came beside the block. BadBlock."""
+def request_of(said: Any, *, is_beside: bool = False) -> tuple[Request, bool]:
+    """Return what a client says, and whether it wants messages as text. BadBlock.
+
+    The message is in the block, or comes beside it.
+    """
     if not isinstance(said, dict):
         raise BadBlock("a control block is an object")
     if "function" not in said:
@@ -82,10 +84,10 @@ def request_of(said: Any, body: bytes | None = None) -> tuple[Request, bool]:
             values[name] = _READERS[name](name, value)
         else:
             raise BadBlock(f"{name[:64]!r} is no field of a request; see /openapi.json")
-    if (BODY in said) + (BODY_TEXT in said) + (body is not None) > 1:
-        raise BadBlock("the message is said twice: body, body_text or a part of its own")
-    if body is not None:
-        values[BODY] = body
+    if is_beside and (BODY in said or BODY_TEXT in said):
+        raise BadBlock("in a form the message is a part of its own, `body`")
+    if BODY in said and BODY_TEXT in said:
+        raise BadBlock("the message is said twice: body and body_text")
     return Request(**values), as_text
 
 
@@ -181,7 +183,7 @@ def _number(name: str, value: Any) -> int:
 def _bytes(name: str, value: Any) -> bytes:
     try:
         return b64decode(_text(name, value), validate=True)
-    except binascii.Error:
+    except ValueError:
         raise BadBlock(f"{name} is not base64") from None
 
 

@@ -7,7 +7,7 @@ sends in what came of it. So threads and asyncio have the same rules:
     an answer                             it is the answer
     02150148, of a server without broker  the partner is asked, while patience lasts; nothing was done
     no connection                         likewise
-    00780624                              the same one is asked again, while patience lasts
+    00780624                              the partner and this one are asked in turn, while patience lasts
     the session is over                   log on, register and subscribe again, and ask again
     the connection is lost meanwhile      what can be repeated is; else 02150373: whether it was done, LAST tells
 
@@ -195,12 +195,13 @@ class Line:
         code = answered.reply.code
         if not outcome.session and code is Code.NOT_ACTIVE:
             self._switch()
-            return f"there is no broker at {self.url}"
+            return "there is no broker where one was"
         if code is Code.NOT_OPERATIONAL:
-            return f"the broker at {self.url} is not operational yet"
+            self._switch()  # and back, if that is not there: a standby that is not taking over says so too
+            return "the broker is not operational yet"
         if code is Code.NOT_ACTIVE and request.function is Function.RECEIVE:
             self._switch()
-            return f"the broker at {self.url} has stopped"
+            return "the broker has stopped"
         standing.session = outcome.session or standing.session
         _note(standing, request, code)
         return answered

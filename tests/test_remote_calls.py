@@ -115,13 +115,22 @@ def test_a_broker_that_is_gone_is_left_for_its_partner_which_it_has_named(reques
     assert play.asked == hosts
 
 
-def test_a_takeover_is_waited_for_where_it_happens() -> None:
+def test_a_takeover_is_waited_out() -> None:
     play = Play().logged_on()
+    no, anew = Unreached("no"), heard(session="s2")
 
-    reply = play.call(SEND, Unreached("no"), BUSY, BUSY, BUSY, OVER, heard(session="s2"), heard(session="s2"))
+    reply = play.call(SEND, no, BUSY, no, BUSY, no, OVER, anew, anew)
 
     assert reply.code is Code.OK and play.clock.now > 0
-    assert [host for host, _, _ in play.asked] == ["one"] + ["two"] * 6
+    assert [host for host, _, _ in play.asked] == ["one", "two", "one", "two", "one", "two", "two", "two"]
+
+
+def test_a_standby_that_was_asked_by_mistake_is_left_for_the_broker() -> None:
+    play = Play(partner=TWO)
+
+    assert play.call(LOGON, Unreached("no")).code is Code.NOT_ACTIVE
+    assert play.call(LOGON, BUSY, heard(session="s1")).code is Code.OK
+    assert [host for host, _, _ in play.asked] == ["one", "two", "one"]
 
 
 def test_what_was_served_and_subscribed_to_is_so_again_in_a_new_session() -> None:

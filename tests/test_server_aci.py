@@ -161,6 +161,7 @@ BROKEN = {
     "a number of many digits": b'{"function": "LOGON", "api_version": ' + b"9" * 10_000 + b"}",
     "NaN": b'{"function": "LOGON", "api_version": NaN}',
     "no base64": b'{"function": "SEND", "body": "*"}',
+    "base64 beyond ASCII": '{"function": "SEND", "body": "éé=="}'.encode(),
     "half of base64": b'{"function": "SEND", "body": "eA"}',
     "two messages": b'{"function": "SEND", "body": "eA==", "body_text": "x"}',
     "properties in a list": b'{"function": "SEND", "properties": ["a"]}',

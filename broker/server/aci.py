@@ -107,7 +107,9 @@ async def _read(http: HttpRequest) -> tuple[Request, bool]:
     try:
         if kind == _FORM:
             block, body = await _parts(http)
-            return request_of(parsed(block), body)
+            request, as_text = request_of(parsed(block), is_beside=True)
+            request.body = body or b""
+            return request, as_text
         if kind != "application/json":
             raise HTTPException(415, f"the control block comes as application/json or {_FORM}")
         return request_of(parsed(await http.body()))

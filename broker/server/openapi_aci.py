@@ -54,13 +54,20 @@ REQUEST: Json = {
     "additionalProperties": False,
     "not": {"required": [BODY, BODY_TEXT]},
 }
+BLOCK: Json = {
+    "type": "object",
+    "description": "A control block whose message, if it has one, is a part of its own.",
+    "required": ["function"],
+    "properties": {name: _field(name) for name in REQUEST_FIELDS if name != BODY} | {AS_TEXT: {"type": "boolean"}},
+    "additionalProperties": False,
+}
 REPLY: Json = {
     "type": "object",
     "description": "The answer: what says nothing is left out.",
     "required": ["error_code", "error_text"],
     "properties": {
         **{_OUT.get(name, name): _field(name) for name in REPLY_FIELDS},
-        "error_code": {"type": "string", "pattern": "^[0-9]{8}$", "description": "00000000: done."},
+        "error_code": {"type": "string", "pattern": "^[0-9]{8}$", "description": "ERROR-CODE: 00000000 is done."},
         "properties": _SPECIAL["properties"],
         BODY: _SPECIAL[BODY],
         BODY_TEXT: {"type": "string"},
@@ -92,7 +99,7 @@ CALL: Json = {
                     "type": "object",
                     "required": ["block"],
                     "properties": {
-                        "block": {"$ref": "#/components/schemas/Request"},
+                        "block": {"$ref": "#/components/schemas/Block"},
                         "body": {"type": "string", "format": "binary", "description": "The message as it is."},
                     },
                     "additionalProperties": False,
@@ -111,7 +118,7 @@ CALL: Json = {
             },
         },
     },
-    "schemas": {"Request": REQUEST, "Reply": REPLY},
+    "schemas": {"Request": REQUEST, "Block": BLOCK, "Reply": REPLY},
 }
 LEAVE: Json = {
     "operationId": "leave",
