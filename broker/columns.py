@@ -18,22 +18,10 @@ from broker.changes import Changes, Put
 from broker.codes import Code
 from broker.lifetimes import MICROSECONDS, ends, status_lifetime
 from broker.pstore import StartRefused
+from broker.record_parts import HEAD, NO_TEXTS, check_texts, record_with, split, value_of
 from broker.records import UOW, UOWS, Flag, Heads, RecordError, Status, identifier
 from broker.states import COMPLETE, Variation, after_restart
-from broker.units import (
-    HEAD,
-    NO_TEXTS,
-    WAITING,
-    Parties,
-    Person,
-    Places,
-    Service,
-    check_texts,
-    column_of,
-    record_with,
-    split,
-    value_of,
-)
+from broker.units import WAITING, Parties, Person, Places, Service, column_of
 
 WRITTEN_AT_ONCE = 1000  # records in one commit
 _GONE = 0  # no status has this value

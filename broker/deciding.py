@@ -28,11 +28,12 @@ from broker.world import World
 
 NO_STORE = "the persistent store is not available"
 CLOCK_STEP = MICROSECONDS // 2  # of the pseudo-clock: it is not written more often
-_ENDS = {  # where records say when a lifetime is over, by the beginning of their keys
-    UOWS: UOW.offset("ends"),
-    PUBLICATIONS: PUBLICATION.offset("ends"),
-    SUBSCRIPTIONS: SUBSCRIPTION.offset("ends"),
+_ENDS = {  # where records say when a lifetime is over, by the second part of their keys
+    UOWS.split("/")[1]: UOW.offset("ends"),
+    PUBLICATIONS.split("/")[1]: PUBLICATION.offset("ends"),
+    SUBSCRIPTIONS.split("/")[1]: SUBSCRIPTION.offset("ends"),
 }
+_NEVER = bytes(8)
 
 
 def decide(world: World, changes: Changes, decision: Decision) -> None:
@@ -76,9 +77,11 @@ def _wants_clock(world: World, changes: Changes) -> bool:
     """
     if world.dues.is_clock_pending:
         return False
-    return world.lives_on_clock() or any(
-        any(put.value[at : at + 8]) for put in changes.puts for kind, at in _ENDS.items() if put.key.startswith(kind)
-    )
+    for each in changes.puts:
+        at = _ENDS.get(each.key.split("/", 2)[1])
+        if at is not None and each.value[at : at + 8] != _NEVER:
+            return True
+    return world.lives_on_clock()
 
 
 def _arrived(world: World, ticket: int) -> Decision | None:

@@ -7,7 +7,7 @@ kernel itself is answered likewise, and logged.
 """
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from broker import rules
 from broker.administering import administer
@@ -69,19 +69,28 @@ class Kernel:
 
     def take(self, given: Input, now: int) -> list[Effect]:
         """Return what the input brings about; `now` is microseconds since 1970 UTC, and only shown."""
+        self._begin(now)
+        if type(given) is Call:
+            self._call(given)
+        else:
+            self._hear(given)
+        self._follow_up()
+        return self.world.effects
+
+    def take_all(self, told: Sequence[Input], now: int) -> list[Effect]:
+        """Return what inputs that are no calls bring about, one after the other."""
+        self._begin(now)
+        for given in told:
+            self._hear(given)
+            self._follow_up()
+        return self.world.effects
+
+    def _begin(self, now: int) -> None:
         world = self.world
         world.now = now
         world.effects = []
         if world.notes:
             self._tell_notes()
-        if type(given) is Call:
-            self._call(given)
-        else:
-            self._hear(given)
-        topics = world.topics
-        while world.touched or world.released or world.leaving or topics.published or topics.sweeping:
-            self._follow_up()
-        return world.effects
 
     def _tell_notes(self) -> None:
         for note in self.world.notes:
@@ -89,6 +98,12 @@ class Kernel:
         self.world.notes.clear()
 
     def _follow_up(self) -> None:
+        world = self.world
+        topics = world.topics
+        while world.touched or world.released or world.leaving or topics.published or topics.sweeping:
+            self._go_on()
+
+    def _go_on(self) -> None:
         """Let what has become possible happen: receivers first, then calls that had to wait."""
         world = self.world
         if world.touched:

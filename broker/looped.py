@@ -9,33 +9,18 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from broker.block import Request
 from broker.codes import BrokerError
-from broker.effects import Abandoned, Answer, Call, Command, Commit, ForbidNew, Input, Physical, Stored
+from broker.effects import Abandoned, Answer, Call, Command, Commit, Effect, ForbidNew, Input, Physical, Stored
 from broker.running import BATCH_MAX, NO_REQUEST, Answered, Running, handing_back, refusal, seconds_to_wait
+from broker.slots import Errand, Slot
 from broker.world import World
 from database.pace import Pace
 from journal.courtesy import courteous
 
-
-class Slot:
-    """A call under way, and the future that its task waits for."""
-
-    __slots__ = ("answer", "caller", "future", "handle", "is_gone", "request")
-
-    def __init__(self, request: Request, caller: Physical, handle: int) -> None:
-        self.request = request
-        self.caller = caller
-        self.handle = handle
-        self.answer: Answer | None = None
-        self.future: asyncio.Future[None] | None = None
-        self.is_gone = False  # its task was cancelled
-
-    def wake(self) -> None:
-        if self.future is not None and not self.future.done():
-            self.future.set_result(None)
+T = TypeVar("T")
 
 
 class Asked(Slot):
@@ -56,17 +41,6 @@ class Asked(Slot):
     def cancel(self) -> None:
         """Let nobody be answered: the call is taken back, or what its answer would have said."""
         self._looped.forget(self)
-
-
-class Errand:
-    """Something to be done to the store between two commits, and what the kernel is told when it went well."""
-
-    __slots__ = ("future", "run", "then")
-
-    def __init__(self, run: Callable[[], object], future: "asyncio.Future[None]", then: Input | None) -> None:
-        self.run = run
-        self.future = future
-        self.then = then
 
 
 class Looped:
@@ -105,8 +79,13 @@ class Looped:
         if seconds:
             self._take(self._running.tick())  # it begins to wait now, not with the last tick
         self._handle = handle = self._handle + 1
-        self._slots[handle] = slot = Slot(request, caller, handle)
-        self._take(Call(request, caller, handle) if command is None else command(handle))
+        effects = self._run(self._running.take, Call(request, caller, handle) if command is None else command(handle))
+        slot = Slot(request, caller, handle)
+        if len(effects) == 1 and type(effect := effects[0]) is Answer and effect.handle == handle:
+            slot.answer = effect
+        else:
+            self._slots[handle] = slot
+            self._spread(effects)
         if slot.answer is None:
             slot.future = self._loop.create_future()
             timer = self._loop.call_later(seconds, self._give, None) if seconds else None
@@ -230,13 +209,19 @@ class Looped:
             self._running.tell()
 
     def _take(self, given: Input) -> None:
-        if self._is_ended:
-            return
+        if not self._is_ended:
+            self._spread(self._run(self._running.take, given))
+
+    def _run(self, take: Callable[[T], list[Effect]], given: T) -> list[Effect]:
+        """Hand something to the kernel. A decision that is interrupted is the last one."""
         try:
-            effects = self._running.take(given)
+            return take(given)
         except BaseException as failure:
             self._die(failure)
             raise
+
+    def _spread(self, effects: list[Effect]) -> None:
+        """Carry effects out, or have them carried out soon."""
         for effect in effects:
             if type(effect) is Answer:
                 found = self._slots.pop(effect.handle, None)
@@ -339,9 +324,8 @@ class Looped:
 
     def _hear(self, batch: Sequence[Commit | Errand], told: Sequence[Input] | BaseException) -> None:
         """Tell the kernel, in order, and go on with what has queued up."""
-        if not isinstance(told, BaseException):
-            for given in told:
-                self._take(given)
+        if not isinstance(told, BaseException) and not self._is_ended:
+            self._spread(self._run(self._running.take_all, told))
         errand = batch[0]
         if isinstance(errand, Errand) and not errand.future.done():
             if isinstance(told, BaseException):

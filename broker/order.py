@@ -14,22 +14,41 @@ BLOCK_ENTRIES_MAX = 512
 class Order:
     """Numbers, each under a key, ascending."""
 
-    __slots__ = ("_count", "_firsts", "_keys", "_numbers")
+    __slots__ = ("_count", "_firsts", "_highest", "_keys", "_numbers")
 
     def __init__(self, keys: "array[int] | None" = None, numbers: "array[int] | None" = None) -> None:
         """Begin with ascending keys and their numbers, or with nothing."""
-        keys, numbers = keys or array("Q"), numbers or array("Q")
+        self._count = 0
+        self._keys: list[array[int]] = []
+        self._numbers: list[array[int]] = []
+        self._firsts: list[tuple[int, int]] = []  # the lowest entry of each block
+        self._highest = -1  # no key is above it
+        if keys and numbers:
+            self._fill(keys, numbers)
+
+    def _fill(self, keys: "array[int]", numbers: "array[int]") -> None:
         starts = range(0, len(keys), BLOCK_ENTRIES_MAX)
         self._count = len(keys)
         self._keys = [keys[at : at + BLOCK_ENTRIES_MAX] for at in starts]
         self._numbers = [numbers[at : at + BLOCK_ENTRIES_MAX] for at in starts]
-        self._firsts = [(keys[at], numbers[at]) for at in starts]  # the lowest entry of each block
+        self._firsts = [(keys[at], numbers[at]) for at in starts]
+        self._highest = keys[-1]
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, key: int, number: int) -> None:
         """Enter a number under a key."""
+        if key > self._highest:
+            self._highest = key
+            if self._keys and len(keys := self._keys[-1]) < BLOCK_ENTRIES_MAX:
+                keys.append(key)
+                self._numbers[-1].append(number)
+                self._count += 1
+                return
+        self._add(key, number)
+
+    def _add(self, key: int, number: int) -> None:
         if self._keys:
             keys, numbers = self._keys[-1], self._numbers[-1]
             if key < keys[-1] or (key == keys[-1] and number <= numbers[-1]):

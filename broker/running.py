@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from broker.attributes import JournalAttributes, SqliteAttributes
@@ -104,6 +105,10 @@ class Running:
         if self.tracing.calls:
             self.aside.extend(self.tracing.of_calls(given, effects))
         return effects
+
+    def take_all(self, told: Sequence[Input]) -> list[Effect]:
+        """Hand the kernel what the store has answered; otherwise as `take`."""
+        return self._kernel.take_all(told, self._clock())
 
     def awaited(self) -> set[int | None]:
         """Return the handles of the calls that the store is waited for with: their answers come in any case."""
@@ -251,20 +256,18 @@ def _outcome(ticket: int, answer: int | StoreError) -> Durable | Failed:
     return Failed(ticket, True, str(answer))
 
 
+_KINDS = (Function, Option, Store, bytes, str)
+_kinds = attrgetter("function", "option", "store", "body", "wait")
+
+
 def spelled(request: Request) -> Request:
     """Return the request with plain numbers as the enumerations' members; the kernel refuses what is none.
 
     TypeError for a message that is no bytes: it would be noticed when it is written, as a fault of the store.
     """
-    if type(request.body) is not bytes or type(request.wait) is not str:
-        _check_types(request)
-    if (
-        type(request.function) is Function
-        and type(request.option) is Option
-        and type(request.store) is Store
-        and not request.parts
-    ):
+    if tuple(map(type, _kinds(request))) == _KINDS and not request.parts:
         return request
+    _check_types(request)
     members: dict[str, Any] = {"parts": tuple(spelled(part) for part in request.parts)}
     for name, kind in (("function", Function), ("option", Option), ("store", Store)):
         with suppress(ValueError):

@@ -18,7 +18,7 @@ from broker.states import ACCEPTED, POSTPONED
 from broker.uow import VARIATION, Name, UnitOfWork
 from broker.world import World
 
-AWAKE_MAX = 1000  # units of work in one line, or new conversations of one service; those behind them sleep
+AWAKE_MAX = 100  # units of work in one line, or new conversations of one service; those behind them sleep
 KEPT_BYTES_MAX = 64 << 20  # of messages that are in the store as well
 
 _IDENTIFIER = re.compile("[0-9A-F]{16}")

@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from broker.order import Order
 from broker.packed import Matrix, PackedRows
+from broker.record_parts import HEAD, NO_TEXTS, split, value_of
 from broker.records import UOW, Flag, Heads, RecordError, Status, UowRecord, encode_texts, identifier
 from broker.shared import Shared
 
 Service = tuple[str, str, str]  # CLASS, SERVER, SERVICE
 Person = tuple[str, str]  # USER-ID and TOKEN
 WAITING = frozenset({Status.ACCEPTED, Status.POSTPONED})
-HEAD = UOW.size
 _SHARED = slice(HEAD, HEAD + 4)  # of a row: the place of its parties
 Columns = Mapping[str, npt.NDArray[np.uint64]]
 
@@ -33,9 +33,6 @@ def _slice(name: str) -> slice:
 _STATUS = _slice("status")
 _FIRST = _slice("first")  # the number of the first message
 Places = npt.NDArray[np.uint32]
-_EXTENT = UOW.offset("extent")  # of the head: the bytes of the parties
-NO_TEXTS = b"\0\0"  # neither a user status nor a producer
-_BLANK = UOW.encode(UowRecord("", "", Status.ACCEPTED, Flag(0)))[:HEAD]
 
 
 class Count(NamedTuple):
@@ -103,46 +100,9 @@ def opened(loose: Loose) -> UowRecord:
     return UOW.decode(loose) if isinstance(loose, bytes) else loose
 
 
-def _behind_head(value: bytes, extent: int) -> tuple[bytes, bytes]:
-    """Return the parties and the texts of a record's value."""
-    return value[HEAD : HEAD + extent], value[HEAD + extent :]
-
-
 def _service(names: Sequence[str]) -> Service:
     server_class, server_name, service = names
     return server_class, server_name, service
-
-
-def value_of(head: bytes, parties: bytes, texts: bytes = NO_TEXTS) -> bytes:
-    """Return a record's value put together again; its own texts are the user status and the producer."""
-    return head + parties + texts
-
-
-def check_texts(texts: bytes) -> None:
-    """Raise RecordError unless these are a record's own texts."""
-    if texts == NO_TEXTS:
-        return
-    try:
-        middle = 1 + texts[0]
-        texts[1:middle].decode()
-        texts[middle + 1 :].decode()
-        is_whole = len(texts) == middle + 1 + texts[middle]
-    except (IndexError, UnicodeDecodeError):
-        is_whole = False
-    if not is_whole:
-        raise RecordError("a UOW record with an unreadable user status or producer")
-
-
-def record_with(parties: bytes) -> UowRecord:
-    """Return a record that says nothing but who its parties are."""
-    extent = len(parties).to_bytes(2, "little")
-    return UOW.decode(value_of(_BLANK[:_EXTENT] + extent + _BLANK[_EXTENT + 2 :], parties))
-
-
-def split(value: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return a record's value as its head, the parties, and the texts of its own."""
-    end = HEAD + int.from_bytes(value[_EXTENT : _EXTENT + 2], "little")
-    return value[:HEAD], value[HEAD:end], value[end:]
 
 
 class Units:
@@ -241,9 +201,12 @@ class Units:
         """Return the rows and the texts of what is to be packed."""
         values = [UOW.encode(each) if isinstance(each, UowRecord) else each for each in loose]
         heads = UOW.heads(values)
-        parties, texts = zip(*map(_behind_head, values, heads["extent"].tolist()), strict=True)
-        known = {text: self._shared.take(text, uses) for text, uses in Counter(parties).items()}
-        return _rows(heads, np.array([known[text] for text in parties], "<u4")), list(texts)
+        parts = list(map(split, values))
+        uses = Counter(parties for _, parties, _ in parts)
+        known = {parties: self._shared.take(parties, count) for parties, count in uses.items()}
+        return _rows(heads, np.array([known[parties] for _, parties, _ in parts], "<u4")), [
+            texts for _, _, texts in parts
+        ]
 
     # Questions.
 
@@ -330,6 +293,10 @@ class Units:
 
     def parties_at(self, place: int) -> Parties:
         return Parties.read(self._shared.texts[place])
+
+    @property
+    def has_dues(self) -> bool:
+        return len(self._dues) > 0
 
     def overdue(self, clock: int, limit: int) -> list[str]:
         """Return at most so many UOWIDs whose lifetime, status lifetime or, of POSTPONED ones, delay is over."""

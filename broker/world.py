@@ -325,7 +325,7 @@ class World:
     def lives_on_clock(self) -> bool:
         """Say whether a lifetime runs on the pseudo-clock."""
         dues = self.dues
-        return bool(len(dues.lasting) or dues.received or len(self.topics.lasting) or self.units.overdue(CLOCK_MAX, 1))
+        return bool(dues.received or self.units.has_dues or len(dues.lasting) or len(self.topics.lasting))
 
     def clock_of(self, unit: UnitOfWork) -> int:
         """Return what time it is for the unit."""

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from broker.packed import BLOCK_ROWS_MAX, LOOSE_ROWS_MAX
+from broker.record_parts import NO_TEXTS, split
 from broker.records import UOW, Flag, Status, UowRecord, identifier
-from broker.units import NO_TEXTS, Count, Parties, Units, split
+from broker.units import Count, Parties, Units
 
 
 def record(
