@@ -40,7 +40,7 @@ FAILED = ("BACKEDOUT", "CANCELLED", "TIMEOUT", "DISCARDED", REMOVED, GONE)
         "CANCELLED, TIMEOUT, DISCARDED; without a persistent status also REMOVED: cancelled or timed out, and GONE: "
         "erased with the store, or purged",
         "user_status": "what sender or receiver said of it last; null for nothing",
-        "attempts": "deliveries attempted in vain",
+        "attempts": "deliveries attempted in vain: ADCOUNT, without the one that a time-out adds",
         "postpones": "how often it was put off",
         "messages": "how many messages it has",
         "bytes": "of all its messages",
@@ -122,7 +122,7 @@ def _fields() -> dict[str, Column]:
         "is_persistent": has_flag(flags, Flag.PERSISTENT),
         "has_status": has_flag(flags, Flag.STATUS_PERSISTENT),
         "user_status": _said("record.ustatus"),
-        "attempts": F.col("record.adcount"),
+        "attempts": F.col("record.adcount") - (F.col("record.status") == "TIMEOUT").cast("int"),
         "postpones": F.col("record.postpones"),
         "messages": F.col("record.messages"),
         "bytes": F.col("record.size"),

@@ -158,7 +158,7 @@ def _unit(steps: Sequence[Step], ends: dict[int, Step], starts: Sequence[tuple[P
         "has_status": bool(record.flags & Flag.STATUS_PERSISTENT),
         "status": status,
         "user_status": record.ustatus or None,
-        "attempts": record.adcount,
+        "attempts": record.adcount - (record.status is Status.TIMEOUT),  # which nobody tried to deliver
         "postpones": record.postpones,
         "messages": record.messages,
         "bytes": record.size,

@@ -107,6 +107,7 @@ def test_the_journals_hold_what_there_is_to_ask_about(reported: Reported) -> Non
 
     assert {*plain.WAITING, *(status.name for status in plain.COMPLETE), "RECEIVED", "REMOVED", "GONE"} <= statuses
     assert {0, 1, 2} <= {unit["attempts"] for unit in reported.units}
+    assert 0 in {unit["attempts"] for unit in reported.units if unit["status"] == "TIMEOUT"}
     assert {row["status"] for row in reported.published} == {"ACCEPTED", "PROCESSED", "TIMEOUT", "GONE"}
     assert any(step.moved and step.key.startswith(UOWS) for step in steps)
     assert any(unit["forgotten"] and unit["ended"] < unit["forgotten"] for unit in reported.units)
