@@ -193,6 +193,13 @@ KEYWORDS = (
     Keyword("HOST", _BROKER, text_of(255), "127.0.0.1"),  # where a server listens
     Keyword("STOMP-PORT", _BROKER, count(0, 65535), "61613"),  # 0: any that is free
     Keyword("HTTP-PORT", _BROKER, count(0, 65535), "1971"),
+    Keyword("STOMP-TLS-PORT", _BROKER, count(0, 65535), "61612"),  # where there is a certificate
+    Keyword("USERS-FILE", _BROKER, PATH, ""),  # who may log on; without one everybody
+    Keyword("TLS-CERTIFICATE", _BROKER, PATH, ""),  # the chain, in PEM
+    Keyword("TLS-KEY", _BROKER, PATH, ""),  # where it is not in the same file
+    Keyword("TLS-CA", _BROKER, PATH, ""),  # whom the partner's certificate is trusted by; without one the system's
+    Keyword("INSECURE-NETWORK", _BROKER, yes_or_no, "NO"),  # listens beyond loopback without users and TLS
+    Keyword("HTTP-NAMES", _BROKER, text_of(1024), ""),  # host names that requests may say, beside this machine's
     Keyword("MAX-CONNECTIONS", _BROKER, count(1, 1_000_000), "5000"),
     Keyword("TRACE-LEVEL", _BROKER | _STORES, count(0, 8), "0"),
     Keyword("SPOOL-DIRECTORY", _JOURNAL, PATH, ""),

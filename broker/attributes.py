@@ -80,6 +80,13 @@ class BrokerAttributes:
     host: str
     stomp_port: int
     http_port: int
+    stomp_tls_port: int
+    users_file: str | None
+    tls_certificate: str | None
+    tls_key: str | None
+    tls_ca: str | None
+    insecure_network: bool
+    http_names: str | None
     max_connections: int
     trace_level: int
 

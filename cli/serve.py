@@ -52,6 +52,7 @@ def serve(  # noqa: PLR0913 - one for each option
     to stderr, one line each. A stop loses nothing that was acknowledged.
     """
     from broker.pstore import StartRefused
+    from broker.server.access import AccessRefused
     from broker.server.served import PortRefused
     from broker.server.serving import Server, StoreTaken
     from broker.server.standby import StandbyEnds
@@ -61,7 +62,7 @@ def serve(  # noqa: PLR0913 - one for each option
     _log_to_stderr(as_json=as_json)
     try:
         asyncio.run(_run(Server, attributes, as_json=as_json))
-    except (PortRefused, StandbyEnds) as refused:
+    except (AccessRefused, PortRefused, StandbyEnds) as refused:
         raise Failure(str(refused), ExitCode.UNUSABLE) from refused
     except StoreTaken as taken:
         raise Failure(str(taken), ExitCode.LOCKED) from taken

@@ -10,6 +10,7 @@ from broker.running import Answered
 from broker.server.flow import Then
 from broker.server.frames import V12, Frame, FrameReader, encode
 from broker.server.limits import StompLimits
+from broker.server.login import LoggedOn
 from broker.server.stomp_session import StompSession
 from tests.kernel_desk import Desk
 
@@ -120,6 +121,11 @@ class Connection:
         asked = Asked(self, request, then)
         self.stomp.asked.append(asked)
         return asked
+
+    ask_unasked = ask
+
+    def log_on(self, user: str, password: str, then: LoggedOn) -> None:
+        then(None)
 
     def after(self, seconds: float, then: Callable[[], None]) -> Timer:
         timer = Timer(self.stomp.now + seconds, then)

@@ -48,7 +48,8 @@ class Serving:
         line = self.child.stdout.readline()
         if line:
             listening = {name: int(each.rpartition(":")[2]) for name, each in json.loads(line)["listening"].items()}
-            self.port, self.http_port = listening.get("STOMP", 0), listening.get("HTTP", 0)
+            self.ports = listening
+            self.port, self.http_port = listening.get("STOMP", 0), listening.get("HTTP", 0) or listening.get("HTTPS", 0)
         return bool(line)
 
     def _read_log(self) -> None:
@@ -138,9 +139,17 @@ class Heard(stomp.ConnectionListener):  # type: ignore[misc]
 class Wire:
     """A bare socket that speaks STOMP as far as it wants to."""
 
-    def __init__(self, port: int | socket.socket, *, connects: bool = True, version: str = V12) -> None:
-        found = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS) if isinstance(port, int) else port
-        self.socket: socket.socket = found
+    def __init__(
+        self,
+        port: int | socket.socket,
+        *,
+        connects: bool = True,
+        version: str = V12,
+        source: str = "127.0.0.1",
+    ) -> None:
+        if isinstance(port, int):
+            port = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS, (source, 0))
+        self.socket: socket.socket = port
         self.version = version
         self._data = bytearray()
         if connects:
@@ -212,7 +221,7 @@ def connected(port: int, login: str = "alice", *, kind: Any = stomp.Connection12
     connection = kind([("127.0.0.1", port)], **options)
     heard = Heard()
     connection.set_listener("heard", heard)
-    connection.connect(login, "secret", wait=True, **said)
+    connection.connect(login, said.pop("passcode", "secret"), wait=True, **said)
     return connection, heard
 
 

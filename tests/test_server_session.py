@@ -600,6 +600,28 @@ def test_1_0_knows_a_subscription_by_its_destination(stomp: StompDesk) -> None:
     assert receiver.receipts() == ["u"]
 
 
+@pytest.mark.parametrize("ack", ["auto", "client", "client-individual"])
+def test_a_client_that_begins_to_read_after_its_disconnect_receives_nothing_more_and_gets_its_receipt(
+    stomp: StompDesk, ack: str
+) -> None:
+    client = stomp.connect()
+    client.take("SUBSCRIBE", destination="/queue/a", id="1", ack=ack)
+    sender = stomp.connect("BOB")
+    sender.send("/queue/a")
+    client.is_writable = False
+    sender.send("/queue/a")
+    stomp.desk.is_slow = True
+    client.begin("DISCONNECT", receipt="bye")
+    client.is_writable = True
+    stomp.turn()
+    assert [asked.request.function for asked in stomp.open] == [Function.LOGOFF]
+    stomp.desk.is_slow = False
+    stomp.desk.settle()
+    stomp.turn()
+
+    assert [frame.command for frame in client.heard if frame.command != "MESSAGE"] == ["RECEIPT"]
+
+
 def test_disconnect_is_answered_once_all_before_it_is_durable(stomp: StompDesk) -> None:
     client = stomp.connect()
     stomp.desk.is_slow = True

@@ -134,10 +134,8 @@ class WebPlace:
 def head(body: bytes, *, path: str = "/aci", length: int | None = None, extra: str = "") -> bytes:
     """Return the head of a POST of a control block."""
     size = len(body) if length is None else length
-    lines = (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {size}\r\n{extra}\r\n"
-    )
-    return lines.encode()
+    lines = (f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json", f"Content-Length: {size}")
+    return ("\r\n".join(lines) + f"\r\n{extra}\r\n").encode()
 
 
 def answer(raw: socket.socket) -> tuple[int, Any]:

@@ -62,7 +62,7 @@ class Burial:
             else:
                 go_on()
 
-        self._flow.ask(request, sent, None, allowed=frozenset(Code))
+        self._flow.ask(request, sent, None, allowed=frozenset(Code), is_unasked=True)
 
     def _marked(self, reply: Reply, properties: Mapping[str, str] | None) -> dict[str, str]:
         """Return the message's properties with where it is from."""

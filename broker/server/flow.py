@@ -13,6 +13,7 @@ from broker.codes import BrokerError, Code
 from broker.running import Answered
 from broker.server.frames import Frame
 from broker.server.limits import StompLimits
+from broker.server.login import LoggedOn
 from broker.server.stomp_words import error_frame, receipt_frame
 from broker.words import Speaker
 
@@ -33,7 +34,16 @@ class Outlet(Protocol):
         """Send the frame."""
 
     def ask(self, request: Request, then: Then) -> Cancellable:
-        """Call the broker; its answer goes to `then`."""
+        """Call the broker, if the user may; its answer goes to `then`."""
+        ...
+
+    def ask_unasked(self, request: Request, then: Then) -> Cancellable:
+        """Call the broker for what the server does by itself, whatever the user may."""
+        ...
+
+    def log_on(self, user: str, password: str, then: LoggedOn) -> None:
+        """Find out who it is, at once where everybody is let in; `then` is told None, or why not."""
+        ...
 
     def after(self, seconds: float, then: Callable[[], None]) -> Cancellable:
         """Do something later."""
@@ -105,8 +115,12 @@ class Flow:
         frame: Frame | None,
         *,
         allowed: Collection[Code] = (),
+        is_unasked: bool = False,
     ) -> None:
-        """Call the broker about a frame; a refusal ends the connection, unless its code is allowed."""
+        """Call the broker about a frame; a refusal ends the connection, unless its code is allowed.
+
+        `is_unasked`: the server does it by itself, whatever the user may.
+        """
         self.begun += 1
         size = len(request.body)
         self.bytes += size
@@ -132,7 +146,10 @@ class Flow:
                 settled, self._settled = self._settled, None
                 settled()
 
-        self.outlet.ask(request, answered)
+        if is_unasked:
+            self.outlet.ask_unasked(request, answered)
+        else:
+            self.outlet.ask(request, answered)
 
     def ask_all(self, requests: list[Request], then: Callable[[], None], frame: Frame | None) -> None:
         """Make several calls, and go on when all are answered."""

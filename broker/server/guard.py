@@ -12,12 +12,13 @@ knows whose it is. That USER-ID is the user who logged on is what this rests on,
 Without a users file everybody is let in, under the name that is said, and may do everything.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 from broker.block import Function, Request
 from broker.codes import Code, detailed
 
+ANONYMOUS = "ANONYMOUS"  # who does not say who it is, where nobody asks
 BROKER = "broker"  # the name of the broker itself
 _WORDS = frozenset({"NEW", "OLD", "ANY", "NONE"})
 _INTERNAL = ("SAG", "ETBCIS")  # the command and information services
@@ -58,6 +59,16 @@ class Identity:
         return True
 
 
+class Nobody(Identity):
+    """Who has not logged on where that is needed."""
+
+    def __init__(self, peer: str = "") -> None:
+        super().__init__("", peer)
+
+    def may(self, right: Right, name: str) -> bool:
+        return False
+
+
 Refusal = tuple[Code, str]
 
 
@@ -65,6 +76,9 @@ class Guard:
     """Who lets users in and holds their calls against their rights. This one, without users, lets everybody in."""
 
     is_open = True  # no password is asked for, and nothing is refused
+
+    def __init__(self) -> None:
+        self.on_change: list[Callable[[], None]] = []  # told when users have changed or are there no longer
 
     async def log_on(self, user: str, password: str, peer: str) -> Identity:
         """Return the user; `peer` is the address that it comes from. Refused."""

@@ -5,13 +5,16 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 from broker.server.served import Listener, Served
+from broker.server.tls import Certificate
 from broker.server.web_limits import WebLimits
 
 _log = logging.getLogger("oms.server")
 _LIBRARIES = ("starlette", "uvicorn", "h11", "python_multipart")
 
 
-def web_listener(served: Served, limits: WebLimits | None = None) -> Listener | None:
+def web_listener(
+    served: Served, limits: WebLimits | None = None, *, certificate: Certificate | None = None
+) -> Listener | None:
     """Return the listener of HTTP with all routes; None, and a line in the log, where a library is missing."""
     missing = [name for name in _LIBRARIES if find_spec(name) is None]
     if missing:
@@ -23,11 +26,19 @@ def web_listener(served: Served, limits: WebLimits | None = None) -> Listener | 
     from broker.server.operators import admin_routes
     from broker.server.peers import peer_routes
     from broker.server.web import WebListener
+    from broker.server.web_guard import guarding
+    from broker.server.web_login import login_routes
 
-    routes = [*aci_routes(), *admin_routes(), *metric_routes(), *peer_routes()]
+    routes = [*aci_routes(), *login_routes(), *admin_routes(), *metric_routes(), *peer_routes()]
     attributes = served.attributes
     limits = limits or WebLimits()
     longest = attributes.longest_message() * 4 // 3 + limits.block_bytes  # in base64
     bodies = max(limits.body_bytes, longest)
     limits = replace(limits, connections=attributes.broker.max_connections, body_bytes=bodies)
-    return WebListener(served, [*routes, *openapi_routes(routes)], limits)
+    return WebListener(
+        served,
+        [*routes, *openapi_routes(routes)],
+        limits,
+        middleware=guarding(served, certificate),
+        certificate=certificate,
+    )

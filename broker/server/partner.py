@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +25,18 @@ def partner_url(attributes: Attributes) -> str:
     address = attributes.broker.partner_cluster_address
     assert address is not None, "checked with the attributes"
     host, port, _ = address.rsplit(":", 2)
-    return f"http://{host}:{port}"
+    return f"{'https' if attributes.broker.tls_certificate else 'http'}://{host}:{port}"
 
 
 def partner_client(attributes: Attributes, *, timeout: float) -> "httpx.AsyncClient":
-    """Return a client for the other broker, with its address as base; `timeout` in seconds."""
+    """Return a client for the other broker, with its address as base; `timeout` in seconds.
+
+    With TLS-CERTIFICATE both use TLS, and the partner's certificate is checked: by TLS-CA, else by the system's roots.
+    """
     import httpx
 
-    return httpx.AsyncClient(base_url=partner_url(attributes), timeout=timeout, trust_env=False)
+    trusted = ssl.create_default_context(cafile=attributes.broker.tls_ca)
+    return httpx.AsyncClient(base_url=partner_url(attributes), timeout=timeout, trust_env=False, verify=trusted)
 
 
 async def ask(client: "httpx.AsyncClient", path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

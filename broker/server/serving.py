@@ -25,12 +25,14 @@ from broker.attributes import Attributes
 from broker.beginning import Wanted
 from broker.codes import Code
 from broker.opening import open_store, spool_directory
+from broker.server.access import Access
 from broker.server.closed_door import ClosedDoor
 from broker.server.limits import StompLimits
 from broker.server.listening import web_listener
 from broker.server.served import Listener, PortRefused, Served
 from broker.server.standby import Standby, StandbyEnds
 from broker.server.stomp import StompListener
+from broker.server.tls import HANDSHAKES_MAX
 from journal.disk import RealDisk
 from journal.errors import JournalError
 from journal.owner import Holder, read_holder
@@ -42,7 +44,7 @@ _log = logging.getLogger("oms.server")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-FILES_BESIDE = 200  # that a broker has open beside its connections
+FILES_BESIDE = 200 + 2 * HANDSHAKES_MAX  # that a broker has open beside its connections
 LOOK_SECONDS = 0.25  # between two looks whether the store is still this broker's
 
 
@@ -69,6 +71,7 @@ class Server:
             refusal=Code.NOT_OPERATIONAL,
             partner=attributes.broker.partner_cluster_address or "",
         )
+        self._access: Access  # while it runs
         self._addresses: dict[str, list[str]] = {}  # where it listens, by the listener's name
         self._taken = ""  # who has taken the store over
 
@@ -80,13 +83,15 @@ class Server:
     async def run(self, ready: Callable[[list[str]], None] = lambda _: None) -> None:
         """Serve until `stop`, SIGTERM or SIGINT. `ready` is told where it listens, whenever that changes.
 
-        StartRefused, PortRefused; StandbyEnds of a standby that cannot be one; StoreTaken.
+        AccessRefused, StartRefused, PortRefused; StandbyEnds of a standby that cannot be one; StoreTaken.
         """
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self.stop, number.name)
         try:
-            await self._serve(ready)
+            async with Access.open(self._attributes.broker) as access:
+                self._access, self._served.guard = access, access.guard
+                await self._serve(ready)
         finally:
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
@@ -94,11 +99,11 @@ class Server:
     async def _serve(self, ready: Callable[[list[str]], None]) -> None:
         """HTTP is there from the first moment, so that partners and operators are answered; STOMP with the broker."""
         served, count = self._served, 0
-        _allow_files(2 * self._limits.connections + FILES_BESIDE)
+        _allow_files(3 * self._limits.connections + FILES_BESIDE)
         try:
-            web = web_listener(served)
+            web = web_listener(served, certificate=self._access.certificate)
             if web is not None:
-                await self._start(web, self._attributes.broker.http_port)
+                await self._start(web, self._access.web_host, self._attributes.broker.http_port)
             is_standby = served.run_mode == "STANDBY"
             beginning = self._stand_by(ready) if is_standby else self._begin(Wanted(attributes=self._attributes))
             await self._unless_stopped(beginning)
@@ -134,25 +139,27 @@ class Server:
             await undone.enter_async_context(broker)
             if door is not None:
                 await self._shut(door)
-            await self._start(StompListener(broker, self._limits), self._attributes.broker.stomp_port)
+            for listener, host, port in self._stomp_listeners(broker):
+                await self._start(listener, host, port)
             undone.pop_all()
         served.broker, served.run_mode, served.refusal = broker, "STANDARD", Code.NOT_ACTIVE
         _log.info("listening for %s, after %.2f s", ", ".join(self._listening()), time.monotonic() - began)
 
     async def _stand_by(self, ready: Callable[[list[str]], None]) -> None:
         """Be a standby until the store is taken over. StandbyEnds."""
-        if "HTTP" not in self._addresses:
+        web = [addresses for name, addresses in self._addresses.items() if name in ("HTTP", "HTTPS")]
+        if not web:
             raise StandbyEnds("a standby answers over HTTP: pip install 'oms-journal[server]'")
         _log.info("listening for %s as a standby", ", ".join(self._listening()))
         ready(self._listening())
-        port = int(self._addresses["HTTP"][0].rpartition(":")[2])
+        port = int(web[0][0].rpartition(":")[2])
         await Standby(self._served, port).run(self._take_over)
 
     async def _take_over(self, passing: Holder | None) -> None:
         """Become the standard broker; who comes over STOMP meanwhile is sent away. StartRefused, PortRefused."""
         attributes = self._attributes
         door = ClosedDoor(attributes.broker.partner_cluster_address or "")
-        await self._start(door, attributes.broker.stomp_port)
+        await self._start(door, self._access.plain_host, attributes.broker.stomp_port)
         try:
             opening = partial(open_store, passing=passing)
             await self._begin(Wanted(attributes=attributes, open_store=opening, is_standby=True), door)
@@ -161,9 +168,18 @@ class Server:
 
     # Listening, and the end.
 
-    async def _start(self, listener: Listener, port: int) -> None:
+    def _stomp_listeners(self, broker: AsyncBroker) -> list[tuple[Listener, str, int]]:
+        """Return what listens for STOMP, where."""
+        access, attributes, limits = self._access, self._attributes.broker, self._limits
+        plain = StompListener(broker, limits, guard=access.guard)
+        found: list[tuple[Listener, str, int]] = [(plain, access.plain_host, attributes.stomp_port)]
+        if access.certificate is not None:
+            encrypted = StompListener(broker, limits, guard=access.guard, certificate=access.certificate)
+            found.append((encrypted, access.host, attributes.stomp_tls_port))
+        return found
+
+    async def _start(self, listener: Listener, host: str, port: int) -> None:
         """Listen. PortRefused."""
-        host = self._attributes.broker.host
         try:
             self._addresses[listener.name] = list(await listener.start(host, port))
         except (OSError, OverflowError) as failure:

@@ -16,8 +16,11 @@ from broker.running import Answered
 from broker.server.addresses import address
 from broker.server.flow import Cancellable, Then
 from broker.server.frames import BadFrame, Frame, FrameReader, encode
+from broker.server.guard import OPEN, Guard
 from broker.server.limits import StompLimits
+from broker.server.login import LoggedOn, Login, peer_of
 from broker.server.stomp_session import StompSession
+from broker.server.tls import Certificate, Door
 
 _log = logging.getLogger("oms.stomp")
 _TELLS_PARTNER = ("CONNECTED", "ERROR")  # so that a client knows where to go on
@@ -31,7 +34,8 @@ class StompConnection(asyncio.Protocol):
     """One connection: the outlet of its session."""
 
     __slots__ = (
-        *("_began", "_broker", "_caller", "_connecting", "_heard", "_is_closing", "_is_paused", "_is_reading_paused"),
+        *("_began", "_broker", "_caller", "_connecting", "_heard", "_is_closing", "_is_paused"),
+        *("_is_reading_paused", "_login"),
         *("_listener", "_loop", "_parts", "_parts_size", "_reader", "_said", "_session", "_timers", "_transport"),
     )
 
@@ -50,13 +54,14 @@ class StompConnection(asyncio.Protocol):
         self._is_closing = False
         self._heard = self._said = self._began = 0.0
         self._connecting: asyncio.TimerHandle | None = None
+        self._login = None if listener.guard.is_open else Login(listener.guard)
         self._timers: list[asyncio.TimerHandle] = []
 
     # What the loop tells.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=0)
+        self._transport.set_write_buffer_limits(high=1, low=0)  # 0 would pause an encrypted one for nothing
         listener = self._listener
         limits = listener.limits
         listener.connections.add(self)
@@ -106,9 +111,9 @@ class StompConnection(asyncio.Protocol):
     def connection_lost(self, failure: Exception | None) -> None:
         listener = self._listener
         self._session.lost()
-        for timer in (self._connecting, *self._timers):
-            if timer is not None:
-                timer.cancel()
+        for begun in (self._connecting, self._login, *self._timers):
+            if begun is not None:
+                begun.cancel()
         listener.unread -= self._reader.pending
         self._reader = FrameReader(listener.limits.frames)
         self._parts, self._transport = [], None
@@ -134,7 +139,10 @@ class StompConnection(asyncio.Protocol):
             self._listener.note(f"connection {self._caller} of {self._session.user}: {frame.headers['message']}")
 
     def ask(self, request: Request, then: Then) -> Cancellable:
-        """Call the broker; its answer goes to `then`."""
+        """Call the broker, if the user may; its answer goes to `then`."""
+        refused = None if self._login is None else self._login.refusal(request)
+        if refused is not None:
+            return self._loop.call_soon(self._answered, refused, then)
 
         def answered(found: Answered) -> None:
             self._answered(found, then)
@@ -150,6 +158,22 @@ class StompConnection(asyncio.Protocol):
         if self._is_reading_paused and not self._session.is_full and self._transport is not None:
             self._is_reading_paused = False
             self._transport.resume_reading()
+
+    def ask_unasked(self, request: Request, then: Then) -> Cancellable:
+        """Call the broker for what the server does by itself, whatever the user may."""
+        return self._broker.ask(request, caller=self._caller, then=lambda found: self._answered(found, then))
+
+    def log_on(self, user: str, password: str, then: LoggedOn) -> None:
+        """Find out who it is, at once where everybody is let in; `then` is told None, or why not."""
+        if self._login is None:
+            then(None)
+        else:
+            self._login.begin(user, password, peer_of(self._transport), then)
+
+    def check_login(self) -> None:
+        """End the connection of a user who has changed since it logged on."""
+        if self._login is not None and self._login.is_stale:
+            self._session.fail(Code.SECURITY_TOKEN_WRONG, "what the user may do has changed; log on again")
 
     def after(self, seconds: float, then: Callable[[], None]) -> Cancellable:
         """Do something later."""
@@ -199,7 +223,7 @@ class StompConnection(asyncio.Protocol):
     # Time.
 
     def _connect_late(self) -> None:
-        if not self._session.is_connected:
+        if not self._session.version:
             self._session.fail(
                 Code.TRANSPORT_TIMED_OUT, f"no CONNECT within {self._listener.limits.connect_seconds:g} seconds"
             )
@@ -274,10 +298,18 @@ class StompConnection(asyncio.Protocol):
 class StompListener:
     """The port of STOMP."""
 
-    name = "STOMP"
-
-    def __init__(self, broker: AsyncBroker, limits: StompLimits | None = None) -> None:
+    def __init__(
+        self,
+        broker: AsyncBroker,
+        limits: StompLimits | None = None,
+        *,
+        guard: Guard = OPEN,
+        certificate: Certificate | None = None,
+    ) -> None:
+        self.name = "STOMP" if certificate is None else "STOMP-TLS"
         self.broker = broker
+        self.guard = guard
+        self._certificate = certificate
         self.limits = limits or StompLimits()
         self.partner = broker.attributes.broker.partner_cluster_address or ""
         self.loop = asyncio.get_running_loop()
@@ -297,9 +329,11 @@ class StompListener:
 
     async def start(self, host: str, port: int) -> list[str]:
         """Listen; return where, as HOST:PORT. OSError when that cannot be."""
-        self._server = await self.loop.create_server(
-            lambda: StompConnection(self), host, port, backlog=_BACKLOG, reuse_address=True
-        )
+        made: Callable[[], asyncio.Protocol] = lambda: StompConnection(self)  # noqa: E731 - a name for its type
+        if self._certificate is not None:
+            made = Door(self._certificate, made)
+        self._server = await self.loop.create_server(made, host, port, backlog=_BACKLOG, reuse_address=True)
+        self.guard.on_change.append(self._check_logins)
         self._look()
         self.addresses = [address(each) for each in self._server.sockets]
         return self.addresses
@@ -307,6 +341,10 @@ class StompListener:
     @property
     def connection_count(self) -> int:
         return len(self.connections)
+
+    def _check_logins(self) -> None:
+        for connection in list(self.connections):
+            connection.check_login()
 
     def note(self, text: str) -> None:
         """Log why a connection ends; where very many do, only how many."""

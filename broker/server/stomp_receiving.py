@@ -40,9 +40,10 @@ class Consumer:
         self._flight, self._intakes, self._unwritten, self._held = {}, {}, [], set()
 
     def stop_receiving(self) -> None:
-        """Receive nothing more."""
+        """Receive nothing more; what was not written is given back with the rest."""
         for intake in self._intakes.values():
             intake.stop()
+        self._intakes, self._unwritten = {}, []
 
     # SUBSCRIBE.
 

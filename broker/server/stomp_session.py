@@ -21,12 +21,12 @@ from broker.codes import BrokerError, Code, detailed
 from broker.opening import version
 from broker.server.flow import Flow, Outlet
 from broker.server.frames import V10, VERSIONS, Frame
+from broker.server.guard import ANONYMOUS, Refused
 from broker.server.limits import StompLimits
 from broker.server.stomp_receiving import Consumer
 from broker.server.stomp_sending import Producer
 from broker.words import Speaker
 
-NOBODY = "ANONYMOUS"  # who logs on without saying who
 _SERVER = f"oms/{version()}"
 _TO_CONNECT = ("CONNECT", "STOMP")
 
@@ -114,11 +114,18 @@ class StompSession:
             return
         flow.version = found
         self.heart_beats = self._heart_beats(headers)
-        self.user = headers.get("login", "").strip() or NOBODY
+        self.user = headers.get("login", "").strip() or ANONYMOUS
         self.token = headers.get("token", headers.get("client-id", "")).strip()
         flow.speaker = Speaker(self.user, self.token, {})
         flow.is_held = True
-        flow.ask(flow.speaker.say(Function.LOGON), self._connected, frame)
+
+        def logged_on(refused: Refused | None) -> None:
+            if refused is not None:
+                flow.fail(refused.code, refused.text, frame)
+            elif flow.is_open:
+                flow.ask(flow.speaker.say(Function.LOGON), self._connected, frame)
+
+        self._outlet.log_on(headers.get("login", "").strip(), headers.get("passcode", ""), logged_on)
 
     def _connected(self, reply: Reply) -> None:
         least = self.limits.heart_beat_milliseconds

@@ -12,7 +12,6 @@ import hmac
 import logging
 import secrets
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from broker.server.users import USER_BYTES_MAX, User, Users, UsersInvalid, read
 _log = logging.getLogger("oms.security")
 CHECKS_AT_ONCE = 2  # each takes 32 MiB
 CHECKS_WAITING_MAX = 1000
-LOOK_SECONDS = 2.0  # between two looks at the file
 LOG_LINES = 20  # about logins that were refused, between two looks
 _WRONG = "the user or the password is wrong"  # never which
 _Seen = tuple[int, int, int, int]
@@ -49,14 +47,14 @@ class UserIdentity(Identity):
 
 
 class UserGuard(Guard):
-    """Lets in who is in the users file. Made by `open`; `watch` runs beside it on the loop."""
+    """Lets in who is in the users file. Made by `open`; `look_again` is to be called every few seconds."""
 
     is_open = False
 
     def __init__(self, path: Path, users: Users, *, bounds: LoginBounds | None = None, cost: Cost = COST) -> None:
+        super().__init__()
         self.path = path
         self.users = users
-        self.on_change: list[Callable[[], None]] = []  # told when users have changed or are there no longer
         self._limit = LoginLimit(bounds)
         self._nobody = nobodys(cost)
         self._key = secrets.token_bytes(32)
@@ -146,14 +144,12 @@ class UserGuard(Guard):
 
     # The file.
 
-    async def watch(self) -> None:
-        """Look at the file for ever."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if self._noted > LOG_LINES:
-                _log.warning("%d more logins refused", self._noted - LOG_LINES)
-            self._noted = 0
-            self.look()
+    def look_again(self) -> None:
+        """Look at the file, and tell how many more logins were refused than are in the log. Every few seconds."""
+        if self._noted > LOG_LINES:
+            _log.warning("%d more logins refused", self._noted - LOG_LINES)
+        self._noted = 0
+        self.look()
 
     def look(self) -> None:
         """Read the file again if it has changed; users who have not changed stay the same object."""

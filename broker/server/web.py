@@ -6,8 +6,7 @@ A route finds the server's state as `request.app.state.served`. What goes wrong 
 
 import asyncio
 import logging
-import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from email.utils import formatdate
 
 from starlette.applications import Starlette
@@ -20,8 +19,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from broker.server.addresses import address
 from broker.server.served import Served
+from broker.server.tls import Certificate, Door
 from broker.server.web_connection import WebConnection, WebState, listening_config
 from broker.server.web_limits import WebLimits
+from broker.server.web_sessions import Sessions
 
 _log = logging.getLogger("oms.http")
 _BACKLOG = 1024  # connections that wait to be accepted
@@ -30,8 +31,6 @@ _BACKLOG = 1024  # connections that wait to be accepted
 class WebListener:
     """The port of HTTP."""
 
-    name = "HTTP"
-
     def __init__(
         self,
         served: Served,
@@ -39,8 +38,9 @@ class WebListener:
         limits: WebLimits | None = None,
         *,
         middleware: Sequence[Middleware] = (),
-        tls: ssl.SSLContext | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
+        self.name = "HTTP" if certificate is None else "HTTPS"
         self.limits = limits or WebLimits()
         self.loop = asyncio.get_running_loop()
         self.ending = asyncio.Event()  # the server stops: who waits is answered
@@ -52,8 +52,9 @@ class WebListener:
         self.app.state.served = served
         self.app.state.ending = self.ending
         self.app.state.limits = self.limits
+        self.app.state.sessions = Sessions()
         self.state = WebState(self.limits)
-        self._tls = tls
+        self._certificate = certificate
         self._config = listening_config(self.app, self.limits)
         self.addresses: list[str] = []  # where it listens
         self._server: asyncio.Server | None = None
@@ -61,14 +62,10 @@ class WebListener:
 
     async def start(self, host: str, port: int) -> list[str]:
         """Listen; return where, as HOST:PORT. OSError when that cannot be."""
-        self._server = await self.loop.create_server(
-            lambda: WebConnection(self._config, self.state, self.loop),
-            host,
-            port,
-            backlog=_BACKLOG,
-            reuse_address=True,
-            ssl=self._tls,
-        )
+        made: Callable[[], asyncio.Protocol] = lambda: WebConnection(self._config, self.state, self.loop)  # noqa: E731
+        if self._certificate is not None:
+            made = Door(self._certificate, made)
+        self._server = await self.loop.create_server(made, host, port, backlog=_BACKLOG, reuse_address=True)
         self._look()
         self.addresses = [address(each) for each in self._server.sockets]
         return self.addresses

@@ -1,0 +1,256 @@
+"""What who is not logged on, who may do little, and who is hostile can do to a server with users, over STOMP."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.guarded_server import PASSWORDS, USERS, Files, set_users, user
+from tests.stomp_server import Heard, Serving, Wire, connected, eventually
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(tmp_path_factory.mktemp("server"), has_tls=False)
+
+
+@pytest.fixture(scope="module")
+def server(files: Files) -> Iterator[Serving]:
+    with files.serve() as serving:
+        yield serving
+    said = json.dumps(serving.log)
+    assert not any(password in said for password in PASSWORDS.values()), "a password is in the log"
+    assert "hunter2" not in said and "scrypt" not in said
+
+
+def wire(server: Serving, login: str = "MALLORY", **said: str) -> Wire:
+    """Return a bare connection that has logged on, from where nobody guesses."""
+    found = Wire(server.port, connects=False)
+    found.say("CONNECT", accept_version="1.2", login=login, passcode=PASSWORDS[login], **said)
+    assert found.hear().command == "CONNECTED"
+    return found
+
+
+def client(server: Serving, login: str, **said: Any) -> tuple[Any, Heard]:
+    return connected(server.port, login, passcode=PASSWORDS[login], **said)
+
+
+# Nobody.
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"login": "ALICE"},
+        {"passcode": PASSWORDS["ALICE"]},
+        {"login": "", "passcode": ""},
+        {"login": "ALICE", "passcode": ""},
+        {"login": "ALICE", "passcode": "hunter2"},
+        {"login": "ALICE", "passcode": PASSWORDS["BOB"]},
+        {"login": "alice", "passcode": PASSWORDS["ALICE"]},
+        {"login": "ALICE:", "passcode": PASSWORDS["ALICE"]},
+        {"login": "ANONYMOUS", "passcode": "hunter2"},
+        {"login": "*", "passcode": "hunter2"},
+        {"login": "x" * 1000, "passcode": "hunter2" * 100},
+    ],
+    ids=range(12),
+)
+def test_who_has_not_the_password_is_not_connected_and_learns_only_that(
+    server: Serving, said: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    number = int(request.node.callspec.id)
+    stranger = Wire(server.port, connects=False, source=f"127.0.1.{number + 1}")
+    stranger.say("CONNECT", accept_version="1.2", **said)
+
+    text = stranger.error()
+
+    assert text.startswith("00080003 "), text
+    assert "the user or the password is wrong" in text or "a user and its password are needed" in text
+    assert "hunter2" not in text and not any(password in text for password in PASSWORDS.values())
+
+
+@pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE", "BEGIN", "ACK", "DISCONNECT", "UNSUBSCRIBE"])
+def test_nothing_is_done_before_the_login_and_what_was_said_behind_it_waits(server: Serving, command: str) -> None:
+    stranger = Wire(server.port, connects=False)
+    stranger.say(command, destination="/queue/ALICE", id="1", transaction="1")
+    assert "CONNECT comes first" in stranger.error()
+
+    guessing = Wire(server.port, connects=False, source="127.0.2.1" if command < "C" else "127.0.2.2")
+    guessing.say("CONNECT", accept_version="1.2", login="BOB", passcode="hunter2 again")
+    guessing.say(command, destination="/queue/BOB", id="1", transaction="1", receipt="done")
+    assert guessing.error().startswith("00080003 ")
+
+
+def test_who_logs_on_twice_does_not_become_somebody_else(server: Serving) -> None:
+    mallory = wire(server)
+    mallory.say("CONNECT", accept_version="1.2", login="ALICE", passcode=PASSWORDS["ALICE"])
+
+    assert "CONNECT comes once" in mallory.error()
+
+
+def test_a_connection_that_ends_while_its_password_is_looked_at_leaves_nothing(server: Serving) -> None:
+    for _ in range(20):
+        stranger = Wire(server.port, connects=False)
+        stranger.say("CONNECT", accept_version="1.2", login="BOB", passcode=PASSWORDS["BOB"])
+        stranger.close()
+
+    wire(server, "BOB").close()
+
+
+# Who may do little.
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("SEND", {"destination": "/queue/ALICE"}),
+        ("SEND", {"destination": "/service/QUEUE/ALICE/-"}),
+        ("SEND", {"destination": "/topic/ALICE"}),
+        ("SEND", {"destination": "/queue/ALICE", "persistent": "false"}),
+        ("SEND", {"destination": "/queue/ALICE", "reply-to": "/temp/mine"}),
+        ("SEND", {"destination": "/queue/DEAD-LETTER"}),
+        ("SEND", {"destination": "/service/SAG/ETBCIS/CMD"}),
+        ("SEND", {"destination": "/service/SAG/ETBCIS/INFO"}),
+        ("SUBSCRIBE", {"destination": "/queue/ALICE", "id": "1"}),
+        ("SUBSCRIBE", {"destination": "/queue/DEAD-LETTER", "id": "1"}),
+        ("SUBSCRIBE", {"destination": "/topic/ALICE", "id": "1"}),
+        ("SUBSCRIBE", {"destination": "/topic/ALICE", "id": "1", "durable": "true"}),
+        ("SUBSCRIBE", {"destination": "/topic/*", "id": "1"}),
+        ("UNSUBSCRIBE", {"destination": "/topic/ALICE", "id": "1", "durable": "true"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value.values()).replace("/", "."),
+)
+def test_what_a_user_may_not_do_ends_its_connection_with_the_code_for_it(
+    server: Serving, command: str, said: dict[str, str]
+) -> None:
+    mallory = wire(server)
+
+    mallory.say(command, b"", **said, receipt="done")
+
+    text = mallory.error()
+    assert (text.startswith("00080402 ") and "MALLORY may not" in text) or command == "UNSUBSCRIBE", text
+
+
+def test_a_transaction_is_held_against_the_rights_message_by_message_and_nothing_of_it_happens(server: Serving) -> None:
+    mallory = wire(server)
+    mallory.say("BEGIN", transaction="1")
+    mallory.say("SEND", b"mine", destination="/queue/MALLORY-1", transaction="1")
+    mallory.say("SEND", b"theirs", destination="/queue/ALICE", transaction="1")
+    mallory.say("COMMIT", transaction="1", receipt="done")
+    assert mallory.error().startswith("00080402 ")
+
+    again = wire(server)
+    again.say("SUBSCRIBE", destination="/queue/MALLORY-1", id="1")
+    again.say("SEND", b"only this", destination="/queue/MALLORY-1")
+    assert again.hear().body == b"only this"
+    again.close()
+
+
+def test_nobody_gets_into_a_conversation_or_a_subscription_of_others(server: Serving) -> None:
+    alice, heard = client(server, "ALICE", headers={"token": "home"})
+    alice.subscribe("/queue/ALICE", id="1", ack="client-individual")
+    alice.subscribe("/topic/ALICE", id="2", headers={"durable": "true"}, receipt="durable")
+    heard.wait(lambda: "durable" in heard.receipts)
+    alice.send("/queue/ALICE", "secret", headers={"reply-to": "/temp/answers"})
+    heard.bodies(1)
+    conversation, message = heard.messages[0].headers["conversation"], heard.messages[0].headers["ack"]
+
+    for command, said in (
+        ("SEND", {"destination": f"/conversation/{conversation}"}),
+        ("SUBSCRIBE", {"destination": f"/conversation/{conversation}", "id": "1"}),
+        ("ACK", {"id": message}),
+        ("NACK", {"id": message}),
+        ("SUBSCRIBE", {"destination": "/topic/ALICE", "id": "1", "durable": "true"}),
+    ):
+        mallory = wire(server, token="home")
+        mallory.say(command, b"forged", **said, receipt="done")
+        text = mallory.error()
+        assert text[:4] in ("0003", "0008", "0078", "0020"), (command, text)
+
+    alice.ack(message)
+    alice.send("/topic/ALICE", "news")
+    assert heard.bodies(2) == ["secret", "news"]
+    assert not heard.errors
+    alice.disconnect()
+
+
+def test_a_user_name_in_a_header_counts_for_nothing(server: Serving) -> None:
+    mallory = wire(server)
+    mallory.say("SUBSCRIBE", destination="/queue/MALLORY-2", id="1")
+    mallory.say("SEND", b"m", destination="/queue/MALLORY-2", user_id="ALICE", login="ALICE", client_uid="ALICE")
+
+    assert mallory.hear().headers["user-id"] == "MALLORY"
+    mallory.close()
+
+
+def test_what_is_given_back_too_often_is_moved_to_the_dead_letters_by_the_server_itself(tmp_path: Path) -> None:
+    files = Files(tmp_path, has_tls=False, more="MAX-DELIVERY-COUNT=1")
+    with files.serve() as server:
+        bob = wire(server, "BOB")
+        bob.say("SEND", b"poison", destination="/queue/BOB-3")
+        bob.say("SUBSCRIBE", destination="/queue/BOB-3", id="1", ack="client-individual")
+        bob.say("NACK", id=bob.hear().headers["ack"])
+        root, heard = client(server, "ROOT")
+        root.subscribe("/queue/DEAD-LETTER", id="1")
+        assert heard.bodies(1) == ["poison"]
+        assert heard.messages[0].headers["dead-letter-user"] == "BOB"
+        root.disconnect()
+        bob.close()
+
+
+# What changes.
+
+
+def test_who_loses_a_right_or_the_login_loses_the_connection_and_others_do_not(tmp_path: Path) -> None:
+    files = Files(tmp_path, has_tls=False)
+    with files.serve() as server:
+        alice, bob, root = wire(server, "ALICE"), wire(server, "BOB"), wire(server, "ROOT")
+        alice.say("SUBSCRIBE", destination="/queue/SHARED", id="1")
+        alice.say("SUBSCRIBE", destination="/topic/ALICE", id="2", durable="true", receipt="there")
+        assert alice.hear().headers["receipt-id"] == "there"
+
+        set_users(files.users_file, [user("ALICE", send=["/queue/SHARED"]), *USERS[2:]])
+
+        assert alice.error().startswith("00080353 ") and bob.error().startswith("00080353 ")
+        root.say("SEND", b"news", destination="/topic/ALICE")
+        root.say("SEND", b"work", destination="/queue/SHARED", receipt="done")
+        assert root.hear().headers["receipt-id"] == "done"
+        for said in ({"destination": "/queue/SHARED"}, {"destination": "/topic/ALICE", "durable": "true"}):
+            again = wire(server, "ALICE")
+            again.say("SUBSCRIBE", id="1", **said)
+            assert again.error().startswith("00080402 ")
+        stranger = Wire(server.port, connects=False)
+        stranger.say("CONNECT", accept_version="1.2", login="BOB", passcode=PASSWORDS["BOB"])
+        assert stranger.error().startswith("00080003 ")
+        root.close()
+
+
+def test_guesses_are_slowed_down_and_a_client_that_is_logged_on_does_not_notice(tmp_path: Path) -> None:
+    with Files(tmp_path, has_tls=False).serve() as server:
+        alice, heard = client(server, "ALICE")
+        answers: list[str] = []
+
+        def guess(number: int) -> None:
+            stranger = Wire(server.port, connects=False, source="127.0.0.2")
+            stranger.say("CONNECT", accept_version="1.2", login="BOB", passcode=f"hunter2 {number}")
+            answers.append(stranger.error()[:8])
+
+        threads = [threading.Thread(target=guess, args=(number,)) for number in range(60)]
+        for thread in threads:
+            thread.start()
+        for number in range(50):
+            alice.send("/queue/ALICE", "m", receipt=str(number))
+        for thread in threads:
+            thread.join()
+
+        heard.wait(lambda: len(heard.receipts) == 50)
+        assert 5 <= answers.count("00080003") <= 7
+        assert answers.count("00080008") == 60 - answers.count("00080003")
+        wire(server, "BOB").close()  # not locked out at home
+        alice.disconnect()
+    eventually(lambda: any("logins refused" in text or "login of 'BOB'" in text for text in server.texts()))
+    assert "hunter2" not in json.dumps(server.log)
