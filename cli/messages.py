@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import interrupts, options, output
+from cli import at_broker, interrupts, options, output
 from cli.failures import Usage
 from cli.stores import database, engine_options, looked_up, view
 from cli.wording import age_text, preview, size_text, to_the_second
@@ -39,15 +39,22 @@ def send(  # noqa: PLR0913
     spool: options.Spool = options.SPOOL_DEFAULT,
     max_message_size: options.MaxMessageSize = None,
     wait: options.Wait = 0.0,
+    broker: at_broker.Url = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Add one message to a queue, durably, and print its number.
 
-    The payload is TEXT, or the bytes of standard input exactly as they come.
+    The payload is TEXT, or the bytes of standard input exactly as they come. With --broker it
+    is a unit of work of its own, committed, sent as OMS_USER with OMS_PASSWORD; its UOWID is printed.
     """
     pairs = dict(_pair(text) for text in properties or ())
     limit = engine_options(max_message_size=max_message_size).max_message_size
     payload = os.fsencode(text) if text is not None else _standard_input(limit)
+    if broker is not None:
+        at_broker.refuse_beside(wait=wait)
+        sent = at_broker.send(broker, queue, payload, properties=pairs, producer=producer_id)
+        output.print_json(sent, indent=None) if as_json else output.print_line(sent["uowid"])
+        return
     opening = database(spool, create=True, wait_seconds=wait, max_message_size=max_message_size)
     with opening as db, interrupts.held_back():
         number = db.add(queue, payload, properties=pairs or None, producer_id=producer_id)

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import interrupts, options, output
+from cli import at_broker, interrupts, options, output
 from cli.failures import ExitCode
 from cli.messages import message_document
 from cli.stores import database, require, view
 from journal.errors import DatabaseLocked
 
-if TYPE_CHECKING:  # the engine is imported when a command needs it
+if TYPE_CHECKING:  # the engine and the broker are imported when a command needs them
+    from broker.words import Message as Received
     from database import Message, MessageDatabase
 
 LOOK_SECONDS = 0.1  # between two looks at the directory
@@ -46,15 +47,24 @@ def receive(  # noqa: PLR0913
     batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages delivered in one commit.")] = 1,
     spool: options.Spool = options.SPOOL_DEFAULT,
     wait: options.Wait = 0.0,
+    broker: at_broker.Url = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Take messages in order: print each, then mark it delivered.
 
     Prints each payload and a line end (control characters are shown escaped on a terminal), or with
     --json one object a line with the payload as base64. Exits 1 when there was nothing to receive.
+    With --broker whole units of work are received, as OMS_USER with OMS_PASSWORD, each committed
+    once it was printed.
     """
     waits = follow or timeout is not None
     wanted = count if count is not None or waits else 1
+    if broker is not None:
+        at_broker.refuse_beside(wait=wait, peek=peek, batch=batch != 1)
+        asked = at_broker.Wanted(count=wanted, wait=timeout if timeout is not None else follow)
+        received = at_broker.receive(broker, queue, asked, _printer_of_units(as_json=as_json, raw=raw))
+        _end(queue, received)
+        return
     printing = _printer(as_json=as_json, raw=raw)
     if peek:
         received = _peek(spool, queue, wanted, printing)
@@ -64,6 +74,10 @@ def receive(  # noqa: PLR0913
     else:
         with database(spool, wait_seconds=wait) as db:
             received = _Receiver(queue, batch, printing).drain(db, wanted)
+    _end(queue, received)
+
+
+def _end(queue: str, received: int) -> None:
     if not received:
         if sys.stderr.isatty():
             output.note(f"nothing in queue {queue}")
@@ -73,11 +87,23 @@ def receive(  # noqa: PLR0913
 def _printer(*, as_json: bool, raw: bool) -> Print:
     if as_json:
         return lambda message: output.print_json_line(message_document(message, payload=True))
+    show = _payload_printer(raw=raw)
+    return lambda message: show(message.payload)
+
+
+def _printer_of_units(*, as_json: bool, raw: bool) -> "Callable[[Received], None]":
+    if as_json:
+        return lambda message: output.print_json_line(at_broker.document(message))
+    show = _payload_printer(raw=raw)
+    return lambda message: show(message.body)
+
+
+def _payload_printer(*, raw: bool) -> Callable[[bytes], None]:
     if raw:
-        return lambda message: output.print_bytes(message.payload)
+        return output.print_bytes
     if sys.stdout.isatty():
-        return lambda message: output.print_payload(message.payload)
-    return lambda message: output.print_bytes(message.payload + b"\n")
+        return lambda payload: output.print_payload(payload)
+    return lambda payload: output.print_bytes(payload + b"\n")
 
 
 def _peek(spool: Path, queue: str, wanted: int | None, printing: Print) -> int:
