@@ -1,0 +1,113 @@
+"""`oms cmd`: an operator's command to a running broker, confirmed before it destroys."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from cli import operator, options, output
+from cli.asking import shown
+from cli.failures import Usage
+from cli.output import Column
+from cli.wording import counted, printable
+
+_OPTIONS = ("IMMED", "QUIESCE", "ACCEPTED", "CANCELLED", *(f"LEVEL{number}" for number in range(1, 9)))
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[COMMAND] [OBJECT] [OPTION] [NAME=VALUE]...",
+        help="What to do, and to what; without a command, what there is.",
+        show_default=False,
+    ),
+]
+
+
+def command(  # noqa: PLR0913 - the command line's options
+    words: Words = None,
+    yes: options.Yes = False,
+    broker: operator.Broker = operator.BROKER_DEFAULT,
+    user: operator.User = "",
+    password: operator.Password = "",
+    ca_file: operator.CaFile = "",
+    as_json: options.AsJson = False,
+) -> None:
+    """Give a running broker a command: shut down, purge, set a status …
+
+    `oms cmd` lists the commands. What they are about is said with NAME=VALUE:
+    `oms cmd SHUTDOWN SERVICE QUIESCE service=GAME/CHESS/BLACK`, `oms cmd PURGE uowid=…`.
+    """
+    server = operator.Server(broker, user, password, ca_file)
+    plain, said = operator.said_of(words or ())
+    if not plain:
+        _list(server.get("/command"), as_json=as_json)
+        return
+    order = _order(plain, said)
+    _confirm(order, yes=yes)
+    answer = server.post("/command", order)
+    if as_json:
+        output.print_json(answer)
+        return
+    done = f"{answer['command']} done"
+    output.print_line(f"{done}, {counted(answer['affected'], 'thing')} affected" if answer["affected"] > 1 else done)
+    for row in answer["rows"]:
+        output.print_line(", ".join(f"{name} {shown(name, value)}" for name, value in row.items()))
+
+
+def _order(plain: Sequence[str], said: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    order: dict[str, Any] = {"command": plain[0].upper()}
+    for word in map(str.upper, plain[1:]):
+        place = "option" if word in _OPTIONS else "object"
+        if place in order:
+            raise Usage(f"{order[place]} and {word} cannot both be the {place}")
+        order[place] = word
+    for name, value in said:
+        if name in order:
+            raise Usage(f"{name} is said twice")
+        order[name] = _value(name, value)
+    return order
+
+
+def _value(name: str, value: str) -> Any:
+    if name == "client_id":
+        if not value.isascii() or not value.isdigit():
+            raise Usage(f"client_id={value} is no number")
+        return int(value)
+    if name == "exclude_attach":
+        if value.lower() not in ("yes", "no", "true", "false"):
+            raise Usage("exclude_attach is yes or no")
+        return value.lower() in ("yes", "true")
+    return value
+
+
+def _confirm(order: dict[str, Any], *, yes: bool) -> None:
+    """Ask before something is lost or somebody cut off; without a terminal there is nobody to ask."""
+    from broker.server.order import COMMANDS
+
+    known = COMMANDS.get(order["command"].replace("_", "-"))
+    if yes or known is None or not known.destroys:
+        return
+    if not sys.stdin.isatty():
+        raise Usage(f"there is no terminal to ask on: give --yes to {known.name} without a question")
+    about = " ".join(str(value) for name, value in order.items() if name != "command" and value not in ("", True))
+    typer.confirm(printable(f"{known.name} {about}: {known.says}?"), abort=True, err=True)
+
+
+def _list(there: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        output.print_json(there)
+        return
+    rows = [
+        (each["command"], " ".join(each["objects"]), " ".join(_short(each["options"])), each["says"])
+        for each in there["commands"]
+    ]
+    output.print_table(
+        [Column("command"), Column("object", wraps=True), Column("option", wraps=True), Column("")], rows
+    )
+
+
+def _short(names: Sequence[str]) -> Sequence[str]:
+    """Return options as they are listed: levels as one."""
+    levels = [name for name in names if name.startswith("LEVEL")]
+    return [f"{levels[0]}…{levels[-1]}"] if levels else names

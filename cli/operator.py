@@ -1,0 +1,144 @@
+"""Asking a running server over HTTP, for `oms info`, `oms cmd` and `oms top`: with the standard library alone."""
+
+import getpass
+import json
+import ssl
+import sys
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from http.client import HTTPException
+from typing import Annotated, Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+
+import typer
+
+from cli.failures import ExitCode, Failure, Usage
+from cli.wording import printable
+
+BROKER_DEFAULT = "http://127.0.0.1:1971"
+TIMEOUT_SECONDS = 30.0
+_SERVICE = ("server_class", "server_name", "service")
+_OBJECT_MISSING = 5  # of the codes of the command and information services
+
+Broker = Annotated[
+    str, typer.Option("--broker", envvar="OMS_BROKER", metavar="URL", help="The server, http:// or https://.")
+]
+User = Annotated[
+    str,
+    typer.Option("--user", envvar="OMS_USER", metavar="USER", help="Who asks; the password is OMS_PASSWORD, or asked."),
+]
+CaFile = Annotated[
+    str, typer.Option("--ca-file", envvar="OMS_CA_FILE", metavar="FILE", help="Who vouches for the server's name.")
+]
+Password = Annotated[str, typer.Option("--password", envvar="OMS_PASSWORD", hidden=True, help="Of the user.")]
+
+
+class Server:
+    """A server that is asked. Failure with UNUSABLE when it is not there."""
+
+    def __init__(self, url: str, user: str = "", password: str = "", ca_file: str = "") -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise Usage(f"--broker is http://HOST:PORT or https://HOST:PORT, not {url}")
+        self.url = url.rstrip("/")
+        self._headers = {"Accept": "application/json"}
+        if user:
+            token = b64encode(f"{user}:{password or _asked(user)}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {token}"
+        context = _context(ca_file) if parts.scheme == "https" else None
+        handlers = [] if context is None else [HTTPSHandler(context=context)]
+        self._opener = build_opener(ProxyHandler({}), *handlers)  # a broker is behind no proxy of the web
+
+    def get(self, path: str, said: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+        """Return the answer to a question."""
+        query = f"?{urlencode(said)}" if said else ""
+        return self._answer(Request(f"{self.url}{quote(path)}{query}", headers=self._headers))
+
+    def post(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to a document."""
+        headers = self._headers | {"Content-Type": "application/json"}
+        body = json.dumps(document).encode()
+        return self._answer(Request(f"{self.url}{quote(path)}", body, headers, method="POST"))
+
+    def _answer(self, request: Request) -> dict[str, Any]:
+        try:
+            try:
+                with self._opener.open(request, timeout=TIMEOUT_SECONDS) as response:
+                    return _document(response.read(), self.url)
+            except HTTPError as refused:
+                with refused:
+                    raise _refusal(refused.code, _document(refused.read(), self.url)) from None
+        except (URLError, HTTPException, OSError) as failure:
+            reason = getattr(failure, "reason", None) or failure
+            raise Failure(f"no answer from {self.url}: {reason}", ExitCode.UNUSABLE, url=self.url) from failure
+
+
+def _asked(user: str) -> str:
+    """Return the user's password, which a person is asked for."""
+    if not sys.stdin.isatty():
+        raise Usage("there is no terminal to ask for the password on: set OMS_PASSWORD")
+    return getpass.getpass(f"password of {printable(user)}: ")
+
+
+def _context(ca_file: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file or None)
+    except (OSError, ssl.SSLError) as failure:
+        raise Usage(f"--ca-file {ca_file}: {failure}") from failure
+
+
+def _document(data: bytes, url: str) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise Failure(f"what answers at {url} is no broker", ExitCode.UNUSABLE, url=url)
+    return found
+
+
+def _refusal(status: int, said: Mapping[str, Any]) -> Failure:
+    """Return what a refusal means here."""
+    if "error" in said:  # outside of the command and information services
+        code = ExitCode.USAGE if status in (400, 415) else ExitCode.NO if status in (401, 403) else ExitCode.UNUSABLE
+        return Failure(str(said["error"]), code, status=status)
+    text = str(said.get("text", status))
+    if said.get("error_code", "00000000") != "00000000":
+        text += f" ({said['error_code']} {said.get('error_text', '')})"
+    facts = {"status": status, "cis_code": said.get("code"), "error_code": said.get("error_code")}
+    if status in (400, 415) or (status == 404 and said.get("code") == _OBJECT_MISSING):
+        return Usage(text, **facts)
+    return Failure(text, ExitCode.UNUSABLE if status == 503 else ExitCode.NO, **facts)
+
+
+def said_of(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the plain words of a command line, and the NAME=VALUE ones.
+
+    `service=CLASS/SERVER/SERVICE` says all three names of a service, `queue=NAME` those of a queue.
+    """
+    plain, said = [], list[tuple[str, str]]()
+    for word in words:
+        name, equals, value = word.partition("=")
+        name = name.replace("-", "_").lower()
+        if not equals:
+            plain.append(word)
+        elif name == "service" and value.count("/") == 2:
+            said += zip(_SERVICE, value.split("/"), strict=True)
+        elif name == "queue":
+            said += zip(_SERVICE, _queue(value), strict=True)
+        else:
+            said.append((name, value))
+    return plain, said
+
+
+def _queue(name: str) -> tuple[str, str, str]:
+    """Return the names of the service that a queue is."""
+    from broker.codes import BrokerError
+    from broker.server.destinations import queue_service
+
+    try:
+        return queue_service(name)
+    except BrokerError as refused:
+        raise Usage(refused.text) from None
