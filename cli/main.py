@@ -24,9 +24,9 @@ _LATE = {
     "estimate": ("cli.estimate", "estimate", "Say how much disk and memory a load of units of work takes."),
     "chess": ("cli.chess", "chess", "Play chess by mail over a broker: a whole game, with kills."),
     "serve": ("cli.serve", "serve", "Serve programs over STOMP and HTTP until it is told to stop."),
-    "info": ("cli.asking", "information", "Show what a running broker knows: services, units of work, files …"),
-    "cmd": ("cli.commanding", "command", "Give a running broker a command: shut down, purge, set a status …"),
-    "top": ("cli.top", "top", "Watch a running broker: services, topics, commit times; Ctrl-C ends it."),
+    "info": ("cli.asking", "information", "Show what a running broker knows."),
+    "cmd": ("cli.commanding", "command", "Give a running broker a command."),
+    "top": ("cli.top", "top", "Watch a running broker."),
     "long-uow": ("cli.long_uow", "long_uow", "Let a unit of work take long, be watched, and be stopped."),
     "attributes": ("cli.attributes", "attributes", "Check a broker's attribute file, show the values that count."),
 }
