@@ -9,7 +9,20 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import beside, brokering, commits, cost, machine, memory, reopening, restarting, spark, starting, table
+from bench import (
+    beside,
+    brokering,
+    commits,
+    cost,
+    machine,
+    memory,
+    reopening,
+    restarting,
+    spark,
+    starting,
+    table,
+    takeover,
+)
 from bench.measure import Row, Settings
 from bench.raw import sync_seconds
 
@@ -28,6 +41,7 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Row]]] = {
     "start": starting.start,
     "broker": brokering.broker,
     "restart": restarting.restart,
+    "takeover": takeover.takeover,
     "spark": spark.spark,
 }
 

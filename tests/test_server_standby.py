@@ -11,6 +11,8 @@ import stomp
 from broker.attribute_text import AttributesInvalid
 from broker.attributes import read
 from broker.broker import Broker
+from broker.connecting import connect
+from broker.records import Status
 from broker.server.partner import introduction
 from tests.stomp_server import Wire
 from tests.two_brokers import Pair, asked, wait_for
@@ -60,7 +62,10 @@ def test_a_standby_waits_takes_over_and_gets_a_standby_of_its_own(pair: Pair) ->
     wire.close()
     sent(first.port, b"stored")
 
-    first.kill()
+    with connect(f"http://127.0.0.1:{first.http_port}") as broker, broker.session("BOB") as bob:
+        unit = bob.send("CLASS/SERVER/OTHER", b"over HTTP")
+        first.kill()
+        assert bob.query(unit.uowid).status is Status.ACCEPTED, "it goes to the partner, and waits the takeover out"
     assert second.hear_ports()
     state = asked(second.http_port, "/peer/ping")
     assert (state["run_mode"], state["is_ready"], state["owner"]) == ("STANDARD", True, 2)

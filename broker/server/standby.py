@@ -24,11 +24,11 @@ from journal.errors import DatabaseLocked, JournalError
 from journal.owner import Holder, read_holder
 
 _log = logging.getLogger("oms.standby")
-STEP_SECONDS = 1.0  # between two looks at the lock file, and two pings of a partner that does not answer
+STEP_SECONDS = 0.5  # between two looks at the lock file, and two pings of a partner that does not answer
 PING_SECONDS = 2.0  # a ping that takes longer is not answered
 OTHERS_MAX = 3  # one answer may come in the middle of a change of owners
 PAUSE_SECONDS = 5.0  # between two attempts to take over
-_STEPS = 4  # in a CONTROL-INTERVAL, at least
+_STEPS = 4  # in a CONTROL-INTERVAL, at least; a ping has the time of one of them
 
 Take = Callable[[Holder | None], Awaitable[None]]  # StartRefused, PortRefused
 
@@ -107,19 +107,28 @@ class Standby:
     async def _silence(self) -> Verdict:
         """Return when the store is to be taken over, and how. StandbyEnds."""
         now, watch = asyncio.get_running_loop().time, self._watch
-        due = 0.0 if watch.heard is None else watch.heard + self._interval
-        while True:
-            watch.look(await self._look(), now())
-            if now() >= due:
-                if await self._is_answered():
-                    due = now() + self._interval
+        due, is_silent = 0.0 if watch.heard is None else watch.heard + self._interval, False
+        ping: asyncio.Task[bool] | None = None
+        try:
+            while True:
+                watch.look(await self._look(), now())
+                if ping is not None and ping.done():
+                    is_silent = not ping.result()
+                    due = now() if is_silent else now() + self._interval
+                    ping = None
+                verdict = watch.verdict(now()) if is_silent else Verdict.NOT_YET
+                if verdict in (Verdict.TAKE, Verdict.PASS):
+                    return verdict
+                if verdict is not Verdict.NOT_YET:
+                    self._say(f"standby: no takeover: {verdict.value}", logging.WARNING)
+                if ping is None and now() >= due:
+                    ping = asyncio.create_task(self._is_answered())
+                    await asyncio.wait([ping], timeout=self._step)
                 else:
-                    verdict = watch.verdict(now())
-                    if verdict in (Verdict.TAKE, Verdict.PASS):
-                        return verdict
-                    if verdict is not Verdict.NOT_YET:
-                        self._say(f"standby: no takeover: {verdict.value}", logging.WARNING)
-            await asyncio.sleep(self._step)
+                    await asyncio.sleep(self._step)
+        finally:
+            if ping is not None:
+                ping.cancel()
 
     async def _is_answered(self) -> bool:
         """Ping; say whether the standard broker has answered. StandbyEnds when it has another store."""
