@@ -55,6 +55,8 @@ class Looped:
         self._handle = 0
         self._queue: list[Commit | Errand] = []
         self._is_flushing = False  # a flush is scheduled, or a thread is at one
+        self._gathered = 0  # commits, at the last look, of a group that waits for more
+        self._usual = 0  # commits of the last group
         self._pace = Pace()
         self._refusal: Answered | None = None  # what new calls are answered
         self._is_ended = False  # nobody is answered any more
@@ -283,8 +285,19 @@ class Looped:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Commit what this turn has asked for: here when the device is fast, else in a thread."""
+        """Commit what this turn has asked for: here when the device is fast, else in a thread.
+
+        While a turn more brings more, up to as many as the last time, it is waited for: who was answered together
+        comes again together, over a network in a few turns, and none of them should miss the sync of the others.
+        """
+        waiting = len(self._queue)
+        if self._gathered < waiting < self._usual:
+            self._gathered = waiting
+            self._loop.call_soon(self._flush)
+            return
+        self._gathered = 0
         batch = self._next_batch()
+        self._usual = len(batch)
         if not batch:
             self._is_flushing = False
             return

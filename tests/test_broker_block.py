@@ -1,5 +1,7 @@
 """The control block: its fields, numbers and widths."""
 
+from dataclasses import replace
+
 import pytest
 
 from broker import block
@@ -72,3 +74,13 @@ def test_nothing_said_is_0_or_blank() -> None:
     assert (ConvStat.NEW, ConvStat.OLD, ConvStat.NONE) == (1, 2, 3)
     assert (block.UWSTATP_DEFAULT, block.UWSTATP_MAX, block.UWSTATP_NO) == (0, 254, 255)
     assert Reply().code.value == "00000000"
+
+
+def test_a_request_made_the_cheap_way_is_the_same_and_knows_its_fields() -> None:
+    said = {"conv_id": "NEW", "body": b"x", "user_id": "ALICE"}
+    request = Request.saying(Function.SEND, Option.COMMIT, said)
+    assert request == Request(function=Function.SEND, option=Option.COMMIT, **said)  # type: ignore[arg-type]
+    assert repr(replace(request, body=b"y")) == repr(replace(request, body=b"y", token=""))
+    with pytest.raises(TypeError, match="conversation"):
+        Request.saying(Function.SEND, Option.COMMIT, {"conversation": "NEW"})
+    assert Reply.blank() == Reply()

@@ -86,6 +86,27 @@ def test_what_the_tasks_of_one_turn_send_goes_out_with_one_sync(tmp_path: Path, 
     played(tmp_path, script)
 
 
+def test_who_was_answered_together_and_comes_again_a_turn_apart_shares_one_sync(tmp_path: Path) -> None:
+    async def script(broker: AsyncBroker, disk: WatchedDisk) -> None:
+        sessions = [broker.session("ALICE", token=f"T{n}") for n in range(8)]
+        await asyncio.gather(*(session.log_on() for session in sessions))
+        await make_fast(broker)
+
+        async def send(session: AsyncSession, turns: int) -> None:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await session.send(SERVICE, b"x")
+
+        await asyncio.gather(*(send(session, 0) for session in sessions))
+        before = disk.write_count
+        await asyncio.gather(*(send(session, turns) for turns, session in enumerate(sessions)))
+        assert disk.write_count - before == 1
+        await send(sessions[0], 0)
+        assert disk.write_count - before == 2, "nobody waits for those who do not come"
+
+    played(tmp_path, script)
+
+
 def test_a_loop_goes_on_while_a_slow_device_is_at_work(tmp_path: Path) -> None:
     async def script(broker: AsyncBroker, disk: WatchedDisk) -> None:
         async with server(broker) as bob, broker.session("ALICE", token="A") as alice:

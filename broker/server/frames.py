@@ -13,6 +13,7 @@ CONNECT, STOMP and CONNECTED are never escaped, since they are what settles the 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 V10, V11, V12 = "1.0", "1.1", "1.2"
@@ -32,6 +33,7 @@ _NUL, _LF, _CR = 0, 10, 13
 _HEAD_END = re.compile(rb"\n\r?\n")
 _UNESCAPES = {b"\\n": b"\n", b"\\c": b":", b"\\\\": b"\\", b"\\r": b"\r"}
 _ESCAPE = re.compile(rb"\\.?", re.DOTALL)
+_ODD = re.compile(r"[\\\r\0]")  # of these what is neither a colon nor a line's end
 _SPECIAL = re.compile(r"[\\\n\r:\0]")  # what no header has as it is, in some version
 _ESCAPES = {V11: str.maketrans({"\\": "\\\\", "\n": "\\n", ":": "\\c"})}
 _ESCAPES[V12] = _ESCAPES[V11] | str.maketrans({"\r": "\\r"})
@@ -119,6 +121,8 @@ class FrameReader:
 
     def _skip_heart_beats(self) -> None:
         data, at, end = self._data, self._at, len(self._data)
+        if at < end and data[at] > _CR:
+            return
         while at < end and (data[at] == _LF or (data[at] == _CR and at + 1 < end and data[at + 1] == _LF)):
             at += 1 if data[at] == _LF else 2
         self._at = at
@@ -163,31 +167,12 @@ class FrameReader:
         is_escaped = command not in _UNESCAPED and version not in ("", V10)
         headers: dict[str, str] = {}
         for line in lines[1:]:
-            if len(line) > line_max:
+            size = len(line)
+            if size > line_max:
                 raise BadFrame(f"a line of headers is longer than {line_max:,} bytes")
-            if line[-1:] == b"\r" and version in ("", V12):
-                line = line[:-1]
-            name, colon, value = line.partition(b":")
-            if not colon or not name:
-                raise BadFrame(f"a line of headers is not NAME:VALUE: {line[:_QUOTED_BYTES_MAX]!r}")
-            if is_escaped and b"\\" in line:
-                name, value = self._unescaped(name), self._unescaped(value)
-            if version == V10:
-                name, value = name.strip(), value.strip()
-            try:
-                headers.setdefault(name.decode(), value.decode())
-            except UnicodeDecodeError:
-                raise BadFrame(f"a header is not UTF-8: {line[:_QUOTED_BYTES_MAX]!r}") from None
+            name, value = (_known_header if size <= _KNOWN_BYTES_MAX else _header)(line, version, is_escaped)
+            headers.setdefault(name, value)
         return headers
-
-    def _unescaped(self, text: bytes) -> bytes:
-        def meant(found: re.Match[bytes]) -> bytes:
-            meaning = _UNESCAPES.get(found[0])
-            if meaning is None or (meaning == b"\r" and self.version != V12):
-                raise BadFrame(f"a header has the escape {found[0]!r}, which version {self.version} does not know")
-            return meaning
-
-        return _ESCAPE.sub(meant, text)
 
     # The body.
 
@@ -195,9 +180,7 @@ class FrameReader:
         text = headers.get("content-length")
         if text is None:
             return None
-        if not (text.isascii() and text.isdigit() and len(text) <= _LENGTH_DIGITS_MAX):
-            raise BadFrame(f"content-length {text[:_QUOTED_BYTES_MAX]!r} is no number of bytes")
-        length = int(text)
+        length = _number(text)
         if length > self.limits.body:
             raise BadFrame(f"content-length {length:,} is over the limit of {self.limits.body:,} bytes")
         return length
@@ -221,20 +204,69 @@ class FrameReader:
         return bytes(data[at:end]) if end > at else b""
 
 
+def _header(line: bytes, version: str, is_escaped: bool) -> tuple[str, str]:
+    """Return name and value of a line of headers. BadFrame."""
+    if line[-1:] == b"\r" and version in ("", V12):
+        line = line[:-1]
+    name, colon, value = line.partition(b":")
+    if not colon or not name:
+        raise BadFrame(f"a line of headers is not NAME:VALUE: {line[:_QUOTED_BYTES_MAX]!r}")
+    if is_escaped and b"\\" in line:
+        name, value = _unescaped(name, version), _unescaped(value, version)
+    if version == V10:
+        name, value = name.strip(), value.strip()
+    try:
+        return name.decode(), value.decode()
+    except UnicodeDecodeError:
+        raise BadFrame(f"a header is not UTF-8: {line[:_QUOTED_BYTES_MAX]!r}") from None
+
+
+# Clients say the same lines again and again.
+_KNOWN_BYTES_MAX = 100
+_known_header = lru_cache(4096)(_header)
+
+
+def _unescaped(text: bytes, version: str) -> bytes:
+    def meant(found: re.Match[bytes]) -> bytes:
+        meaning = _UNESCAPES.get(found[0])
+        if meaning is None or (meaning == b"\r" and version != V12):
+            raise BadFrame(f"a header has the escape {found[0]!r}, which version {version} does not know")
+        return meaning
+
+    return _ESCAPE.sub(meant, text)
+
+
+@lru_cache(1024)
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _LENGTH_DIGITS_MAX):
+        raise BadFrame(f"content-length {text[:_QUOTED_BYTES_MAX]!r} is no number of bytes")
+    return int(text)
+
+
 def encode(frame: Frame, version: str) -> bytes:
     """Return the frame as bytes, with its content-length; ValueError when a header cannot be said in this version."""
-    escapes = _ESCAPES.get(version) if frame.command not in _UNESCAPED else None
-    parts = [frame.command]
-    for name, value in frame.headers.items():
+    command, headers, body = frame
+    text = "\n".join([command, *map(":".join, headers.items())])
+    count = len(headers)
+    if text.count(":") != count or text.count("\n") != count or _ODD.search(text):
+        text = _said_long(command, headers, version)
+    if body and command in _WITH_BODY and "content-length" not in headers:
+        text += f"\ncontent-length:{len(body)}"
+    return text.encode() + b"\n\n" + body + b"\0"
+
+
+def _said_long(command: str, headers: Mapping[str, str], version: str) -> str:
+    """Return the head of a frame of which some header may have to be escaped. ValueError."""
+    escapes = _ESCAPES.get(version) if command not in _UNESCAPED else None
+    parts = [command]
+    for name, value in headers.items():
         if _SPECIAL.search(name) or _SPECIAL.search(value):
             if not is_sayable(name, value, version if escapes is not None else V10):
                 raise ValueError(f"a header cannot be said in version {version or V10}: {name!r}")
             if escapes is not None:
                 name, value = name.translate(escapes), value.translate(escapes)
         parts.append(f"{name}:{value}")
-    if frame.body and frame.command in _WITH_BODY and "content-length" not in frame.headers:
-        parts.append(f"content-length:{len(frame.body)}")
-    return "\n".join(parts).encode() + b"\n\n" + frame.body + b"\0"
+    return "\n".join(parts)
 
 
 def is_sayable(name: str, value: str, version: str) -> bool:

@@ -16,7 +16,6 @@ from broker.server.frames import Frame
 from broker.server.stomp_receiving import Consumer
 from broker.server.stomp_words import TEMPORARY, properties_of, terms_of
 from broker.server.transactions import Outgoing, Transaction, key_of
-from broker.words import service_fields
 
 
 @dataclass(slots=True)
@@ -61,7 +60,13 @@ def taken_apart(frame: Frame) -> Sent:
     correlation = headers.get("correlation-id", "") if label else ""
     if isinstance(where, InConversation):
         return Sent(frame, where, Function.SEND, {"conv_id": where.conv_id}, beside, False, label, correlation)
-    to = {"conv_id": conversation or NEW, **service_fields(where.names)}
+    server_class, server_name, service = where.names
+    to = {
+        "conv_id": conversation or NEW,
+        "server_class": server_class,
+        "server_name": server_name,
+        "service": service,
+    }
     return Sent(frame, where, Function.SEND, to, beside, not (label or conversation), label, correlation)
 
 
@@ -91,7 +96,7 @@ class Producer:
         """Send a message, or add it to a transaction."""
         transaction = self.transaction(frame)
         sent = taken_apart(frame)
-        other = self._sending.get(sent.conv_id)
+        other = self._sending.get(sent.conv_id) if self._sending else None
         if other is not None and other is not transaction:
             raise _refusal(Code.WRONG_UOW_TYPE, f"transaction {other.name!r} sends in this conversation")
         if transaction is not None:

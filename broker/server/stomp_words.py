@@ -36,7 +36,9 @@ _OF_MESSAGE = frozenset(
 
 def properties_of(headers: Mapping[str, str]) -> dict[str, str] | None:
     """Return what travels with the message; None for nothing."""
-    return {name: value for name, value in headers.items() if name not in _NO_PROPERTIES} or None
+    if _NO_PROPERTIES.issuperset(headers):
+        return None
+    return {name: value for name, value in headers.items() if name not in _NO_PROPERTIES}
 
 
 def terms_of(headers: Mapping[str, str]) -> dict[str, Any]:
