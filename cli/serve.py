@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -43,6 +44,9 @@ def serve(  # noqa: PLR0913 - one for each option
     http_port: Annotated[
         int | None, typer.Option("--http-port", metavar="PORT", min=0, max=65535, help="Of HTTP; 0: any.  [1971]")
     ] = None,
+    is_unit: Annotated[
+        bool, typer.Option("--systemd-unit", help="Print a unit file for systemd that serves so, and end.")
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Serve programs over STOMP and HTTP until SIGTERM or Ctrl-C.
@@ -58,6 +62,10 @@ def serve(  # noqa: PLR0913 - one for each option
     from broker.server.standby import StandbyEnds
 
     given = {"host": host, "stomp_port": stomp_port, "http_port": http_port}
+    if is_unit:
+        for line in _unit(file, spool, given).splitlines():
+            output.print_line(line)
+        return
     attributes = _attributes(file, spool, given, as_json=as_json)
     _log_to_stderr(as_json=as_json)
     try:
@@ -71,15 +79,40 @@ def serve(  # noqa: PLR0913 - one for each option
 
 
 async def _run(server: "type", attributes: "Attributes", *, as_json: bool) -> None:
-    def ready(addresses: list[str]) -> None:
-        if as_json:
-            output.print_json_line({"listening": dict(address.split(" ", 1) for address in addresses)})
-        else:
-            for address in addresses:
-                output.print_line(f"listening for {address}")
-        sys.stdout.flush()
+    from broker.server.systemd import Systemd
 
-    await server(attributes).run(ready)
+    async with Systemd(os.environ) as systemd:
+
+        def ready(addresses: list[str]) -> None:
+            if as_json:
+                output.print_json_line({"listening": dict(address.split(" ", 1) for address in addresses)})
+            else:
+                for address in addresses:
+                    output.print_line(f"listening for {address}")
+            sys.stdout.flush()
+            systemd.ready(f"listening for {', '.join(addresses)}")
+
+        await server(attributes, on_stop=systemd.stopping).run(ready)
+
+
+def _unit(file: Path | None, spool: Path | None, said: Mapping[str, str | int | None]) -> str:
+    """Return the unit file of a server that is called like this one, with absolute paths."""
+    from broker.server.unit_file import STATE_DIRECTORY, unit_file
+
+    program = Path(sys.argv[0]).absolute()
+    is_module = program.name == "__main__.py"
+    command = [*([sys.executable, "-m", "cli"] if is_module else [str(program)]), "serve"]
+    if file is not None:
+        command.append(str(file.absolute()))
+    spool = spool.absolute() if spool is not None else STATE_DIRECTORY / "store" if file is None else None
+    writable = []
+    if spool is not None:
+        command += ["--spool", str(spool)]
+        writable.append(spool)
+    for name, value in said.items():
+        if value is not None:
+            command += [f"--{name.replace('_', '-')}", str(value)]
+    return unit_file([*command, "--json"], writable=writable)
 
 
 def _attributes(
@@ -104,7 +137,10 @@ def _start_failure(refused: Exception) -> Failure:
 
 
 class _Lines(logging.Formatter):
-    """A log record as one line: time, level, who, and what; or as JSON."""
+    """A log record as one line: time, level, who, and what; or as JSON, with what it is about in fields of its own.
+
+    A line of JSON has `time` (UTC), `level`, `logger`, `event` and `text`; the events are in `broker/server/events.py`.
+    """
 
     def __init__(self, *, as_json: bool) -> None:
         super().__init__()
@@ -116,13 +152,8 @@ class _Lines(logging.Formatter):
             text += " | " + " | ".join(self.formatException(record.exc_info).splitlines())
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         if self._as_json:
-            line: Mapping[str, str] = {
-                "time": when,
-                "level": record.levelname.lower(),
-                "logger": record.name,
-                "text": text,
-            }
-            return json.dumps(line)
+            line = {"time": when, "level": record.levelname.lower(), "logger": record.name, "event": "message"}
+            return json.dumps(line | getattr(record, "fields", {}) | {"text": text})
         return f"{when} {record.levelname.lower():7} {record.name}: {printable(text)}"
 
 

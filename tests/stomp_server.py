@@ -6,7 +6,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -24,14 +24,21 @@ class Serving:
     """A server on a spool directory; ends with its block, kindly unless it was killed."""
 
     def __init__(
-        self, spool: Path, *arguments: str, port: int = 0, http_port: int = 0, within: Sequence[str] = ()
+        self,
+        spool: Path,
+        *arguments: str,
+        port: int = 0,
+        http_port: int = 0,
+        within: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self.spool = spool
         self.log: list[dict[str, Any]] = []
         ports = ("--stomp-port", str(port), "--http-port", str(http_port))
         command = [*within, *command_line("serve", *arguments, "--spool", str(spool), *ports, "--json")]
+        env = environment() | dict(variables or {})
         self.child = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), text=True, bufsize=1
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True, bufsize=1
         )
         self.port = self.http_port = 0
         self._reading = threading.Thread(target=self._read_log, daemon=True)

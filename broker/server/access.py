@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from broker.attributes import BrokerAttributes
+from broker.server.events import event
 from broker.server.guard import OPEN, Guard
 from broker.server.tls import Certificate, CertificateInvalid
 from broker.server.user_guard import UserGuard
@@ -134,4 +135,5 @@ def _warn(attributes: BrokerAttributes) -> None:
         "INSECURE-NETWORK=YES: %s is reached from other machines without encryption%s",
         attributes.host,
         f"; {missing} is not given" if missing else "",
+        extra=event("insecure", host=attributes.host),
     )

@@ -27,6 +27,7 @@ from broker.codes import Code
 from broker.opening import open_store, spool_directory
 from broker.server.access import Access
 from broker.server.closed_door import ClosedDoor
+from broker.server.events import event
 from broker.server.limits import StompLimits
 from broker.server.listening import web_listener
 from broker.server.served import Listener, PortRefused, Served
@@ -55,8 +56,16 @@ class StoreTaken(Exception):
 class Server:
     """A broker as a server."""
 
-    def __init__(self, attributes: Attributes, *, limits: StompLimits | None = None) -> None:
+    def __init__(
+        self,
+        attributes: Attributes,
+        *,
+        limits: StompLimits | None = None,
+        on_stop: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`on_stop` is told why, as soon as the server is to end."""
         self._attributes = attributes
+        self._on_stop = on_stop
         limits = limits or StompLimits()
         frames = replace(limits.frames, body=attributes.longest_message())
         self._limits = replace(limits, connections=attributes.broker.max_connections, frames=frames)
@@ -110,10 +119,16 @@ class Server:
             if served.broker is not None:
                 ready(self._listening())
             await self._until_the_end()
-            _log.info("stopping: %s", self._why)
+            _log.info("stopping: %s", self._why, extra=event("stopping", why=self._why))
         finally:
+            self._on_stop(self._why)
+            began = time.monotonic()
             count = await self._end()
-        _log.info("stopped: %d connections ended; what was acknowledged is durable", count)
+        _log.info(
+            "stopped: %d connections ended; what was acknowledged is durable",
+            count,
+            extra=event("stopped", connections=count, seconds=round(time.monotonic() - began, 3)),
+        )
         if self._taken:
             raise StoreTaken(self._taken)
 
@@ -143,14 +158,17 @@ class Server:
                 await self._start(listener, host, port)
             undone.pop_all()
         served.broker, served.run_mode, served.refusal = broker, "STANDARD", Code.NOT_ACTIVE
-        _log.info("listening for %s, after %.2f s", ", ".join(self._listening()), time.monotonic() - began)
+        took, listening = time.monotonic() - began, self._listening()
+        said = event("listening", addresses=listening, seconds=round(took, 3))
+        _log.info("listening for %s, after %.2f s", ", ".join(listening), took, extra=said)
 
     async def _stand_by(self, ready: Callable[[list[str]], None]) -> None:
         """Be a standby until the store is taken over. StandbyEnds."""
         web = [addresses for name, addresses in self._addresses.items() if name in ("HTTP", "HTTPS")]
         if not web:
             raise StandbyEnds("a standby answers over HTTP: pip install 'oms-journal[server]'")
-        _log.info("listening for %s as a standby", ", ".join(self._listening()))
+        said = event("standby", addresses=self._listening())
+        _log.info("listening for %s as a standby", ", ".join(self._listening()), extra=said)
         ready(self._listening())
         port = int(web[0][0].rpartition(":")[2])
         await Standby(self._served, port).run(self._take_over)
@@ -210,7 +228,7 @@ class Server:
             if served.broker is not None and served.broker.is_taken_over:
                 self._taken = f"the store was taken over{_by_whom(served)}; nothing was acknowledged here since"
                 served.refusal = Code.NOT_ACTIVE
-                _log.error("%s", self._taken)
+                _log.error("%s", self._taken, extra=event("taken_over"))
                 for listener in served.listeners:
                     if isinstance(listener, StompListener):
                         listener.ending = "another broker has taken over"

@@ -14,6 +14,7 @@ from broker.block import Request
 from broker.codes import Code
 from broker.running import Answered
 from broker.server.addresses import address
+from broker.server.events import event
 from broker.server.flow import Cancellable, Then
 from broker.server.frames import BadFrame, Frame, FrameReader, encode
 from broker.server.guard import OPEN, Guard
@@ -136,7 +137,7 @@ class StompConnection(asyncio.Protocol):
         if frame.command == "CONNECTED":
             self._begin_beats()
         elif frame.command == "ERROR":
-            self._listener.note(f"connection {self._caller} of {self._session.user}: {frame.headers['message']}")
+            self._listener.note(self._caller, self._session.user, frame.headers["message"])
 
     def ask(self, request: Request, then: Then) -> Cancellable:
         """Call the broker, if the user may; its answer goes to `then`."""
@@ -346,13 +347,14 @@ class StompListener:
         for connection in list(self.connections):
             connection.check_login()
 
-    def note(self, text: str) -> None:
+    def note(self, connection: int, user: str, why: str) -> None:
         """Log why a connection ends; where very many do, only how many."""
         if self.is_stopping:
             return  # that is told as one
         self._noted += 1
         if self._noted <= self.limits.log_lines:
-            _log.info("%s", text)
+            said = event("connection", connection=connection, user=user)
+            _log.info("connection %d of %s: %s", connection, user, why, extra=said)
 
     def _look(self) -> None:
         self._looking = self.loop.call_later(self.limits.look_seconds, self._look)

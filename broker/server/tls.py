@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from broker.server.events import event
+
 _log = logging.getLogger("oms.security")
 HANDSHAKES_MAX = 500  # under way at a time
 HANDSHAKE_SECONDS = 10.0
@@ -65,7 +67,7 @@ class Certificate:
                 "%s; the certificate that was read before goes on to count", _why(self._chain, self._key, failure)
             )
         else:
-            _log.info("the certificate was read again")
+            _log.info("the certificate was read again", extra=event("certificate_read"))
 
 
 def _why(chain: Path, key: Path, failure: OSError | ValueError) -> str:

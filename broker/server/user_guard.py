@@ -17,6 +17,7 @@ from pathlib import Path
 
 from broker.block import Request
 from broker.codes import Code
+from broker.server.events import event
 from broker.server.guard import Guard, Identity, Refusal, Refused, Right, refusal
 from broker.server.login_limit import LoginBounds, LoginLimit
 from broker.server.passwords import COST, Cost, nobodys
@@ -129,13 +130,12 @@ class UserGuard(Guard):
     def _mark(self, password: str) -> bytes:
         return hmac.digest(self._key, password.encode("utf-8", "surrogatepass"), "sha256")
 
-    def _note(self, event: str, user: str, peer: str, text: str) -> None:
+    def _note(self, name: str, user: str, peer: str, text: str) -> None:
         """Log a login that was refused; of very many, only how many."""
         self._noted += 1
         if self._noted <= LOG_LINES:
             shown = user if len(user) <= USER_BYTES_MAX else f"{user[:USER_BYTES_MAX]}…"
-            fields = {"event": event, "user": shown, "peer": peer}
-            _log.warning("login of %r from %s refused: %s", shown, peer, text, extra={"fields": fields})
+            _log.warning("login of %r from %s refused: %s", shown, peer, text, extra=event(name, user=shown, peer=peer))
 
     # Rights.
 
@@ -169,7 +169,9 @@ class UserGuard(Guard):
         self.users = {name: before[name] if before.get(name) == user else user for name, user in fresh.items()}
         changed = [name for name, user in before.items() if self.users.get(name) is not user]
         self._right = {name: kept for name, kept in self._right.items() if self.users.get(name) is kept[0]}
-        _log.info("users read again: %d of them, %d of those before have changed or gone", len(fresh), len(changed))
+        said = event("users_read", users=len(fresh), changed=len(changed))
+        text = "users read again: %d of them, %d of those before have changed or gone"
+        _log.info(text, len(fresh), len(changed), extra=said)
         if changed:
             for told in self.on_change:
                 told()
