@@ -13,10 +13,12 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from typer.testing import Result
 
 from cli.operator import said_of
 from cli.top import Seen, rate_text, view
 from tests.cli_runner import command_line, environment, oms
+from tests.guarded_server import PASSWORDS, Files, user
 from tests.stomp_server import Serving, Wire
 
 
@@ -131,6 +133,63 @@ def test_a_server_is_stopped_by_a_command(tmp_path: Path) -> None:
         assert ask(server, "cmd", "SHUTDOWN", "BROKER", "--yes") == "SHUTDOWN done\n"
         assert server.child.wait(20) == 0
         assert any("SHUTDOWN" in text for text in server.texts())
+
+
+def test_a_subscriber_that_is_to_quiesce_settles_what_it_has_and_is_then_told(server: Serving) -> None:
+    shut = ("cmd", "SHUTDOWN", "SERVICE", "QUIESCE", "queue=shut", "--yes")
+    client = Wire(server.port)
+    client.say("SUBSCRIBE", destination="/queue/shut", id="1", ack="client-individual")
+    client.say("SEND", b"first", destination="/queue/shut")
+    message = client.hear()
+
+    ask(server, *shut)
+    client.say("SEND", b"second", destination="/queue/shut", receipt="1")
+    assert client.hear().command == "RECEIPT"
+    client.say("ACK", id=message.headers["ack"])
+
+    assert client.error().startswith("00100051")
+    waiting = ask_json(server, "info", "PSF", "queue=shut")["rows"]
+    assert [row["status"] for row in waiting] == ["ACCEPTED"], "the first is done, the second was not begun"
+
+
+def test_a_subscriber_that_is_shut_down_at_once_gives_back_what_it_has(server: Serving) -> None:
+    client = Wire(server.port)
+    client.say("SUBSCRIBE", destination="/queue/cut", id="1", ack="client-individual")
+    client.say("SEND", b"first", destination="/queue/cut")
+    client.hear()
+
+    ask(server, "cmd", "SHUTDOWN", "SERVICE", "IMMED", "queue=cut", "--yes")
+
+    assert client.error().startswith("00100050")
+    assert [row["status"] for row in ask_json(server, "info", "PSF", "queue=cut")["rows"]] == ["ACCEPTED"]
+
+
+# Users and rights.
+
+
+def test_a_server_with_users_is_asked_by_who_may(tmp_path: Path) -> None:
+    users = [
+        user("ALICE", send=["/queue/A"], receive=["/queue/A"], administer=["/queue/A"]),
+        user("BOB", send=["*"]),
+        user("ROOT", administer=["*"]),
+    ]
+    files = Files(tmp_path, users)
+    with files.serve() as server:
+        address = f"https://127.0.0.1:{server.http_port}"
+
+        def asked(name: str, *words: str, code: int = 0) -> Result:
+            who = ("--user", name, "--password", PASSWORDS[name]) if name else ()
+            return oms(*words, "--broker", address, "--ca-file", str(files.authority_file), *who, code=code)
+
+        assert "STANDARD" in asked("ROOT", "info", "BROKER").stdout
+        assert "not authorised" in asked("BOB", "info", "BROKER", code=1).stderr.lower()
+        assert "not authorised" in asked("ALICE", "cmd", "FORBID-NEWUOWMSGS", code=1).stderr.lower()
+        assert asked("ALICE", "info", "SERVICE", code=1).stdout == "Nothing was found\n"
+        assert asked("ROOT", "cmd", "FORBID-NEWUOWMSGS").stdout == "FORBID-NEWUOWMSGS done\n"
+        asked("", "info", "BROKER", code=1)
+        oms("info", "BROKER", "--broker", address, "--user", "ROOT", "--password", "x", code=4)
+        assert any("command of ROOT at 127.0.0.1 done" in text for text in server.texts())
+        assert not any(PASSWORDS["ROOT"] in text for text in server.texts())
 
 
 # top.

@@ -24,6 +24,7 @@ from broker.server.stomp_words import message_frame
 
 AUTO, CLIENT, INDIVIDUAL = "auto", "client", "client-individual"
 ACK_MODES = (AUTO, CLIENT, INDIVIDUAL)
+SHUT_SECONDS = 0.5  # between two looks whether what a service that is to shut down has is done
 RETRY_SECONDS = 1.0  # after a message that could not be had
 _BEGINNINGS = (Reception.RECV_FIRST, Reception.RECV_ONLY)
 _ENDS = (Reception.RECV_LAST, Reception.RECV_ONLY)
@@ -120,6 +121,7 @@ class Intake:
         self.label = ""  # of /temp/LABEL, whose answers these are
         self.correlation = ""  # what they are marked with
         self._receiver = receiver
+        self._shut: Reply | None = None  # an operator wants no more to be received, and what is in flight to be done
         self._asked: Cancellable | None = None
         self._current: Unit | None = None  # whose last message was not handed out yet
         self._given_back: dict[str, int] = {}  # publications, which the broker does not count
@@ -182,12 +184,16 @@ class Intake:
         elif self.source.is_over(reply.code):
             receiver.is_over(self)
             return
+        elif reply.code is Code.SHUTDOWN_QUIESCE:
+            self._shut = reply
+            receiver.after(SHUT_SECONDS, self.go_on)
+            return
         elif reply.code in LATER:
             receiver.after(max(RETRY_SECONDS, receiver.limits.redelivery_delay(reply.adcount)), self.go_on)
             self._miss()
             return
         elif reply.code not in NOTHING_YET:
-            receiver.refuse(reply)
+            receiver.refuse(self._shut or reply)
             return
         self.go_on()
 
