@@ -73,8 +73,8 @@ class Browser:
                 assert "error" not in answer, f"{method}: {answer['error']}"
                 return answer["result"]
 
-    def open(self, page: Path, *, width: int = 1280, dark: bool = False) -> None:
-        """Show the page from disk in a window so many CSS pixels wide, and wait until it is loaded."""
+    def open(self, page: Path | str, *, width: int = 1280, dark: bool = False) -> None:
+        """Show a page from disk or at an address in a window so many CSS pixels wide, and wait until it is loaded."""
         self.complaints.clear()
         self.requests.clear()
         self._events.clear()
@@ -83,7 +83,14 @@ class Browser:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Page.navigate", url=page.as_uri())
+        self.call(
+            "Page.navigate", url="about:blank"
+        )  # or an address that differs behind its # alone is not loaded anew
+        while "Page.loadEventFired" not in self._events:
+            self._next()
+        self._events.clear()
+        self.requests.clear()
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         while "Page.loadEventFired" not in self._events:
             self._next()
 
@@ -92,6 +99,14 @@ class Browser:
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
+
+    def wait(self, expression: str) -> Any:
+        """Return the value of an expression once it is true; AssertionError when it never is."""
+        until = time.monotonic() + TIMEOUT_SECONDS
+        while not (found := self.run(expression)):
+            assert time.monotonic() < until, f"never true: {expression}\n{self.run('document.body.innerText')}"
+            time.sleep(0.05)
+        return found
 
     def press(self, key: str, code: int) -> None:
         """Press and release a key, as a person does."""

@@ -21,6 +21,7 @@ def web_listener(
         _log.warning("no HTTP: %s is not installed; pip install 'oms-journal[server]'", ", ".join(missing))
         return None
     from broker.server.aci import aci_routes
+    from broker.server.console import console_routes
     from broker.server.metrics import metric_routes
     from broker.server.openapi import openapi_routes
     from broker.server.operators import admin_routes
@@ -37,7 +38,7 @@ def web_listener(
     limits = replace(limits, connections=attributes.broker.max_connections, body_bytes=bodies)
     return WebListener(
         served,
-        [*routes, *openapi_routes(routes)],
+        [*routes, *openapi_routes(routes), *console_routes()],
         limits,
         middleware=guarding(served, certificate),
         certificate=certificate,
