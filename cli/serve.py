@@ -132,8 +132,9 @@ def _start_failure(refused: Exception) -> Failure:
     from journal.errors import DatabaseLocked
 
     cause = refused.__cause__
-    is_locked = isinstance(cause, DatabaseLocked)
-    return Failure(str(refused), ExitCode.LOCKED if is_locked else ExitCode.UNUSABLE)
+    if not isinstance(cause, DatabaseLocked):
+        return Failure(str(refused), ExitCode.UNUSABLE)
+    return Failure(f"{refused}; a broker with RUN-MODE=STANDBY would stand by for it", ExitCode.LOCKED)
 
 
 class _Lines(logging.Formatter):

@@ -39,8 +39,13 @@ def test_the_table_holds_for_every_ping_that_is_not_answered(
     assert watch.verdict(now) is expected
 
 
-def test_a_store_that_nobody_ever_opened_is_nobody_s() -> None:
-    assert Watch(INTERVAL, 0.0).verdict(0.0) is Verdict.TAKE
+def test_a_store_that_cannot_be_seen_is_not_taken_over() -> None:
+    watch = Watch(INTERVAL, 0.0)
+    assert watch.verdict(10 * INTERVAL) is Verdict.UNSEEN
+    watch.look(holder(is_open=False), 10 * INTERVAL)
+    assert watch.verdict(10 * INTERVAL) is Verdict.TAKE
+    watch.look(None, 11 * INTERVAL)
+    assert watch.verdict(11 * INTERVAL) is Verdict.UNSEEN
 
 
 def test_as_long_as_the_count_moves_a_lost_network_is_no_takeover_however_long_it_lasts() -> None:

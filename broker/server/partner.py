@@ -67,13 +67,7 @@ def introduction(attributes: Attributes, nonce: str) -> dict[str, str]:
 
 def _seal(attributes: Attributes, nonce: str) -> str:
     """Return a digest of the security settings that is good for this nonce: who cannot make it has others."""
-    said = vars_of(attributes)
-    users = said.get("users_file")
-    secret = Path(users).read_bytes() if users else b""
-    tls = "TLS" if said.get("tls_certificate") else "no TLS"
-    return hmac.new(hashlib.sha256(secret).digest(), f"{nonce} {tls}".encode(), hashlib.sha256).hexdigest()
-
-
-def vars_of(attributes: Attributes) -> dict[str, Any]:
     broker = attributes.broker
-    return {name: getattr(broker, name, None) for name in ("users_file", "tls_certificate")}
+    users = Path(broker.users_file).read_bytes() if broker.users_file else b""
+    tls = "TLS" if broker.tls_certificate else "no TLS"
+    return hmac.new(hashlib.sha256(users).digest(), f"{nonce} {tls}".encode(), hashlib.sha256).hexdigest()

@@ -6,6 +6,7 @@ is not                       free               -                             TA
 is not, for an interval      held               stands still for as long      PASS: a process or a machine is stopped
 is not, for an interval      held               moves                         CUT: only the network between the two is
 is not                       held               was never raised              OPENING: it is opening the store
+is not                       cannot be seen     -                             UNSEEN: the store is not to be reached
 
 A count stands still when it has not moved for CONTROL-INTERVAL, and for three times as long as its owner says it takes.
 """
@@ -23,6 +24,7 @@ class Verdict(Enum):
     PASS = "its owner gives no sign of life"
     NOT_YET = "its owner was silent for too short a time"
     CUT = "the partner does not answer, but whoever has the store is alive: the network between the two is cut"
+    UNSEEN = "the lock file of the store cannot be seen from here"
     OPENING = "the partner does not answer, but whoever has the store is opening it"
 
 
@@ -53,7 +55,9 @@ class Watch:
     def verdict(self, now: float) -> Verdict:
         """Say what a ping that was not answered means."""
         holder = self.holder
-        if holder is None or not holder.is_open:
+        if holder is None:
+            return Verdict.UNSEEN
+        if not holder.is_open:
             return Verdict.TAKE
         if not holder.count:
             return Verdict.OPENING

@@ -1,0 +1,23 @@
+"""Two brokers with users and TLS: they trust each other's certificate, and have the same users."""
+
+from pathlib import Path
+
+from tests.guarded_server import USERS, Files, set_users
+from tests.two_brokers import Pair, wait_for
+
+
+def test_brokers_with_tls_and_the_same_users_take_over_and_those_with_others_do_not(tmp_path: Path) -> None:
+    files, others = Files(tmp_path), tmp_path / "others"
+    set_users(others, USERS[:1])
+    said = {"TLS_CERTIFICATE": str(files.chain), "TLS_CA": str(files.authority_file), "STOMP_TLS_PORT": "0"}
+    with Pair(tmp_path, **said, USERS_FILE=str(files.users_file)) as pair:
+        first = pair.start(0, "STANDARD")
+        stranger = pair.start(1, "STANDBY", USERS_FILE=str(others))
+        assert stranger.child.wait(20) == 4
+        wait_for(stranger, "its security settings are not the standby's")
+
+        second = pair.start(1, "STANDBY")
+        wait_for(second, "handshake with", "done")
+        first.kill()
+        assert second.hear_ports()
+        wait_for(second, "RUN-MODE is STANDARD now")
