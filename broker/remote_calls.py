@@ -35,8 +35,14 @@ _PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 1.0
 _SPARE_SECONDS = 10.0  # that an answer may take beside what is waited for
 _REPEATABLE = frozenset({Function.LOGON, Function.REGISTER, Function.SUBSCRIBE, Function.VERSION, Function.KERNELVERS})
 _ASKING = frozenset({Option.QUERY, Option.LAST})
-_REFUSALS = {400: Code.INVALID_CHARACTER, 401: Code.PASSWORD_WRONG, 403: Code.ACCESS_DENIED, 413: Code.LENGTH_EXCEEDED}
-_AGAIN = (408, 429, 502, 503, 504)  # nothing was done
+_REFUSALS = {
+    400: Code.INVALID_CHARACTER,
+    401: Code.PASSWORD_WRONG,
+    403: Code.ACCESS_DENIED,
+    413: Code.LENGTH_EXCEEDED,
+    429: Code.ACCESS_AT_THIS_TIME,  # too many wrong passwords
+}
+_AGAIN = (408, 502, 503, 504)  # nothing was done
 
 
 class Ask(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli_runner import command_line, environment, oms, oms_process
+from tests.cli_runner import command_line, environment, oms
 from tests.watched_disk import TIMEOUT_SECONDS
 from tests.web_place import WebPlace
 
@@ -117,7 +117,8 @@ def test_a_broker_that_is_not_there_is_named_with_its_code() -> None:
     assert said["error"] == "02150148" and str(port) in said["message"]
 
 
-def test_the_user_is_who_the_environment_says(at: tuple[str, str]) -> None:
-    assert oms_process("send", "who", "x", *at, variables={"OMS_USER": "CAROL"}).returncode == 0
+def test_the_user_is_who_the_environment_says(at: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMS_USER", "CAROL")
+    oms("send", "who", "x", *at)
 
     assert json.loads(oms("receive", "who", "--json", *at).stdout)["sender"] == "CAROL"

@@ -52,15 +52,15 @@ HOSTILE = {
     "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\xff" * 60 + b"\r\n\r\n",
     "STOMP": b"CONNECT\naccept-version:1.2\n\n\0\n\n",
     "no version": b"POST /aci\r\n\r\n",
-    "a header without a colon": b"POST /aci HTTP/1.1\r\nHost: x\r\nwrong\r\n\r\n",
+    "a header without a colon": b"POST /aci HTTP/1.1\r\nHost: localhost\r\nwrong\r\n\r\n",
     "no host": b"POST /aci HTTP/1.1\r\n\r\n",
-    "two lengths": b"POST /aci HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-    "a length that is none": b"POST /aci HTTP/1.1\r\nHost: x\r\nContent-Length: ten\r\n\r\n",
-    "a negative length": b"POST /aci HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-    "a wrong chunk": b"POST /aci HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-    "a head that is too long": b"POST /aci HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 10_000,
+    "two lengths": b"POST /aci HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    "a length that is none": b"POST /aci HTTP/1.1\r\nHost: localhost\r\nContent-Length: ten\r\n\r\n",
+    "a negative length": b"POST /aci HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+    "a wrong chunk": b"POST /aci HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "a head that is too long": b"POST /aci HTTP/1.1\r\nHost: localhost\r\nA: " + b"a" * 10_000,
     "an endless line": b"A" * 10_000,
-    "many headers": b"POST /aci HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 2_000,
+    "many headers": b"POST /aci HTTP/1.1\r\nHost: localhost\r\n" + b"a: b\r\n" * 2_000,
 }
 
 
@@ -99,7 +99,7 @@ def test_a_body_that_is_too_long_is_refused_before_it_is_there(tmp_path: Path) -
 
 def test_a_body_without_a_length_is_bounded_too(tmp_path: Path) -> None:
     with placed(tmp_path) as place, closing(place.connect()) as raw:
-        lines = "POST /aci HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        lines = "POST /aci HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
         raw.sendall(lines.encode())
         chunk = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
         for _ in range(place.listener.limits.body_bytes // (1 << 20) + 1):
