@@ -99,8 +99,8 @@ def test_a_body_that_is_too_long_is_refused_before_it_is_there(tmp_path: Path) -
 
 def test_a_body_without_a_length_is_bounded_too(tmp_path: Path) -> None:
     with placed(tmp_path) as place, closing(place.connect()) as raw:
-        lines = "POST /aci HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-        raw.sendall(lines.encode())
+        kind = b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        raw.sendall(b"POST /aci HTTP/1.1\r\nHost: localhost\r\n" + kind)
         chunk = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
         for _ in range(place.listener.limits.body_bytes // (1 << 20) + 1):
             raw.sendall(chunk)
