@@ -233,10 +233,7 @@ FIELDS: Mapping[str, Field] = {
 
 @dataclass(kw_only=True)
 class Request:
-    """What a caller says. The lengths of the message and of its text are those of `body`.
-
-    `saying` is the cheap way to one: what is not said stays with the class.
-    """
+    """What a caller says. The lengths of the message and of its text are those of `body`."""
 
     function: Function
     option: Option = Option.NONE
@@ -273,18 +270,19 @@ class Request:
     producer: str = ""
     parts: Sequence["Request"] = ()  # with SYNCPOINT COMMIT of BOTH: what is committed together instead (`joint.py`)
 
-    @staticmethod
-    def saying(function: Function, option: Option, beside: Mapping[str, Any]) -> "Request":
-        """Return a request that says this. TypeError for a field that there is not."""
-        if not _SAYABLE.issuperset(beside):
-            raise TypeError(f"no field of a request: {', '.join(sorted(beside.keys() - _SAYABLE))}")
-        request = Request.__new__(Request)
-        said = request.__dict__
-        said.update(beside)
-        said["function"], said["option"] = function, option
-        return request
+
+def _say(request: Request, *, function: Function, option: Option = Option.NONE, **said: Any) -> None:
+    """Make a request as the `__init__` of its data class would. But what is not said stays with the class.
+
+    To set thirty fields of each takes as long as a tenth of a call.
+    """
+    if not _SAYABLE.issuperset(said):
+        raise TypeError(f"a request has no field {', '.join(sorted(said.keys() - _SAYABLE))}")
+    said["function"], said["option"] = function, option
+    request.__dict__.update(said)
 
 
+Request.__init__ = _say  # type: ignore[method-assign,assignment]
 _SAYABLE = frozenset(field.name for field in fields(Request))
 
 

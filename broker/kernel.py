@@ -69,28 +69,27 @@ class Kernel:
 
     def take(self, given: Input, now: int) -> list[Effect]:
         """Return what the input brings about; `now` is microseconds since 1970 UTC, and only shown."""
-        self._begin(now)
-        if type(given) is Call:
-            self._call(given)
-        else:
-            self._hear(given)
-        self._follow_up()
-        return self.world.effects
-
-    def take_all(self, told: Sequence[Input], now: int) -> list[Effect]:
-        """Return what inputs that are no calls bring about, one after the other."""
-        self._begin(now)
-        for given in told:
-            self._hear(given)
-            self._follow_up()
-        return self.world.effects
-
-    def _begin(self, now: int) -> None:
         world = self.world
         world.now = now
         world.effects = []
         if world.notes:
             self._tell_notes()
+        if type(given) is Call:
+            self._call(given)
+        else:
+            self._hear(given)
+        self._follow_up()
+        return world.effects
+
+    def take_all(self, told: Sequence[Input], now: int) -> list[Effect]:
+        """Return what inputs that are no calls bring about, one after the other."""
+        world = self.world
+        world.now = now
+        world.effects = []
+        for given in told:
+            self._hear(given)
+            self._follow_up()
+        return world.effects
 
     def _tell_notes(self) -> None:
         for note in self.world.notes:

@@ -82,30 +82,34 @@ class Looped:
             self._take(self._running.tick())  # it begins to wait now, not with the last tick
         self._handle = handle = self._handle + 1
         effects = self._run(self._running.take, Call(request, caller, handle) if command is None else command(handle))
-        slot = Slot(request, caller, handle)
-        if len(effects) == 1 and type(effect := effects[0]) is Answer and effect.handle == handle:
-            slot.answer = effect
-        else:
-            self._slots[handle] = slot
+        slot: Slot | None = None
+        if not (len(effects) == 1 and type(answer := effects[0]) is Answer and answer.handle == handle):
+            self._slots[handle] = slot = Slot(request, caller, handle)
             self._spread(effects)
-        if slot.answer is None:
-            slot.future = self._loop.create_future()
-            timer = self._loop.call_later(seconds, self._give, None) if seconds else None
-            try:
-                await slot.future
-            except BaseException:
-                self._abandon(slot)
-                raise
-            finally:
-                if timer is not None:
-                    timer.cancel()
-        answer = slot.answer
-        assert answer is not None, "who waits is woken with an answer"
+            answer = slot.answer or await self._awaited(slot, seconds)
         if self._running.aside:
             self._running.tell()
         if answer.bodies and type(answer.bodies[0]) is Stored:
+            if slot is None:
+                slot = Slot(request, caller, handle)
+                slot.answer = answer
             return await self._read(slot, answer)
         return self._running.read(request, answer)
+
+    async def _awaited(self, slot: Slot, seconds: float) -> Answer:
+        """Return the answer when it is there; the kernel hears of the time when these seconds are over."""
+        slot.future = self._loop.create_future()
+        timer = self._loop.call_later(seconds, self._give, None) if seconds else None
+        try:
+            await slot.future
+        except BaseException:
+            self._abandon(slot)
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+        assert slot.answer is not None, "who waits is woken with an answer"
+        return slot.answer
 
     def ask(self, request: Request, caller: Physical, then: Callable[[Answered], None]) -> Asked:
         """Begin a call, in this very moment; its answer goes to `then`, later. No WAIT with a time."""

@@ -112,9 +112,7 @@ def check(request: Request, *, is_server: bool, is_logged_on: bool) -> Refusal |
         and _is_somebody(_whose(request))
         and _goes_together(
             _shape(request),
-            _SPELLINGS.get(conv_id, ID),
-            _SPELLINGS.get(uowid, ID),
-            _SPELLINGS.get(publication_id, ID),
+            tuple(map(_SPELLINGS.get, (conv_id, uowid, publication_id))),
             is_server,
             is_logged_on,
         )
@@ -153,11 +151,10 @@ def _is_somebody(texts: tuple[str, ...]) -> bool:
 
 
 @lru_cache(16384)
-def _goes_together(  # noqa: PLR0913 - what is remembered is told apart by all of them
-    shape: tuple[Any, ...], conv_id: str, uowid: str, publication_id: str, is_server: bool, is_logged_on: bool
-) -> bool:
+def _goes_together(shape: tuple[Any, ...], words: tuple[str | None, ...], is_server: bool, is_logged_on: bool) -> bool:
     """Return whether nothing speaks against a call of somebody that says this; an identifier is as good as any."""
     said = dict(zip(_SHAPE, shape, strict=True))
+    conv_id, uowid, publication_id = (ID if word is None else word for word in words)
     request = Request(user_id="X", conv_id=conv_id, uowid=uowid, publication_id=publication_id, **said)
     return _first_wrong(request, is_server=is_server, is_logged_on=is_logged_on) is None
 

@@ -164,7 +164,7 @@ class Speaker:
 
     def say(self, function: Function, option: Option = Option.NONE, **fields: Any) -> Request:
         """Return a request of this user."""
-        return Request.saying(function, option, {**self._who, **fields})
+        return Request(function=function, option=option, **self._who, **fields)
 
     def to(self, service: AnyService | None, conv_id: str | None) -> dict[str, Any]:
         """Return the fields that say where something goes: to a new conversation of a service, or into one."""
@@ -175,7 +175,7 @@ class Speaker:
         return {"conv_id": NEW, **service_fields(service)}
 
     def send(self, option: Option, to: Mapping[str, Any], body: bytes, beside: Mapping[str, Any]) -> Request:
-        return Request.saying(Function.SEND, option, {**self._who, **to, **beside, "body": body})
+        return Request(function=Function.SEND, option=option, body=body, **self._who, **to, **beside)
 
     def send_message(
         self, service: AnyService | None, conv_id: str | None, body: bytes, wait: Wait, beside: Mapping[str, Any]

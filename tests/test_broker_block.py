@@ -76,11 +76,13 @@ def test_nothing_said_is_0_or_blank() -> None:
     assert Reply().code.value == "00000000"
 
 
-def test_a_request_made_the_cheap_way_is_the_same_and_knows_its_fields() -> None:
-    said = {"conv_id": "NEW", "body": b"x", "user_id": "ALICE"}
-    request = Request.saying(Function.SEND, Option.COMMIT, said)
-    assert request == Request(function=Function.SEND, option=Option.COMMIT, **said)  # type: ignore[arg-type]
+def test_a_request_knows_its_fields_and_is_equal_whatever_of_it_was_said() -> None:
+    request = Request(function=Function.SEND, option=Option.COMMIT, conv_id="NEW", body=b"x")
+    assert request == Request(function=Function.SEND, option=Option.COMMIT, conv_id="NEW", body=b"x", token="")
     assert repr(replace(request, body=b"y")) == repr(replace(request, body=b"y", token=""))
+    assert Request(function=Function.LOGON).option is Option.NONE
     with pytest.raises(TypeError, match="conversation"):
-        Request.saying(Function.SEND, Option.COMMIT, {"conversation": "NEW"})
+        Request(function=Function.SEND, conversation="NEW")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="function"):
+        Request(body=b"x")  # type: ignore[call-arg]
     assert Reply.blank() == Reply()
