@@ -15,6 +15,7 @@ Report".)
 
 import contextlib
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import TextIO
 
 from broker.effects import Reported
 from broker.records import RecordKind
+from journal.disk import FILE_MODE
 
 _log = logging.getLogger("oms.broker")
 LINES_MAX = 60  # of a page
@@ -66,7 +68,8 @@ class Report:
         self._line = LINES_MAX  # the first line begins a page
         self._file: TextIO | None = None
         try:
-            self._file = path.open("w", encoding="utf-8")
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+            self._file = os.fdopen(descriptor, "w", encoding="utf-8")
         except OSError as failure:
             self._give_up(failure)
 

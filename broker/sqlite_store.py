@@ -75,7 +75,9 @@ class SqliteStore(SqliteReading):
             )
         chosen = options or SqliteOptions()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            RealDisk().make_directory(path.parent)
+            if not path.exists():
+                RealDisk().create(path).close()  # SQLite would let others read it; what it puts beside it is like it
             connection = connected(path, pages_max=chosen.pages_max)
             try:
                 RealDisk().sync_directory(path.parent)

@@ -111,9 +111,10 @@ class RealDisk:
 
     def make_directory(self, path: Path) -> None:
         missing = [p for p in (path, *path.parents) if not p.exists()]
-        path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         for made in reversed(missing):
+            made.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
             self.sync_directory(made.parent)
+        path.mkdir(exist_ok=True)  # FileExistsError where it is something else
 
     def create(self, path: Path) -> DiskFile:
         return RealFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))

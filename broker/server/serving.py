@@ -30,6 +30,7 @@ from broker.server.closed_door import ClosedDoor
 from broker.server.events import event
 from broker.server.limits import StompLimits
 from broker.server.listening import web_listener
+from broker.server.privacy import warn_of_wide
 from broker.server.served import Listener, PortRefused, Served
 from broker.server.standby import Standby, StandbyEnds
 from broker.server.stomp import StompListener
@@ -152,6 +153,7 @@ class Server:
         broker = AsyncBroker(wanted)
         async with AsyncExitStack() as undone:
             await undone.enter_async_context(broker)
+            await asyncio.to_thread(warn_of_wide, self._attributes)
             if door is not None:
                 await self._shut(door)
             for listener, host, port in self._stomp_listeners(broker):
