@@ -81,12 +81,14 @@ def _by_producer(operations: DataFrame) -> DataFrame:
 
 
 def _by_payload(operations: DataFrame, window: timedelta) -> DataFrame:
+    known = messages(operations).where(F.col("added").isNotNull())
+    # Nearly every payload is there once only, and is left out before anything has to be sorted.
+    again = known.groupBy("hash").agg(F.count(F.lit(1)).alias("times")).where(F.col("times") > 1)
     in_order = Window.partitionBy(*_PAYLOAD).orderBy("added", "message")
     gap = micros("added") - micros(F.lag("added").over(in_order))
     begins = (gap.isNull() | (gap > window // MICROSECOND)).cast("long")
     in_runs = (
-        messages(operations)
-        .where(F.col("added").isNotNull())
+        known.join(again, "hash", "left_semi")
         .select(*_PAYLOAD, "message", "added", begins.alias("begins"))
         .select(*_PAYLOAD, "message", "added", F.sum("begins").over(in_order).alias("run"))
     )

@@ -22,7 +22,7 @@ from analysis.parts import Damage, FilePart
 from analysis.plan import parts_of, surveyed
 from analysis.reading import opened
 from analysis.rows import batches
-from analysis.schema import Wanted, arrow_schema
+from analysis.schema import Wanted, arrow_schema, default_columns
 from analysis.storage import locate
 from journal.errors import JournalError
 from journal.footer import Summary
@@ -31,6 +31,8 @@ MADE_FROM = b"oms-journal"  # the key in a Parquet file's metadata: JSON, what i
 VERSION = 1  # of how rows are written: files of another one are made again
 GROUP_ROWS, GROUP_BYTES = 1 << 20, 64 << 20  # of a row group; what is reached first ends it
 SHARED = ("database", "operation", "queue", "key", "file")  # columns in which the same texts come again and again
+
+COLUMNS = default_columns(options=("file",))
 
 Progress = Callable[[str, int, int], None]  # what is being done, bytes of data files done, and of how many
 
@@ -55,7 +57,7 @@ def export(
     paths: Sequence[str],
     directory: Path,
     *,
-    columns: Sequence[str] = Wanted().columns,
+    columns: Sequence[str] = COLUMNS,
     progress: Progress | None = None,
 ) -> Exported:
     """Write the Parquet files that are not there yet.

@@ -123,7 +123,7 @@ class Journals:
         """All operations of the archives."""
         if not self._found.archives:
             return self.everything.where(F.lit(False))
-        return self._load(self._found.archives)
+        return self._load(self._found.archives, columns=(*COLUMNS, "file"))
 
     @cached_property
     def copy(self) -> DataFrame:

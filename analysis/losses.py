@@ -29,7 +29,7 @@ OLDER_VALUE, NONE = "older value", "none"
 _THING = ["database", "of_message", "of_key"]
 _COLUMNS = (
     *("operation", "queue", "message", "key", "time", "first_time", "length"),
-    *("hash", "sequence", "offset", "owner", "commit", "file"),
+    *("hash", "sequence", "offset", "owner", "commit"),
 )
 
 
@@ -48,7 +48,7 @@ _COLUMNS = (
         "offset": "of its frame, bytes",
         "owner": "number of the opening that wrote it",
         "commit": "number of the commit",
-        "file": "name of the archive, the first of several that hold it",
+        "file": "name of the archive, the first of several that hold it; null where `archived` has no such column",
     }
 )
 def losses(operations: DataFrame, archived: DataFrame) -> DataFrame:
@@ -105,6 +105,7 @@ def _marked(operations: DataFrame) -> DataFrame:
         F.when(is_add, 0).otherwise(F.col("owner")).alias("of_owner"),
         F.when(is_add, 0).otherwise(F.col("commit")).alias("of_commit"),
         *_COLUMNS,
+        (F.col("file") if "file" in operations.columns else F.lit(None).cast("string")).alias("file"),
     )
 
 

@@ -7,7 +7,7 @@ since, until                  -            commits from this time on, and before
 queue, queues                 -            operations on the messages of this queue; `queues` is a JSON list
 operation                     -            ADD, DELIVER, DELETE, PUT, DROP: one, or several with commas
 fromSequence, toSequence      -            data files from this number on, and up to and with that one
-properties, payload           false        true puts that column into the schema
+properties, payload, file     false        true puts that column into the schema
 mode                          PERMISSIVE   or FAILFAST: what cannot be read is left out, or is an error
 pushFilters                   see source   true takes filters from Spark also where Spark mixes them up
 storage.…                     -            for the remote file system: storage.key, storage.secret, storage.endpoint_url
@@ -33,6 +33,7 @@ from journal.operations import Operation
 SEQUENCE_MAX = 9_999_999_999
 FILES_MAX = ROWS_MAX = (1 << 31) - 1  # what Spark takes as a limit
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SHOWN = ("properties", "payload", "file")  # columns of operations that are there when they are asked for
 _T = TypeVar("_T")
 
 
@@ -54,7 +55,7 @@ class Options:
     paths: tuple[str, ...]
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold credentials
     table: str = "operations"
-    shown: frozenset[str] = frozenset()  # `properties`, `payload`: the options that put a column into the schema
+    shown: frozenset[str] = frozenset()  # options that put their column into the schema
     since: int | None = None
     until: int | None = None
     queues: frozenset[str] | None = None
@@ -91,7 +92,7 @@ def parse(given: Mapping[str, str]) -> Options:
         paths=_paths(values),
         storage={name: value for name, value in lowered.items() if name.startswith(OPTION_PREFIX)},
         table=_one_of(values, "table", "operations", *TABLES),
-        shown=frozenset(name for name in ("properties", "payload") if _optional(values, name, _boolean)),
+        shown=frozenset(name for name in _SHOWN if _optional(values, name, _boolean)),
         since=_optional(values, "since", _time),
         until=_optional(values, "until", _time),
         queues=_queues(values),
@@ -117,12 +118,12 @@ _NAMES = {
     name.lower(): name
     for name in (
         *("path", "paths", "table", "since", "until", "queue", "queues", "operation", "fromSequence", "toSequence"),
-        *("properties", "payload", "mode", "maxPartitionBytes", "verify", "pushFilters"),
+        *(*_SHOWN, "mode", "maxPartitionBytes", "verify", "pushFilters"),
         *("startingOffsets", "maxFilesPerTrigger", "maxOperationsPerTrigger", "onMissing"),
     )
 }
 _OF_OPERATIONS = {"since", "until", "queue", "queues", "operation", "fromsequence", "tosequence"}
-_OF_OPERATIONS |= {"properties", "payload"}
+_OF_OPERATIONS |= {*_SHOWN}
 
 
 def _paths(values: Mapping[str, str]) -> tuple[str, ...]:

@@ -44,7 +44,8 @@ def plan(
     parts = [part for part in parts_of(surveyed(locations), locations) if wanted.takes_sequence(part.sequence)]
     kept = [_settled(part) for part in _pruned(parts, wanted)]
     total = sum(_weight(part) for part in kept)
-    return list(_grouped(kept, min(partition_bytes, total // max(partitions_min, 1))))
+    count = max(-(-total // partition_bytes), partitions_min, 1)
+    return list(_grouped(kept, -(-total // count)))  # even ones: a small last one would leave processors idle
 
 
 def plan_damage(locations: Sequence[Location], *, partition_bytes: int = PARTITION_BYTES) -> list[Partition]:

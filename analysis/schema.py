@@ -68,7 +68,7 @@ OPERATIONS = (
         "bigint",
         "ADD: XXH3 (64 bits) of the payload without properties; PUT: of the value; a signed number; else null",
     ),
-    Column("file", "string", "name of the data file or archive"),
+    Column("file", "string", "name of the data file or archive", option="file"),
     Column(
         "properties",
         "map<string,string>",

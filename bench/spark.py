@@ -1,4 +1,8 @@
-"""Questions about journals on Spark, against the same rows as Parquet in the same session."""
+"""Questions about journals on Spark: against the same rows as Parquet, and against what Spark allows.
+
+What Spark allows is the floor: a Python data source that does nothing but hand over Arrow batches that were made
+before, the very ones that ours makes, from memory. Nothing that comes through that interface is faster.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -47,6 +51,7 @@ def spark(settings: Settings) -> Iterator[Row]:
                 raw=f"{time_text(found.raw)}, Parquet",
                 ours=time_text(found.ours),
             )
+        yield from _floors(settings, session, path, journals)
         yield _range(settings, session, path)
         yield _linear(settings, _load(session, small), journals)
 
@@ -85,6 +90,22 @@ def _queries() -> Iterator[tuple[str, str, float, Query]]:
         lambda rows: rows.groupBy("queue", "operation").count().collect(),
     )
     yield "latency", "from ADD to DELIVER, percentiles by queue", 0.8, lambda rows: lifecycle(rows).collect()
+
+
+def _floors(settings: Settings, session: "SparkSession", path: Path, journals: "DataFrame") -> Iterator[Row]:
+    """Yield how far the queries are from what the interface allows."""
+    from bench.spark_floor import ready_made
+
+    floor = ready_made(session, path, scratch(settings.directory, "batches"))
+    for name, what, _, query in _queries():
+        found = alternate_times(settings.rounds, _timed(query, floor), _timed(query, journals))
+        yield Row(
+            name=f"spark-{name}-floor",
+            what=f"Spark: {what}, against Arrow batches that are ready-made",
+            measured=found.inverse,
+            raw=f"{time_text(found.raw)}, ready-made",
+            ours=time_text(found.ours),
+        )
 
 
 def _timed(query: Query, rows: "DataFrame") -> Callable[[], float]:

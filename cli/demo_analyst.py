@@ -33,7 +33,7 @@ from journal.errors import JournalError
 if TYPE_CHECKING:  # Spark is imported when it is known to be there
     from pyspark.sql import SparkSession
 
-REHEARSED = b'{"carrier":"UA","arr_delay":%d}'
+REHEARSED = b'{"carrier":"UA","arr_time":1200,"arr_delay":%d}'
 
 
 class Asked(Exception):

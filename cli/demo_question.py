@@ -29,14 +29,15 @@ STEP_MINUTES = 5
 QUESTION = Question("late", "How late did the flights arrive?", "Late arrivals")
 TABLE = "arrival_delays"
 TICK_MINUTES = 60
-_COLUMNS = ("database", "operation", "message", "queue", "payload")
-_PAYLOAD = "carrier string, arr_delay int"  # what is looked at of the rows of the table that the messages are
+COLUMNS = ("operation", "moved", "queue", "payload")  # that the question looks at
+_PAYLOAD = "carrier string, arr_time int, arr_delay int"  # of the rows of the table that the messages are
 
 
 @answers(
     {
         "carrier": "code of the airline, from the name of its queue",
-        "arrived": "flights with an arrival on record: messages that were delivered",
+        "arrived": "flights with an arrival on record",
+        "delivered": "messages of the queue that were delivered: as many",
         "known": "of these, the flights whose delay is on record",
         "minutes": "all their delays added up, early ones as negative numbers",
         "mean": "minutes a flight",
@@ -51,29 +52,25 @@ _PAYLOAD = "carrier string, arr_delay int"  # what is looked at of the rows of t
     }
 )
 def arrival_delays(operations: DataFrame) -> DataFrame:
-    """Return one row an airline, from operations with their payloads: rows of the table as JSON."""
-    # Each payload is taken apart once, before anything is put together: what travels then is one number.
-    flight = F.from_json(F.when(F.col("operation") == "ADD", F.col("payload").cast("string")), _PAYLOAD)
+    """Return one row an airline, from operations with their payloads: rows of the table as JSON.
+
+    A message that compaction has written again is looked at where it stood first.
+    """
+    is_add = (F.col("operation") == "ADD") & ~F.col("moved")
+    flight = F.from_json(F.when(is_add, F.col("payload").cast("string")), _PAYLOAD)
     parsed = (
-        operations.where(F.col("message").isNotNull())
-        .select("database", "message", "queue", "operation", F.inline(F.array(flight)))
-        .withColumns(
-            {
-                "arrives": F.col("operation") == "DELIVER",
-                "misplaced": F.when(F.col("operation") == "ADD", ~F.col("carrier").eqNullSafe(F.col("queue"))),
-            }
-        )
+        operations.where(is_add | (F.col("operation") == "DELIVER"))
+        .select("queue", is_add.alias("is_add"), F.inline(F.array(flight)))  # taken apart once, not once a field
+        .withColumn("arrives", F.col("arr_time").isNotNull())
+        .withColumn("misplaced", F.col("is_add") & ~F.col("carrier").eqNullSafe(F.col("queue")))
     )
-    flights = parsed.groupBy("database", "queue", "message").agg(
-        F.bool_or("arrives").alias("arrived"),
-        F.max("arr_delay").alias("delay"),
-        F.coalesce(F.bool_or("misplaced"), F.lit(True)).alias("misplaced"),
+    delay = F.when(F.col("arrives"), F.col("arr_delay")).alias("delay")
+    by_delay = parsed.groupBy(F.col("queue").alias("carrier"), delay).agg(
+        F.count_if("arrives").alias("flights"),
+        F.count_if(~F.col("is_add")).alias("delivered"),
+        F.count_if("misplaced").alias("misplaced"),
     )
-    delay = F.when(F.col("arrived"), F.col("delay")).alias("delay")
-    by_delay = flights.groupBy(F.col("queue").alias("carrier"), delay).agg(
-        F.count_if("arrived").alias("flights"), F.count_if("misplaced").alias("misplaced")
-    )
-    return by_delay.groupBy("carrier").agg(*_figures()).where(F.col("arrived") > 0)
+    return by_delay.groupBy("carrier").agg(*_figures()).where((F.col("arrived") > 0) | (F.col("delivered") > 0))
 
 
 def _figures() -> list[Column]:
@@ -83,6 +80,7 @@ def _figures() -> list[Column]:
     step = F.when(known.isNotNull(), F.struct(delay.alias("minutes"), "flights"))
     return [
         F.sum(flights).alias("arrived"),
+        F.sum("delivered").alias("delivered"),
         F.coalesce(F.sum(known), F.lit(0)).alias("known"),
         F.sum(delay * flights).alias("minutes"),
         (F.sum(delay * flights) / F.sum(known)).alias("mean"),
@@ -137,7 +135,7 @@ class Lateness:
 
 
 def _asked(spark: SparkSession, request: Request) -> DataFrame:
-    columns = spark.read.format("omsjournal").schema(ddl(_COLUMNS)).option("operation", "ADD,DELIVER")
+    columns = spark.read.format("omsjournal").schema(ddl(COLUMNS)).option("operation", "ADD,DELIVER")
     return arrival_delays(columns.load(list(request.paths)))
 
 

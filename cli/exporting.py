@@ -64,7 +64,7 @@ def _export(paths: list[str], directory: Path, more: list[str]) -> "Exported":
         return exported(
             paths,
             directory,
-            columns=default_columns(options=more),
+            columns=default_columns(options=["file", *more]),
             progress=lambda name, done, total: bar("export", done, total, detail=name),
         )
 

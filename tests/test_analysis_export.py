@@ -134,12 +134,12 @@ def test_columns_have_the_types_of_the_source_and_the_file_says_what_it_was_made
     read = pq.read_schema(path)
 
     assert [(field.name, field.type) for field in read] == [
-        (field.name, field.type) for field in schema.arrow_schema(schema.default_columns())
+        (field.name, field.type) for field in schema.arrow_schema(exporting.COLUMNS)
     ]
     made_from = json.loads(read.metadata[exporting.MADE_FROM])
     assert made_from["file"] == "omsmsg-0000000001.data"
     assert made_from["database"] == database_of(tmp_path / "spool")
-    assert made_from["columns"] == list(schema.default_columns())
+    assert made_from["columns"] == list(exporting.COLUMNS)
 
 
 def test_batches_are_put_together_into_groups_of_bounded_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

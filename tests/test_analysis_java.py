@@ -173,9 +173,10 @@ with quiet_session(master="local[1]", settings={"spark.sql.shuffle.partitions": 
 
     def where(batches):
         import pyarrow as pa
+        import pyspark
         import analysis.source
         for batch in batches:
-            paths = [sys.executable, analysis.source.__file__]
+            paths = [sys.executable, analysis.source.__file__, pyspark.__file__]
             yield pa.RecordBatch.from_pydict({"path": paths})
 
     told["workers"] = [row.path for row in spark.range(1).mapInArrow(where, "path string").collect()]
@@ -185,7 +186,8 @@ with quiet_session(master="local[1]", settings={"spark.sql.shuffle.partitions": 
         told["error"] = type(failure).__name__
     spark.read.format("omsjournal").option("mode", "FAILFAST").load(spool).count()
 told["interrupts"] = signal.getsignal(signal.SIGINT) is before
-told["environment"] = {name: os.environ.get(name) for name in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP")}
+told["environment"] = {name: os.environ.get(name) for name in (
+    "JAVA_HOME", "PYSPARK_PYTHON", "SPARK_HOME", "SPARK_LOCAL_IP")}
 print(json.dumps(told))
 """
 
@@ -220,6 +222,7 @@ def test_a_program_in_another_folder_is_quiet_and_its_workers_have_the_code(tmp_
     told = json.loads(done.stdout)
     assert told["count"] == 7
     assert told["workers"][0] == sys.executable and told["workers"][1].endswith("/ours.zip/analysis/source.py")
+    assert ".zip" not in told["workers"][2], "compiled when it was installed, and not by every worker"
     assert told["settings"] == {
         "sql.session.timeZone": "UTC",
         "sql.ansi.enabled": "true",
@@ -228,4 +231,5 @@ def test_a_program_in_another_folder_is_quiet_and_its_workers_have_the_code(tmp_
     }
     assert told["error"] == "ArithmeticException" and told["interrupts"]
     assert told["failed"].startswith("Spark did not start: ") and "heap" in told["failed"]
-    assert told["environment"] == {"JAVA_HOME": None, "PYSPARK_PYTHON": "/nonexistent/python", "SPARK_LOCAL_IP": None}
+    left = {"JAVA_HOME": None, "SPARK_HOME": None, "SPARK_LOCAL_IP": None}
+    assert told["environment"] == {**left, "PYSPARK_PYTHON": "/nonexistent/python"}

@@ -79,7 +79,7 @@ def journals(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> J
 
 def loaded(spark: SparkSession, *paths: Path) -> DataFrame:
     """Return the operations as the source reads them."""
-    columns = schema.ddl((*schema.default_columns(), "properties_length"))
+    columns = schema.ddl((*schema.default_columns(), "file", "properties_length"))
     return spark.read.format("omsjournal").schema(columns).load([str(path) for path in paths])
 
 

@@ -22,7 +22,7 @@ from journal.dump import DumpedOperation, dump
 from journal.errors import JournalError, NewerFormat, NotThisDatabase
 from journal.format import HEADER_COPIES, HEADER_SIZE
 from journal.names import ArchiveName
-from tests.plain_rows import database_of, moment
+from tests.plain_rows import database_of, moment, rows_in
 from tests.random_journal import RandomWriter, damage
 from tests.source_calls import DEFAULT, Rows, batches, dumped, in_order, load, plain, reader, rows_of
 
@@ -90,7 +90,7 @@ def test_columns_say_what_they_mean(journals: Journals, spark: SparkSession) -> 
 def test_a_schema_chooses_the_columns_and_their_order(journals: Journals, spark: SparkSession) -> None:
     chosen = "queue string, message bigint, file string"
     found = spark.read.format("omsjournal").schema(chosen).load(str(journals.spools[0]))
-    expected = [(row["queue"], row["message"], row["file"]) for row in dumped(journals.spools[0])]
+    expected = [(row.queue, row.message, row.file) for row in rows_in(journals.spools[0])]
 
     assert sorted(map(tuple, found.collect()), key=str) == sorted(expected, key=str)
 
@@ -122,8 +122,8 @@ def test_single_files_and_archives_are_read_when_they_are_named(spool: Path) -> 
 
     assert in_order(load(first)) == in_order(dumped(first))
     assert in_order(load(first, second)) == in_order(dumped(first, second))
-    assert {row["file"] for row in load(spool)} == {path.name for path in data_files(spool)}
-    assert [row | {"file": first.name} for row in load(archive)] == load(first)
+    assert {row["file"] for row in load(spool, file=True)} == {path.name for path in data_files(spool)}
+    assert [row | {"file": first.name} for row in load(archive, file=True)] == load(first, file=True)
 
 
 def test_properties_and_payloads_are_there_when_asked_for(spool: Path) -> None:
@@ -385,11 +385,10 @@ def test_a_missing_file_is_told_or_it_is_an_error(spool: Path) -> None:
 
 def test_the_table_of_files_has_a_row_for_each(spool: Path, spark: SparkSession) -> None:
     found = spark.read.format("omsjournal").option("table", "files").load(str(spool)).collect()
-    rows = dumped(spool)
+    rows = rows_in(spool)
 
     assert [(row["file"], row["bytes"], row["rows"], row["sealed"]) for row in sorted(found)] == [
-        (path.name, path.stat().st_size, sum(row["file"] == path.name for row in rows), True)
-        for path in data_files(spool)
+        (path.name, path.stat().st_size, sum(row.file == path.name for row in rows), True) for path in data_files(spool)
     ]
 
 

@@ -112,7 +112,9 @@ def write_flights(spool: Path, flights: Flights, *, spoilt: Iterable[int] = ()) 
             for place in range(len(carrier)):
                 commit = carrier.commit(place)
                 for each in commit.adds:
-                    payload = b'{"carrier":"AA","arr_delay":7}' if each in spoilt else flights.payload(each)
+                    payload = (
+                        b'{"carrier":"AA","arr_time":1200,"arr_delay":7}' if each in spoilt else flights.payload(each)
+                    )
                     numbers[each] = db.add(carrier.name, payload, properties=flights.properties(each))
                 db.deliver_many([numbers[each] for each in commit.delivers])
                 db.delete_many([numbers[each] for each in commit.deletes])
@@ -121,8 +123,7 @@ def write_flights(spool: Path, flights: Flights, *, spoilt: Iterable[int] = ()) 
 
 
 def asked(spark: SparkSession, *paths: Path) -> list[dict[str, Any]]:
-    columns = ddl(("database", "operation", "message", "queue", "payload"))
-    loaded = spark.read.format("omsjournal").schema(columns).load([str(path) for path in paths])
+    loaded = spark.read.format("omsjournal").schema(ddl(demo_question.COLUMNS)).load([str(path) for path in paths])
     return [each.asDict(recursive=True) for each in arrival_delays(loaded).collect()]
 
 
