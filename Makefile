@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/installed
 
-.PHONY: help venv demo test campaign bench lint format clean
+.PHONY: help venv demo test campaign bench lint audit format clean
 
 help:
 	@echo "make demo      the main job on 336,776 real flights, with a kill, a recovery and a report"
@@ -13,6 +13,7 @@ help:
 	@echo "make campaign  the long campaigns: many seeds, many kills"
 	@echo "make bench     the benchmarks, as a table; ARGS=--quick for a look"
 	@echo "make lint      format, lint, types and layers, checked"
+	@echo "make audit     ask for known holes in what is installed; needs the network"
 	@echo "make format    format and fix what can be fixed"
 	@echo "make venv      the virtual environment .venv, with all that the others need"
 	@echo "make clean     remove .venv and everything else that was made"
@@ -43,6 +44,10 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+audit: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/pip-audit --skip-editable
 
 format: $(READY)
 	$(BIN)/ruff format .
