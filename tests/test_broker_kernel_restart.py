@@ -9,6 +9,7 @@ import tracemalloc
 import pytest
 
 from broker import packed, sleeping
+from broker.attributes import parse
 from broker.block import BOTH, ConvStat, Function, Option, Request, Store
 from broker.codes import Code
 from broker.effects import Answer, Call, Commit, Durable, Stored
@@ -472,3 +473,30 @@ def test_durable_subscriptions_go_on_after_a_restart() -> None:
         publication_id = said[at].reply.publication_id
         assert reader.call(Function.CONTROL_PUBLICATION, COMMIT, publication_id=publication_id).code is Code.OK
     assert again.paper.messages == {}
+
+
+def test_what_a_topic_has_stored_comes_before_what_it_stores_no_longer() -> None:
+    terms = "DEFAULTS=BROKER BROKER-ID=ETB001 PSTORE=WARM SUBSCRIBER-STORE=PSTORE SUBSCRIPTION-EXPIRATION=9D "
+    stored, no_longer = (
+        parse(terms + "DEFAULTS=TOPIC TOPIC=NEWS ALLOW-DURABLE=YES " + more) for more in ("", "STORE=OFF")
+    )
+    topic: Fields = {"topic": "NEWS"}
+
+    def publish(on: Desk, *bodies: bytes) -> None:
+        paper = Person(on, "PAPER", "P")
+        for body in bodies:
+            said = paper.call(Function.SEND_PUBLICATION, COMMIT, publication_id="NEW", body=body, **topic)
+            assert said.code is Code.OK
+
+    def heard(person: Person) -> list[bytes | None]:
+        return [person.call(Function.RECEIVE_PUBLICATION, publication_id="NEW", **topic).body for _ in range(6)]
+
+    desk = Desk(stored)
+    Person(desk, "READER", "R", caller=2).call(Function.SUBSCRIBE, Option.DURABLE, **topic)
+    publish(desk, b"1", b"2", b"3")
+    again = desk.restart(no_longer)
+    late = Person(again, "LATE", "L", caller=3)
+    late.call(Function.SUBSCRIBE, **topic)
+    publish(again, b"4", b"5")
+    assert heard(Person(again, "READER", "R", caller=2)) == [b"1", b"2", b"3", b"4", b"5", None]
+    assert heard(late) == [b"4", b"5", None, None, None, None]
