@@ -82,9 +82,15 @@ def services_of(participant: Participant, request: Request) -> list[Service]:
 
 def _waitings(world: World, participant: Participant, services: Sequence[Service], word: str) -> list[list[Waiting]]:
     """Return where conversations wait for the participant: old ones, and new ones. Those come first in front."""
-    if word == "NEW" and len(services) == 1:
-        return [] if services[0].servers[participant.name].is_closed else [[services[0].waiting]]
-    found = []
+    found: list[list[Waiting]] = []
+    if len(services) == 1:
+        [service] = services
+        mine = world.instances.get((participant.name, service.name)) if word != "NEW" else None
+        if mine is not None:
+            found.append([mine])
+        if word != "OLD" and not service.servers[participant.name].is_closed:
+            found.append([service.waiting])
+        return found
     if word in ("OLD", "ANY"):
         places = (world.instances.get((participant.name, service.name)) for service in services)
         found.append([place for place in places if place is not None])

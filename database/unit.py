@@ -6,6 +6,7 @@ the messages that it removes are there. What is not of the common form goes the 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -50,14 +51,20 @@ def drafted_sent(encode: Encoder, queue: str, payload: bytes, key: bytes, number
     size, width = len(payload), len(value)
     if type(payload) is not bytes or size > encode.message_bytes_max or type(value) is not bytes:
         return None
-    if width > VALUE_BYTES_MAX or not 0 < len(key) <= NAME_BYTES_MAX or not key[0] or not numbers_at:
+    if width > VALUE_BYTES_MAX or not 0 < len(key) <= NAME_BYTES_MAX or not key[0]:
         return None
-    for at, place in numbers_at.items():
-        if place or not 0 <= at <= width - NUMBER.size:
-            return None
-    draft = SentDraft(template, payload, key, value, tuple(numbers_at.items()))
+    places = tuple(numbers_at.items())
+    if not _are_first(places, width):
+        return None
+    draft = SentDraft(template, payload, key, value, places)
     draft.effect = Effect((Run(template.place, (size,)),), None, True, (key,))
     return draft
+
+
+@lru_cache(1024)
+def _are_first(places: tuple[tuple[int, int], ...], width: int) -> bool:
+    """Say whether all of these numbers are of the first message, and lie within a value of so many bytes."""
+    return bool(places) and all(not place and 0 <= at <= width - NUMBER.size for at, place in places)
 
 
 def drafted(unit: Unit, ledger: Ledger, encode: Encoder) -> Draft | None:

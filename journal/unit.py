@@ -17,6 +17,7 @@ from journal.records import NUMBER_AT, RECORD, SET_SIZE, SINGLE, encode_run
 from journal.single import GROUP_FIELDS, Frames, Place, QueueTemplate
 
 _PADDING = tuple(bytes(size) for size in range(8))
+_FIRST = ((NUMBER_AT, 0),)
 
 
 Numbers = Sequence[tuple[int, int]]  # where in a value a number of an added message goes: offset, and place from 0
@@ -116,6 +117,13 @@ class SentDraft(Draft):
 
     __slots__ = ("queue",)
 
+    # The same of all of them.
+    operations = rows = 2
+    messages = 1
+    numbers_end = features = 0
+    fixups = _FIRST
+    has_add = True
+
     def __init__(self, queue: QueueTemplate, payload: bytes, key: bytes, value: bytes, numbers_at: Numbers) -> None:
         """Everything that Draft has, each once."""
         name, head = queue.name, value[:VALUE_HEAD_BYTES]
@@ -125,11 +133,6 @@ class SentDraft(Draft):
         self.records = records = bytearray(b"".join((add, put, _PADDING[-len(put) & 7])))
         self.payload = (payload, value)
         self.payload_size = size = len(payload) + len(value)
-        self.operations = self.rows = 2
-        self.messages = 1
-        self.numbers_end = self.features = 0
-        self.fixups = _FIRST
-        self.has_add = True
         self.names = (name, key)
         self.value_heads = (head,)
         self.value_fixups = (ValueFixup(len(add), 1, 0, numbers_at),)
@@ -176,9 +179,6 @@ def form_sent(drafts: Sequence[SentDraft], place: Place, common: bytes) -> Frame
         commit += 1
         offset += draft.frame_size
     return Frames(heads, offsets, buffers, offset)
-
-
-_FIRST = ((NUMBER_AT, 0),)
 
 
 @lru_cache(64)
