@@ -1,5 +1,6 @@
 """Two brokers with users and TLS: they trust each other's certificate, and have the same users."""
 
+import socket
 from pathlib import Path
 
 from tests.guarded_server import USERS, Files, set_users
@@ -16,8 +17,10 @@ def test_brokers_with_tls_and_the_same_users_take_over_and_those_with_others_do_
         assert stranger.child.wait(20) == 4
         wait_for(stranger, "its security settings are not the standby's")
 
-        second = pair.start(1, "STANDBY")
-        wait_for(second, "handshake with", "done")
-        first.kill()
-        assert second.hear_ports()
+        with socket.create_server(("127.0.0.1", 0)) as held:
+            second = pair.start(1, "STANDBY", STOMP_TLS_PORT=str(held.getsockname()[1]))
+            wait_for(second, "handshake with", "done")
+            first.kill()
+            wait_for(second, "takeover attempt 1 failed: cannot listen for STOMP-TLS")
+        assert second.hear_ports(), "an attempt that failed leaves nothing behind that the next one would stumble over"
         wait_for(second, "RUN-MODE is STANDARD now")

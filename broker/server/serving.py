@@ -158,6 +158,7 @@ class Server:
                 await self._shut(door)
             for listener, host, port in self._stomp_listeners(broker):
                 await self._start(listener, host, port)
+                undone.push_async_callback(self._shut, listener)
             undone.pop_all()
         served.broker, served.run_mode, served.refusal = broker, "STANDARD", Code.NOT_ACTIVE
         took, listening = time.monotonic() - began, self._listening()
