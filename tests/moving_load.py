@@ -23,6 +23,7 @@ class Load:
         self.told: list[tuple[str, bytes]] = []  # "message" or "acknowledged", in order
         self.receipts_at = dict.fromkeys(ports, 0)
         self.left: list[tuple[Wire, dict[str, bytes]]] = []  # connections that were given up, and what they asked
+        self.errors: list[dict[str, str]] = []  # that these connections ended with
         self._ports = ports
         self._lock = threading.Lock()  # guards all of it
         self._stopping = threading.Event()
@@ -64,6 +65,8 @@ class Load:
                     frame = wire.hear()
                     if frame.command == "RECEIPT":
                         self._note_receipt(frame.headers["receipt-id"], asked)
+                    elif frame.command == "ERROR":
+                        self.errors.append(frame.headers)
             wire.close()
 
     def _go_on(self, play: Part, name: str) -> None:

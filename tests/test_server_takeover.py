@@ -52,6 +52,8 @@ def test_a_takeover_under_load_loses_nothing_and_repeats_nothing(handover: str, 
                 assert first.child.wait(20) == 3, "it finds out, and ends"
                 wait_for(first, "the store was taken over by process", "nothing was acknowledged here since")
                 load.hear_what_is_left()
+                assert {error["error-code"] for error in load.errors} <= {"00780388", "02150148"}
+                assert {error["partner-broker-id"] for error in load.errors} == {f"127.0.0.1:{pair.ports[2]}:TCP"}
         finally:
             load.stop()
         check(load, pair, second)
