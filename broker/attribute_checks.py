@@ -3,7 +3,7 @@
 from broker.attribute_scopes import Scope, Scopes, Setting
 from broker.codes import Code
 
-_START_OF_MODE = {"PSTORE-LOAD": "COLD", "PSTORE-UNLOAD": "HOT", "STANDBY": "HOT"}
+START_OF_MODE = {"PSTORE-LOAD": "COLD", "PSTORE-UNLOAD": "HOT", "STANDBY": "HOT"}
 
 
 def check_together(scopes: Scopes) -> None:
@@ -24,8 +24,8 @@ def _check_mode(scopes: Scopes, said: dict[str, Setting]) -> None:
     mode, start = said["RUN-MODE"], said["PSTORE"]
     if mode.value == "STANDARD":
         return
-    if start.value != _START_OF_MODE[mode.value]:
-        reason = f"RUN-MODE={mode.value} takes PSTORE={_START_OF_MODE[mode.value]}"
+    if start.value != START_OF_MODE[mode.value]:
+        reason = f"RUN-MODE={mode.value} takes PSTORE={START_OF_MODE[mode.value]}"
         scopes.fault(start.line or mode.line, "PSTORE", reason)
     if mode.value == "STANDBY" and said["PSTORE-TYPE"].value == "SQLITE":
         reason = (

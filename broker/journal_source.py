@@ -17,8 +17,6 @@ from journal.errors import DiskError, JournalError
 class JournalSource:
     """What is read of a store while it is moved. Made by `open`."""
 
-    driver = "JOURNAL"
-
     def __init__(self, standstill: Standstill) -> None:
         self.place = str(standstill.directory)
         self.identity = standstill.identity

@@ -13,7 +13,6 @@ the one of the finished comes. (EntireX 8.0, Concepts of Persistent Messaging, "
 marks are ours.)
 """
 
-import platform
 from collections.abc import Callable, Mapping
 from enum import Enum
 
@@ -22,12 +21,12 @@ from broker.changes import Changes, Put
 from broker.codes import Code
 from broker.effects import Action
 from broker.journal_store import has_data
-from broker.migration import LOAD, Mark, MoveRefused, Offer, decode_mark, encode_mark, partner_refusal
-from broker.opening import open_store, place_of, version
+from broker.migration import Mark, MoveRefused, Offer, decode_mark, encode_mark, partner_refusal
+from broker.opening import open_store, place_of
 from broker.pstore import LOADED_KEY, LOADING_KEY, StartRefused, Store, StoreUnavailable
 from broker.replica import Decoder, NotAReplica, Tallies, Tally, differences, encode, reported, scan
 from broker.sqlite_store import SqliteStore
-from broker.unloading import Progress, begin_report
+from broker.unloading import Progress, begin_report, own_offer
 from database.bulk import in_order
 from database.options import system_clock
 from database.standstill import Standstill
@@ -55,8 +54,7 @@ class Loading:
         self._decoder = Decoder()
         self.stage = Stage.EMPTY
         self.parts = 0  # taken in
-        driver, place = place_of(attributes)
-        self.offer = Offer(version=version(), mode=LOAD, driver=driver, place=str(place), host=platform.node())
+        self.offer = own_offer(attributes)
 
     @classmethod
     def open(cls, attributes: Attributes, *, report: str | None = None) -> "Loading":

@@ -16,8 +16,6 @@ from broker.sqlite_reading import SqliteReading
 class SqliteSource(SqliteReading):
     """What is read of a store while it is moved. Made by `open`."""
 
-    driver = "SQLITE"
-
     def __init__(self, file: Path, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self.place = str(file)

@@ -7,6 +7,7 @@ PSTORE=HOT. Nothing is left out, and the master record stays as it is.)
 import os
 import platform
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Protocol
 
 from broker.attributes import Attributes
@@ -14,7 +15,7 @@ from broker.codes import Code
 from broker.effects import Action
 from broker.journal_source import JournalSource
 from broker.journal_store import ERASING_KEY
-from broker.migration import UNLOAD, Offer
+from broker.migration import Offer
 from broker.opening import place_of, version
 from broker.pstore import LOADING_KEY, StartRefused
 from broker.records import MASTER, MASTER_KEY, MasterRecord, RecordError
@@ -29,7 +30,6 @@ Progress = Callable[[int, int], None]  # how many messages and records are done,
 class Source(Readable, Protocol):
     """A store that is read and not changed. StoreUnavailable, MessageUnreadable."""
 
-    driver: str
     place: str
     identity: str
 
@@ -43,6 +43,13 @@ class Source(Readable, Protocol):
         """Let go of the store."""
 
 
+def own_offer(attributes: Attributes) -> Offer:
+    """Return what a broker says of itself and its store before it has opened that."""
+    driver, place = place_of(attributes)
+    mode, host = attributes.broker.run_mode, platform.node()
+    return Offer(version=version(), mode=mode, driver=driver, place=str(place), host=host)
+
+
 class Unloading:
     """A store while it is moved away. Made by `open`. For one thread at a time."""
 
@@ -52,12 +59,8 @@ class Unloading:
         self._report = report
         self._clock = system_clock
         self.tallies = Tallies()  # of what has been read
-        self.offer = Offer(
-            version=version(),
-            mode=UNLOAD,
-            driver=source.driver,
-            place=source.place,
-            host=platform.node(),
+        self.offer = replace(
+            own_offer(attributes),
             identity=source.identity,
             owner=master.broker_id,
             created=master.created,

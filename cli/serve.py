@@ -5,8 +5,9 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,10 +16,12 @@ import typer
 from cli import options, output
 from cli.attributes import failure_of
 from cli.failures import ExitCode, Failure
+from cli.progress import ProgressBar
 from cli.wording import printable
 
 if TYPE_CHECKING:  # the broker is imported when the command needs it
     from broker.attributes import Attributes
+    from broker.server.serving import Server
 
 File = Annotated[
     Path | None,
@@ -29,6 +32,19 @@ File = Annotated[
         show_default=False,
     ),
 ]
+RunMode = Annotated[
+    str | None, typer.Option("--run-mode", metavar="MODE", help="STANDARD, STANDBY, PSTORE-UNLOAD or PSTORE-LOAD.")
+]
+PartnerAddress = Annotated[
+    str | None, typer.Option("--partner", metavar="HOST:PORT", help="Where the other broker listens for HTTP.")
+]
+ReportFile = Annotated[
+    str | None, typer.Option("-p", metavar="FILE", help="The report of the store, with PSTORE-REPORT=YES.")
+]
+StompPort = Annotated[
+    int | None, typer.Option("--stomp-port", metavar="PORT", min=0, max=65535, help="Of STOMP; 0: any.  [61613]")
+]
+IsUnit = Annotated[bool, typer.Option("--systemd-unit", help="Print a unit file for systemd that serves so, and end.")]
 
 
 def serve(  # noqa: PLR0913 - one for each option
@@ -38,15 +54,14 @@ def serve(  # noqa: PLR0913 - one for each option
         typer.Option("--spool", "-s", envvar="SPOOL_DIRECTORY", metavar="DIR", help="The spool directory."),
     ] = None,
     host: Annotated[str | None, typer.Option("--host", metavar="HOST", help="Where to listen.  [127.0.0.1]")] = None,
-    stomp_port: Annotated[
-        int | None, typer.Option("--stomp-port", metavar="PORT", min=0, max=65535, help="Of STOMP; 0: any.  [61613]")
-    ] = None,
+    stomp_port: StompPort = None,
     http_port: Annotated[
         int | None, typer.Option("--http-port", metavar="PORT", min=0, max=65535, help="Of HTTP; 0: any.  [1971]")
     ] = None,
-    is_unit: Annotated[
-        bool, typer.Option("--systemd-unit", help="Print a unit file for systemd that serves so, and end.")
-    ] = False,
+    run_mode: RunMode = None,
+    partner: PartnerAddress = None,
+    report: ReportFile = None,
+    is_unit: IsUnit = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Serve programs over STOMP and HTTP until SIGTERM or Ctrl-C.
@@ -54,23 +69,28 @@ def serve(  # noqa: PLR0913 - one for each option
     Without a file it listens on this machine alone, and begins or goes on with
     the store in the spool directory (PSTORE=WARM). Prints where it listens; logs
     to stderr, one line each. A stop loses nothing that was acknowledged.
+
+    With PSTORE-UNLOAD here and PSTORE-LOAD at the partner it moves the store
+    there, whole and compared, and ends by itself.
     """
     from broker.pstore import StartRefused
     from broker.server.access import AccessRefused
+    from broker.server.moving_words import MoveFailed
     from broker.server.served import PortRefused
     from broker.server.serving import Server, StoreTaken
     from broker.server.standby import StandbyEnds
 
-    given = {"host": host, "stomp_port": stomp_port, "http_port": http_port}
+    given: dict[str, str | int | None] = {"host": host, "stomp_port": stomp_port, "http_port": http_port}
     if is_unit:
-        for line in _unit(file, spool, given).splitlines():
+        for line in _unit(file, spool, given | {"run_mode": run_mode, "partner": partner}).splitlines():
             output.print_line(line)
         return
-    attributes = _attributes(file, spool, given, as_json=as_json)
+    attributes = _attributes(file, spool, given | _mode(run_mode, partner), as_json=as_json)
     _log_to_stderr(as_json=as_json)
     try:
-        asyncio.run(_run(Server, attributes, as_json=as_json))
-    except (AccessRefused, PortRefused, StandbyEnds) as refused:
+        with ProgressBar(is_bytes=False, is_long=True) as bar:
+            asyncio.run(_run(partial(Server, attributes, report=report, show=bar), as_json=as_json))
+    except (AccessRefused, PortRefused, StandbyEnds, MoveFailed) as refused:
         raise Failure(str(refused), ExitCode.UNUSABLE) from refused
     except StoreTaken as taken:
         raise Failure(str(taken), ExitCode.LOCKED) from taken
@@ -78,7 +98,21 @@ def serve(  # noqa: PLR0913 - one for each option
         raise _start_failure(refused) from refused
 
 
-async def _run(server: "type", attributes: "Attributes", *, as_json: bool) -> None:
+def _mode(run_mode: str | None, partner: str | None) -> dict[str, str | int | None]:
+    """Return the attributes of a run mode: what it takes as PSTORE goes with it."""
+    from broker.attribute_checks import START_OF_MODE
+
+    said: dict[str, str | int | None] = {}
+    if run_mode is not None:
+        said["run_mode"] = run_mode
+        if run_mode.upper() in START_OF_MODE:
+            said["pstore"] = START_OF_MODE[run_mode.upper()]
+    if partner is not None:
+        said["partner_cluster_address"] = partner if partner.count(":") > 1 else f"{partner}:TCP"
+    return said
+
+
+async def _run(make: Callable[..., "Server"], *, as_json: bool) -> None:
     from broker.server.systemd import Systemd
 
     async with Systemd(os.environ) as systemd:
@@ -92,7 +126,11 @@ async def _run(server: "type", attributes: "Attributes", *, as_json: bool) -> No
             sys.stdout.flush()
             systemd.ready(f"listening for {', '.join(addresses)}")
 
-        await server(attributes, on_stop=systemd.stopping).run(ready)
+        moved = await make(on_stop=systemd.stopping).run(ready)
+    if moved and as_json:
+        output.print_json_line({"moved": moved})
+    elif moved:
+        output.print_line(moved)
 
 
 def _unit(file: Path | None, spool: Path | None, said: Mapping[str, str | int | None]) -> str:
@@ -158,8 +196,19 @@ class _Lines(logging.Formatter):
         return f"{when} {record.levelname.lower():7} {record.name}: {printable(text)}"
 
 
+class _Stderr(logging.Handler):
+    """Writes to what stderr is at the moment: while a bar stands there, above it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            self.handleError(record)
+
+
 def _log_to_stderr(*, as_json: bool) -> None:
-    stream = logging.StreamHandler(sys.stderr)
+    stream = _Stderr()
     stream.setFormatter(_Lines(as_json=as_json))
     ours = logging.getLogger("oms")
     ours.handlers[:] = [stream]

@@ -23,6 +23,7 @@ def web_listener(
     from broker.server.aci import aci_routes
     from broker.server.console import console_routes
     from broker.server.metrics import metric_routes
+    from broker.server.moving_routes import moving_routes
     from broker.server.openapi import openapi_routes
     from broker.server.operators import admin_routes
     from broker.server.peers import peer_routes
@@ -30,7 +31,7 @@ def web_listener(
     from broker.server.web_guard import guarding
     from broker.server.web_login import login_routes
 
-    routes = [*aci_routes(), *login_routes(), *admin_routes(), *metric_routes(), *peer_routes()]
+    routes = [*aci_routes(), *login_routes(), *admin_routes(), *metric_routes(), *peer_routes(), *moving_routes()]
     attributes = served.attributes
     limits = limits or WebLimits()
     longest = attributes.longest_message() * 4 // 3 + limits.block_bytes  # in base64

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from broker.asynchronous import AsyncBroker
 from broker.attributes import Attributes
@@ -28,6 +28,14 @@ class Listener(Protocol):
         ...
 
 
+class Answering(Protocol):
+    """This server's side of a store's move to another server."""
+
+    async def answer(self, verb: str, names: tuple[str, ...], body: bytes) -> dict[str, Any]:
+        """Answer a request of the partner. `moving_words.Refused`."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Served:
     """A server's own state. Routes find it as `request.app.state.served`; only the server changes it."""
@@ -41,3 +49,4 @@ class Served:
     listeners: list[Listener] = field(default_factory=list)  # that have started
     guard: Guard = OPEN  # who may come in, and do what
     partner: str = ""  # the other broker and how it is, for people
+    moving: Answering | None = None  # while the RUN-MODE is PSTORE-LOAD or PSTORE-UNLOAD

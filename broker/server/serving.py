@@ -1,8 +1,10 @@
 """The server: a broker and what listens for it, in one process and on one loop, from its start to a clean stop.
 
-RUN-MODE     first                                then
-STANDARD     HTTP listens, the store is restored  STOMP listens; the end
-STANDBY      HTTP listens                         the store is taken over, and it is a standard broker
+RUN-MODE       first                                then
+STANDARD       HTTP listens, the store is restored  STOMP listens; the end
+STANDBY        HTTP listens                         the store is taken over, and it is a standard broker
+PSTORE-UNLOAD  HTTP listens                         the store is moved to the partner; the end (`moving.py`)
+PSTORE-LOAD    HTTP listens                         the partner's store is taken in; the end
 
 A standard broker ends when it is told to, or when it finds that its store was taken over.
 """
@@ -18,6 +20,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 from broker.asynchronous import AsyncBroker
@@ -30,6 +33,7 @@ from broker.server.closed_door import ClosedDoor
 from broker.server.events import event
 from broker.server.limits import StompLimits
 from broker.server.listening import web_listener
+from broker.server.moving_words import Show, no_show
 from broker.server.privacy import warn_of_wide
 from broker.server.served import Listener, PortRefused, Served
 from broker.server.standby import Standby, StandbyEnds
@@ -47,6 +51,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 FILES_BESIDE = 200 + 2 * HANDSHAKES_MAX  # that a broker has open beside its connections
+MOVES = ("PSTORE-UNLOAD", "PSTORE-LOAD")  # run modes
 LOOK_SECONDS = 0.25  # between two looks whether the store is still this broker's
 
 
@@ -63,10 +68,15 @@ class Server:
         *,
         limits: StompLimits | None = None,
         on_stop: Callable[[str], None] = lambda _: None,
+        report: str | None = None,
+        show: Show = no_show,
     ) -> None:
-        """`on_stop` is told why, as soon as the server is to end."""
+        """`on_stop` is told why, as soon as the server is to end; `show` how far a move of the store is.
+
+        `report` is where the report of the store goes.
+        """
         self._attributes = attributes
-        self._on_stop = on_stop
+        self._on_stop, self._report, self._show = on_stop, report, show
         limits = limits or StompLimits()
         frames = replace(limits.frames, body=attributes.longest_message())
         self._limits = replace(limits, connections=attributes.broker.max_connections, frames=frames)
@@ -90,10 +100,11 @@ class Server:
         self._why = why
         self._stopping.set()
 
-    async def run(self, ready: Callable[[list[str]], None] = lambda _: None) -> None:
+    async def run(self, ready: Callable[[list[str]], None] = lambda _: None) -> str:
         """Serve until `stop`, SIGTERM or SIGINT. `ready` is told where it listens, whenever that changes.
 
-        AccessRefused, StartRefused, PortRefused; StandbyEnds of a standby that cannot be one; StoreTaken.
+        A move of the store ends by itself, and what was moved is returned, for people.
+        AccessRefused, StartRefused, PortRefused; StandbyEnds of a standby that cannot be one; StoreTaken; MoveFailed.
         """
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
@@ -101,21 +112,23 @@ class Server:
         try:
             async with Access.open(self._attributes.broker) as access:
                 self._access, self._served.guard = access, access.guard
-                await self._serve(ready)
+                return await self._serve(ready)
         finally:
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
 
-    async def _serve(self, ready: Callable[[list[str]], None]) -> None:
+    async def _serve(self, ready: Callable[[list[str]], None]) -> str:
         """HTTP is there from the first moment, so that partners and operators are answered; STOMP with the broker."""
         served, count = self._served, 0
         _allow_files(3 * self._limits.connections + FILES_BESIDE)
         try:
             web = web_listener(served, certificate=self._access.certificate)
+            if served.run_mode in MOVES:
+                return await self._move(web, ready)
             if web is not None:
                 await self._start(web, self._access.web_host, self._attributes.broker.http_port)
             is_standby = served.run_mode == "STANDBY"
-            beginning = self._stand_by(ready) if is_standby else self._begin(Wanted(attributes=self._attributes))
+            beginning = self._stand_by(ready) if is_standby else self._begin(self._wanted())
             await self._unless_stopped(beginning)
             if served.broker is not None:
                 ready(self._listening())
@@ -132,6 +145,7 @@ class Server:
         )
         if self._taken:
             raise StoreTaken(self._taken)
+        return ""
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         """Return when it is done, or when the server is to stop: then it is cancelled."""
@@ -146,6 +160,9 @@ class Server:
             raise found
 
     # The run modes.
+
+    def _wanted(self) -> Wanted:
+        return Wanted(attributes=self._attributes, report=self._report)
 
     async def _begin(self, wanted: Wanted, door: ClosedDoor | None = None) -> None:
         """Be the standard broker: open the store, restore it, and listen for STOMP. StartRefused, PortRefused."""
@@ -176,6 +193,18 @@ class Server:
         port = int(web[0][0].rpartition(":")[2])
         await Standby(self._served, port).run(self._take_over)
 
+    async def _move(self, web: Listener | None, ready: Callable[[list[str]], None]) -> str:
+        """Move the store from or to the partner, with HTTP alone; return what was moved. MoveFailed, StartRefused."""
+        if web is None or find_spec("httpx") is None:
+            raise PortRefused("a store is moved over HTTP: pip install 'oms-journal[server]'")
+        from broker.server.moving import begun, run_until
+
+        moving = begun(self._served, self._show, report=self._report)
+        await self._start(web, self._access.web_host, self._attributes.broker.http_port)
+        _log.info("listening for %s to move the store", ", ".join(self._listening()))
+        ready(self._listening())
+        return await run_until(moving, self._stopping)
+
     async def _take_over(self, passing: Holder | None) -> None:
         """Become the standard broker; who comes over STOMP meanwhile is sent away. StartRefused, PortRefused."""
         attributes = self._attributes
@@ -183,7 +212,7 @@ class Server:
         await self._start(door, self._access.plain_host, attributes.broker.stomp_port)
         try:
             opening = partial(open_store, passing=passing)
-            await self._begin(Wanted(attributes=attributes, open_store=opening, is_standby=True), door)
+            await self._begin(replace(self._wanted(), open_store=opening, is_standby=True), door)
         finally:
             await self._shut(door)
 

@@ -32,7 +32,8 @@ from broker.server.web import refusal
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 # What needs no login: it tells nothing that is secret, or finds out itself who asks.
 PUBLIC = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/login", "/peer/ping", "/peer/hello"})
-PUBLIC_FOLDERS = ("/console/",)  # the console's own files
+# The console's own files; a move, whose two servers confirm one another at the addresses of their attributes.
+PUBLIC_FOLDERS = ("/console/", "/peer/load/", "/peer/unload/")
 HEADERS: Mapping[str, str] = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
