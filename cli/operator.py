@@ -20,7 +20,7 @@ from cli.wording import printable
 BROKER_DEFAULT = "http://127.0.0.1:1971"
 TIMEOUT_SECONDS = 30.0
 _SERVICE = ("server_class", "server_name", "service")
-_OBJECT_MISSING = 5  # of the codes of the command and information services
+_WRONG_WORDS = frozenset({3, 5, 21, 22, 26, 27, 30, 31, 53, 901})  # codes of the command and information services
 
 Broker = Annotated[
     str, typer.Option("--broker", envvar="OMS_BROKER", metavar="URL", help="The server, http:// or https://.")
@@ -108,7 +108,7 @@ def _refusal(status: int, said: Mapping[str, Any]) -> Failure:
     if said.get("error_code", "00000000") != "00000000":
         text += f" ({said['error_code']} {said.get('error_text', '')})"
     facts = {"status": status, "cis_code": said.get("code"), "error_code": said.get("error_code")}
-    if status in (400, 415) or (status == 404 and said.get("code") == _OBJECT_MISSING):
+    if said.get("code") in _WRONG_WORDS:
         return Usage(text, **facts)
     return Failure(text, ExitCode.UNUSABLE if status == 503 else ExitCode.NO, **facts)
 

@@ -93,7 +93,7 @@ def test_an_object_that_makes_no_sense_here_is_refused_with_the_reason(place: We
 
 @pytest.mark.parametrize("name", [*REFUSED, "DANCE", ""])
 def test_a_command_that_makes_no_sense_here_is_refused_with_the_reason(place: WebPlace, name: str) -> None:
-    found = command(place, name, expects=409 if name in REFUSED else 400)
+    found = command(place, name, expects=409 if name in REFUSED else 404)
 
     assert found["code"] == (Cis.CANNOT_EXECUTE if name in REFUSED else Cis.INVALID_COMMAND)
     assert REFUSED.get(name, "") in found["text"]
@@ -170,7 +170,7 @@ def test_servers_are_shut_down_one_or_all_of_a_service(place: WebPlace) -> None:
     place.call("REGISTER", user_id="CARL", token="C", **SERVICE)
     place.call("REGISTER", user_id="CARL", token="C", **{**SERVICE, "service": "WHITE"})
 
-    assert command(place, "SHUTDOWN", object="SERVER", option="IMMED", expects=400)["code"] == Cis.USER_NOT_UNIQUE
+    assert command(place, "SHUTDOWN", object="SERVER", option="IMMED", expects=409)["code"] == Cis.USER_NOT_UNIQUE
     assert command(place, "SHUTDOWN", object="SERVER", option="IMMED", user_id="X", expects=404)["code"] == 24
     done = command(place, "SHUTDOWN", object="SERVER", option="IMMED", user_id="CARL", token="C", **SERVICE)
     assert done["affected"] == 1
@@ -180,7 +180,7 @@ def test_servers_are_shut_down_one_or_all_of_a_service(place: WebPlace) -> None:
     assert command(place, "SHUTDOWN", object="SERVICE", option="QUIESCE", **SERVICE)["affected"] == 2
     assert [row["service"] for row in rows(place, "SERVER")] == ["WHITE"]
     assert command(place, "SHUTDOWN", object="SERVICE", option="IMMED", **SERVICE, expects=404)["code"] == 51
-    wrong = command(place, "SHUTDOWN", object="SERVICE", option="IMMED", server_class="GAME", expects=400)
+    wrong = command(place, "SHUTDOWN", object="SERVICE", option="IMMED", server_class="GAME", expects=409)
     assert wrong["code"] == Cis.SERVICE_NOT_UNIQUE
 
 
@@ -202,10 +202,10 @@ def test_participants_and_conversations_are_shut_down(place: WebPlace) -> None:
 
     kept = command(place, "SHUTDOWN", option="IMMED", **shut, expects=409)
     assert (kept["code"], kept["error_code"]) == (Cis.UNPROCESSED_UOWS, "00200478")
-    assert command(place, "SHUTDOWN", **shut, expects=400)["code"] == Cis.INVALID_OPTION
+    assert command(place, "SHUTDOWN", **shut, expects=409)["code"] == Cis.INVALID_OPTION
     assert command(place, "SHUTDOWN", option="QUIESCE", **shut)["code"] == 0
     assert rows(place, "CONVERSATION", conv_id=conv_id)[0]["state"] == "EOC"
-    assert command(place, "SHUTDOWN", object="CONVERSATION", option="IMMED", expects=400)["code"] == 53
+    assert command(place, "SHUTDOWN", object="CONVERSATION", option="IMMED", expects=409)["code"] == 53
     assert command(place, "SHUTDOWN", object="CONVERSATION", conv_id="X", option="IMMED", expects=404)["code"] == 52
 
     shut = {"object": "PARTICIPANT", "user_id": "ALICE"}
@@ -223,8 +223,8 @@ def test_a_user_is_subscribed_by_an_operator(place: WebPlace) -> None:
     assert command(place, "UNSUBSCRIBE", **who)["code"] == 0
     again = command(place, "UNSUBSCRIBE", **who, expects=404)
     assert (again["code"], again["error_code"]) == (Cis.UNSUBSCRIBE_FAILED, "00780305")
-    assert command(place, "SUBSCRIBE", user_id="CARL", expects=400)["code"] == Cis.TOPIC_MISSING
-    assert command(place, "SUBSCRIBE", topic="NEWS", expects=400)["code"] == Cis.USER_MISSING
+    assert command(place, "SUBSCRIBE", user_id="CARL", expects=409)["code"] == Cis.TOPIC_MISSING
+    assert command(place, "SUBSCRIBE", topic="NEWS", expects=409)["code"] == Cis.USER_MISSING
 
 
 def test_calls_and_commits_are_traced_while_it_is_on(place: WebPlace, caplog: pytest.LogCaptureFixture) -> None:
@@ -253,7 +253,7 @@ def test_the_broker_is_stopped_and_the_one_who_says_so_is_answered(place: WebPla
     stopped = threading.Event()
     place.served.stop = lambda why: stopped.set()
 
-    assert command(place, "SHUTDOWN", object="BROKER", option="QUIESCE", expects=400)["code"] == Cis.INVALID_OPTION
+    assert command(place, "SHUTDOWN", object="BROKER", option="QUIESCE", expects=409)["code"] == Cis.INVALID_OPTION
     assert command(place, "SHUTDOWN", expects=404)["code"] == Cis.INVALID_SUBJECT
     assert not stopped.is_set()
     assert command(place, "SHUTDOWN", object="BROKER")["code"] == 0

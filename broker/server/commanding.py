@@ -169,7 +169,7 @@ class Commands:
 
     async def _may_move(self, broker: AsyncBroker, order: Order, code: Cis) -> None:
         if not order.uowid:
-            raise CisRefused(Cis.INVALID_SELECTOR, "uowid must name the unit of work")
+            raise CisRefused(code, "uowid must name it")
         question = Question(selectors={"uowid": [order.uowid.replace("*", "?")]})
         for row in await _found(broker, uows, question):
             self._may(_service_of(row))

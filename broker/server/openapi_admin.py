@@ -5,9 +5,16 @@ from typing import Any
 from broker.looking.question import LIMIT_MAX
 from broker.looking.subjects import SUBJECTS
 from broker.server.openapi import json_body
+from broker.server.order import SELECTORS, TEXT_MAX
 
 Json = dict[str, Any]
 _TEXT: Json = {"type": "string"}
+_WORD: Json = {"type": ["string", "null"], "maxLength": TEXT_MAX}
+_WORDS: Json = {
+    "command": {"type": "string", "maxLength": TEXT_MAX},
+    "client_id": {"type": ["integer", "null"]},
+    "exclude_attach": {"type": ["boolean", "null"]},
+}
 _ROWS: Json = {"type": "array", "items": {"type": "object"}}
 _TIME: Json = {"type": "string", "description": "ISO 8601, UTC."}
 
@@ -108,10 +115,9 @@ COMMAND: Json = {
                     "type": "object",
                     "required": ["command"],
                     "properties": {
-                        "command": {"type": "string", "maxLength": 255},
-                        "object": {"type": "string", "maxLength": 255},
-                        "option": {"type": "string", "maxLength": 255},
+                        name: _WORDS.get(name, _WORD) for name in ("command", "object", "option", *SELECTORS)
                     },
+                    "additionalProperties": False,
                 }
             }
         },

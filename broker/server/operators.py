@@ -20,7 +20,10 @@ from broker.server.order import COMMANDS, REFUSED, SELECTORS
 
 _STATUSES = {
     Cis.NOT_AUTHORIZED: 403,
+    Cis.INVALID_SELECTOR: 400,
+    Cis.SUBJECT_MISSING: 400,
     Cis.INVALID_SUBJECT: 404,
+    Cis.INVALID_COMMAND: 404,
     Cis.PARTICIPANT_NOT_FOUND: 404,
     Cis.SERVICE_NOT_FOUND: 404,
     Cis.CONVERSATION_NOT_FOUND: 404,
@@ -28,11 +31,6 @@ _STATUSES = {
     Cis.CONNECT_FAILED: 503,
     Cis.DISCONNECT_FAILED: 503,
 }
-_FAILED = (
-    *(Cis.PURGE_FAILED, Cis.STATUS_NOT_SET, Cis.SUBSCRIBE_FAILED, Cis.UNSUBSCRIBE_FAILED, Cis.CANNOT_EXECUTE),
-    *(Cis.UNPROCESSED_UOWS, Cis.SERVERS_ONLY, Cis.ALLOW_FAILED, Cis.FORBID_FAILED),
-    *(Cis.STORE_TRACE_FAILED, Cis.SECURITY_TRACE_FAILED),
-)
 _MISSING = (Code.UOW_NOT_FOUND.value,)
 _AWAY = (Code.UOW_NOT_PERSISTED.value, Code.STATUS_NOT_PERSISTED.value, Code.DURABLE_WITHOUT_STORE.value)
 
@@ -152,4 +150,4 @@ def status_of(refused: CisRefused) -> int:
         return 404
     if refused.error_code in _AWAY:
         return 503
-    return 409 if refused.code in _FAILED else 400
+    return 409

@@ -25,7 +25,7 @@ from broker.cis import Cis, CisRefused
 
 SHUT_OBJECTS = ("BROKER", "SERVER", "SERVICE", "PARTICIPANT", "CONVERSATION")
 LEVELS = tuple(f"LEVEL{number}" for number in range(1, 9))
-_TEXT_MAX = 255
+TEXT_MAX = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ SELECTORS = tuple(name for name in _SAID if name not in ("command", "object", "o
 def order_of(said: object) -> Order:
     """Return the order that a JSON document says, checked as far as it goes without the broker. CisRefused."""
     if not isinstance(said, Mapping):
-        raise CisRefused(Cis.INVALID_COMMAND, "a command is a JSON object")
+        raise CisRefused(Cis.INVALID_SELECTOR, "a command is a JSON object")
     unknown = sorted(set(said) - set(_SAID))
     if unknown:
         raise CisRefused(Cis.INVALID_SELECTOR, f"{unknown[0]} is none of {', '.join(_SAID)}")
@@ -172,7 +172,7 @@ def order_of(said: object) -> Order:
 
 def _checked(name: str, value: object) -> Any:
     kind = {"client_id": int, "exclude_attach": bool}.get(name, str)
-    if type(value) is not kind or (isinstance(value, str) and len(value) > _TEXT_MAX):
-        says = {int: "a number", bool: "true or false", str: f"a text of at most {_TEXT_MAX} characters"}[kind]
+    if type(value) is not kind or (isinstance(value, str) and len(value) > TEXT_MAX):
+        says = {int: "a number", bool: "true or false", str: f"a text of at most {TEXT_MAX} characters"}[kind]
         raise CisRefused(Cis.INVALID_SELECTOR, f"{name} is {says}")
     return value
