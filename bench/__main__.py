@@ -20,6 +20,7 @@ from bench import (
     restarting,
     spark,
     starting,
+    stomping,
     table,
     takeover,
 )
@@ -41,6 +42,7 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Row]]] = {
     "start": starting.start,
     "broker": brokering.broker,
     "restart": restarting.restart,
+    "stomp": stomping.stomp,
     "takeover": takeover.takeover,
     "spark": spark.spark,
 }
