@@ -28,24 +28,31 @@ from bench.measure import Row, Settings
 from bench.raw import sync_seconds
 
 README = Path(__file__).parent.parent / "README.md"
-GROUPS: dict[str, Callable[[Settings], Iterator[Row]]] = {
-    "one": commits.one,
-    "cpu": cost.cost,
-    "asyncio": commits.tasks,
-    "threads": commits.threads,
-    "add-many": commits.add_many,
-    "reopen": reopening.reopen,
-    "memory": memory.memory,
-    "beside": beside.beside,
-    "deliver": commits.deliver,
-    "roll": starting.roll,
-    "start": starting.start,
-    "broker": brokering.broker,
-    "restart": restarting.restart,
-    "stomp": stomping.stomp,
-    "takeover": takeover.takeover,
-    "spark": spark.spark,
+Group = Callable[[Settings], Iterator[Row]]
+# What is measured by name, as the README has it: a table for each part.
+PARTS: dict[str, dict[str, Group]] = {
+    "engine": {
+        "one": commits.one,
+        "cpu": cost.cost,
+        "asyncio": commits.tasks,
+        "threads": commits.threads,
+        "add-many": commits.add_many,
+        "reopen": reopening.reopen,
+        "memory": memory.memory,
+        "beside": beside.beside,
+        "deliver": commits.deliver,
+        "roll": starting.roll,
+        "start": starting.start,
+    },
+    "broker": {
+        "broker": brokering.broker,
+        "restart": restarting.restart,
+        "stomp": stomping.stomp,
+        "takeover": takeover.takeover,
+    },
+    "spark": {"spark": spark.spark},
 }
+GROUPS = {name: group for part in PARTS.values() for name, group in part.items()}
 
 
 def main() -> int:
@@ -59,7 +66,8 @@ def main() -> int:
         described = [*machine.describe(directory, syncs), f"Measured {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"]
         print("\n".join(described), end="\n\n", flush=True)
         company = machine.Company()
-        rows = _measure(settings, arguments.only or list(GROUPS))
+        found = _measure(settings, arguments.only or list(GROUPS))
+        rows = [row for group in found.values() for row in group]
         if (share := company.share()) is not None:
             described.append(f"Meanwhile others used {share:.0%} of the CPUs")
     finally:
@@ -69,7 +77,7 @@ def main() -> int:
         document = {"machine": described, "rows": [table.as_dict(row) for row in rows]}
         arguments.json.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if arguments.write_readme:
-        table.rewrite(README, table.markdown(rows, described))
+        _write_readme(found, described)
     return int(any(row.is_met is False for row in rows))
 
 
@@ -79,19 +87,32 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a look: few short rounds, little data")
     parser.add_argument("--directory", type=Path, help="where to measure; the system's temporary directory otherwise")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write machine and rows there too")
-    parser.add_argument("--write-readme", action="store_true", help="put the table between the README's markers")
+    parser.add_argument(
+        "--write-readme",
+        action="store_true",
+        help="put every part that was measured whole between its markers in the README",
+    )
     return parser.parse_args()
 
 
-def _measure(settings: Settings, groups: list[str]) -> list[Row]:
-    """Return the rows of the groups; each is said on the way, since all of them take many minutes."""
-    rows = []
+def _measure(settings: Settings, groups: list[str]) -> dict[str, list[Row]]:
+    """Return the rows of each group; each is said on the way, since all of them take many minutes."""
+    found: dict[str, list[Row]] = {}
     for group in groups:
+        rows = found[group] = []
         for row in GROUPS[group](settings):
             rows.append(row)
             what, bound, measured, *_ = table.cells(row)
             print(f"{what}: {measured} {bound}".rstrip(), file=sys.stderr, flush=True)
-    return rows
+    return found
+
+
+def _write_readme(found: dict[str, list[Row]], described: list[str]) -> None:
+    """Write the tables of the parts all of whose groups were measured; the others stay as they are, with their machine."""
+    for part, groups in PARTS.items():
+        if set(groups) <= set(found):
+            rows = [row for group in groups for row in found[group]]
+            table.rewrite(README, part, table.markdown(rows, described))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from bench.measure import Row
 
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 HEADS = ("what", "to reach", "measured (lowest to highest)", "raw limit", "ours", "met")
 
 
@@ -59,11 +58,17 @@ def as_dict(row: Row) -> dict[str, object]:
     }
 
 
-def rewrite(readme: Path, table: str) -> None:
-    """Put the table between the README's markers; ValueError when it has none."""
+def markers(part: str) -> tuple[str, str]:
+    """Return the lines of the README between which a part's table stands."""
+    return f"<!-- bench:{part}:begin -->", f"<!-- bench:{part}:end -->"
+
+
+def rewrite(readme: Path, part: str, table: str) -> None:
+    """Put a part's table between its markers in the README; ValueError when it has none."""
     old = readme.read_text(encoding="utf-8")
-    begin, end = old.find(BEGIN), old.find(END)
+    first, last = markers(part)
+    begin, end = old.find(first), old.find(last)
     if not 0 <= begin < end:
-        raise ValueError(f"{readme} has no line {BEGIN} with a line {END} behind it")
-    new = f"{old[: begin + len(BEGIN)]}\n\n{table}\n\n{old[end:]}"
+        raise ValueError(f"{readme} has no line {first} with a line {last} behind it")
+    new = f"{old[: begin + len(first)]}\n\n{table}\n\n{old[end:]}"
     readme.write_text(new, encoding="utf-8")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import commits, reopening, table
+from bench.__main__ import PARTS
 from bench.callers import QUEUE, frame_bytes
 from bench.measure import Row, Settings
 from bench.raw import METHODS, RawJournal
@@ -68,21 +69,32 @@ def test_a_row_is_judged_by_its_median(row: Row, is_met: bool | None) -> None:
 
 def test_the_table_goes_between_the_markers_and_nowhere_else(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nbehind\n")
+    (begin, end), others = table.markers("engine"), "\n".join((*table.markers("spark"), "behind"))
+    readme.write_text(f"before\n{begin}\nold\n{end}\n{others}\n")
 
     for text in ("first", "second"):
-        table.rewrite(readme, text)
+        table.rewrite(readme, "engine", text)
 
-        assert readme.read_text() == f"before\n{table.BEGIN}\n\n{text}\n\n{table.END}\nbehind\n"
+        assert readme.read_text() == f"before\n{begin}\n\n{text}\n\n{end}\n{others}\n"
 
 
-@pytest.mark.parametrize("content", ["", table.BEGIN, f"{table.END}{table.BEGIN}"])
+def test_the_readme_has_a_place_for_the_table_of_every_part() -> None:
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+
+    places = [text.find(marker) for part in PARTS for marker in table.markers(part)]
+
+    assert -1 not in places and places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "<!-- bench:engine:begin -->", "<!-- bench:engine:end --><!-- bench:engine:begin -->"]
+)
 def test_a_readme_without_markers_is_left_alone(tmp_path: Path, content: str) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(content)
 
     with pytest.raises(ValueError, match="has no line"):
-        table.rewrite(readme, "table")
+        table.rewrite(readme, "engine", "table")
 
     assert readme.read_text() == content
 
