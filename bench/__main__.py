@@ -90,7 +90,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--write-readme",
         action="store_true",
-        help="put every part that was measured whole between its markers in the README",
+        help="write the parts that were measured whole",
     )
     return parser.parse_args()
 
@@ -108,7 +108,7 @@ def _measure(settings: Settings, groups: list[str]) -> dict[str, list[Row]]:
 
 
 def _write_readme(found: dict[str, list[Row]], described: list[str]) -> None:
-    """Write the tables of the parts all of whose groups were measured; the others stay as they are, with their machine."""
+    """Write the tables of the parts all of whose groups were measured; the others stay, with their machine."""
     for part, groups in PARTS.items():
         if set(groups) <= set(found):
             rows = [row for group in groups for row in found[group]]
