@@ -66,7 +66,7 @@ class Load:
                     if frame.command == "RECEIPT":
                         self._note_receipt(frame.headers["receipt-id"], asked)
                     elif frame.command == "ERROR":
-                        self.errors.append(frame.headers)
+                        self.errors.append(dict(frame.headers))
             wire.close()
 
     def _go_on(self, play: Part, name: str) -> None:

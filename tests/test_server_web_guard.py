@@ -12,7 +12,7 @@ import pytest
 from broker.server.guard import Identity
 from broker.server.web_sessions import IDLE_SECONDS, LIFE_SECONDS, OF_USER_MAX, SESSIONS_MAX, Sessions
 from tests.guarded_server import PASSWORDS, USERS, Files, set_users, user
-from tests.stomp_server import Serving, eventually
+from tests.stomp_server import Serving, Wire, eventually
 
 
 @pytest.fixture(scope="module", params=["open", "users"])
@@ -357,3 +357,67 @@ def test_sessions_end_by_themselves_and_are_bounded() -> None:
         sessions.begin(Identity(f"USER{number}"), now)
     assert len(sessions) == SESSIONS_MAX
     assert len(set(secrets)) == len(secrets) and min(map(len, secrets)) >= 43
+
+
+# What operators ask and say.
+
+
+@pytest.fixture(scope="module")
+def operated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Serving, dict[str, str]]]:
+    """A server with a unit of work of each, by its UOWID; MALLORY looks at ALICE's, and administers BOB's."""
+    some = [*USERS[:2], user("MALLORY", look=["/queue/ALICE*"], administer=["/queue/BOB*"]), USERS[3]]
+    with Files(tmp_path_factory.mktemp("operated"), users=some, has_tls=False).serve() as serving:
+        made = {}
+        for name in ("ALICE", "BOB", "ROOT"):
+            wire = Wire(serving.port, connects=False)
+            wire.say("CONNECT", accept_version="1.2", login=name, passcode=PASSWORDS[name])
+            assert wire.hear().command == "CONNECTED"
+            wire.say("SEND", b"secret", destination=f"/queue/{name}", receipt="1")
+            made[name] = wire.hear().headers["uow-id"]
+            wire.close()
+        yield serving, made
+
+
+def test_who_may_look_at_some_services_sees_these_and_nothing_of_the_broker(
+    operated: tuple[Serving, dict[str, str]],
+) -> None:
+    server, made = operated
+    known = [each["object"] for each in ask(server, "GET", "/info", auth=basic("MALLORY")).json()["objects"]]
+    assert {"BROKER", "PSF", "SERVICE", "CONVERSATION", "CLIENT", "FILES"} <= set(known)
+    for subject in known:
+        answer = ask(server, "GET", f"/info/{subject}", auth=basic("MALLORY"))
+        assert answer.status_code in (200, 403), (subject, answer.text)
+        assert "ROOT" not in answer.text and made["ROOT"] not in answer.text, subject
+        assert ask(server, "GET", f"/info/{subject}", auth=basic("ROOT")).status_code == 200
+        nothing = ask(server, "GET", f"/info/{subject}", "127.0.0.8", auth=basic("ALICE"))
+        assert nothing.status_code == 403 or nothing.json()["rows"] == [], subject
+    assert made["ALICE"] in ask(server, "GET", "/info/PSF", auth=basic("MALLORY")).text
+    assert ask(server, "GET", "/metrics", auth=basic("MALLORY")).status_code == 403
+    assert "oms_" in ask(server, "GET", "/metrics", auth=basic("ROOT")).text
+
+
+def test_who_may_administer_some_services_does_nothing_to_others(operated: tuple[Serving, dict[str, str]]) -> None:
+    server, made = operated
+
+    def said(**order: str) -> int:
+        return int(ask(server, "POST", "/command", json=order, auth=basic("MALLORY")).json()["code"])
+
+    for command in ask(server, "GET", "/command", auth=basic("MALLORY")).json()["commands"]:
+        if command["command"] not in ("NO-OPERATION", "PURGE", "SET-UOW-STATUS"):
+            order = {"command": command["command"], "topic": "ALICE", "user_id": "ALICE", "conv_id": "1"}
+            for target in command.get("objects") or [""]:
+                assert said(**order, **({"object": target} if target else {})) != 0, command
+    others = {said(command="PURGE", uowid=made[name]) for name in ("ALICE", "ROOT")}
+    assert others == {said(command="PURGE", uowid="1")} == {20}
+    assert {said(command="SET-UOW-STATUS", uowid=made[name], option="CANCELLED") for name in ("ALICE", "ROOT")} == {20}
+    assert said(command="PURGE", uowid=made["BOB"]) == 0
+    assert ask(server, "GET", "/whoami", auth=basic("ALICE")).status_code == 200  # nothing was shut down
+    for name in ("ALICE", "ROOT"):
+        assert made[name] in ask(server, "GET", "/info/PSF", auth=basic("ROOT")).text
+
+
+def test_a_password_in_the_control_block_goes_no_further(guarded: Serving) -> None:
+    block = {"function": "LOGON", "user_id": "ALICE", "password": "hunter2 in the block", "token": "T"}
+    answer = ask(guarded, "POST", "/aci", json=block, auth=basic("ALICE"))
+
+    assert answer.json()["error_code"] == "00000000" and "hunter2" not in answer.text

@@ -55,6 +55,7 @@ class Aci:
         refusal = served.guard.refusal(identity, request)
         if refusal is not None:
             return _written(http, Answered(Reply(code=refusal[0], text=refusal[1])))
+        request.password = ""  # the guard has asked who it is; the broker remembers what it is told
         callers = self._callers_of(http)
         if callers is None:
             partner = served.attributes.broker.partner_cluster_address or ""

@@ -5,13 +5,14 @@ there is no other broker to be found, and a client is told to come again.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from broker.codes import Code, detailed
 from broker.server.addresses import address
 from broker.server.frames import V12, encode
 from broker.server.stomp_words import error_frame
+from broker.server.tls import Certificate, Door
 
 PATIENCE_SECONDS = 5.0  # for a CONNECT, and for the answer to leave
 _BACKLOG = 1024
@@ -20,9 +21,9 @@ _BACKLOG = 1024
 class ClosedDoor:
     """The port of STOMP, where every connection is refused with 00780624."""
 
-    name = "STOMP"
-
-    def __init__(self, partner: str = "") -> None:
+    def __init__(self, partner: str = "", certificate: Certificate | None = None) -> None:
+        self.name = "STOMP" if certificate is None else "STOMP-TLS"
+        self._certificate = certificate
         headers = {"partner-broker-id": partner} if partner else {}
         text = detailed(Code.NOT_OPERATIONAL, "it is taking over, try again")
         self.answer = encode(error_frame(Code.NOT_OPERATIONAL, text, None, **headers), V12)
@@ -32,9 +33,10 @@ class ClosedDoor:
     async def start(self, host: str, port: int) -> Sequence[str]:
         """Listen; return where, as HOST:PORT. OSError."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: _Visitor(self), host, port, backlog=_BACKLOG, reuse_address=True
-        )
+        made: Callable[[], asyncio.Protocol] = lambda: _Visitor(self)  # noqa: E731 - a name for its type
+        if self._certificate is not None:
+            made = Door(self._certificate, made)
+        self._server = await loop.create_server(made, host, port, backlog=_BACKLOG, reuse_address=True)
         return [address(each) for each in self._server.sockets]
 
     async def stop(self) -> int:

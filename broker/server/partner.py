@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import ssl
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,18 @@ def introduction(attributes: Attributes, nonce: str) -> dict[str, str]:
 def _seal(attributes: Attributes, nonce: str) -> str:
     """Return a digest of the security settings that is good for this nonce: who cannot make it has others."""
     broker = attributes.broker
-    users = Path(broker.users_file).read_bytes() if broker.users_file else b""
     tls = "TLS" if broker.tls_certificate else "no TLS"
-    return hmac.new(hashlib.sha256(users).digest(), f"{nonce} {tls}".encode(), hashlib.sha256).hexdigest()
+    return hmac.new(_users_digest(broker.users_file), f"{nonce} {tls}".encode(), hashlib.sha256).hexdigest()
+
+
+def _users_digest(users_file: str | None) -> bytes:
+    """Return a digest of what the users file says by now; read once, however often strangers introduce themselves."""
+    if not users_file:
+        return hashlib.sha256(b"").digest()
+    found = Path(users_file).stat()
+    return _digest_of(users_file, found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(4)
+def _digest_of(users_file: str, *_: int) -> bytes:
+    return hashlib.sha256(Path(users_file).read_bytes()).digest()

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -164,14 +164,14 @@ class Server:
     def _wanted(self) -> Wanted:
         return Wanted(attributes=self._attributes, report=self._report)
 
-    async def _begin(self, wanted: Wanted, door: ClosedDoor | None = None) -> None:
+    async def _begin(self, wanted: Wanted, doors: Sequence[ClosedDoor] = ()) -> None:
         """Be the standard broker: open the store, restore it, and listen for STOMP. StartRefused, PortRefused."""
         served, began = self._served, time.monotonic()
         broker = AsyncBroker(wanted)
         async with AsyncExitStack() as undone:
             await undone.enter_async_context(broker)
             await asyncio.to_thread(warn_of_wide, self._attributes)
-            if door is not None:
+            for door in doors:
                 await self._shut(door)
             for listener, host, port in self._stomp_listeners(broker):
                 await self._start(listener, host, port)
@@ -207,14 +207,19 @@ class Server:
 
     async def _take_over(self, passing: Holder | None) -> None:
         """Become the standard broker; who comes over STOMP meanwhile is sent away. StartRefused, PortRefused."""
-        attributes = self._attributes
-        door = ClosedDoor(attributes.broker.partner_cluster_address or "")
-        await self._start(door, self._access.plain_host, attributes.broker.stomp_port)
+        access, broker = self._access, self._attributes.broker
+        partner = broker.partner_cluster_address or ""
+        doors = [ClosedDoor(partner)]
+        await self._start(doors[0], access.plain_host, broker.stomp_port)
         try:
+            if access.certificate is not None:
+                doors.append(ClosedDoor(partner, access.certificate))
+                await self._start(doors[1], access.host, broker.stomp_tls_port)
             opening = partial(open_store, passing=passing)
-            await self._begin(replace(self._wanted(), open_store=opening, is_standby=True), door)
+            await self._begin(replace(self._wanted(), open_store=opening, is_standby=True), doors)
         finally:
-            await self._shut(door)
+            for door in doors:
+                await self._shut(door)
 
     # Listening, and the end.
 
