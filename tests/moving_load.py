@@ -4,7 +4,7 @@ What they were told is kept, in the order in which they were told it.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from tests.stomp_server import Wire
@@ -23,7 +23,7 @@ class Load:
         self.told: list[tuple[str, bytes]] = []  # "message" or "acknowledged", in order
         self.receipts_at = dict.fromkeys(ports, 0)
         self.left: list[tuple[Wire, dict[str, bytes]]] = []  # connections that were given up, and what they asked
-        self.errors: list[dict[str, str]] = []  # that these connections ended with
+        self.errors: list[Mapping[str, str]] = []  # that these connections ended with
         self._ports = ports
         self._lock = threading.Lock()  # guards all of it
         self._stopping = threading.Event()

@@ -14,8 +14,6 @@ from typing import Any
 from broker.attributes import BUILT_IN
 from tests.stomp_server import TIMEOUT_SECONDS, Serving, eventually
 
-INTERVAL_SECONDS = 1.0
-
 
 def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens at."""
@@ -30,7 +28,7 @@ class Pair:
     def __init__(self, directory: Path, *, hosts: Sequence[str] = ("127.0.0.1",) * 2, **attributes: str) -> None:
         self.directory = directory
         self.spool = directory / "spool"
-        self.attributes = {"CONTROL_INTERVAL": "1S"} | attributes
+        self.attributes = {"CONTROL_INTERVAL": "2S"} | attributes
         self.hosts = hosts
         self.ports = free_ports(4)  # HTTP and STOMP of the first, and of the second
         self.started: list[Serving] = []
