@@ -183,24 +183,25 @@ def _commits(answers: Answers) -> Verdict:
     if not commits.writes:
         return Verdict(COMMITS, ["There are no commits."], "—")
     shared, together = commits.commits / commits.writes, commits.operations / commits.writes
-    each = wording.number(commits.operations / commits.commits)
+    each = wording.averaged(commits.operations / commits.commits, "operation")
     if commits.writes == 1:
         sentence = [f"There is one write, of {counted(commits.operations, 'operation')}."]
     elif shared >= SHARED_MIN:
         sentence = [
             f"Yes: {wording.number(shared)} commits share a write to the device on average, "
-            f"{commits.commits_most:,} at the most. A commit carries {each} operations on average, "
+            f"{commits.commits_most:,} at the most. A commit carries {each} on average, "
             f"{commits.operations_most:,} at the most."
         ]
     else:
         sentence = [
             f"It has little to do: nearly every commit is written alone, as from a caller that waits for each. "
-            f"A commit carries {each} operations on average, {commits.operations_most:,} at the most."
+            f"A commit carries {each} on average, {commits.operations_most:,} at the most."
         ]
     if commits.longest_gap is not None:
         sentence.append(f" The longest pause between two writes was {duration(commits.longest_gap)}.")
-    detail = f"operations a write, {wording.number(shared)} commits a write"
-    return Verdict(COMMITS, sentence, wording.number(together), (detail,))
+    figure, operations = wording.averaged(together, "operation").split()
+    detail = f"{operations} a write, {wording.averaged(shared, 'commit')} a write"
+    return Verdict(COMMITS, sentence, figure, (detail,))
 
 
 def _twice(answers: Answers) -> Verdict:

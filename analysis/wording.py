@@ -43,6 +43,11 @@ def counted(count: int, thing: str, things: str | None = None) -> str:
     return f"{count:,} {thing if count == 1 else things or thing + 's'}"
 
 
+def averaged(value: float, thing: str) -> str:
+    """Return a mean with the right form of the noun: what reads as 1 is one."""
+    return f"{number(value)} {thing}{'' if number(value) == '1' else 's'}"
+
+
 def share(part: float, whole: float) -> str:
     """Return a part in percent; neither 0 % nor 100 % where it is only nearly so."""
     if not whole:

@@ -326,12 +326,15 @@ def test_an_empty_journal_is_told_in_words(tmp_path: Path) -> None:
 def test_a_journal_of_one_operation_is_told_in_words(tmp_path: Path) -> None:
     rows, world = _smallest("one")
 
-    said = _said(_answers(tmp_path, rows, world, first_time=LAST, last_time=LAST, operations=1, files=1, bytes=856))
+    answers = _answers(tmp_path, rows, world, first_time=LAST, last_time=LAST, operations=1, files=1, bytes=856)
 
+    said = _said(answers)
+    [shared] = [verdict for verdict in verdicts(answers) if verdict.question.anchor == "commits"]
     assert said["stuck"] == "1 message waits in 1 queue. The oldest has waited 0 s: number 1 in alone."
     assert said["traffic"] == "1 operation at 2026-11-21 15:04:00 UTC, 1 B of payload."
     assert said["disk"] == "856 B in 1 file, of which 0.1 % is still needed."
     assert said["commits"] == "There is one write, of 1 operation."
+    assert (shared.value, *shared.detail) == ("1", "operation a write, 1 commit a write")
 
 
 def test_thousands_of_queues_and_files_make_no_large_page(tmp_path: Path) -> None:
