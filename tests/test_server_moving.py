@@ -2,14 +2,19 @@
 
 import asyncio
 import json
+import os
 import random
 import signal
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +23,7 @@ from broker.broker import Broker
 from broker.pstore import StartRefused
 from broker.server.moving_words import MoveFailed
 from broker.server.serving import Server
+from tests.cli_runner import command_line, environment
 from tests.guarded_server import Files
 from tests.moved_stores import attributes, everything, files, lines, write_everything
 from tests.moving_servers import Side, Wire, free_ports
@@ -124,10 +130,9 @@ def fill(pair: Pair, count: int) -> None:
             alice.send("A/B/C", number.to_bytes(4, "little") * (LONG_BYTES // 4))
 
 
-def ask(port: int, path: str, document: object) -> tuple[int, dict[str, object]]:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}{path}", json.dumps(document).encode(), {"content-type": "application/json"}
-    )
+def ask(port: int, path: str, document: object) -> tuple[int, dict[str, Any]]:
+    body = None if document is None else json.dumps(document).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, {"content-type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=20) as answer:
             return answer.status, json.load(answer)
@@ -299,6 +304,26 @@ def test_who_is_told_to_stop_before_the_end_says_that_it_is_not_done(pair: Pair)
         assert any("stopped before the store was moved" in text for text in waiting.log)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_a_terminal_shows_whom_it_waits_for(pair: Pair) -> None:
+    fill(pair, 1)
+    near, far = os.openpty()
+    command = command_line("serve", str(pair.write(0)))
+    kept = {name: value for name, value in environment().items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=far, env=kept) as child:
+        os.close(far)
+        shown = b""
+        while b"waiting for the load broker at 127.0.0.1:%d \x1b[" % pair.ports[1] not in shown:
+            shown += os.read(near, 1000)  # its bar moves; the line in the log has no colours
+        child.send_signal(signal.SIGINT)
+        with suppress(OSError):  # EIO: it has gone
+            while data := os.read(near, 1000):
+                shown += data
+        assert child.wait() == 4
+    os.close(near)
+    assert b"stopped before the store was moved" in shown
+
+
 # Refused.
 
 
@@ -399,6 +424,13 @@ def test_only_administration_is_answered_while_a_store_is_moved(pair: Pair, side
         said = {"function": "LOGON", "user_id": "ALICE"}
         status, answer = await asyncio.to_thread(ask, pair.ports[side], "/aci", said)
         assert (status, answer["error_code"]) == (200, "00780624"), answer
+        _, answer = await asyncio.to_thread(ask, pair.ports[side], "/info/BROKER", None)
+        (row,) = answer["rows"]
+        assert row["run_mode"] == ("PSTORE-UNLOAD", "PSTORE-LOAD")[side]
+        assert row["partner"].startswith("waiting for the")
+        said = {"command": "PURGE", "object": "PSF", "uowid": "1000000100000001"}
+        _, answer = await asyncio.to_thread(ask, pair.ports[side], "/command", said)
+        assert (answer["code"], answer["error_code"]) == (50, "00780624"), answer
         for verb in ("hello", "chunk/1/0", "check/1", "end/1", "failed", "confirm", "else"):
             for name in ("load", "unload", "other"):
                 status, answer = await asyncio.to_thread(ask, pair.ports[side], f"/peer/{name}/{verb}", {})
