@@ -21,6 +21,7 @@ from database.pace import Pace
 from journal.courtesy import courteous
 
 T = TypeVar("T")
+TURNS_MAX = 16  # that a group waits for more: those who always come one by one wait no longer for each other
 
 
 class Asked(Slot):
@@ -56,6 +57,7 @@ class Looped:
         self._queue: list[Commit | Errand] = []
         self._is_flushing = False  # a flush is scheduled, or a thread is at one
         self._gathered = 0  # commits, at the last look, of a group that waits for more
+        self._turns = 0  # that it has waited
         self._usual = 0  # commits of the last group
         self._pace = Pace()
         self._refusal: Answered | None = None  # what new calls are answered
@@ -295,11 +297,11 @@ class Looped:
         comes again together, over a network in a few turns, and none of them should miss the sync of the others.
         """
         waiting = len(self._queue)
-        if self._gathered < waiting < self._usual:
-            self._gathered = waiting
+        if self._gathered < waiting < self._usual and self._turns < TURNS_MAX:
+            self._gathered, self._turns = waiting, self._turns + 1
             self._loop.call_soon(self._flush)
             return
-        self._gathered = 0
+        self._gathered = self._turns = 0
         batch = self._next_batch()
         self._usual = len(batch)
         if not batch:

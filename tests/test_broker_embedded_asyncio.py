@@ -20,6 +20,7 @@ from broker.block import Function, Option
 from broker.broker import Broker
 from broker.codes import Code
 from broker.journal_store import JournalStore
+from broker.looped import TURNS_MAX
 from broker.opening import journal_options
 from broker.pstore import Store
 from broker.running import Answered
@@ -103,6 +104,25 @@ def test_who_was_answered_together_and_comes_again_a_turn_apart_shares_one_sync(
         assert disk.write_count - before == 1
         await send(sessions[0], 0)
         assert disk.write_count - before == 2, "nobody waits for those who do not come"
+
+    played(tmp_path, script)
+
+
+def test_a_group_does_not_wait_for_ever_though_every_turn_brings_more(tmp_path: Path) -> None:
+    async def script(broker: AsyncBroker, disk: WatchedDisk) -> None:
+        sessions = [broker.session("ALICE", token=f"T{n}") for n in range(3 * TURNS_MAX)]
+        await asyncio.gather(*(session.log_on() for session in sessions))
+        await make_fast(broker)
+        await asyncio.gather(*(session.send(SERVICE, b"x") for session in sessions))
+        before = disk.write_count
+
+        async def send(session: AsyncSession, turns: int) -> None:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await session.send(SERVICE, b"x")
+
+        await asyncio.gather(*(send(session, turns) for turns, session in enumerate(sessions)))
+        assert 2 <= disk.write_count - before <= 4
 
     played(tmp_path, script)
 
