@@ -155,8 +155,11 @@ class Line:
         """Ask until there is an answer, or patience ends."""
         ends, pause, has_logged_on = self._now() + self._options.patience_seconds, _PAUSE_SECONDS, False
         while True:
+            at = self._at
             outcome = yield self._ask(request, standing)
             found = self._made_of(outcome, request, standing)
+            if isinstance(found, str) and not isinstance(outcome, Lost):
+                self._leave_target(at)
             if isinstance(found, Answered):
                 code = found.reply.code
                 is_over = code is Code.LOGON_REQUIRED and standing.logon is not None
@@ -179,7 +182,7 @@ class Line:
             session = "over"  # it has to log on again, and is told so
         headers = {"Content-Type": "application/json", SESSION: session}
         content = json.dumps(block_of(replace(request, password=""))).encode()
-        seconds = seconds_to_wait(request) + self._options.call_seconds
+        seconds = _seconds(request) + self._options.call_seconds
         return Ask("POST", f"{self.url}/aci", headers, _auth(request), content, seconds + _SPARE_SECONDS)
 
     def _made_of(self, outcome: Outcome, request: Request, standing: Standing) -> Answered | str:
@@ -190,7 +193,6 @@ class Line:
                 return Answered(Reply(code=Code.TRANSPORT_TIMED_OUT, text=detailed(Code.TRANSPORT_TIMED_OUT, text)))
             return outcome.text
         if not isinstance(outcome, Heard):
-            self._switch()
             return outcome.text if outcome is not None else ""
         answered = _answer_of(outcome)
         if isinstance(answered, str):
@@ -200,13 +202,10 @@ class Line:
         self._note_partner(answered.reply.partner_broker_id)
         code = answered.reply.code
         if not outcome.session and code is Code.NOT_ACTIVE:
-            self._switch()
             return "there is no broker where one was"
         if code is Code.NOT_OPERATIONAL:
-            self._switch()  # and back, if that is not there: a standby that is not taking over says so too
             return "the broker is not operational yet"
         if code is Code.NOT_ACTIVE and request.function is Function.RECEIVE:
-            self._switch()
             return "the broker has stopped"
         standing.session = outcome.session or standing.session
         _note(standing, request, code)
@@ -220,8 +219,10 @@ class Line:
             outcome = yield self._ask(request, standing)
             self._made_of(outcome, request, standing)
 
-    def _switch(self) -> None:
-        self._at = (self._at + 1) % len(self.targets)
+    def _leave_target(self, at: int) -> None:
+        """Turn to the partner, unless somebody else has by now; a standby that is not taking over is left likewise."""
+        if self._at == at:
+            self._at = (at + 1) % len(self.targets)
 
     def _note_partner(self, address: str) -> None:
         """Remember PARTNER-BROKER-ID, HOST:PORT:TCP."""
@@ -258,8 +259,13 @@ def _waiting_seconds(request: Request) -> float:
     """Return how long to go on asking for something to receive; 0.0 where a single request does."""
     if request.function not in (Function.RECEIVE, Function.RECEIVE_PUBLICATION):
         return 0.0
-    seconds = WAIT_SECONDS if request.wait.strip().upper() == "YES" else seconds_to_wait(request)
+    seconds = _seconds(request)
     return seconds if seconds > POLL_SECONDS else 0.0
+
+
+def _seconds(request: Request) -> float:
+    """Return how long the call may wait."""
+    return WAIT_SECONDS if request.wait.strip().upper() == "YES" else seconds_to_wait(request)
 
 
 def _can_be_repeated(request: Request) -> bool:

@@ -247,6 +247,14 @@ def test_a_long_wait_is_asked_for_in_pieces_and_its_end_is_kept() -> None:
     assert waits == [25, 25, 10] and end.value.value.reply.code is Code.WAIT_TIMED_OUT
 
 
+@pytest.mark.parametrize(("wait", "least"), [("YES", 900), ("60S", 60), ("NO", 10), ("", 10), ("rubbish", 10)])
+def test_an_answer_that_is_waited_for_has_as_long_as_wait_says(wait: str, least: float) -> None:
+    play = Play().logged_on()
+    play.call(Request(function=Function.SEND, conv_id="NONE", wait=wait), heard(session="s1"))
+
+    assert least < play.seconds[-1] < least + 60 and play.blocks[-1].get("wait", "") == wait
+
+
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
