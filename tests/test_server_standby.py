@@ -119,6 +119,7 @@ def test_a_handshake_refuses_what_the_two_do_not_have_alike(pair: Pair) -> None:
     wait_for(second, "no standby for", "its store is not the one in")
 
 
+@pytest.mark.slow
 def test_a_takeover_that_fails_too_often_is_the_end(pair: Pair) -> None:
     first = pair.start(0, "STANDARD")
     second = pair.start(1, "STANDBY", MAX_TAKEOVER_ATTEMPTS="2")

@@ -12,7 +12,7 @@ from tests.stomp_server import Serving, eventually
 from tests.test_server_kill import drained
 from tests.two_brokers import Pair, wait_for
 
-RECEIPTS = 300  # from each of the two brokers
+RECEIPTS = 200  # from each of the two brokers
 
 
 def check(load: Load, pair: Pair, last: Serving) -> None:
