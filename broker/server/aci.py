@@ -23,8 +23,11 @@ from broker.codes import Code, detailed
 from broker.running import Answered, handing_back
 from broker.server.callers import HEADER, Caller, Callers, NoSession, TooMany
 from broker.server.guard import Identity
+from broker.server.internal import answered as internal_answer
+from broker.server.internal import is_internal
 from broker.server.openapi import described
 from broker.server.openapi_aci import CALL, LEAVE
+from broker.server.operators import administration_of
 from broker.server.served import Served
 from broker.server.web_limits import WebLimits
 
@@ -56,6 +59,8 @@ class Aci:
         if refusal is not None:
             return _written(http, Answered(Reply(code=refusal[0], text=refusal[1])))
         request.password = ""  # the guard has asked who it is; the broker remembers what it is told
+        if is_internal(request):
+            return _written(http, await internal_answer(administration_of(http), identity, request), as_text=as_text)
         callers = self._callers_of(http)
         if callers is None:
             partner = served.attributes.broker.partner_cluster_address or ""

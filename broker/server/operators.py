@@ -18,6 +18,7 @@ from broker.server.openapi import described
 from broker.server.openapi_admin import COMMAND, COMMANDS_THERE, INFORMATION, INFORMATION_THERE
 from broker.server.order import COMMANDS, REFUSED, SELECTORS
 
+Json = dict[str, Any]
 _STATUSES = {
     Cis.NOT_AUTHORIZED: 403,
     Cis.INVALID_SELECTOR: 400,
@@ -85,9 +86,7 @@ async def information(request: Request) -> Response:
     try:
         answer = await administration.information(identity_of(request), name, request.query_params.multi_items())
     except CisRefused as refused:
-        nothing = {"rows": [], "count": 0, "total": None, "next": None, "summary": None}
-        said = {"object": name.upper(), "code": int(refused.code), "text": refused.text, "time": now()}
-        return JSONResponse(said | nothing, status_of(refused))
+        return JSONResponse(refused_page(name, refused), status_of(refused))
     return JSONResponse(answer)
 
 
@@ -121,20 +120,30 @@ async def command(request: Request) -> Response:
     try:
         return JSONResponse(await administration_of(request).command(identity_of(request), said))
     except CisRefused as refused:
-        words = said if isinstance(said, dict) else {}
-        answer = {
-            "command": _word(words.get("command")),
-            "object": _word(words.get("object")),
-            "option": _word(words.get("option")),
-            "code": int(refused.code),
-            "text": refused.text,
-            "error_code": refused.error_code,
-            "error_text": refused.error_text,
-            "time": now(),
-            "affected": 0,
-            "rows": [],
-        }
-        return JSONResponse(answer, status_of(refused))
+        return JSONResponse(refused_order(said, refused), status_of(refused))
+
+
+def refused_page(name: str, refused: CisRefused) -> Json:
+    """Return what a question is answered that is refused."""
+    nothing: Json = {"rows": [], "count": 0, "total": None, "next": None, "summary": None}
+    return {"object": name.upper(), "code": int(refused.code), "text": refused.text, "time": now()} | nothing
+
+
+def refused_order(said: object, refused: CisRefused) -> Json:
+    """Return what a command is answered that is refused."""
+    words = said if isinstance(said, dict) else {}
+    return {
+        "command": _word(words.get("command")),
+        "object": _word(words.get("object")),
+        "option": _word(words.get("option")),
+        "code": int(refused.code),
+        "text": refused.text,
+        "error_code": refused.error_code,
+        "error_text": refused.error_text,
+        "time": now(),
+        "affected": 0,
+        "rows": [],
+    }
 
 
 def _word(said: object) -> str:
