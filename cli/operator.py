@@ -6,6 +6,7 @@ import ssl
 import sys
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import Annotated, Any
 from urllib.error import HTTPError, URLError
@@ -44,23 +45,36 @@ class Server:
             raise Usage(f"--broker is http://HOST:PORT or https://HOST:PORT, not {url}")
         self.url = url.rstrip("/")
         self._headers = {"Accept": "application/json"}
+        self._user, self._password = user, password
         if user:
-            token = b64encode(f"{user}:{password or _asked(user)}".encode()).decode()
-            self._headers["Authorization"] = f"Basic {token}"
+            self._say_who()
         context = _context(ca_file) if parts.scheme == "https" else None
         handlers = [] if context is None else [HTTPSHandler(context=context)]
         self._opener = build_opener(ProxyHandler({}), *handlers)  # a broker is behind no proxy of the web
 
+    def _say_who(self) -> None:
+        token = b64encode(f"{self._user}:{self._password}".encode()).decode()
+        self._headers["Authorization"] = f"Basic {token}"
+
     def get(self, path: str, said: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
         """Return the answer to a question."""
         query = f"?{urlencode(said)}" if said else ""
-        return self._answer(Request(f"{self.url}{quote(path)}{query}", headers=self._headers))
+        return self._answered(f"{quote(path)}{query}", {}, None)
 
     def post(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a document."""
-        headers = self._headers | {"Content-Type": "application/json"}
-        body = json.dumps(document).encode()
-        return self._answer(Request(f"{self.url}{quote(path)}", body, headers, method="POST"))
+        return self._answered(quote(path), {"Content-Type": "application/json"}, json.dumps(document).encode())
+
+    def _answered(self, path: str, headers: dict[str, str], body: bytes | None) -> dict[str, Any]:
+        """Return the answer; who has said no password is asked for it once a server wants one."""
+        try:
+            return self._answer(Request(f"{self.url}{path}", body, self._headers | headers))
+        except Failure as refused:
+            if refused.facts.get("status") != HTTPStatus.UNAUTHORIZED or not self._user or self._password:
+                raise
+        self._password = _asked(self._user)
+        self._say_who()
+        return self._answer(Request(f"{self.url}{path}", body, self._headers | headers))
 
     def _answer(self, request: Request) -> dict[str, Any]:
         try:

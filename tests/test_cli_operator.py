@@ -326,3 +326,10 @@ def on_terminal(*arguments: str, types: str = "", waits_for: str = "", term: str
         running.wait(timeout=30)
     os.close(person)
     return text
+
+
+def test_a_password_is_asked_for_only_where_the_server_wants_one(server: Serving, tmp_path: Path) -> None:
+    assert "ETB001" in ask(server, "info", "broker", "--user", "olga")  # anybody may look there
+    with Files(tmp_path, has_tls=False).serve() as guarded:
+        refused = oms("info", "broker", "--user", "ROOT", "--broker", url(guarded), code=2)
+        assert "no terminal to ask for the password on: set OMS_PASSWORD" in refused.stderr
