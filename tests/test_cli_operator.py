@@ -125,7 +125,6 @@ def test_without_a_server_the_command_says_so() -> None:
         for words in (["info", "BROKER"], ["cmd", "NO-OPERATION"], ["top", "--count", "1"]):
             assert f"no answer from {nobody}" in oms(*words, "--broker", nobody, code=4).stderr
     oms("info", "BROKER", "--broker", "ftp://x", code=2)
-    oms("info", "BROKER", "--user", "ALICE", code=2)
 
 
 def test_a_server_is_stopped_by_a_command(tmp_path: Path) -> None:
