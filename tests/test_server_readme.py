@@ -22,7 +22,7 @@ PLAY = """
 ip link set lo up 2>/dev/null
 {serve} > listening &
 server=$!
-for _ in $(seq 200); do grep -q HTTP listening && break; sleep 0.1; done
+for _ in $(seq 900); do grep -q HTTP listening && break; sleep 0.1; done
 {commands}
 kill $server; wait $server
 """
@@ -50,7 +50,7 @@ def played(directory: Path, commands: str, program: str) -> list[str]:
     variables = environment()
     variables["PATH"] = f"{directory}:{variables['PATH']}"
     shell = [*alone, "bash", "-c", PLAY.format(serve=serve, commands=commands)]
-    done = subprocess.run(shell, cwd=directory, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(shell, cwd=directory, env=variables, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
