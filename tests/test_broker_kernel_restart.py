@@ -264,16 +264,29 @@ def test_what_is_not_persistent_is_lost_by_a_restart() -> None:
     assert black.receive("ANY", Option.ANY).code is Code.NO_CONVERSATION
 
 
-def test_limits_count_what_was_restored() -> None:
-    desk = Desk(attributes(max_uows="3"))
+@pytest.mark.parametrize(
+    ("of_broker", "of_service", "code"),
+    [
+        ("MAX-UOWS=3", "MAX-UOWS=9", Code.MAX_UOWS),
+        ("MAX-UOWS=9", "MAX-UOWS=3", Code.MAX_UOWS),
+        ("MAX-UOWS=9 NUM-CONVERSATION=3", "", Code.CONVERSATIONS_MAX),
+        ("MAX-UOWS=9", "CONV-LIMIT=3", Code.CONVERSATION_LIMIT),
+    ],
+)
+def test_limits_count_what_was_restored(of_broker: str, of_service: str, code: Code) -> None:
+    text = f"DEFAULTS=BROKER BROKER-ID=E PSTORE=WARM STORE=BROKER {of_broker} DEFAULTS=SERVICE "
+    desk = Desk(parse(f"{text} CLASS=GAME SERVER=CHESS SERVICE=BLACK {of_service}"))
     white, black = people(desk)
     for _ in range(3):
-        white.send(b"x")
+        assert white.send(b"x").code is Code.OK
     again = desk.restart()
     white, black = people(again)
-    assert white.send(b"x").code is Code.MAX_UOWS
-    black.sync(COMMIT, black.receive().uowid)
-    assert [white.send(b"x").code, white.send(b"x").code] == [Code.OK, Code.MAX_UOWS]
+    assert white.send(b"x").code is code
+    got = black.receive()
+    black.sync(COMMIT, got.uowid)
+    white.call(Function.EOC, conv_id=got.conv_id)
+    black.receive(got.conv_id)
+    assert [white.send(b"x").code, white.send(b"x").code] == [Code.OK, code]
 
 
 def test_no_participant_times_out_while_its_restored_unit_of_work_lives() -> None:
