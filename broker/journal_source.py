@@ -11,7 +11,7 @@ from broker.stored import StoredIdentifier, StoredMessage
 from database import questions
 from database.standstill import Standstill
 from journal.disk import Disk, RealDisk
-from journal.errors import DiskError, JournalError
+from journal.errors import JournalError
 
 
 class JournalSource:
@@ -40,13 +40,13 @@ class JournalSource:
     def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         try:
             yield from records_of(self._look, prefix)
-        except DiskError as failure:
+        except JournalError as failure:
             raise StoreUnavailable(str(failure)) from failure
 
     def messages(self) -> Iterator[StoredMessage]:
         try:
             yield from map(stored, questions.undelivered(self._look.ledger, self._look.files, None))
-        except DiskError as failure:
+        except JournalError as failure:
             raise StoreUnavailable(str(failure)) from failure
 
     def identifiers(self) -> Iterator[StoredIdentifier]:

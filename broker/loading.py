@@ -23,7 +23,7 @@ from broker.effects import Action
 from broker.journal_store import has_data
 from broker.migration import Mark, MoveRefused, Offer, decode_mark, encode_mark, partner_refusal
 from broker.opening import open_store, place_of
-from broker.pstore import LOADED_KEY, LOADING_KEY, StartRefused, Store, StoreUnavailable
+from broker.pstore import LOADED_KEY, LOADING_KEY, StartRefused, Store, StoreError, StoreUnavailable
 from broker.replica import Decoder, NotAReplica, Tallies, Tally, differences, encode, reported, scan
 from broker.sqlite_store import SqliteStore
 from broker.unloading import Progress, begin_report, own_offer
@@ -62,6 +62,9 @@ class Loading:
         loading = cls(attributes, report)
         try:
             loading._open()
+        except StoreError as failure:
+            loading.close()
+            raise StartRefused(Code.RESTART_FAILED, f"the persistent store cannot be loaded: {failure}") from failure
         except BaseException:
             loading.close()
             raise

@@ -17,7 +17,7 @@ from broker.journal_source import JournalSource
 from broker.journal_store import ERASING_KEY
 from broker.migration import Offer
 from broker.opening import place_of, version
-from broker.pstore import LOADING_KEY, StartRefused
+from broker.pstore import LOADING_KEY, StartRefused, StoreError
 from broker.records import MASTER, MASTER_KEY, MasterRecord, RecordError
 from broker.replica import Readable, Tallies, chunks, encode, reported, scan
 from broker.report import Report, report_path
@@ -74,6 +74,9 @@ class Unloading:
         source: Source = SqliteSource.open(place) if driver == "SQLITE" else JournalSource.open(place)
         try:
             return cls(source, attributes, _checked(source, attributes), report)
+        except StoreError as failure:
+            source.close()
+            raise StartRefused(Code.RESTART_FAILED, f"the persistent store cannot be unloaded: {failure}") from failure
         except BaseException:
             source.close()
             raise

@@ -1,5 +1,7 @@
 """A store is moved to another, by any driver from any other: raw, whole, and again where it was interrupted."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, S
 from broker.unloading import Unloading
 from database import DatabaseView
 from journal.names import DataFileName
-from tests.cli_runner import oms
+from tests.cli_runner import environment, oms
 from tests.moved_stores import attributes, everything, files, lines, move, source, target, write_everything
 
 DRIVERS = ("JOURNAL", "SQLITE")
@@ -61,6 +63,27 @@ def test_the_source_is_not_changed_by_a_byte(full: Path, sqlite: Path, tmp_path:
         assert move(source(place, driver), target(tmp_path / driver, "JOURNAL")) == []
         assert files(place) == before
         assert before
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_what_a_killed_broker_has_acknowledged_is_moved(tmp_path: Path, driver: str) -> None:
+    program = (
+        "import os, sys\nfrom pathlib import Path\nfrom broker.broker import Broker\n"
+        "from tests.moved_stores import attributes\n"
+        "broker = Broker.open(attributes=attributes(Path(sys.argv[1]), sys.argv[2]))\n"
+        "alice = broker.session('ALICE').__enter__()\n"
+        "for number in range(40):\n    alice.send('A/B/C', b'%d' % number)\n"
+        "os._exit(9)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "old"), driver]
+    assert subprocess.run(command, env=environment(), check=False).returncode == 9
+    before = files(tmp_path / "old")
+
+    assert move(source(tmp_path / "old", driver), target(tmp_path / "new", "JOURNAL")) == []
+
+    assert files(tmp_path / "old") == before
+    found = [part for part in everything(tmp_path / "new", "JOURNAL") if isinstance(part, StoredMessage)]
+    assert [message.payload for message in found] == [b"%d" % number for number in range(40)]
 
 
 def test_a_broker_goes_on_with_what_was_moved(full: Path, tmp_path: Path) -> None:
@@ -323,6 +346,24 @@ def test_a_damaged_source_is_refused_until_a_start_has_repaired_it(tmp_path: Pat
         move(source(tmp_path / "old"), target(tmp_path / "new", "JOURNAL"))
 
     assert files(tmp_path / "old") == before
+
+
+def test_a_source_whose_master_record_is_damaged_is_refused(tmp_path: Path) -> None:
+    with Broker.open(tmp_path / "old"):
+        pass
+    damaged = 0
+    for data in sorted((tmp_path / "old").glob("*.data")):
+        content = bytearray(data.read_bytes())
+        at = -1
+        while (at := content.find(b"ETB001", at + 1)) >= 0:
+            content[at] ^= 1
+            damaged += 1
+        data.write_bytes(content)
+    assert damaged
+
+    with pytest.raises(StartRefused):
+        Unloading.open(source(tmp_path / "old"))
+    Loading.open(target(tmp_path / "new", "JOURNAL")).close()
 
 
 # The report and the summary.
