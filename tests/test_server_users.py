@@ -125,7 +125,7 @@ KEPT = str(stored(SECRET, CHEAP))
         ('{"format": "oms users 1", "users": {"A": 1, "A": 2}}', "stands there twice"),
         (b"\xff", "can't decode"),
     ],
-    ids=str,
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) and len(value) < 30 else "",
 )
 def test_a_users_file_that_is_not_right_is_refused_without_a_secret_in_the_reason(
     tmp_path: Path, said: object, reason: str
