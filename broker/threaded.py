@@ -7,6 +7,7 @@ its own thread. Meanwhile others call: the kernel's lock is not held while the d
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from broker.block import Reply, Request
@@ -102,6 +103,7 @@ class Threaded:
         """Return what a look at the kernel's state finds; between its steps others have the kernel. BrokerError."""
         steps: Steps | None = None
         while True:
+            began = time.perf_counter()
             with self._lock:
                 if self._refusal is not None:
                     raise BrokerError(self._refusal.reply.code, self._refusal.reply.text)
@@ -111,6 +113,7 @@ class Threaded:
                 except StopIteration as end:
                     found: Page = end.value
                     return found
+            time.sleep(time.perf_counter() - began)  # as long for others: a lock that is let go is not handed over
 
     def _answered(self, slot: Slot, seconds: float) -> Answered:
         try:
