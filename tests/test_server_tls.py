@@ -15,9 +15,8 @@ from broker.attributes import built_in
 from broker.server.access import Access, AccessRefused, is_loopback
 from broker.server.tls import HANDSHAKES_MAX, Certificate, CertificateInvalid
 from tests.cli_runner import oms
-from tests.guarded_server import PASSWORDS, Files, set_users
+from tests.guarded_server import PASSWORDS, Files
 from tests.stomp_server import Heard, Serving, eventually
-from tests.two_brokers import Pair, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -254,37 +253,3 @@ def test_a_server_does_not_start_without_the_users_that_it_was_told_of(tmp_path:
     done = oms("serve", str(files.attributes), "--spool", str(tmp_path / "spool"), code=4)
 
     assert f"the users file {files.users_file}" in done.stderr and not (tmp_path / "spool").exists()
-
-
-def test_two_brokers_with_users_and_tls_shake_hands_and_the_second_takes_over(tmp_path: Path) -> None:
-    files = Files(tmp_path)
-    guarded = {
-        "USERS_FILE": str(files.users_file),
-        "TLS_CERTIFICATE": str(files.chain),
-        "TLS_CA": str(files.authority_file),
-        "STOMP_TLS_PORT": "0",
-    }
-    with Pair(tmp_path, **guarded) as pair:
-        first = pair.start(0, "STANDARD")
-        connection, heard = encrypted(first, files)
-        connection.send("/queue/ALICE-kept", "kept", receipt="1")
-        heard.wait(lambda: heard.receipts == ["1"])
-        second = pair.start(1, "STANDBY")
-        wait_for(second, "handshake with", "done")
-        first.kill()
-        assert second.hear_ports(), second.log
-        connection, heard = encrypted(second, files)
-        connection.subscribe("/queue/ALICE-kept", id="1")
-        assert heard.bodies(1) == ["kept"]
-        connection.disconnect()
-
-
-def test_a_standby_with_other_users_is_refused(tmp_path: Path) -> None:
-    files, others = Files(tmp_path), tmp_path / "others"
-    set_users(others, [])
-    guarded = {"TLS_CERTIFICATE": str(files.chain), "TLS_CA": str(files.authority_file), "STOMP_TLS_PORT": "0"}
-    with Pair(tmp_path, **guarded) as pair:
-        pair.start(0, "STANDARD", USERS_FILE=str(files.users_file))
-        second = pair.start(1, "STANDBY", USERS_FILE=str(others))
-        assert second.child.wait(20) == 4
-        eventually(lambda: "security settings" in str(second.log))
