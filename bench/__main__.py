@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def main() -> int:
         syncs = sync_seconds(directory)
         settings = Settings(directory=directory, method=min(syncs, key=syncs.__getitem__))
         settings = settings.quick() if arguments.quick else settings
+        settings = replace(settings, rounds=arguments.rounds) if arguments.rounds else settings
         described = [*machine.describe(directory, syncs), f"Measured {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"]
         print("\n".join(described), end="\n\n", flush=True)
         company = machine.Company()
@@ -85,6 +87,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--only", action="append", choices=list(GROUPS), help="measure these rows only (repeatable)")
     parser.add_argument("--quick", action="store_true", help="a look: few short rounds, little data")
+    parser.add_argument("--rounds", type=int, help="of each row, in the place of 7 (3 with --quick)")
     parser.add_argument("--directory", type=Path, help="where to measure; the system's temporary directory otherwise")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write machine and rows there too")
     parser.add_argument(

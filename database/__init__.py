@@ -25,6 +25,7 @@ from journal.errors import (
     NotUndelivered,
     OutcomeUnknown,
     RecoveryRefused,
+    TakenOver,
 )
 from journal.message import Message
 
@@ -54,4 +55,5 @@ __all__ = [
     "Options",
     "OutcomeUnknown",
     "RecoveryRefused",
+    "TakenOver",
 ]

@@ -252,7 +252,7 @@ def test_a_writer_that_fails_says_why(tmp_path: Path) -> None:
 @with_table
 def test_ctrl_c_ends_the_writers_and_removes_the_directory(tmp_path: Path) -> None:
     with subprocess.Popen(
-        command_line("demo", "--flights", "50000"),
+        command_line("demo", "--flights", "50000", "--report", str(tmp_path / "report")),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment() | {"TMPDIR": str(tmp_path)},
