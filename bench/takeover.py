@@ -89,8 +89,7 @@ class Two:
         time.sleep(random.uniform(0, INTERVAL_SECONDS))  # at any moment between two pings
         began = time.perf_counter()
         self.standard.child.send_signal(number)
-        receive(self.standby.port)
-        taken = time.perf_counter() - began
+        taken = receive(self.standby.port) - began
         self.standard.end()
         self.standard = self.standby
         self.standby = self._started()
@@ -101,27 +100,41 @@ class Two:
         self.standby.end()
 
 
-def receive(port: int) -> None:
-    """Return when a message has come from there."""
+def receive(port: int) -> float:
+    """Receive and acknowledge a message from there; return when it had come.
+
+    It is acknowledged, since one that is given back comes again only after a delay, longer every time.
+    """
     ends = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < ends:
         try:
             with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as connection:
                 connection.sendall(encode(Frame("CONNECT", {"accept-version": V12}), V12))
-                said = {"id": "1", "ack": "client", "destination": "/service/CLASS/SERVER/SERVICE0000"}
+                said = {"id": "1", "ack": "client", "prefetch-count": "1"}
+                said["destination"] = "/service/CLASS/SERVER/SERVICE0000"
                 connection.sendall(encode(Frame("SUBSCRIBE", said), V12))
-                heard = b""
-                while b"MESSAGE\n" not in heard:
-                    data = connection.recv(1 << 16)
-                    if not data:
-                        break
-                    heard += data
-                else:
-                    return
+                message = _heard(connection, b"MESSAGE\n")
+                came = time.perf_counter()
+                begin = message.index(b"\nack:") + 5
+                number = message[begin : message.index(b"\n", begin)].decode()
+                connection.sendall(encode(Frame("ACK", {"id": number, "receipt": "r"}), V12))
+                _heard(connection, b"RECEIPT\n")
+                return came
         except OSError:
             pass
         time.sleep(0.02)
     raise TimeoutError(f"no message from port {port}")
+
+
+def _heard(connection: socket.socket, command: bytes) -> bytes:
+    """Return what came, up to the end of a frame of that command. OSError."""
+    heard = b""
+    while command not in heard or not heard.endswith(b"\0"):
+        data = connection.recv(1 << 16)
+        if not data:
+            raise ConnectionResetError
+        heard += data
+    return heard
 
 
 def takeover(settings: Settings) -> Iterator[Row]:
