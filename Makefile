@@ -5,12 +5,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/installed
 
-.PHONY: help venv demo test campaign bench lint audit format clean
+.PHONY: help venv demo test campaign simulate simulate-faults bench lint audit format clean
 
 help:
 	@echo "make demo      the main job on 336,776 real flights, with a kill, a recovery and a report"
 	@echo "make test      the tests"
 	@echo "make campaign  the long campaigns: many seeds, many kills"
+	@echo "make simulate  worlds made from seeds, with crashes and faults: SEEDS=n, WORLD=engine or broker, FIRST=seed"
+	@echo "make simulate-faults  faults made on purpose, to see that the simulation finds each of them"
 	@echo "make bench     the benchmarks, as a table; ARGS=--quick for a look"
 	@echo "make lint      format, lint, types and layers, checked"
 	@echo "make audit     ask for known holes in what is installed; needs the network"
@@ -36,6 +38,14 @@ test: $(READY)
 campaign: $(READY)
 	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=0 $(ARGS)
 
+SEEDS ?= 100
+FIRST ?= 0
+simulate: $(READY)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --first $(FIRST) $(if $(WORLD),--world $(WORLD)) $(ARGS)
+
+simulate-faults: $(READY)
+	$(BIN)/python -m tests.simulation --faults $(ARGS)
+
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
 
@@ -54,5 +64,5 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks oms-demo-report
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks oms-demo-report simulation-failures
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
