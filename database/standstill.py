@@ -19,6 +19,7 @@ from journal.names import DataFileName, parse
 from journal.owner import Ownership
 from recovery.examined import Examined, read_contents
 from recovery.report import Verdict
+from recovery.startup import refuse_backup
 from recovery.validate import examine_directory, no_progress
 
 
@@ -45,9 +46,10 @@ class Standstill:
     def open(cls, directory: str | Path, *, disk: Disk | None = None, forgives: bool = False) -> "Standstill":
         """Lock the directory and read it; with `forgives` as much as can be read of a damaged one.
 
-        DatabaseLocked, RecoveryRefused where data files are damaged, DiskError, NewerFormat, NotThisDatabase.
+        DatabaseLocked, IsBackup, RecoveryRefused where data files are damaged, DiskError, NewerFormat, NotThisDatabase.
         """
         disk, path = disk or RealDisk(), Path(directory).absolute()
+        refuse_backup(disk, path)
         ownership = Ownership.acquire(disk, path)
         try:
             examined = examine_directory(disk, path, no_progress, full=False)

@@ -6,6 +6,7 @@ JournalError
 ├── FormatError            bytes that are not what the format says; carries file and offset
 │   └── NewerFormat        written by a newer version of the format; nothing was changed
 ├── NotThisDatabase        a data file that belongs to another database
+├── IsBackup               the directory is a backup: it is read or restored, never opened for writing
 ├── RecoveryRefused        damage was found and the policy says to change nothing
 ├── DatabaseLocked         another opening owns the directory; carries its pid and host
 ├── TakenOver              another opening owns the directory by now: nothing here is acknowledged any more
@@ -58,6 +59,14 @@ class NewerFormat(FormatError):
 
 class NotThisDatabase(JournalError):
     """A data file names another database than its neighbours do."""
+
+
+class IsBackup(JournalError):
+    """The directory is a backup. What was delivered since would be delivered again by whoever opened it for writing."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"{directory} is a backup: `oms restore` makes a database from it; nothing was changed")
+        self.directory = directory
 
 
 class RecoveryRefused(JournalError):

@@ -8,8 +8,9 @@
     omsmsg.lock                 who owns the directory
     omsmsg.reserve              space kept back so that a full disk can be drained
     omsmsg.hold                 what a start is about to hold back, until that is durable
+    omsmsg.backup               only in a backup: what it consists of
 
-(Seed "Message Database Environment"; `.new`, `.reserve` and `.hold` are ours.) Sorted names of data files
+(Seed "Message Database Environment"; `.new`, `.reserve`, `.hold` and `.backup` are ours.) Sorted names of data files
 are in the order of writing.
 """
 
@@ -20,11 +21,12 @@ LOCK = "omsmsg.lock"
 INDEX = "omsmsg.index"
 RESERVE = "omsmsg.reserve"
 HOLD = "omsmsg.hold"
+BACKUP = "omsmsg.backup"
 SEQUENCE_MAX = 9_999_999_999
 VERSION_MAX = 9_999
 
 _DATA = re.compile(r"omsmsg-([0-9]{10})\.data")
-_UNFINISHED = re.compile(r"omsmsg-[0-9]{10}(\.data|-v[0-9]{4}\.archive)\.new|omsmsg\.(index|hold)\.new")
+_UNFINISHED = re.compile(r"omsmsg-[0-9]{10}(\.data|-v[0-9]{4}\.archive)\.new|omsmsg\.(index|hold|backup)\.new")
 _ARCHIVE = re.compile(r"omsmsg-([0-9]{10})-v([0-9]{4})\.archive")
 
 
@@ -61,7 +63,7 @@ class UnfinishedName:
 
 @dataclass(frozen=True, slots=True, order=True)
 class OwnName:
-    """The name of one of the journal's single files: index, lock, reserve, hold."""
+    """The name of one of the journal's single files: index, lock, reserve, hold, backup."""
 
     name: str
 
@@ -81,7 +83,7 @@ def parse(name: str) -> JournalName | None:
         return ArchiveName(sequence, version) if sequence and version else None
     if _UNFINISHED.fullmatch(name):
         return UnfinishedName(name)
-    if name in (LOCK, INDEX, RESERVE, HOLD):
+    if name in (LOCK, INDEX, RESERVE, HOLD, BACKUP):
         return OwnName(name)
     return None
 

@@ -25,7 +25,7 @@ from index.replay import Index
 from index.table import NUMBER_MAX
 from journal import names
 from journal.disk import Disk, RealDisk
-from journal.errors import DiskError, RecoveryRefused
+from journal.errors import DiskError, IsBackup, RecoveryRefused
 from journal.footer import ranges
 from journal.format import FileHeader, Previous
 from journal.log import Opening
@@ -95,11 +95,12 @@ class Started:
 def start(disk: Disk, directory: Path, options: RecoveryOptions) -> Started:
     """Own the directory and make it trustworthy.
 
-    DatabaseLocked when another opening has it, RecoveryRefused when the policy forbids what would be
+    DatabaseLocked when another opening has it, IsBackup, RecoveryRefused when the policy forbids what would be
     needed, NotThisDatabase, NewerFormat and DiskError as their names say, CannotContinue where a failed
     opening was to go on and cannot; then nothing was changed but the owner's number.
     """
     began = options.seconds()
+    refuse_backup(disk, directory)
     if options.continuing is not None:
         ownership = options.continuing.acquire(disk, directory, options.claim)
     else:
@@ -113,6 +114,15 @@ def start(disk: Disk, directory: Path, options: RecoveryOptions) -> Started:
     except BaseException:
         ownership.close()
         raise
+
+
+def refuse_backup(disk: Disk, directory: Path) -> None:
+    """Raise IsBackup where the directory has a manifest, be it a bad one."""
+    try:
+        disk.size(directory / names.BACKUP)
+    except OSError:
+        return
+    raise IsBackup(directory)
 
 
 def recover(directory: Path | str, options: RecoveryOptions | None = None, *, dry_run: bool = False) -> RecoveryReport:

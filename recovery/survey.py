@@ -1,18 +1,20 @@
 """Read every data file's header, and say what is to be examined and what its neighbours say of it.
 
 What a directory must not hold together is refused here, before anything is changed: files of another
-database, a file under another file's name, a newer format.
+database, a file under another file's name, a newer format. Of a backup only what its manifest names counts, and
+its last file ends as that says.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from journal import names
+from journal import manifest, names
 from journal.datafile import DataFile
 from journal.disk import Disk
 from journal.errors import DiskError, NotThisDatabase
 from journal.format import ALIGNMENT_MIN, FileHeader, Previous
+from journal.manifest import Manifest
 from journal.names import DataFileName
 from journal.neighbours import late_files, promised_files
 
@@ -61,25 +63,25 @@ def data_files(disk: Disk, directory: Path) -> list[tuple[int, Path]]:
 def survey(disk: Disk, directory: Path) -> list[Task]:
     """Read every header, and say what is to be examined; files below the low-water mark are not.
 
-    NotThisDatabase when the headers name different databases; NewerFormat when one is beyond us.
+    NotThisDatabase when the headers name different databases; NewerFormat when one is beyond us; FormatError
+    when the manifest of a backup cannot be read.
     """
-    files = {sequence: _read_header(disk, path) for sequence, path in data_files(disk, directory)}
+    backup = manifest.read(disk, directory)
+    wanted = {file.sequence for file in backup.files} if backup is not None else None
+    there = [(seq, path) for seq, path in data_files(disk, directory) if wanted is None or seq in wanted]
+    files = {sequence: _read_header(disk, path) for sequence, path in there}
     headers = {sequence: file.header for sequence, file in files.items() if file.header is not None}
     _check_names({files[sequence].path: header for sequence, header in headers.items()})
     _check_lineage(headers.values(), directory)
     late = late_files({sequence: file.header for sequence, file in files.items()})
     kept = {sequence: header for sequence, header in headers.items() if sequence not in late}
-    low_water = max((header.low_water for header in kept.values()), default=0)
-    named = {
-        header.previous.sequence: (header.previous, (sequence, header.identity))
-        for sequence, header in sorted(kept.items(), reverse=True)
-        if header.previous.sequence
-    }
-    promised = promised_files(disk, directory, files, kept)
+    low_water = max((one.low_water for one in (backup, *kept.values()) if one is not None), default=0)
+    named = _named(kept, backup)
+    promised = promised_files(disk, directory, files, kept) if wanted is None else {}
     lowest = 0
     newest = kept[max(kept)] if kept else None
     tasks = []
-    for sequence in sorted({*files, *named, *promised}):
+    for sequence in sorted({*files, *named, *promised, *(wanted or ())}):
         if sequence < low_water:
             continue
         missing = _File(directory / str(DataFileName(sequence)), None, is_rotted=False)
@@ -108,6 +110,18 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
             )
         )
     return tasks
+
+
+def _named(headers: Mapping[int, FileHeader], backup: Manifest | None) -> dict[int, tuple[Previous, tuple[int, int]]]:
+    """Return how files ended and who says so: (sequence, identity) of the successor, 0 for a manifest."""
+    found = {
+        header.previous.sequence: (header.previous, (sequence, header.identity))
+        for sequence, header in sorted(headers.items(), reverse=True)
+        if header.previous.sequence
+    }
+    if backup is not None and backup.is_complete:
+        found[backup.tail.sequence] = (backup.tail, (0, 0))
+    return found
 
 
 def _read_header(disk: Disk, path: Path) -> _File:

@@ -23,7 +23,7 @@ TEXT = FORMAT.read_text(encoding="utf-8")
 TABLES = markdown_tables(TEXT)
 MODULES = (
     *("journal.format", "journal.records", "journal.contents", "journal.footer", "journal.names"),
-    *("journal.operations", "index.sealed"),
+    *("journal.operations", "journal.manifest", "index.sealed"),
 )
 
 
