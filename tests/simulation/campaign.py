@@ -36,7 +36,7 @@ class Play:
 
     @property
     def patience(self) -> float:
-        return 2 * self.seconds  # until the worker is killed
+        return self.seconds + 60  # until the worker is killed: it may have to start first, and it ends a run itself
 
 
 @dataclass(frozen=True, slots=True)
