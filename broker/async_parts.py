@@ -1,5 +1,6 @@
 """What a session of asyncio gives out: units of work, publications, subscriptions, as `session_parts.py` has them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from types import TracebackType
@@ -34,18 +35,18 @@ class AsyncAsking(Protocol):
     async def ask(self, request: Request) -> Answered: ...
 
 
-class AsyncSettled:
+class AsyncSettled(ABC):
     """A block that settles what it is about."""
 
     is_open: bool
 
+    @abstractmethod
     async def commit(self) -> object:
         """Commit it."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def backout(self) -> object:
         """Back it out."""
-        raise NotImplementedError
 
     async def __aenter__(self) -> Self:
         return self

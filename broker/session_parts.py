@@ -4,6 +4,7 @@ Each is committed at the end of its `with` block, and backed out by an exception
 its messages.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from types import TracebackType
@@ -38,18 +39,18 @@ class Asking(Protocol):
     def ask(self, request: Request) -> Answered: ...
 
 
-class Settled:
+class Settled(ABC):
     """A block that settles what it is about."""
 
     is_open: bool
 
+    @abstractmethod
     def commit(self) -> object:
         """Commit it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def backout(self) -> object:
         """Back it out."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from broker.block import ANY, FIELDS, NEW, OLD, UWSTATP_NO, ConvStat, Function, Option, Reception, Request, Store
-from broker.codes import BrokerError, Code
+from broker.codes import BrokerError, Code, detailed
 from broker.records import Status
 from broker.running import Answered
 
@@ -165,6 +165,15 @@ class Speaker:
     def say(self, function: Function, option: Option = Option.NONE, **fields: Any) -> Request:
         """Return a request of this user."""
         return Request(function=function, option=option, **self._who, **fields)
+
+    def speak_for(self, request: Request) -> None:
+        """Have a request say this user's USER-ID and TOKEN. BrokerError where it says others."""
+        for name in ("user_id", "token"):
+            said, own = getattr(request, name), self._who[name]
+            if said not in ("", own):
+                text = f"{name.upper().replace('_', '-')} is that of the connection, {own!r}"
+                raise BrokerError(Code.INVALID_USER_ID, detailed(Code.INVALID_USER_ID, text))
+            setattr(request, name, own)
 
     def to(self, service: AnyService | None, conv_id: str | None) -> dict[str, Any]:
         """Return the fields that say where something goes: to a new conversation of a service, or into one."""

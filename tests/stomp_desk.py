@@ -124,6 +124,9 @@ class Connection:
 
     ask_unasked = ask
 
+    def ask_built_in(self, request: Request, then: Then) -> Asked:
+        raise AssertionError("there is no server behind this connection")
+
     def log_on(self, user: str, password: str, then: LoggedOn) -> None:
         then(None)
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from broker.asynchronous import AsyncBroker
+from broker.server.administration import Administration
 from broker.server.frames import V12, Frame, FrameLimits, encode
 from broker.server.limits import StompLimits
+from broker.server.served import Served
 from broker.server.stomp import StompListener
 from tests.stomp_server import Serving, Wire
 from tests.test_server_frames import HOSTILE
@@ -73,7 +75,8 @@ class Place:
 def placed(tmp_path: Path, limits: StompLimits, script: Callable[[Place], Awaitable[None]]) -> None:
     async def play() -> None:
         async with AsyncBroker.open(tmp_path) as broker:
-            listener = StompListener(broker, limits)
+            served = Served(attributes=broker.attributes, stop=lambda _: None, run_mode="STANDARD", started=0.0)
+            listener = StompListener(broker, limits, administration=Administration(served))
             (address,) = await listener.start("127.0.0.1", 0)
             place = Place(listener, int(address.rpartition(":")[2]))
             try:

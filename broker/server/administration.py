@@ -250,3 +250,30 @@ def _version() -> str:
         return metadata.version("oms-journal")
     except metadata.PackageNotFoundError:
         return "(not installed)"
+
+
+def refused_page(name: str, refused: CisRefused) -> Answer:
+    """Return what a question is answered that is refused."""
+    nothing: dict[str, Any] = {"rows": [], "count": 0, "total": None, "next": None, "summary": None}
+    return {"object": name.upper(), "code": int(refused.code), "text": refused.text, "time": now()} | nothing
+
+
+def refused_order(said: object, refused: CisRefused) -> Answer:
+    """Return what a command is answered that is refused."""
+    words = said if isinstance(said, dict) else {}
+    return {
+        "command": _word(words.get("command")),
+        "object": _word(words.get("object")),
+        "option": _word(words.get("option")),
+        "code": int(refused.code),
+        "text": refused.text,
+        "error_code": refused.error_code,
+        "error_text": refused.error_text,
+        "time": now(),
+        "affected": 0,
+        "rows": [],
+    }
+
+
+def _word(said: object) -> str:
+    return said[:64] if isinstance(said, str) else ""

@@ -6,6 +6,7 @@ destination                    names
 /topic/NAME                    the topic
 /conversation/ID               the conversation
 /temp/LABEL                    the answers to what this connection has sent with `reply-to:/temp/LABEL`
+/aci                           the broker itself: SEND takes a control block there (`stomp_aci.py`)
 
 A queue's NAME of at most 32 bytes is the SERVER, and the SERVICE is `-`. A longer one is cut behind its 32nd byte at
 the latest, never within a character, and never so that `-` would be left: two names never are one service.
@@ -86,7 +87,7 @@ def parse(text: str) -> Destination:
                 return Temporary(name)
             case _:
                 pass
-    known = "/queue/NAME, /service/CLASS/SERVER/SERVICE, /topic/NAME, /conversation/ID or /temp/LABEL"
+    known = "/queue/NAME, /service/CLASS/SERVER/SERVICE, /topic/NAME, /conversation/ID, /temp/LABEL or /aci"
     raise BrokerError(
         Code.INVALID_SERVICE_NAME, detailed(Code.INVALID_SERVICE_NAME, f"destination {text[:80]!r} is none of {known}")
     )

@@ -41,6 +41,10 @@ class Outlet(Protocol):
         """Call the broker for what the server does by itself, whatever the user may."""
         ...
 
+    def ask_built_in(self, request: Request, then: Then) -> Cancellable:
+        """Call one of the server's own services, if the user may."""
+        ...
+
     def log_on(self, user: str, password: str, then: LoggedOn) -> None:
         """Find out who it is, at once where everybody is let in; `then` is told None, or why not."""
         ...
@@ -142,14 +146,33 @@ class Flow:
             except BrokerError as refusal:
                 self.fail(refusal.code, refusal.text, frame)
                 return
-            if not self.begun and self._settled is not None:
-                settled, self._settled = self._settled, None
-                settled()
+            self._settle()
 
         if is_unasked:
             self.outlet.ask_unasked(request, answered)
         else:
             self.outlet.ask(request, answered)
+
+    def call(self, ask: Callable[[Request, Then], object], request: Request, then: Then) -> None:
+        """Make a call whose answer is the client's own matter, whatever it says."""
+        self.begun += 1
+
+        def answered(found: Answered) -> None:
+            if found.reply.code in _AWAY and self.is_open:
+                self._come_back(request, answered)
+                return
+            self.begun -= 1
+            if self.is_open:
+                then(found)
+                self._settle()
+
+        ask(request, answered)
+
+    def _settle(self) -> None:
+        """Do what waits for all calls, if none is left."""
+        if not self.begun and self._settled is not None:
+            settled, self._settled = self._settled, None
+            settled()
 
     def ask_all(self, requests: list[Request], then: Callable[[], None], frame: Frame | None) -> None:
         """Make several calls, and go on when all are answered."""

@@ -10,8 +10,9 @@ One SEND with CONV-ID=NONE and its answer. (EntireX 10.3, Command and Informatio
 they are structures in binary, and information comes in a conversation.)
 """
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker.block import NONE, Function, Reply, Request
@@ -19,9 +20,8 @@ from broker.cis import Cis, CisRefused
 from broker.codes import Code
 from broker.looking.subjects import subject_of
 from broker.running import Answered
-from broker.server.administration import Administration
+from broker.server.administration import Administration, refused_order, refused_page
 from broker.server.guard import Identity
-from broker.server.operators import refused_order, refused_page
 
 NAMES = ("SAG", "ETBCIS")
 _INFORMATION, _OWN, _COMMAND, _SHUTDOWN = "INFO", "USER-INFO", "CMD", "PARTICIPANT-SHUTDOWN"
@@ -46,6 +46,17 @@ async def answered(administration: Administration, identity: Identity, request: 
         document = await _command(administration, identity, said, is_any=request.service == _COMMAND)
     body = json.dumps(document).encode()
     return Answered(Reply(return_length=len(body), **names), body)
+
+
+def begin(
+    administration: Administration, identity: Identity, request: Request, then: Callable[[Answered], None]
+) -> asyncio.Task[None]:
+    """Begin a call whose answer goes to `then`. The guard has let it through."""
+
+    async def ask() -> None:
+        then(await answered(administration, identity, request))
+
+    return asyncio.get_running_loop().create_task(ask())
 
 
 def _said(body: bytes) -> object:

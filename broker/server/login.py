@@ -34,14 +34,19 @@ class Login:
         self._task = asyncio.get_running_loop().create_task(ask())
 
     @property
+    def identity(self) -> Identity:
+        """Who it is; only once that is known."""
+        assert self._identity is not None, "who has not logged on calls nobody"
+        return self._identity
+
+    @property
     def is_stale(self) -> bool:
         """Whether the user has changed since it logged on."""
         return self._identity is not None and not self._identity.is_current
 
     def refusal(self, request: Request) -> Answered | None:
         """Return what a call is answered that the user may not make."""
-        assert self._identity is not None, "who has not logged on calls nobody"
-        refused = self._guard.refusal(self._identity, request)
+        refused = self._guard.refusal(self.identity, request)
         return None if refused is None else Answered(Reply(code=refused[0], text=refused[1]))
 
     def cancel(self) -> None:

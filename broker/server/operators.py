@@ -12,13 +12,12 @@ from broker.cis import Cis, CisRefused
 from broker.codes import Code
 from broker.looking.subjects import REFUSED as REFUSED_SUBJECTS
 from broker.looking.subjects import SUBJECTS
-from broker.server.administration import Administration, now
+from broker.server.administration import Administration, refused_order, refused_page
 from broker.server.guard import Identity
 from broker.server.openapi import described
 from broker.server.openapi_admin import COMMAND, COMMANDS_THERE, INFORMATION, INFORMATION_THERE
 from broker.server.order import COMMANDS, REFUSED, SELECTORS
 
-Json = dict[str, Any]
 _STATUSES = {
     Cis.NOT_AUTHORIZED: 403,
     Cis.INVALID_SELECTOR: 400,
@@ -121,33 +120,6 @@ async def command(request: Request) -> Response:
         return JSONResponse(await administration_of(request).command(identity_of(request), said))
     except CisRefused as refused:
         return JSONResponse(refused_order(said, refused), status_of(refused))
-
-
-def refused_page(name: str, refused: CisRefused) -> Json:
-    """Return what a question is answered that is refused."""
-    nothing: Json = {"rows": [], "count": 0, "total": None, "next": None, "summary": None}
-    return {"object": name.upper(), "code": int(refused.code), "text": refused.text, "time": now()} | nothing
-
-
-def refused_order(said: object, refused: CisRefused) -> Json:
-    """Return what a command is answered that is refused."""
-    words = said if isinstance(said, dict) else {}
-    return {
-        "command": _word(words.get("command")),
-        "object": _word(words.get("object")),
-        "option": _word(words.get("option")),
-        "code": int(refused.code),
-        "text": refused.text,
-        "error_code": refused.error_code,
-        "error_text": refused.error_text,
-        "time": now(),
-        "affected": 0,
-        "rows": [],
-    }
-
-
-def _word(said: object) -> str:
-    return said[:64] if isinstance(said, str) else ""
 
 
 def status_of(refused: CisRefused) -> int:

@@ -29,6 +29,7 @@ from broker.beginning import Wanted
 from broker.codes import Code
 from broker.opening import open_store, spool_directory
 from broker.server.access import Access
+from broker.server.administration import Administration
 from broker.server.closed_door import ClosedDoor
 from broker.server.events import event
 from broker.server.limits import StompLimits
@@ -91,6 +92,7 @@ class Server:
             refusal=Code.NOT_OPERATIONAL,
             partner=attributes.broker.partner_cluster_address or "",
         )
+        self._administration = Administration(self._served)
         self._access: Access  # while it runs
         self._addresses: dict[str, list[str]] = {}  # where it listens, by the listener's name
         self._taken = ""  # who has taken the store over
@@ -226,10 +228,11 @@ class Server:
     def _stomp_listeners(self, broker: AsyncBroker) -> list[tuple[Listener, str, int]]:
         """Return what listens for STOMP, where."""
         access, attributes, limits = self._access, self._attributes.broker, self._limits
-        plain = StompListener(broker, limits, guard=access.guard)
+        listening = partial(StompListener, broker, limits, administration=self._administration, guard=access.guard)
+        plain = listening()
         found: list[tuple[Listener, str, int]] = [(plain, access.plain_host, attributes.stomp_port)]
         if access.certificate is not None:
-            encrypted = StompListener(broker, limits, guard=access.guard, certificate=access.certificate)
+            encrypted = listening(certificate=access.certificate)
             found.append((encrypted, access.host, attributes.stomp_tls_port))
         return found
 

@@ -14,10 +14,12 @@ from broker.block import Request
 from broker.codes import Code
 from broker.running import Answered
 from broker.server.addresses import address
+from broker.server.administration import Administration
 from broker.server.events import event
 from broker.server.flow import Cancellable, Then
 from broker.server.frames import BadFrame, Frame, FrameReader, encode
-from broker.server.guard import OPEN, Guard
+from broker.server.guard import OPEN, Guard, Identity
+from broker.server.internal import begin
 from broker.server.limits import StompLimits
 from broker.server.login import LoggedOn, Login, peer_of
 from broker.server.stomp_session import StompSession
@@ -69,8 +71,7 @@ class StompConnection(asyncio.Protocol):
         self._heard = self._said = self._loop.time()
         if len(listener.connections) > limits.connections or listener.is_stopping:
             listener.refused += 1
-            text = f"at most {limits.connections:,} connections"
-            self._session.fail(Code.QUEUE_FULL, text)
+            self._session.fail(Code.QUEUE_FULL, f"at most {limits.connections:,} connections")
             return
         listener.accepted += 1
         self._connecting = self._loop.call_later(limits.connect_seconds, self._connect_late)
@@ -144,11 +145,7 @@ class StompConnection(asyncio.Protocol):
         refused = None if self._login is None else self._login.refusal(request)
         if refused is not None:
             return self._loop.call_soon(self._answered, refused, then)
-
-        def answered(found: Answered) -> None:
-            self._answered(found, then)
-
-        return self._broker.ask(request, caller=self._caller, then=answered)
+        return self._broker.ask(request, caller=self._caller, then=lambda found: self._answered(found, then))
 
     def _answered(self, answered: Answered, then: Then) -> None:
         try:
@@ -163,6 +160,14 @@ class StompConnection(asyncio.Protocol):
     def ask_unasked(self, request: Request, then: Then) -> Cancellable:
         """Call the broker for what the server does by itself, whatever the user may."""
         return self._broker.ask(request, caller=self._caller, then=lambda found: self._answered(found, then))
+
+    def ask_built_in(self, request: Request, then: Then) -> Cancellable:
+        """Call one of the server's own services, if the user may."""
+        login = self._login
+        if login is not None and (refused := login.refusal(request)) is not None:
+            return self._loop.call_soon(self._answered, refused, then)
+        identity = Identity(self._session.user, peer_of(self._transport)) if login is None else login.identity
+        return begin(self._listener.administration, identity, request, lambda found: self._answered(found, then))
 
     def log_on(self, user: str, password: str, then: LoggedOn) -> None:
         """Find out who it is, at once where everybody is let in; `then` is told None, or why not."""
@@ -304,11 +309,13 @@ class StompListener:
         broker: AsyncBroker,
         limits: StompLimits | None = None,
         *,
+        administration: Administration,
         guard: Guard = OPEN,
         certificate: Certificate | None = None,
     ) -> None:
         self.name = "STOMP" if certificate is None else "STOMP-TLS"
         self.broker = broker
+        self.administration = administration
         self.guard = guard
         self._certificate = certificate
         self.limits = limits or StompLimits()

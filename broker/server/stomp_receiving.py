@@ -129,12 +129,20 @@ class Consumer:
             raise _refusal(Code.QUEUE_FULL, f"the answers of at most {self.limits.replies:,} conversations are awaited")
         intake = self._intakes[where] = Intake(self, ConversationSource(self._flow.speaker, where))
         intake.label, intake.correlation = label, correlation
-        subscription = next((each for each in self._subscriptions.values() if each.label == label), None)
+        subscription = self._subscribed_to(label)
         if subscription is None:
             subscription = Subscription(str(Temporary(label)), AUTO, self.limits.prefetch)
             subscription.label, subscription.is_automatic = label, True
             self._subscriptions[subscription.id] = subscription
         intake.add(subscription)
+
+    def _subscribed_to(self, label: str) -> Subscription | None:
+        return next((each for each in self._subscriptions.values() if each.label == label), None)
+
+    def subscription_to(self, label: str) -> str:
+        """Return the id of the subscription that answers from /temp/LABEL go to."""
+        found = self._subscribed_to(label)
+        return str(Temporary(label)) if found is None else found.id
 
     # UNSUBSCRIBE.
 

@@ -2,7 +2,7 @@
 
 frame                                is
 CONNECT, STOMP                       LOGON with USER-ID and TOKEN (header token, else client-id)
-SEND                                 a unit of work or a publication of one message, committed
+SEND                                 a unit of work or a publication of one message, committed; a control block to /aci
 SUBSCRIBE, UNSUBSCRIBE               REGISTER and RECEIVE, or SUBSCRIBE and RECEIVE_PUBLICATION, and the end of it
 ACK, NACK                            the receiver's COMMIT and BACKOUT
 BEGIN, COMMIT, ABORT                 all of it in one commit, or nothing
@@ -23,6 +23,7 @@ from broker.server.flow import Flow, Outlet
 from broker.server.frames import V10, VERSIONS, Frame
 from broker.server.guard import ANONYMOUS, Refused
 from broker.server.limits import StompLimits
+from broker.server.stomp_aci import DESTINATION, Calls
 from broker.server.stomp_receiving import Consumer
 from broker.server.stomp_sending import Producer
 from broker.words import Speaker
@@ -43,6 +44,7 @@ class StompSession:
         self._flow = flow = Flow(outlet, limits)
         self._consumer = Consumer(flow, attributes)
         self._producer = Producer(flow, self._consumer)
+        self._calls = Calls(flow, self._consumer.subscription_to, self._consumer.number)
         flow.dispatch = self._dispatch
 
     @property
@@ -158,7 +160,10 @@ class StompSession:
     # What the rest of the connection is told.
 
     def _send(self, frame: Frame) -> None:
-        self._producer.send(frame)
+        if frame.headers.get("destination") == DESTINATION:
+            self._calls.take(frame)
+        else:
+            self._producer.send(frame)
 
     def _subscribe(self, frame: Frame) -> None:
         self._consumer.subscribe(frame)
