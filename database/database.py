@@ -10,7 +10,6 @@ UTF-8, properties and values at most 64 KiB, a commit at most 1 GiB + 1 MiB and 
 """
 
 import logging
-import secrets
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,7 +61,7 @@ class MessageDatabase:
         self._taking = Taking(started.index)
         self._files = Files(disk, directory)
         settings = JournalSettings(
-            random_identity=lambda: secrets.randbits(64),
+            random_identity=lambda: options.chance(64),
             clock=options.clock,
             data_file_bytes_max=options.max_data_file_size,
             alignment=options.group_alignment,

@@ -4,7 +4,9 @@ The upper-case names are those of the seed's server and are read from the enviro
 """
 
 import re
+import secrets
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -73,6 +75,8 @@ class Options:
     is_shared: bool = False  # another host may open the directory: nothing is believed that is in this one's cache
     passing: Holder | None = None  # a silent owner that is taken over although its lock is held
     clock: Callable[[], int] = system_clock
+    chance: Callable[[int], int] = secrets.randbits  # so many random bits, for identities
+    sleep: Callable[[float], None] = time.sleep  # seconds
 
     @classmethod
     def of(cls, **named: object) -> "Options":
@@ -130,6 +134,7 @@ class Options:
             renew_seconds=self.renew_interval,
             window=self.window,
             progress=progress,
+            new_identity=lambda: uuid.UUID(int=self.chance(128), version=4).bytes,
         )
 
     @property

@@ -64,9 +64,11 @@ class Retention:
             raise DiskError(self._directory, failure, "trim") from failure
 
     def _trim(self) -> list[str]:
-        if not self._directory.exists():
+        try:
+            entries = self._disk.list(self._directory)
+        except FileNotFoundError:
             return []
-        kept = [e for e in self._disk.list(self._directory) if isinstance(names.parse(e), names.DataFileName)]
+        kept = [entry for entry in entries if isinstance(names.parse(entry), names.DataFileName)]
         sizes = {entry: self._disk.size(self._directory / entry) for entry in kept}
         total = sum(sizes.values())
         now = self._options.clock() / 1e6
@@ -74,7 +76,7 @@ class Retention:
         for entry in kept:
             path = self._directory / entry
             limit, age = self._options.retention_bytes, self._options.retention_age
-            is_old = age is not None and now - path.stat().st_mtime > age
+            is_old = age is not None and now - self._disk.modified(path) > age
             if not is_old and (limit is None or total <= limit):
                 break
             self._disk.unlink(path)

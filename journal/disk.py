@@ -79,6 +79,9 @@ class Disk(Protocol):
 
     def size(self, path: Path) -> int: ...
 
+    def modified(self, path: Path) -> float:
+        """Return when the file's bytes were last changed: seconds since 1970-01-01 UTC."""
+
     def make_directory(self, path: Path) -> None:
         """Make the directory and its parents, private to the user; durable on return."""
 
@@ -108,6 +111,9 @@ class RealDisk:
 
     def size(self, path: Path) -> int:
         return path.stat().st_size
+
+    def modified(self, path: Path) -> float:
+        return path.stat().st_mtime
 
     def make_directory(self, path: Path) -> None:
         missing = [p for p in (path, *path.parents) if not p.exists()]

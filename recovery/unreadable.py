@@ -53,6 +53,7 @@ class ForgivingDisk:
         self._disk = disk
         self.list = disk.list
         self.size = disk.size
+        self.modified = disk.modified
         self.make_directory = disk.make_directory
         self.open_lock = disk.open_lock
         self.rename = disk.rename

@@ -3,126 +3,182 @@
 What reads see is the page cache; what would survive a power cut is kept apart:
 
     bytes     a sector (512 bytes) is durable after a sync of its file, or of the very write. Until then
-              a power cut leaves any of the versions it had since, each sector by itself.
-    lengths   likewise: as of the last sync, or any length since; a sector never written is zeros.
+              a power cut leaves any of the versions it had since, each sector by itself. A sector of which
+              nothing was durable may be torn, be zeros, or show what its block held before: bytes of a file
+              that was removed.
+    lengths   likewise: as of the last sync, or any length since; what was never written is zeros.
     names     durable after a sync of their directory. Until then a power cut keeps any of the changes,
               or the first few of them; a rename inside a directory is one change, across two it is two.
 
 A durable write is two changes: it may be cut in two. `crash` returns the disk as the next start finds it
-after a power cut, `restart` after the death of the
-process alone. A test can have the n-th call of a verb fail (`fail`), limit the space (`space`), make
-bytes unreadable, and kill the process at the n-th change (`kill_at`). After a failed sync the page
-cache lies, as Linux does: the bytes read back, no later sync writes them, and a power cut takes them.
+after a power cut, `restart` after the death of the process alone. A test can have the n-th call of a verb
+go wrong (`fail`, `fail_from`, `slow`, `misdirect`), limit the space (`space`), make bytes unreadable, have
+them rot, and kill the process at the n-th change (`kill_at`). After a failed sync the page cache lies, as
+Linux does: the bytes read back, no later sync writes them, and a power cut takes them.
 
-With `is_harsh` a power cut may also leave garbage in a sector that was being written: what a journal
-whose groups are aligned to sectors has to survive.
+With `is_harsh` a power cut may also leave zeros, garbage or a part of the write in a sector that holds what
+was durable: what a journal whose groups are aligned to sectors has to survive.
 """
 
 import errno
 import os
 import random
-import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from journal.disk import Buffer
+import xxhash
+
 from tests.faulty_bytes import FileBytes
-from tests.faulty_names import NameChange, Names, apply, copied, copy_of, surviving
+from tests.faulty_calls import CHANGES, VERBS, Fault, Killed, Kind, failure
+from tests.faulty_files import Device, SimulatedFile, SimulatedLock
+from tests.faulty_names import Copies, NameChange, Names, apply, surviving
 
-CHANGES = frozenset(
-    [
-        "create",
-        "write",
-        "write_durably",
-        "sync",
-        "truncate",
-        "reserve",
-        "rename",
-        "unlink",
-        "sync_directory",
-        "make_directory",
-        "lock_write",
-    ]
-)
-VERBS = CHANGES | {"read", "open", "list"}
+__all__ = ["CHANGES", "VERBS", "Fault", "Killed", "Kind", "SimulatedDisk"]
 
-
-class Killed(BaseException):
-    """The process ended here: no verb works any more, as none would."""
-
-
-@dataclass(slots=True)
-class Fault:
-    """The n-th call of a verb fails: with nothing done, or with a part of it, or with all of it undone."""
-
-    verb: str
-    nth: int
-    code: int = errno.EIO
-    is_short: bool = False  # of a write: the first sectors are written, then it fails
-    stays: bool = False  # every later call fails too
+STALE_FILES = 8  # removed files whose blocks may be used again
 
 
 class SimulatedDisk:
     """The file system. Every path is one of its own; nothing of the real one is touched."""
 
     def __init__(self, *, space: int | None = None) -> None:
-        self.space = space  # bytes of all files together, None: no limit
-        self.steps = 0  # changes so far
-        self.kill_at: int | None = None  # before this change the process ends
-        self.calls: Counter[str] = Counter()
-        self.faults: list[Fault] = []
-        self.failed: list[Fault] = []  # those that came to pass
-        self.syncs_after_failure: list[str] = []  # files whose sync failed and was tried again
-        self.is_dead = False
-        self.before_change: Callable[[str], None] | None = None  # told what, while nothing is done of it yet
+        self._device = Device(space, self._data_files)
+        self._device.used = self.used
+        self._guard = self._device.guard
+        self._calls = self._device.calls
         self._directories: dict[Path, Names] = {}
         self._changes: list[NameChange] = []
-        self._locks: dict[tuple[Path, int], SimulatedLock] = {}
-        self._guard = threading.RLock()
+        self._removed: list[FileBytes] = []  # the latest ones: their blocks are free, and hold what they held
+
+    @property
+    def space(self) -> int | None:
+        """Bytes of all files together, None: no limit."""
+        return self._device.space
+
+    @space.setter
+    def space(self, space: int | None) -> None:
+        self._device.space = space
+
+    @property
+    def steps(self) -> int:
+        """Changes so far."""
+        return self._calls.steps
+
+    @property
+    def kill_at(self) -> int | None:
+        """The change before which the process ends."""
+        return self._calls.kill_at
+
+    @kill_at.setter
+    def kill_at(self, step: int | None) -> None:
+        self._calls.kill_at = step
+
+    @property
+    def calls(self) -> Counter[str]:
+        """How often each verb was called."""
+        return self._calls.counts
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The faults that were asked for."""
+        return self._calls.faults
+
+    @property
+    def failed(self) -> list[Fault]:
+        """The faults that came to pass."""
+        return self._calls.failed
+
+    @property
+    def is_dead(self) -> bool:
+        return self._calls.is_dead
+
+    @property
+    def syncs_after_failure(self) -> list[str]:
+        """Files whose sync failed and was tried again."""
+        return self._device.syncs_after_failure
+
+    @property
+    def before_change(self) -> Callable[[str], None] | None:
+        """Told what is about to change, while nothing of it is done yet."""
+        return self._calls.before_change
+
+    @before_change.setter
+    def before_change(self, call: Callable[[str], None] | None) -> None:
+        self._calls.before_change = call
 
     # What a test does with it.
 
+    def tell_time(self, clock: Callable[[], float], pass_time: Callable[[float], None]) -> None:
+        """Give the disk a clock (seconds since 1970-01-01 UTC), and what a slow call does to it."""
+        self._device.clock, self._calls.pass_time = clock, pass_time
+
     def fail(self, verb: str, nth: int = 1, code: int = errno.EIO, *, is_short: bool = False) -> None:
         """Have the n-th call of the verb, counted from here on, raise this error."""
-        assert verb in VERBS
-        self.faults.append(Fault(verb, self.calls[verb] + nth, code, is_short))
+        self._calls.fail(Fault(verb, nth, code, Kind.SHORT if is_short else Kind.FAILS))
 
     def fail_from(self, verb: str, nth: int = 1, code: int = errno.EIO) -> None:
         """Have the n-th call of the verb and every later one raise this error."""
-        self.faults.append(Fault(verb, self.calls[verb] + nth, code, stays=True))
+        self._calls.fail(Fault(verb, nth, code, stays=True))
+
+    def slow(self, verb: str, nth: int, seconds: float) -> None:
+        """Have the n-th call of the verb take this long."""
+        self._calls.fail(Fault(verb, nth, kind=Kind.SLOW, seconds=seconds))
+
+    def misdirect(self, verb: str, nth: int, seed: int) -> None:
+        """Have the n-th write put its sectors elsewhere, into a data file, and report success."""
+        self._calls.fail(Fault(verb, nth, kind=Kind.MISDIRECTED, seed=seed))
 
     def crash(self, seed: int, *, is_harsh: bool = False) -> "SimulatedDisk":
         """Return what a power cut leaves: chosen by the seed from all that could be left."""
         chance = random.Random(seed)
         with self._guard:
-            after = SimulatedDisk(space=self.space)
-            copies: dict[int, FileBytes] = {}
+            after = self._empty()
+            stale = [file.read(0, file.size) for file in self._removed]
+            copies = Copies(lambda file: file.after_power_cut(chance, is_harsh=is_harsh, stale=stale))
             for path, directory in self._directories.items():
                 kept = dict(directory.durable)
                 after._directories[path] = Names(kept, kept)
             for change in surviving(self._changes, chance):
                 apply(change.entries, after._directories[change.directory].now)
             for names in after._directories.values():
-                for name, file in names.now.items():
-                    if file.number not in copies:
-                        copies[file.number] = file.after_power_cut(chance, is_harsh=is_harsh)
-                    names.now[name] = copies[file.number]
+                names.now = copies.names(names.now)
                 names.durable = dict(names.now)
             return after
 
     def restart(self) -> "SimulatedDisk":
         """Return what the death of the process leaves: everything, the page cache too, but no lock."""
         with self._guard:
-            after = SimulatedDisk(space=self.space)
-            copies: dict[int, FileBytes] = {}
+            after = self._empty()
+            copies = Copies()
             for path, directory in self._directories.items():
-                after._directories[path] = Names(copied(directory.now, copies), copied(directory.durable, copies))
+                after._directories[path] = Names(copies.names(directory.now), copies.names(directory.durable))
             for change in self._changes:
-                entries = tuple((name, file and copy_of(file, copies)) for name, file in change.entries)
+                entries = tuple((name, file and copies.of(file)) for name, file in change.entries)
                 after._changes.append(NameChange(change.directory, entries))
             return after
+
+    def _empty(self) -> "SimulatedDisk":
+        """Return the same device without a file."""
+        after = SimulatedDisk(space=self.space)
+        after.tell_time(self._device.clock, self._calls.pass_time)
+        after._removed = list(self._removed)
+        return after
+
+    def healed(self) -> "SimulatedDisk":
+        """Return a copy on which nothing has rotted, and everything can be read."""
+        after = self.restart()
+        for _, file in after._files():
+            file.heal()
+        return after
+
+    def digest(self, *, without: str = "") -> int:
+        """Return a number of 64 bits that stands for all names and bytes; those of one name may be left out."""
+        names = [
+            f"{path}\0{0 if path.name == without else file.digest():x}"
+            for path, file in sorted(self._files(), key=lambda pair: pair[0])
+        ]
+        return xxhash.xxh3_64_intdigest("\0".join(names).encode())
 
     def put(self, path: Path, data: bytes) -> None:
         """Have a durable file with these bytes, whatever was there."""
@@ -130,7 +186,8 @@ class SimulatedDisk:
         directory.now[path.name] = directory.durable[path.name] = FileBytes.durably(data)
 
     def content(self, path: Path) -> bytes:
-        return bytes(self._file(path).data)
+        file = self._file(path)
+        return file.read(0, file.size)
 
     def remove(self, path: Path) -> None:
         """Have the name gone, durably."""
@@ -139,62 +196,78 @@ class SimulatedDisk:
 
     def contents(self, directory: Path) -> dict[str, bytes]:
         """Return every file of the directory with its bytes."""
-        return {name: bytes(file.data) for name, file in sorted(self._names(directory).now.items())}
+        return {name: file.read(0, file.size) for name, file in sorted(self._names(directory).now.items())}
+
+    def directories(self) -> list[Path]:
+        return sorted(self._directories)
 
     def make_unreadable(self, path: Path, start: int, end: int) -> None:
         """Have every read that touches these bytes fail."""
         self._file(path).unreadable.append((start, end))
 
+    def rot(self, path: Path, data: bytes, offset: int) -> None:
+        """Have these bytes read back at the offset, whatever was written there, until it is written again."""
+        self._file(path).rot(data, offset)
+
+    def rotten(self, path: Path) -> list[tuple[int, int]]:
+        """Return the ranges of a file's bytes that read back otherwise than they were written."""
+        return self._file(path).rotten()
+
     def let_go_of_locks(self) -> None:
         """Make every lock look free, as a network file system does after its lease."""
-        self._locks.clear()
+        self._device.locks.clear()
 
     def used(self) -> int:
-        files = {file.number: file for names in self._directories.values() for file in names.now.values()}
+        files = {id(file): file for _, file in self._files()}
         return sum(file.space() for file in files.values())
 
     # The verbs of `Disk`.
 
     def list(self, directory: Path) -> list[str]:
         with self._guard:
-            self._begin("list", directory)
+            self._calls.begin("list", directory)
             return sorted(self._names(directory).now)
 
     def size(self, path: Path) -> int:
         with self._guard:
-            self._check_alive()
-            return len(self._file(path).data)
+            self._calls.check_alive()
+            return self._file(path).size
+
+    def modified(self, path: Path) -> float:
+        with self._guard:
+            self._calls.check_alive()
+            return self._file(path).changed
 
     def make_directory(self, path: Path) -> None:
         with self._guard:
             if path not in self._directories:
-                self._begin("make_directory", path)
+                self._calls.begin("make_directory", path)
                 self._directories[path] = Names()
 
-    def create(self, path: Path) -> "SimulatedFile":
+    def create(self, path: Path) -> SimulatedFile:
         with self._guard:
-            self._begin("create", path)
+            self._calls.begin("create", path)
             if path.name in self._names(path.parent).now:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
             file = FileBytes()
             self._change(path.parent, (path.name, file))
-            return SimulatedFile(self, file, path, writable=True)
+            return SimulatedFile(self._device, file, path, writable=True)
 
-    def open(self, path: Path, *, writable: bool = False) -> "SimulatedFile":
+    def open(self, path: Path, *, writable: bool = False) -> SimulatedFile:
         with self._guard:
-            self._begin("open", path)
-            return SimulatedFile(self, self._file(path), path, writable=writable)
+            self._calls.begin("open", path)
+            return SimulatedFile(self._device, self._file(path), path, writable=writable)
 
-    def open_lock(self, path: Path) -> "SimulatedLock":
+    def open_lock(self, path: Path) -> SimulatedLock:
         with self._guard:
             if path.name not in self._names(path.parent).now:
-                self._begin("create", path)
+                self._calls.begin("create", path)
                 self._change(path.parent, (path.name, FileBytes()))
-            return SimulatedLock(self, self._file(path), path)
+            return SimulatedLock(self._device, self._file(path), path)
 
     def rename(self, old: Path, new: Path) -> None:
         with self._guard:
-            self._begin("rename", old, new)
+            self._calls.begin("rename", old, new)
             file = self._file(old)
             if old.parent == new.parent:
                 self._change(old.parent, (old.name, None), (new.name, file))
@@ -204,13 +277,13 @@ class SimulatedDisk:
 
     def unlink(self, path: Path) -> None:
         with self._guard:
-            self._begin("unlink", path)
-            self._file(path)
+            self._calls.begin("unlink", path)
+            self._removed = [*self._removed[1 - STALE_FILES :], self._file(path)]
             self._change(path.parent, (path.name, None))
 
     def sync_directory(self, directory: Path) -> None:
         with self._guard:
-            self._begin("sync_directory", directory)
+            self._calls.begin("sync_directory", directory)
             names = self._names(directory)
             names.durable = dict(names.now)
             self._changes = [change for change in self._changes if change.directory != directory]
@@ -222,168 +295,26 @@ class SimulatedDisk:
 
     # What the verbs have in common.
 
-    def _begin(self, verb: str, *paths: Path) -> Fault | None:
-        """Count a call; raise what the test asked for. A fault that does a part first is returned."""
-        self._check_alive()
-        self.calls[verb] += 1
-        if verb in CHANGES:
-            self._step(f"{verb} {' '.join(path.name for path in paths)}")
-        for fault in self.faults:
-            if fault.verb == verb and (fault.nth == self.calls[verb] or (fault.stays and fault.nth < self.calls[verb])):
-                self.failed.append(fault)
-                if fault.is_short or verb in ("sync", "write_durably"):
-                    return fault
-                raise _failure(fault.code, paths[0])
-        return None
-
-    def _step(self, what: str) -> None:
-        """Count a change; the machine may stop here."""
-        self.steps += 1
-        if self.before_change is not None:
-            self.before_change(what)
-        if self.steps == self.kill_at:
-            self.is_dead = True
-            raise Killed(what)
-
-    def _check_alive(self) -> None:
-        if self.is_dead:
-            raise Killed("the process has ended")
-
     def _names(self, directory: Path) -> Names:
-        if directory not in self._directories:
-            raise _failure(errno.ENOENT, directory)
-        return self._directories[directory]
+        names = self._directories.get(directory)
+        if names is None:
+            raise failure(errno.ENOENT, directory)
+        return names
 
     def _file(self, path: Path) -> FileBytes:
         file = self._names(path.parent).now.get(path.name)
         if file is None:
-            raise _failure(errno.ENOENT, path)
+            raise failure(errno.ENOENT, path)
         return file
+
+    def _files(self) -> Iterator[tuple[Path, FileBytes]]:
+        for directory, names in self._directories.items():
+            for name, file in names.now.items():
+                yield directory / name, file
+
+    def _data_files(self) -> Iterator[FileBytes]:
+        return (file for path, file in self._files() if path.suffix == ".data")
 
     def _change(self, directory: Path, *entries: tuple[str, FileBytes | None]) -> None:
         apply(entries, self._names(directory).now)
         self._changes.append(NameChange(directory, entries))
-
-    def _take_space(self, file: FileBytes, start: int, end: int, path: Path) -> None:
-        if self.space is not None and self.used() + file.new_space(start, end) > self.space:
-            raise _failure(errno.ENOSPC, path)
-
-
-class SimulatedFile:
-    """One open file of a simulated disk."""
-
-    def __init__(self, disk: SimulatedDisk, file: FileBytes, path: Path, *, writable: bool) -> None:
-        self._disk = disk
-        self._file = file
-        self._path = path
-        self._writable = writable
-        self._is_open = True
-        self._told = file.failed_syncs  # of the file's failed syncs, those that this one knows of
-        self._had_failure = False
-
-    def write(self, data: Buffer, offset: int) -> None:
-        with self._disk._guard:
-            fault = self._begin("write")
-            self._write(bytes(data), offset, fault)
-
-    def write_durably(self, buffers: Sequence[Buffer], offset: int) -> None:
-        data = b"".join(buffers)
-        with self._disk._guard:
-            fault = self._begin("write_durably")
-            self._write(data, offset, fault if fault is not None and fault.is_short else None)
-            self._check_sync(fault)
-            self._disk._step(f"sync of write_durably {self._path.name}")
-            self._file.sync(offset, offset + len(data))
-
-    def _write(self, data: bytes, offset: int, fault: Fault | None) -> None:
-        assert self._writable, "opened for reading only"
-        part = data if fault is None else data[: max(1, len(data) // 2)]
-        self._disk._take_space(self._file, offset, offset + len(part), self._path)
-        self._file.write(part, offset)
-        if fault is not None:
-            raise _failure(fault.code, self._path)
-
-    def sync(self) -> None:
-        with self._disk._guard:
-            self._check_sync(self._begin("sync"))
-            self._file.sync()
-
-    def _check_sync(self, fault: Fault | None) -> None:
-        """Raise what a sync raises: a fault of its own, or another's on the same file."""
-        if self._had_failure:
-            self._disk.syncs_after_failure.append(self._path.name)
-        if fault is not None:
-            self._file.lose_unsynced()
-        if self._told < self._file.failed_syncs:
-            self._told = self._file.failed_syncs
-            self._had_failure = True
-            raise _failure(errno.EIO if fault is None else fault.code, self._path)
-
-    def read(self, size: int, offset: int) -> bytes:
-        with self._disk._guard:
-            self._begin("read")
-            if self._file.is_unreadable(offset, offset + size):
-                raise _failure(errno.EIO, self._path)
-            return bytes(self._file.data[offset : offset + size])
-
-    def read_into(self, buffer: memoryview, offset: int) -> int:
-        data = self.read(len(buffer), offset)
-        buffer[: len(data)] = data
-        return len(data)
-
-    def size(self) -> int:
-        return len(self._file.data)
-
-    def truncate(self, size: int) -> None:
-        with self._disk._guard:
-            self._begin("truncate")
-            self._file.resize(size)
-
-    def reserve(self, size: int) -> None:
-        with self._disk._guard:
-            self._begin("reserve")
-            self._disk._take_space(self._file, 0, size, self._path)
-            self._file.allocate(size)
-
-    def close(self) -> None:
-        self._is_open = False
-
-    def _begin(self, verb: str) -> Fault | None:
-        assert self._is_open, "the file was closed"
-        return self._disk._begin(verb, self._path)
-
-
-class SimulatedLock:
-    """The lock file; its locks end with the process, or when the test makes them look free."""
-
-    def __init__(self, disk: SimulatedDisk, file: FileBytes, path: Path) -> None:
-        self._disk = disk
-        self._file = file
-        self._path = path
-
-    def read(self, size: int) -> bytes:
-        self._disk._check_alive()
-        return bytes(self._file.data[:size])
-
-    def write(self, data: bytes, offset: int, *, durably: bool) -> None:
-        with self._disk._guard:
-            self._disk._begin("lock_write", self._path)
-            self._file.write(data, offset)
-            if durably:
-                self._file.sync()
-
-    def try_lock(self, byte: int) -> bool:
-        with self._disk._guard:
-            return self._disk._locks.setdefault((self._path, byte), self) is self
-
-    def is_locked(self, byte: int) -> bool:
-        return self._disk._locks.get((self._path, byte), self) is not self
-
-    def close(self) -> None:
-        locks = self._disk._locks
-        for place in [place for place, holder in locks.items() if holder is self]:
-            del locks[place]
-
-
-def _failure(code: int, path: Path) -> OSError:
-    return OSError(code, os.strerror(code), str(path))

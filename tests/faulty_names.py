@@ -1,7 +1,7 @@
 """The directories of a simulated disk: what their names stand for, and which changes a power cut keeps."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,23 @@ class Names:
     durable: dict[str, FileBytes] = field(default_factory=dict)
 
 
+class Copies:
+    """The files of a disk and their copies: a file that has two names has one copy."""
+
+    def __init__(self, copy: Callable[[FileBytes], FileBytes] = FileBytes.copy) -> None:
+        self._copy = copy
+        self._copies: dict[int, FileBytes] = {}
+
+    def of(self, file: FileBytes) -> FileBytes:
+        found = self._copies.get(id(file))
+        if found is None:
+            found = self._copies[id(file)] = self._copy(file)
+        return found
+
+    def names(self, names: dict[str, FileBytes]) -> dict[str, FileBytes]:
+        return {name: self.of(file) for name, file in names.items()}
+
+
 def surviving(changes: Sequence[NameChange], chance: random.Random) -> list[NameChange]:
     """Return which of the unsynced changes of names a power cut keeps, in their order."""
     if chance.random() < 0.5:
@@ -37,13 +54,3 @@ def apply(entries: Sequence[tuple[str, FileBytes | None]], names: dict[str, File
             names.pop(name, None)
         else:
             names[name] = file
-
-
-def copied(names: dict[str, FileBytes], copies: dict[int, FileBytes]) -> dict[str, FileBytes]:
-    return {name: copy_of(file, copies) for name, file in names.items()}
-
-
-def copy_of(file: FileBytes, copies: dict[int, FileBytes]) -> FileBytes:
-    if file.number not in copies:
-        copies[file.number] = file.copy()
-    return copies[file.number]
