@@ -242,6 +242,9 @@ class RemoteDisk:
     def sync_directory(self, directory: Path) -> None:
         self._refuse(directory)
 
+    def modified(self, path: Path) -> float:
+        self._refuse(path)
+
     def free_bytes(self, directory: Path) -> int:
         self._refuse(directory)
 
