@@ -233,3 +233,46 @@ def test_a_program_in_another_folder_is_quiet_and_its_workers_have_the_code(tmp_
     assert told["failed"].startswith("Spark did not start: ") and "heap" in told["failed"]
     left = {"JAVA_HOME": None, "SPARK_HOME": None, "SPARK_LOCAL_IP": None}
     assert told["environment"] == {**left, "PYSPARK_PYTHON": "/nonexistent/python"}
+
+
+_OWN_SESSION = """
+import sys
+from pyspark.sql import SparkSession
+from analysis.source import register
+
+spool, checkpoint = sys.argv[1:]
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+register(spark)
+read = spark.read.format("omsjournal").load(spool).count()
+growing = spark.readStream.format("omsjournal").load(spool).groupBy().count().writeStream
+query = growing.format("memory").queryName("followed").outputMode("complete").trigger(availableNow=True)
+query.option("checkpointLocation", checkpoint).start().awaitTermination(120)
+print(read, spark.sql("SELECT * FROM followed").first()[0])
+"""
+
+
+def test_a_session_of_ones_own_reads_and_follows_without_a_word_about_its_workers(tmp_path: Path) -> None:
+    try:
+        java = java_home(find_java(), tmp_path / "java")
+    except NoJava as failure:
+        pytest.skip(str(failure))
+    with MessageDatabase.open(tmp_path / "spool") as db:
+        db.add_many("orders", [b"x"] * 7)
+    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    (empty / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (empty / "python3").chmod(0o755)
+    environment |= {"PATH": f"{empty}:/usr/bin:/bin", "JAVA_HOME": str(java), "PYTHONPATH": str(REPOSITORY)}
+
+    done = subprocess.run(
+        [sys.executable, "-c", _OWN_SESSION, str(tmp_path / "spool"), str(tmp_path / "checkpoint")],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (0, "7 7\n"), done.stderr
