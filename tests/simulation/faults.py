@@ -1,21 +1,10 @@
-"""Faults made on purpose, to see that the simulation finds them: a checker that cannot fail is worth nothing.
+"""The faults made on purpose, to see that the simulation finds them: a checker that cannot fail is worth nothing.
 
-Nothing of this is in the product: a fault changes a function of it from outside, as long as its block lasts.
+Written down in `faults_disk`, `faults_reading`, `faults_owning` and `faults_broker`, in the manner of `fault`.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One deliberate fault."""
-
-    name: str
-    world: str  # in which it is looked for
-    budget: int  # runs within which it must be found
-    made: Callable[[], AbstractContextManager[None]]  # the product has the fault inside of this block
-
-
-FAULTS: dict[str, Fault] = {}
+from tests.simulation import faults_disk as faults_disk
+from tests.simulation import faults_owning as faults_owning
+from tests.simulation import faults_reading as faults_reading
+from tests.simulation.fault import FAULTS as FAULTS
+from tests.simulation.fault import Fault as Fault

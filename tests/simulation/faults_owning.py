@@ -1,0 +1,162 @@
+"""Faults made on purpose in who owns a directory, in clean-up, and in what is visible while the engine runs."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import database.cleanup
+import journal.owner
+from database.cleanup import Cleanup
+from database.ledger import Ledger
+from database.questions import file_facts
+from index.keyed import Keyed
+from index.replay import Index
+from journal.names import DataFileName
+from journal.owner import Ownership, _holder
+from tests.simulation.fault import Instead, changed, fault, nothing
+
+
+@fault("engine", budget=60)
+def the_owner_is_not_checked_before_an_answer() -> Iterator[None]:
+    """A commit is acknowledged without a look whether the directory is still ours."""
+    with changed(Ownership, "is_ours", lambda _: lambda self: True):
+        yield
+
+
+@fault("engine", budget=60)
+def no_lock_is_taken() -> Iterator[None]:
+    """A directory is opened though another opening has it."""
+
+    def of(claim: Callable[..., int]) -> Callable[..., int]:
+        def claimed(lock: Any, *arguments: Any) -> int:
+            return claim(Instead(lock, is_locked=lambda byte: False, try_lock=lambda byte: True), *arguments)
+
+        return claimed
+
+    with changed(journal.owner, "_claim", of):
+        yield
+
+
+@fault("engine", budget=200)
+def the_owners_number_is_not_raised() -> Iterator[None]:
+    """Who takes a directory over goes on under the number of the one before."""
+
+    def of(claim: Callable[..., int]) -> Callable[..., int]:
+        def claimed(lock: Any, path: Any, passing: Any) -> int:
+            before = _holder(lock, path).number
+            return claim(lock, path, passing) if not before or passing is None else before
+
+        return claimed
+
+    with changed(journal.owner, "_claim", of):
+        yield
+
+
+@fault("engine", budget=60)
+def one_file_too_many_is_deleted() -> Iterator[None]:
+    """Clean-up removes the file behind those that hold nothing needed."""
+
+    def of(remove: Callable[..., Any]) -> Callable[..., Any]:
+        def removed(self: Cleanup, moved: Any, look: Any) -> Any:
+            facts = file_facts(look)
+            following = [one for one in facts if moved and one.sequence > moved[-1].sequence and not one.is_active]
+            for one in following[:1]:
+                look.disk.unlink(look.directory / str(DataFileName(one.sequence)))
+            return remove(self, moved, look)
+
+        return removed
+
+    with changed(Cleanup, "_remove", of):
+        yield
+
+
+@fault("engine", budget=60)
+def keys_do_not_keep_their_file() -> Iterator[None]:
+    """Clean-up counts messages only: a file that holds the latest version of a key goes."""
+
+    def of(facts: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda look: [replace(one, live_keys=0) for one in facts(look)]
+
+    def free(_: Callable[..., bool]) -> Callable[..., bool]:
+        def is_free(self: Index, sequence: int) -> bool:
+            use = self.table.files.get(sequence)
+            return not (use and use.live_messages)
+
+        return is_free
+
+    def forget(_: Callable[..., None]) -> Callable[..., None]:
+        return lambda self, sequence: self.files.pop(sequence, None)
+
+    with (
+        changed(database.cleanup, "file_facts", of),
+        changed(Index, "is_free", free),
+        changed(Keyed, "forget_file", forget),
+    ):
+        yield
+
+
+@fault("engine", budget=200)
+def files_go_before_the_low_water_mark_is_durable() -> Iterator[None]:
+    """Clean-up deletes first, and commits the mark afterwards."""
+
+    def of(remove: Callable[..., Any]) -> Callable[..., Any]:
+        def removed(self: Cleanup, moved: Any, look: Any) -> Any:
+            found = remove(self, moved, look)
+            commit_mark(self, moved, look)
+            return found
+
+        return removed
+
+    commit_mark = Cleanup._commit_mark
+    with changed(Cleanup, "_remove", of), changed(Cleanup, "_commit_mark", lambda _: nothing):
+        yield
+
+
+@fault("engine", budget=200)
+def a_file_goes_before_what_is_moved_is_durable() -> Iterator[None]:
+    """Compaction removes the old copy first, and then writes the new one."""
+
+    def of(move: Callable[..., int]) -> Callable[..., int]:
+        def moved(self: Any, numbers: Any, sequence: int, look: Any) -> int:
+            context = self._context
+            path = look.directory / str(DataFileName(sequence))
+
+            def write(draft: Any) -> None:
+                if path.name in look.disk.list(look.directory):
+                    look.disk.unlink(path)
+                    look.disk.sync_directory(look.directory)
+                context.write(draft)
+
+            self._context = replace(context, write=write)
+            try:
+                return move(self, numbers, sequence, look)
+            finally:
+                self._context = context
+
+        return moved
+
+    with changed(Cleanup, "_move_batch", of):
+        yield
+
+
+@fault("engine", budget=300)
+def the_duplicate_window_is_not_carried_forward() -> Iterator[None]:
+    """Producer identifiers go with the files that clean-up removes."""
+    with changed(database.cleanup, "carried", lambda _: lambda entries: []):
+        yield
+
+
+@fault("engine", budget=60)
+def half_a_commit_becomes_visible() -> Iterator[None]:
+    """A commit of several operations shows its messages; its keys are seen after a restart only."""
+
+    def of(apply: Callable[..., None]) -> Callable[..., None]:
+        def applied(self: Ledger, draft: Any, effect: Any) -> None:
+            keys = [] if draft.messages else effect.puts
+            apply(self, draft, effect._replace(puts=keys))
+            self._keys.difference_update(effect.puts)
+
+        return applied
+
+    with changed(Ledger, "_apply", of):
+        yield

@@ -1,0 +1,220 @@
+"""Faults made on purpose in how the engine reads: checksums that nobody looks at, verdicts that are wrong, replay."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import index.replay
+import journal.datafile
+import journal.footer
+import journal.message
+import journal.walk
+import recovery.survey
+import recovery.validate
+import recovery.walked
+from index.duplicates import DuplicateWindow
+from index.replay import Index
+from journal.format import FRAME, BadFrame, FileHeader, FrameHeader
+from journal.operations import Operation
+from recovery.startup import RecoveryOptions, _Counters
+from tests.simulation.fault import EqualToAll, changed, fault, nothing
+
+
+@fault("engine", budget=300)
+def a_torn_frame_is_believed() -> Iterator[None]:
+    """A frame is taken for good whatever its checksum says."""
+
+    def of(decode: Callable[..., FrameHeader | BadFrame]) -> Callable[..., FrameHeader | BadFrame]:
+        def decoded(data: Any, offset: int, **named: Any) -> FrameHeader | BadFrame:
+            frame = decode(data, offset, **named)
+            if not isinstance(frame, BadFrame) or frame.reason != "the frame's checksum does not match":
+                return frame
+            names = ("checksum", "length", "meta", "commit", "owner", "synced", "time", "operations", "flags")
+            return FrameHeader(offset=offset, **dict(zip(names, FRAME.unpack_from(data, offset), strict=True)))
+
+        return decoded
+
+    with changed(journal.walk, "decode_frame", of):
+        yield
+
+
+@fault("engine", budget=200)
+def half_a_frame_is_replayed() -> Iterator[None]:
+    """At a start no payload is compared with its checksum: a frame is good when its head is."""
+
+    def of(take: Callable[..., None]) -> Callable[..., None]:
+        def taken(found: Any, *arguments: Any) -> None:
+            take(found, *arguments)
+            found.bad_payloads.clear()
+
+        return taken
+
+    with changed(journal.walk, "_take", of):
+        yield
+
+
+@fault("engine", budget=300)
+def a_message_is_read_without_its_checksum() -> Iterator[None]:
+    """A message's bytes are handed out whatever its checksum says."""
+    with changed(journal.message, "xxh3", lambda xxh3: lambda *data: EqualToAll(xxh3(*data))):
+        yield
+
+
+@fault("engine", budget=300)
+def a_sealed_files_checksum_is_ignored() -> Iterator[None]:
+    """A file with a good footer is taken for good as a whole."""
+
+    def of(sealed: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda file, task, footer, *, full: sealed(file, task, footer, full=False)
+
+    with changed(recovery.validate, "_sealed", of):
+        yield
+
+
+@fault("engine", budget=300)
+def a_footers_checksum_is_ignored() -> Iterator[None]:
+    """A footer is believed whatever its checksum says."""
+    with changed(journal.footer, "xxh3", lambda xxh3: lambda *data: EqualToAll(xxh3(*data))):
+        yield
+
+
+@fault("engine", budget=60)
+def frames_vouch_for_nothing() -> Iterator[None]:
+    """No frame is proof that what stands before it was durable."""
+    with changed(journal.walk.Walk, "vouched", lambda _: lambda self: 0):
+        yield
+
+
+@fault("engine", budget=60)
+def a_good_tail_is_cut() -> Iterator[None]:
+    """What nothing vouches for is cut, though it is good."""
+
+    def of(_: Callable[..., int]) -> Callable[..., int]:
+        return lambda found, ranges, vouched: max((one.end for one in found.frames if one.end <= vouched), default=0)
+
+    with changed(recovery.walked, "_good_end", of):
+        yield
+
+
+@fault("engine", budget=300)
+def a_read_error_is_taken_for_damage() -> Iterator[None]:
+    """What cannot be read once is written off."""
+
+    def of(init: Callable[..., None]) -> Callable[..., None]:
+        return lambda self, **named: init(self, **(named | {"unreadable_as_damaged": True}))
+
+    with changed(RecoveryOptions, "__init__", of):
+        yield
+
+
+@fault("engine", budget=300)
+def a_late_file_is_believed() -> Iterator[None]:
+    """What a former owner wrote after it had lost the directory counts."""
+    with changed(recovery.survey, "late_files", lambda _: lambda headers: set()):
+        yield
+
+
+@fault("engine", budget=300)
+def files_below_the_low_water_mark_are_read() -> Iterator[None]:
+    """A file that clean-up had let go of counts again when it reappears."""
+
+    def of(decode: Callable[..., Any]) -> Callable[..., Any]:
+        def decoded(data: bytes) -> Any:
+            header = decode(data)
+            return replace(header, low_water=1) if isinstance(header, FileHeader) else header
+
+        return decoded
+
+    with (
+        changed(journal.datafile, "decode_header", of),
+        changed(journal.footer, "decode_header", of),
+        changed(recovery.walked, "low_water_of", lambda _: lambda contents: 0),
+        changed(recovery.validate, "low_water_of", lambda _: lambda contents: 0),
+    ):
+        yield
+
+
+@fault("engine", budget=30)
+def a_removal_is_forgotten_at_a_restart() -> Iterator[None]:
+    """The last removal of a file is not replayed."""
+    with changed(index.replay, "_removed", lambda removed: lambda contents: removed(contents)[:-1]):
+        yield
+
+
+@fault("engine", budget=30)
+def a_dropped_key_comes_back() -> Iterator[None]:
+    """A DROP is not replayed."""
+
+    def of(replay: Callable[..., None]) -> Callable[..., None]:
+        def replayed(self: Index, contents: Any, sequence: int, rows: Any) -> None:
+            replay(self, contents, sequence, rows[contents.columns["kind"][rows] != Operation.DROP])
+
+        return replayed
+
+    with changed(Index, "_replay_keys", of):
+        yield
+
+
+@fault("engine", budget=100)
+def a_moved_copy_is_not_replayed() -> Iterator[None]:
+    """What compaction wrote again is forgotten at a restart."""
+    with changed(Index, "_move", lambda _: nothing):
+        yield
+
+
+@fault("engine", budget=100)
+def a_frames_last_operation_is_not_replayed() -> Iterator[None]:
+    """A commit's last message is left out when the index is built."""
+
+    def of(add: Callable[..., None]) -> Callable[..., None]:
+        def added(self: Index, contents: Any, sequence: int, rows: Any) -> None:
+            if not len(rows):
+                return
+            commits = contents.columns["commit"][rows]
+            is_inner = np.append(commits[1:] == commits[:-1], False)
+            is_single = ~np.append(False, is_inner[:-1]) & ~is_inner
+            add(self, contents, sequence, rows[is_inner | is_single])
+
+        return added
+
+    with changed(Index, "_add", of):
+        yield
+
+
+@fault("engine", budget=60)
+def the_duplicate_window_is_forgotten_at_a_restart() -> Iterator[None]:
+    """Producer identifiers are not replayed."""
+    with changed(DuplicateWindow, "replay", lambda _: nothing), changed(DuplicateWindow, "load", lambda _: nothing):
+        yield
+
+
+@fault("engine", budget=60)
+def numbers_go_on_behind_what_is_undelivered() -> Iterator[None]:
+    """The next message gets a number that a delivered one had."""
+
+    def of(before: Callable[..., Any]) -> Callable[..., Any]:
+        def reused(self: Any, index: Index, *, is_followed: bool) -> Any:
+            last = max(index.table.last_number(), 0) if index.table.count else 0
+            return replace(before(self, index, is_followed=is_followed), next_message=last + 1)
+
+        return reused
+
+    with changed(_Counters, "before", of):
+        yield
+
+
+@fault("engine", budget=300)
+def numbers_do_not_jump_after_damage() -> Iterator[None]:
+    """After damage and after an open end, numbering goes on where what was found ends."""
+
+    def of(init: Callable[..., None]) -> Callable[..., None]:
+        def without(self: Any, *arguments: Any) -> None:
+            init(self, *arguments)
+            self._jump = 0
+
+        return without
+
+    with changed(_Counters, "__init__", of):
+        yield
