@@ -42,7 +42,7 @@ def _print_stats(found: "Stats", holder: str) -> None:
         "files": f"{found.files:,}, {size_text(found.bytes)}",
         "live": f"{size_text(found.live_bytes)}{share}",
         "undelivered": f"{found.undelivered:,} in {counted(len(found.queues), 'queue')}",
-        "held back": f"{found.held:,} of these; look with `oms list Q --held`" if found.held else "",
+        "held back": f"{found.held:,} of these; look with `oms list --held`" if found.held else "",
         "keys": f"{found.keys:,}",
         "archives": f"{found.archives:,}, {size_text(found.archive_bytes)}" if found.archives else "none",
         "free": f"{size_text(found.free_bytes)} on the file system",

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cli import dumping, inspecting, loading, messages, receiving, removing, repairing, users
+from cli import dumping, inspecting, loading, messages, receiving, releasing, removing, repairing, users
 from cli.failures import ExitCode, Failure, Usage, meaning, tell
 from cli.output import Notes
 from journal.errors import JournalError
@@ -154,7 +154,7 @@ app.command()(inspecting.stats)
 app.command()(inspecting.explain)
 app.command()(removing.delete)
 app.command()(removing.drop)
-app.command()(removing.unhold)
+app.command()(releasing.release)
 app.command()(inspecting.verify)
 app.command()(repairing.recover)
 app.command()(repairing.cleanup)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -89,7 +90,7 @@ def list_messages(
         int | None,
         typer.Option(min=0, metavar="N", help="At most N messages, 0 for all.  [default: 20, with --json all]"),
     ] = None,
-    held: Annotated[bool, typer.Option("--held", help="Those that are held back, and only those.")] = False,
+    held: Annotated[bool, typer.Option("--held", help="Only what is held back: it may have been delivered.")] = False,
     spool: options.Spool = options.SPOOL_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
@@ -98,10 +99,8 @@ def list_messages(
     Oldest first; works on a running database. With --json: one document for
     the queues, one line for each message of a queue.
     """
-    if queue is None and held:
-        raise Usage("--held goes with a queue")
     if queue is None:
-        _list_queues(spool, as_json=as_json)
+        _list_queues(spool, held=held, as_json=as_json)
     elif as_json:
         with view(spool) as looking:
             found = looking.held(queue) if held else looking.undelivered(queue)
@@ -111,15 +110,16 @@ def list_messages(
         _list_queue(spool, queue, LIST_COUNT if limit is None else limit, held=held)
 
 
-def _list_queues(spool: Path, *, as_json: bool) -> None:
+def _list_queues(spool: Path, *, held: bool, as_json: bool) -> None:
     with view(spool) as looking:
         found = looking.stats()
+    queues = {name: queue for name, queue in found.queues.items() if queue.held or not held}
     if as_json:
-        output.print_json({"queues": found.as_dict()["queues"]})
-    elif found.queues:
-        print_queues(fullest(found.queues))
+        output.print_json({"queues": {name: asdict(queue) for name, queue in queues.items()}})
+    elif queues:
+        print_queues(fullest(queues))
     else:
-        output.print_line("No undelivered messages.")
+        output.print_line("No messages are held back." if held else "No undelivered messages.")
 
 
 def fullest(queues: "dict[str, QueueStats]") -> "list[tuple[str, QueueStats]]":
@@ -128,10 +128,12 @@ def fullest(queues: "dict[str, QueueStats]") -> "list[tuple[str, QueueStats]]":
 
 
 def print_queues(queues: "list[tuple[str, QueueStats]]") -> None:
-    """Print the queues as a table."""
+    """Print the queues as a table; how many messages are held back only where some are."""
+    has_held = any(queue.held for _, queue in queues)
     columns = (
         output.Column("queue", shrinks=True),
         output.number_column("undelivered"),
+        *([output.number_column("held back")] if has_held else []),
         output.number_column("size"),
         output.number_column("oldest"),
         output.number_column("age"),
@@ -140,6 +142,7 @@ def print_queues(queues: "list[tuple[str, QueueStats]]") -> None:
         (
             name,
             f"{queue.undelivered:,}",
+            *([f"{queue.held:,}"] if has_held else []),
             size_text(queue.bytes),
             str(queue.oldest or ""),
             age_text(queue.oldest_age),
@@ -189,13 +192,16 @@ def show(
     message = looked_up(spool, number)
     if raw:
         sys.stdout.buffer.write(message.payload)
-    elif as_json:
-        output.print_json(message_document(message, payload=True))
+        return
+    with view(spool) as looking:
+        is_held = looking.is_held(number)
+    if as_json:
+        output.print_json(message_document(message, payload=True) | {"held": is_held})
     else:
-        _show(message)
+        _show(message, is_held=is_held)
 
 
-def _show(message: "Message") -> None:
+def _show(message: "Message", *, is_held: bool) -> None:
     from journal.names import DataFileName
 
     age = (datetime.now(UTC) - message.added_at).total_seconds()
@@ -203,6 +209,7 @@ def _show(message: "Message") -> None:
         "message": str(message.number),
         "queue": message.queue,
         "added": f"{to_the_second(message.added_at)}  ({age_text(age)} ago)",
+        "held back": "it may have been delivered already; see `oms release`" if is_held else "",
         "producer": message.producer_id or "",
         "place": f"{DataFileName(message.sequence)} at byte {message.offset:,}",
         "length": f"{len(message.payload):,} bytes",

@@ -1,4 +1,4 @@
-"""`oms delete`, `oms drop`: remove what pins data files, after asking. `oms unhold`: let go what is held back."""
+"""`oms delete`, `oms drop`: remove what pins data files, after asking."""
 
 import sys
 from datetime import UTC, datetime, timedelta
@@ -46,7 +46,7 @@ def delete(  # noqa: PLR0913
         chosen = sorted(set(numbers or ()))
         what = f"message {chosen[0]}" if len(chosen) == 1 else f"{len(chosen):,} messages"
     if chosen:
-        _ask(f"Delete {what}?", yes=yes)
+        ask(f"Delete {what}?", yes=yes)
     _tell(chosen, _deleted(spool, chosen, wait) if chosen else 0, by_number=queue is None, as_json=as_json)
 
 
@@ -54,25 +54,26 @@ def _of_queue(spool: Path, queue: str, older: str | None) -> list[int]:
     with view(spool) as looking:
         if older is None:
             return list(looking.numbers(queue))
-        before = datetime.now(UTC) - timedelta(seconds=_seconds(older))
+        before = moment(older, "--older")
         return [message.number for message in looking.undelivered(queue) if message.added_at < before]
 
 
-def _seconds(text: str) -> float:
+def moment(age: str, option: str) -> datetime:
+    """Return the time that was so long ago; Usage where it is no duration."""
     from database.options import parse_duration
 
     try:
-        return parse_duration(text)
-    except ValueError as failure:
-        raise Usage(f"--older: {failure}") from failure
+        return datetime.now(UTC) - timedelta(seconds=parse_duration(age))
+    except (ValueError, OverflowError) as failure:
+        raise Usage(f"{option}: {failure}") from failure
 
 
-def _ask(question: str, *, yes: bool) -> None:
-    """Return when the answer is yes; without a terminal there is nobody to ask."""
+def ask(question: str, *, yes: bool) -> None:
+    """Return when the answer is yes; without a terminal there is nobody to ask. Usage."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Usage("there is no terminal to ask on: give --yes to remove without a question")
+        raise Usage("there is no terminal to ask on: give --yes to do it without a question")
     typer.confirm(printable(question), abort=True, err=True)
 
 
@@ -96,41 +97,6 @@ def _tell(chosen: list[int], deleted: int, *, by_number: bool, as_json: bool) ->
         raise typer.Exit(ExitCode.NO)
 
 
-def unhold(  # noqa: PLR0913
-    numbers: Annotated[
-        list[int] | None,
-        typer.Argument(min=1, metavar="[NUMBER]...", help="The messages.", show_default=False),
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Instead: all that are held back.")] = False,
-    yes: options.Yes = False,
-    spool: options.Spool = options.SPOOL_DEFAULT,
-    wait: options.Wait = 0.0,
-    as_json: options.AsJson = False,
-) -> None:
-    """Let go messages that a recovery held back, after asking.
-
-    They are those that damage may have brought back, see oms recover --hold;
-    from now on they are handed out again. Exits 1 when none of them was held.
-    """
-    if bool(numbers) == everything:
-        raise Usage("give either message numbers or --all")
-    with view(spool) as looking:
-        held = looking.held_count()
-    if held:
-        _ask(f"Let go {'all' if everything else 'some'} of {counted(held, 'message')} held back?", yes=yes)
-        with database(spool, repairs=True, wait_seconds=wait) as db, interrupts.held_back():
-            freed = db.unhold(None if everything else numbers)
-    else:
-        freed = 0
-    if as_json:
-        output.print_json({"unheld": freed}, indent=None)
-    else:
-        text = f"{counted(freed, 'message')} let go, to be handed out again" if freed else "none of them was held back"
-        output.print_line(text)
-    if not freed:
-        raise typer.Exit(ExitCode.NO)
-
-
 def drop(
     key: Annotated[str, typer.Argument(metavar="KEY", help="The key.", show_default=False)],
     yes: options.Yes = False,
@@ -142,7 +108,7 @@ def drop(
     with view(spool) as looking:
         value = looking.get(key)
     if value is not None:
-        _ask(f"Drop key {key} ({counted(len(value), 'byte')})?", yes=yes)
+        ask(f"Drop key {key} ({counted(len(value), 'byte')})?", yes=yes)
         with database(spool, wait_seconds=wait) as db, interrupts.held_back():
             dropped = db.drop(key)
     else:

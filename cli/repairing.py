@@ -51,7 +51,7 @@ def recover(  # noqa: PLR0913
         bool, typer.Option("--unreadable-as-damaged", help="Give up what the device cannot read.")
     ] = False,
     hold: Annotated[
-        bool, typer.Option("--hold", help="Hold back the messages that damage may have brought back; see oms unhold.")
+        bool, typer.Option("--hold", help="Hold back the messages that damage may have brought back; see oms release.")
     ] = False,
     spool: options.Spool = options.SPOOL_DEFAULT,
     as_json: options.AsJson = False,
@@ -111,7 +111,7 @@ def _print_recovery(report: "RecoveryReport", *, dry_run: bool, hold: bool) -> N
     for text in _suspect_texts(report.suspects):
         output.print_line(text)
     if hold and report.suspects and not dry_run:
-        output.print_line("They are held back: look with `oms list Q --held`, let go with `oms unhold`.")
+        output.print_line("They are held back: look with `oms list --held`, decide with `oms release`.")
     for text in report.notes:
         output.print_line(text)
     state = "Intact" if report.intact else "Nothing was changed" if dry_run else "Recovered"

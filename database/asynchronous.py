@@ -218,12 +218,16 @@ class AsyncMessageDatabase:
         return self._database.release(number)
 
     async def held(self, queue: str | None = None) -> list[Message]:
-        """Return the undelivered messages that are held back since damage may have brought them back."""
+        """Return the undelivered messages that are held back: they may have been delivered already."""
         return await self._off_loop(lambda: list(self._database.held(queue)))
 
     async def unhold(self, numbers: Iterable[int] | None = None) -> int:
         """Hold these messages no longer, or none at all; return how many undelivered ones that were, durable."""
         return await self._off_loop(lambda: self._database.unhold(numbers))
+
+    async def discard_held(self, numbers: Iterable[int]) -> int:
+        """Deliver those of these messages that are held back: a consumer has them. Return how many those were."""
+        return await self._off_loop(lambda: self._database.discard_held(numbers))
 
     async def cleanup(self, *, compact: bool = False, dry_run: bool = False) -> CleanupReport:
         """Let go of data files that hold nothing needed."""

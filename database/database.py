@@ -25,14 +25,14 @@ from database.holding import Holding
 from database.indexing import SealedIndex
 from database.ledger import Ledger, StaleDraft
 from database.options import Options
-from database.reading import Files, read_one
+from database.reading import Files, read_known, read_one
 from database.stats import CleanupReport, FileExplanation, Stats
 from database.taking import Taking
 from database.tender import Chores, Tender
 from journal.commit import GroupCommit
 from journal.disk import Disk, RealDisk
 from journal.draft import Composer
-from journal.errors import DatabaseClosed, JournalError, MessageDamaged, NoSuchMessage
+from journal.errors import DatabaseClosed, JournalError
 from journal.group import AnyDraft
 from journal.log import Journal, JournalSettings
 from journal.message import Message
@@ -70,15 +70,16 @@ class MessageDatabase:
         self._journal = Journal(disk, directory, started.opening, settings)
         self.group = GroupCommit(self._journal, self._ledger, self._ownership.is_ours)
         self._holding = Holding(self._ledger, self._taking, self.write)
-        context = CleanupContext(
-            look=self.look,
-            write=self.write,
-            holding=self._holding,
-            journal=self._journal,
-            options=options,
-            database=started.opening.database,
+        self._cleanup = Cleanup(
+            CleanupContext(
+                look=self.look,
+                write=self.write,
+                holding=self._holding,
+                journal=self._journal,
+                options=options,
+                database=started.opening.database,
+            )
         )
-        self._cleanup = Cleanup(context)
         self._tender = Tender(
             Chores(
                 tend=self._journal.tend,
@@ -166,8 +167,7 @@ class MessageDatabase:
 
     def _abandon(self) -> None:
         """Let go in the child of a fork: files and lock stay the parent's."""
-        self._is_closed = True
-        self._is_ready = False
+        self._is_closed, self._is_ready = True, False
         self._ownership.close()
         self._files = Files(self._disk, self.directory)
 
@@ -303,12 +303,7 @@ class MessageDatabase:
 
     def read(self, number: int) -> Message:
         """Return an undelivered message; NoSuchMessage, MessageDamaged."""
-        found = read_one(self._files, lambda: questions.find(self._readable, number))
-        if found is None:
-            raise NoSuchMessage(number)
-        if isinstance(found, MessageDamaged):
-            raise found
-        return found
+        return read_known(self._files, number, lambda: questions.find(self._readable, number))
 
     def get(self, key: str) -> bytes | None:
         """Return the latest value of a key, None when it is not there; MessageDamaged when it is lost."""
@@ -356,13 +351,18 @@ class MessageDatabase:
             return self._taking.release(number)
 
     def held(self, queue: str | None = None) -> Iterator[Message]:
-        """Yield the undelivered messages that are held back since damage may have brought them back."""
+        """Yield the undelivered messages that are held back: they may have been delivered already."""
         return questions.undelivered(self._readable, self._files, queue, held=True)
 
     def unhold(self, numbers: Iterable[int] | None = None) -> int:
         """Hold these messages no longer, or none at all; return how many undelivered ones that were, durable."""
         self.check_open()
         return self._holding.let_go(numbers)
+
+    def discard_held(self, numbers: Iterable[int]) -> int:
+        """Deliver those of the messages that are held back: a consumer has them; return how many, durable."""
+        self.check_open()
+        return sum(self.deliver_many(part) for part in self._holding.held_among(numbers))
 
     # Looking after it.
 

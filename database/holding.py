@@ -1,21 +1,25 @@
 """What is held back: made durable at a start, looked at, and let go.
 
 See `index/held.py` for why. Reading in order and taking pass over what is held; it can be read by its
-number, delivered and deleted like any message.
+number, delivered and deleted like any message. What was let go, or is gone, leaves the ranges at the next change.
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from database.ledger import Effect, Ledger
 from database.taking import Taking
+from index.block import Numbers, distinct
 from index.held import KEY_PREFIX, Held
+from index.table import NUMBER_MAX
 from journal.disk import Disk
 from journal.draft import Composer, Draft
 from recovery import holding
+
+COMMIT_MESSAGES_MAX = 100_000  # discarded by one commit
 
 
 class Holding:
@@ -60,9 +64,9 @@ class Holding:
         with self.lock:
             with self._ledger.lock:
                 held = self._ledger.index.held
-                kept = Held() if numbers is None else held.without(numbers)
+                kept = Held() if numbers is None else self._without(held, _ascending(numbers))
                 freed = self._freed(held, kept)
-            if kept.ranges() == held.ranges():
+            if not freed and (numbers is not None or not held):
                 return 0
             self.write(kept)
             with self._ledger.lock:
@@ -70,13 +74,31 @@ class Holding:
                 self._taking.admit(freed)
         return sum(len(found) for found in freed.values())
 
+    def held_among(self, numbers: Iterable[int]) -> Iterator[list[int]]:
+        """Yield those of the messages that are held back and undelivered, as many at a time as one commit takes."""
+        wanted = _ascending(numbers)
+        for start in range(0, len(wanted), COMMIT_MESSAGES_MAX):
+            part = wanted[start : start + COMMIT_MESSAGES_MAX]
+            with self._ledger.lock:
+                index = self._ledger.index
+                found = index.table.find_many(part[index.held.mask(part)])[0]
+            if len(found):
+                yield found.tolist()
+
+    def _without(self, held: Held, numbers: Numbers) -> Held:
+        return Held(self._ledger.index.ranges_where(lambda there, _: held.mask(there) & ~np.isin(there, numbers)))
+
     def _freed(self, before: Held, after: Held) -> dict[str, list[int]]:
         """Return the undelivered messages that the second does not hold any more, by queue."""
         table = self._ledger.index.table
         freed: dict[str, list[int]] = {}
-        for queue in table.queues():
-            for numbers, _, _ in table.batches(queue, 0, self._ledger.index.highest_number()):
-                found = numbers[before.mask(numbers) & ~after.mask(numbers)]
-                if len(found):
-                    freed.setdefault(queue, []).extend(np.asarray(found).tolist())
+        for numbers, _, _ in table.batches(None, 0, NUMBER_MAX):
+            found, queues = table.find_many(numbers[before.mask(numbers) & ~after.mask(numbers)].astype(np.uint64))
+            for queue in distinct(queues).tolist():
+                freed.setdefault(table.queue_name(queue), []).extend(found[queues == queue].tolist())
         return freed
+
+
+def _ascending(numbers: Iterable[int]) -> Numbers:
+    """Return the numbers that a message can have, in order and once."""
+    return np.array(sorted({number for number in numbers if 0 < number < NUMBER_MAX}), np.uint64)

@@ -65,7 +65,7 @@ class Options:
     policy: Policy = "salvage"
     validation: Validation = "full"
     unreadable_as_damaged: bool = False
-    hold_suspects: bool = False  # hold back what damage may have brought back, until `unhold`
+    hold_suspects: bool = False  # hold back what damage may have brought back, until somebody lets it go
     retention_directory: Path | None = None  # clean-up moves files there instead of deleting them
     retention_age: float | None = None
     retention_bytes: int | None = None

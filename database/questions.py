@@ -1,6 +1,7 @@
 """What one can ask a database, open for writing or only for reading: the same answers from the same index."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -112,14 +113,31 @@ def _readable(files: Files, batches: Iterator[Wanted], find_again: Callable[[int
             yield found
 
 
-def numbers(ledger: Ledger, queue: str | None) -> Iterator[int]:
-    """Return the numbers of undelivered messages in order: those that are there now."""
-    return (number for batch in _places(ledger, queue) for number in batch[0].tolist())
+def numbers(ledger: Ledger, queue: str | None, *, held: bool = False) -> Iterator[int]:
+    """Return the numbers of undelivered messages in order, those held back or the others: as they are now."""
+    return (number for batch in _places(ledger, queue, held=held) for number in batch[0].tolist())
+
+
+def is_held(ledger: Ledger, number: int) -> bool:
+    """Say whether an undelivered message is held back."""
+    with ledger.lock:
+        return ledger.index.table.find(number) is not None and bool(ledger.index.held.mask([number])[0])
 
 
 def held_count(ledger: Ledger, queue: str | None = None) -> int:
     """Return how many undelivered messages of a queue, or of all, are held back."""
     return sum(len(batch[0]) for batch in _places(ledger, queue, held=True)) if ledger.index.held else 0
+
+
+def _held_counts(ledger: Ledger) -> dict[str, int]:
+    """Return how many undelivered messages are held back in every queue that has such."""
+    counts: Counter[str] = Counter()
+    for numbers, _, _ in _places(ledger, None, held=True) if ledger.index.held else ():
+        with ledger.lock:
+            table = ledger.index.table
+            found = np.bincount(table.find_many(numbers.astype(np.uint64))[1])
+            counts.update({table.queue_name(queue): int(found[queue]) for queue in np.flatnonzero(found).tolist()})
+    return counts
 
 
 def _places(ledger: Ledger, queue: str | None, *, held: bool = False) -> Iterator[Wanted]:
@@ -156,17 +174,19 @@ def stats(look: Look) -> Stats:
     oldest = _oldest(look.ledger)
     ages = _ages(look, oldest.values())
     needed = next((fact for fact in facts if fact.is_needed), None)
+    held = _held_counts(look.ledger)
     return Stats(
         directory=str(look.directory),
         files=len(facts),
         bytes=sum(fact.bytes for fact in facts),
         live_bytes=sum(fact.live_bytes for fact in facts),
         undelivered=undelivered_total,
-        held=held_count(look.ledger),
+        held=sum(held.values()),
         queues={
             name: QueueStats(
                 undelivered=count,
                 bytes=size,
+                held=held.get(name, 0),
                 oldest=oldest[name].number if name in oldest else None,
                 oldest_age=ages.get(oldest[name].number) if name in oldest else None,
             )

@@ -17,7 +17,7 @@ from index.block import Ints
 from index.table import Place
 from journal.datafile import DataFile, require_header
 from journal.disk import Disk
-from journal.errors import DiskError, MessageDamaged
+from journal.errors import DiskError, MessageDamaged, NoSuchMessage
 from journal.format import BadFrame
 from journal.message import FrameReader, Message, Source
 from journal.names import DataFileName
@@ -128,3 +128,13 @@ def _by_file(batch: Wanted) -> Iterator[tuple[int, list[tuple[int, int]]]]:
     for start, end in pairwise(starts):
         pairs = zip(numbers[start:end].tolist(), offsets[start:end].tolist(), strict=True)
         yield int(sequences[start]), list(pairs)
+
+
+def read_known(files: Files, number: int, find: Callable[[], Place | None]) -> Message:
+    """Return a message that has to be there; NoSuchMessage, MessageDamaged."""
+    found = read_one(files, find)
+    if found is None:
+        raise NoSuchMessage(number)
+    if isinstance(found, MessageDamaged):
+        raise found
+    return found

@@ -9,6 +9,7 @@ class QueueStats:
 
     undelivered: int
     bytes: int
+    held: int = 0  # of these, passed over until somebody lets them go
     oldest: int | None = None  # number of its oldest undelivered message
     oldest_age: float | None = None
 

@@ -13,14 +13,14 @@ from types import TracebackType
 from database import questions
 from database.ledger import Ledger
 from database.options import system_clock
-from database.reading import Files, read_one, read_value
+from database.reading import Files, read_known, read_value
 from database.stats import FileExplanation, Stats
 from index.duplicates import WindowBounds
 from index.held import KEY_PREFIX
 from index.replay import Index
 from index.table import Place
 from journal.disk import Disk, RealDisk
-from journal.errors import DiskError, JournalError, MessageDamaged, NoSuchMessage
+from journal.errors import DiskError, JournalError
 from journal.message import Message
 from journal.owner import Holder, read_holder
 from recovery import holding
@@ -72,12 +72,7 @@ class DatabaseView:
 
     def read(self, number: int) -> Message:
         """Return an undelivered message; NoSuchMessage, MessageDamaged."""
-        found = read_one(self._files, lambda: self._find(number))
-        if found is None:
-            raise NoSuchMessage(number)
-        if isinstance(found, MessageDamaged):
-            raise found
-        return found
+        return read_known(self._files, number, lambda: self._find(number))
 
     def get(self, key: str) -> bytes | None:
         """Return the value of a key, None when it is not there; MessageDamaged when it is lost."""
@@ -115,8 +110,16 @@ class DatabaseView:
         return questions.undelivered(self._ledger, self._files, queue, self._find)
 
     def held(self, queue: str | None = None) -> Iterator[Message]:
-        """Yield the undelivered messages that are held back since damage may have brought them back."""
+        """Yield the undelivered messages that are held back: they may have been delivered already."""
         return questions.undelivered(self._ledger, self._files, queue, self._find, held=True)
+
+    def held_numbers(self, queue: str | None = None) -> Iterator[int]:
+        """Yield the numbers of the messages that `held` yields, and of those that cannot be read any more."""
+        return questions.numbers(self._ledger, queue, held=True)
+
+    def is_held(self, number: int) -> bool:
+        """Say whether an undelivered message is held back."""
+        return questions.is_held(self._ledger, number)
 
     def held_count(self, queue: str | None = None) -> int:
         """Return how many undelivered messages of a queue, or of all, are held back."""

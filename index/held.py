@@ -1,9 +1,10 @@
-"""Messages that are held back: damage may have brought them back, and a person looks first.
+"""Messages that are held back: they may have been delivered already, and a person looks first.
 
-What was lost may hold the deliveries of older messages, which then are undelivered again. Where that
-is worse than waiting, a start holds them: ranges of message numbers, kept under keys of the engine,
-that reading in order and taking pass over until somebody lets them go. Numbers never come again, so
-that a range may cover numbers that are gone.
+What damage has destroyed may hold the deliveries of older messages, which then are undelivered again; and a
+database that was restored from a backup does not know what was delivered since. Where to hand those out once more
+is worse than to wait, they are held: ranges of message numbers, kept under keys of the engine, that reading in
+order and taking pass over until somebody releases or discards them. Numbers never come again, so that a
+range may cover numbers that are gone.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,24 +46,6 @@ class Held:
     def add(self, ranges: Ranges) -> None:
         """Hold these numbers too."""
         self._pairs = np.array(_joined([*self.ranges(), *ranges]), np.uint64).reshape(-1, 2)
-
-    def without(self, numbers: Iterable[int]) -> "Held":
-        """Return what is held when these numbers are not any more."""
-        pieces: list[tuple[int, int]] = []
-        gone = sorted(set(numbers))
-        at = 0
-        for first, last in self.ranges():
-            while at < len(gone) and gone[at] < first:
-                at += 1
-            begin = first
-            while at < len(gone) and gone[at] <= last:
-                if begin < gone[at]:
-                    pieces.append((begin, gone[at] - 1))
-                begin = gone[at] + 1
-                at += 1
-            if begin <= last:
-                pieces.append((begin, last))
-        return Held(pieces)
 
     def values(self) -> dict[bytes, bytes]:
         """Return the ranges as values under keys of the engine."""

@@ -3,12 +3,12 @@
 The index is made anew at each start and knows nothing that the journal does not say.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from index.block import OFFSET_UNIT, Numbers, distinct
+from index.block import OFFSET_UNIT, Ints, Numbers, distinct
 from index.duplicates import DuplicateWindow, WindowBounds
 from index.held import Held
 from index.keyed import Keyed
@@ -61,12 +61,25 @@ class Index:
 
     def hold_up_to(self, sequence: int) -> None:
         """Hold back every undelivered message that lies in the data files up to a sequence."""
+        self.held.add(self.ranges_where(lambda _, sequences: sequences <= sequence))
+
+    def ranges_where(self, is_wanted: Callable[[Ints, Ints], npt.NDArray[np.bool_]]) -> list[tuple[int, int]]:
+        """Return the fewest ranges with all undelivered messages in them that are wanted, and no other one.
+
+        Told are the numbers and the data files of a batch. Between two neighbours in a range there may be
+        numbers that are gone: they never come again.
+        """
         ranges: list[tuple[int, int]] = []
+        is_open = False  # the last message of the batch before was wanted
         for numbers, sequences, _ in self.table.batches(None, 0, NUMBER_MAX):
-            is_old = np.concatenate(([False], sequences <= sequence, [False]))
-            edges = np.flatnonzero(np.diff(is_old)).reshape(-1, 2)
-            ranges += zip(numbers[edges[:, 0]].tolist(), numbers[edges[:, 1] - 1].tolist(), strict=True)
-        self.held.add(ranges)
+            wanted = is_wanted(numbers, sequences)
+            edges = np.flatnonzero(np.diff(np.concatenate(([False], wanted, [False])))).reshape(-1, 2)
+            found = list(zip(numbers[edges[:, 0]].tolist(), numbers[edges[:, 1] - 1].tolist(), strict=True))
+            if found and is_open and wanted[0]:
+                ranges[-1] = (ranges[-1][0], found.pop(0)[1])
+            ranges += found
+            is_open = bool(wanted[-1])
+        return ranges
 
     def highest_number(self) -> int:
         """Return a number that no undelivered message exceeds now."""

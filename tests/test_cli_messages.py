@@ -198,7 +198,7 @@ def test_only_messages_older_than_the_age_are_deleted(orders: Path) -> None:
 def test_nothing_is_removed_without_a_terminal_to_ask_on(orders: Path, arguments: list[str]) -> None:
     result = oms(*arguments, spool=orders, stdin=b"y\n", code=2)
 
-    assert result.stderr == "oms: there is no terminal to ask on: give --yes to remove without a question\n"
+    assert result.stderr == "oms: there is no terminal to ask on: give --yes to do it without a question\n"
     assert oms_json("stats", spool=orders)["undelivered"] == 4
 
 

@@ -15,7 +15,7 @@ from journal.errors import JournalError
 from tests.cli_runner import REPOSITORY, command_line, environment, oms, oms_process
 
 COMMANDS = (
-    "load send receive list show dump stats explain delete drop unhold verify recover cleanup io-test demo".split()  # noqa: SIM905
+    "load send receive list show dump stats explain delete drop release verify recover cleanup io-test demo".split()  # noqa: SIM905
 )
 
 

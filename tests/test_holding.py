@@ -1,4 +1,4 @@
-"""What damage may have brought back, held on request: passed over until somebody lets it go, also across crashes."""
+"""What may have been delivered already, held: passed over until somebody decides about it, also across crashes."""
 
 import asyncio
 from pathlib import Path
@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from database import AsyncMessageDatabase, DatabaseView, MessageDatabase
+from index.duplicates import WindowBounds
 from index.held import Held
+from index.replay import Index
 from journal.errors import FormatError
 from journal.names import HOLD
-from tests.cli_runner import oms, oms_json
 from tests.crash_model import SPOOL, Unattended, open_unattended
 from tests.faulty_disk import Killed, SimulatedDisk
 
@@ -165,53 +166,64 @@ def test_asyncio_has_it_too() -> None:
             assert [message.number for message in await database.held("q")] == old
             assert [message.number async for message in database.undelivered("q")] == new
             assert await database.unhold(old[:2]) == 2
-            assert await database.unhold() == len(old) - 2
+            assert await database.discard_held(old) == len(old) - 2
+            assert await database.unhold() == 0
 
     with open_unattended(disk, hold_suspects=True) as opened:
         asyncio.run(main())
 
 
-def test_the_command_holds_lists_and_lets_go(tmp_path: Path) -> None:
-    disk, old, new = damaged()
-    spool = tmp_path / "spool"
-    spool.mkdir()
-    for name, data in disk.contents(SPOOL).items():
-        (spool / name).write_bytes(data)
+@given(st.lists(st.sampled_from("held delivered let-go young".split()), max_size=60), st.integers(1, 9))  # noqa: SIM905
+def test_ranges_are_the_fewest_that_hold_what_is_to_be_held_and_nothing_else(fates: list[str], per_file: int) -> None:
+    index = Index(WindowBounds())
+    for number, _ in enumerate(fates, start=1):
+        sequence = 1 + number // per_file
+        index.load(index.table.queue_id("q"), np.array([number], np.uint64), [5], (sequence, 768))
+    gone = [number for number, fate in enumerate(fates, start=1) if fate == "delivered"]
+    index.table.remove_many(np.array(gone, np.uint64))
+    held = {number for number, fate in enumerate(fates, start=1) if fate == "held"}
+    alive = [number for number, fate in enumerate(fates, start=1) if fate != "delivered"]
 
-    assert "They are held back" in oms("recover", "--hold", spool=spool, code=1).stdout
-    assert "6 of these" in oms("stats", spool=spool).stdout
-    assert oms("list", "q", "--held", spool=spool).stdout.count("old") == len(old)
-    assert oms("list", "q", spool=spool).stdout.count("new") == len(new)
-    assert oms("receive", "q", "--count", "1", spool=spool).stdout == "new\n"
-    assert oms_json("unhold", str(old[0]), "--yes", spool=spool) == {"unheld": 1}
-    assert oms("receive", "q", "--count", "1", spool=spool).stdout == "old\n"
-    assert oms_json("unhold", "--all", "--yes", spool=spool) == {"unheld": len(old) - 1}
-    oms("unhold", "--all", spool=spool, code=1)
-    oms("unhold", spool=spool, code=2)
-    oms("list", "--held", spool=spool, code=2)
-    assert oms_json("stats", spool=spool)["held"] == 0
+    ranges = index.ranges_where(lambda numbers, _: np.isin(numbers, sorted(held)))
+
+    covered = [number for number in alive if any(first <= number <= last for first, last in ranges)]
+    assert covered == sorted(held)
+    runs = sum(number in held and (at == 0 or alive[at - 1] not in held) for at, number in enumerate(alive))
+    assert len(ranges) == runs
+
+
+def test_what_is_discarded_was_held_is_delivered_and_stays_so(tmp_path: Path) -> None:
+    disk, old, new = damaged()
+    with open_unattended(disk, hold_suspects=True) as database:
+        assert database.discard_held([old[0], old[2], new[0], 999_999, 0, -1, 1 << 70]) == 2
+        assert database.discard_held([old[0], old[2]]) == 0
+        assert held(database) == [old[1], *old[3:]]
+        assert numbers(database) == new
+        assert [queue.held for queue in database.stats().queues.values()] == [len(old) - 2]
+    with open_unattended(disk) as database:
+        assert held(database) == [old[1], *old[3:]]
+        assert database.discard_held(number for number in old) == len(old) - 2
+        assert database.undelivered_count("q") == len(new)
 
 
 Pairs = list[tuple[int, int]]
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 9)).map(lambda pair: (pair[0], sum(pair))), max_size=8)
 
 
-@given(RANGES, RANGES, st.sets(st.integers(0, 70)))
-def test_ranges_behave_like_the_set_of_their_numbers(first: Pairs, more: Pairs, gone: set[int]) -> None:
+@given(RANGES, RANGES)
+def test_ranges_behave_like_the_set_of_their_numbers(first: Pairs, more: Pairs) -> None:
     def members(ranges: Pairs) -> set[int]:
         return {number for low, high in ranges for number in range(low, high + 1)}
 
     ranges = Held(first)
     ranges.add(more)
-    left = ranges.without(gone)
     loaded = Held()
-    loaded.load(left.values().values())
+    loaded.load(ranges.values().values())
 
     assert members(ranges.ranges()) == members(first) | members(more)
-    assert members(left.ranges()) == members(first + more) - gone
-    assert left.ranges() == loaded.ranges()
-    assert np.flatnonzero(left.mask(np.arange(80))).tolist() == sorted(members(left.ranges()))
-    assert all(a[1] + 1 < b[0] for a, b in zip(left.ranges(), left.ranges()[1:], strict=False))
+    assert ranges.ranges() == loaded.ranges()
+    assert np.flatnonzero(ranges.mask(np.arange(80))).tolist() == sorted(members(ranges.ranges()))
+    assert all(a[1] + 1 < b[0] for a, b in zip(ranges.ranges(), ranges.ranges()[1:], strict=False))
 
 
 def test_more_ranges_than_one_value_holds_go_into_several() -> None:

@@ -1,0 +1,225 @@
+"""`oms release`: decide about the messages that are held back, by what somebody knows of them, after asking.
+
+Released is handed out again, discarded is delivered: a consumer has it. What is asked for is found out without the
+lock, then done in commits of their own, first what is discarded: who is interrupted gives the command again.
+"""
+
+import sys
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import interrupts, options, output
+from cli.failures import ExitCode, Usage
+from cli.removing import COMMIT_MESSAGES_MAX, ask, moment
+from cli.stores import database, view
+from cli.wording import counted
+
+if TYPE_CHECKING:  # the engine is imported when a command needs it
+    from database import DatabaseView, Message
+
+BY_NUMBER, BY_PRODUCER, BY_PROPERTY = "number", "producer-id", "property:"
+
+By = Annotated[
+    str,
+    typer.Option(metavar="WHAT", help="What a line of FILE is: number, producer-id, or property:NAME."),
+]
+Except = Annotated[
+    Path | None,
+    typer.Option(
+        "--except",
+        metavar="FILE",
+        help="Discard what FILE names, one a line: a consumer has it; release the rest. - is standard input.",
+    ),
+]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is to be done about held messages."""
+
+    released: Collection[int] = ()
+    discarded: Collection[int] = ()
+    unknown: int = 0  # of what was named, so many are not held
+
+    def sentences(self) -> Iterable[str]:
+        """Yield what will be done, and what was named for nothing."""
+        if self.discarded:
+            yield f"{counted(len(self.discarded), 'held message')} to discard: delivered, and never handed out again."
+        if self.released:
+            yield f"{counted(len(self.released), 'held message')} to release: handed out again."
+        if self.unknown:
+            yield f"{self.unknown:,} of what was named {'is' if self.unknown == 1 else 'are'} not among them."
+
+
+def release(  # noqa: PLR0913
+    numbers: Annotated[
+        list[int] | None,
+        typer.Argument(min=1, metavar="[NUMBER]...", help="The messages.", show_default=False),
+    ] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", "-q", metavar="Q", help="Instead: those of this queue.")
+    ] = None,
+    older: Annotated[str | None, typer.Option(metavar="AGE", help="Those older than AGE (90s, 30m, 12h, 7d).")] = None,
+    newer: Annotated[str | None, typer.Option(metavar="AGE", help="Those newer than AGE.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that are held back.")] = False,
+    known: Except = None,
+    by: By = BY_NUMBER,
+    discard: Annotated[bool, typer.Option("--discard", help="Discard them: a consumer has them.")] = False,
+    dry_run: options.DryRun = False,
+    yes: options.Yes = False,
+    spool: options.Spool = options.SPOOL_DEFAULT,
+    wait: options.Wait = 0.0,
+    as_json: options.AsJson = False,
+) -> None:
+    """Release what is held back, or discard it, after asking.
+
+    A restore holds what may have been delivered since its backup, oms recover --hold what damage
+    may have brought back; oms list --held shows them. Exits 1 when a NUMBER is not held.
+    """
+    filters = queue is not None or older is not None or newer is not None
+    if sum((bool(numbers), everything or filters or known is not None)) != 1 or (everything and filters):
+        raise Usage("say which: NUMBERs, or any of --queue, --older, --newer and --except, or --all")
+    if by != BY_NUMBER and known is None:
+        raise Usage("--by goes with --except FILE")
+    if known is not None and discard:
+        raise Usage("--except says what to discard already: give it without --discard")
+    told = _told(known, by) if known is not None else None
+    with view(spool) as looking:
+        if numbers:
+            held = {number for number in set(numbers) if looking.is_held(number)}
+            plan = Plan(sorted(held), unknown=len(set(numbers) - held))
+        else:
+            plan = _plan(looking, queue, _between(older, newer), told)
+        left = looking.held_count() - len(plan.released) - len(plan.discarded)
+    if discard:
+        plan.released, plan.discarded = (), plan.released
+    if not dry_run and (plan.released or plan.discarded):
+        if not as_json:
+            _print(plan)
+        verbs = [("Discard", plan.discarded), ("Release", plan.released)]
+        ask(" and ".join(f"{verb} {len(found):,}" for verb, found in verbs if found) + "?", yes=yes)
+        _carry_out(plan, spool, wait)
+    _tell(plan, left, dry_run=dry_run, as_json=as_json)
+    if numbers and plan.unknown:
+        raise typer.Exit(ExitCode.NO)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a consumer says that it has."""
+
+    names: frozenset[str]
+    name_of: Callable[["Message"], str | None] | None  # None: they are numbers
+
+
+def _told(file: Path, by: str) -> _Told:
+    """Return what a file says, one a line; Usage where that cannot be what is meant."""
+    if by == BY_NUMBER:
+        name_of = None
+    elif by == BY_PRODUCER:
+
+        def name_of(message: "Message") -> str | None:
+            return message.producer_id
+
+    elif by.startswith(BY_PROPERTY) and (key := by.removeprefix(BY_PROPERTY)):
+
+        def name_of(message: "Message") -> str | None:
+            return message.properties.get(key)
+
+    else:
+        raise Usage(f"--by wants number, producer-id or property:NAME, not {by!r}")
+    names = _lines(file)
+    if not names:
+        raise Usage(f"{file} names nothing; --all is what releases everything")
+    if name_of is None:
+        wrong = next((at for at, name in names.items() if not (name.isascii() and name.isdecimal())), None)
+        if wrong is not None:
+            raise Usage(f"{file}, line {wrong}: {names[wrong]!r} is no message number; see --by")
+        return _Told(frozenset(str(int(name)) for name in names.values()), None)
+    return _Told(frozenset(names.values()), name_of)
+
+
+def _lines(file: Path) -> dict[int, str]:
+    """Return the lines that are not empty, by their number."""
+    try:
+        data = sys.stdin.buffer.read() if file == Path("-") else file.read_bytes()
+        lines = data.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as failure:
+        raise Usage(f"{file} is no text in UTF-8: {failure}") from failure
+    except OSError as failure:
+        raise Usage(f"cannot read {file}: {failure.strerror}") from failure
+    return {at: text for at, line in enumerate(lines, start=1) if (text := line.removesuffix("\r"))}
+
+
+def _between(older: str | None, newer: str | None) -> "Callable[[Message], bool] | None":
+    """Return whether a message is of the right age; None where any age is."""
+    if older is None and newer is None:
+        return None
+    before = None if older is None else moment(older, "--older")
+    after = None if newer is None else moment(newer, "--newer")
+
+    def fits(message: "Message") -> bool:
+        return (before is None or message.added_at < before) and (after is None or message.added_at > after)
+
+    return fits
+
+
+def _plan(
+    looking: "DatabaseView", queue: str | None, fits: "Callable[[Message], bool] | None", told: _Told | None
+) -> Plan:
+    """Return what is to be done; messages are only read where more than their numbers is asked."""
+    if fits is None and (told is None or told.name_of is None):
+        pairs = ((number, str(number)) for number in looking.held_numbers(queue))
+        return _split(((number, name) for number, name in pairs), told)
+    name_of = told.name_of if told is not None and told.name_of is not None else lambda message: str(message.number)
+    chosen = (message for message in looking.held(queue) if fits is None or fits(message))
+    return _split(((message.number, name_of(message)) for message in chosen), told)
+
+
+def _split(found: Iterable[tuple[int, str | None]], told: _Told | None) -> Plan:
+    if told is None:
+        return Plan([number for number, _ in found])
+    released: list[int] = []
+    discarded: list[int] = []
+    met: set[str] = set()
+    for number, name in found:
+        if name is not None and name in told.names:
+            discarded.append(number)
+            met.add(name)
+        else:
+            released.append(number)
+    return Plan(released, discarded, unknown=len(told.names) - len(met))
+
+
+def _print(plan: Plan) -> None:
+    for sentence in plan.sentences():
+        output.print_line(sentence)
+
+
+def _carry_out(plan: Plan, spool: Path, wait: float) -> None:
+    with database(spool, repairs=not plan.discarded, wait_seconds=wait) as db:
+        numbers = iter(plan.discarded)
+        while part := list(islice(numbers, COMMIT_MESSAGES_MAX)):
+            with interrupts.held_back():
+                db.discard_held(part)
+        if plan.released:
+            with interrupts.held_back():
+                db.unhold(plan.released)
+
+
+def _tell(plan: Plan, left: int, *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        found = {"released": len(plan.released), "discarded": len(plan.discarded)}
+        output.print_json(found | {"unknown": plan.unknown, "held": left, "dry_run": dry_run}, indent=None)
+        return
+    if dry_run:
+        _print(plan)
+        output.print_line(f"Nothing was changed; {left:,} would stay held back.")
+        return
+    done = f"{len(plan.released):,} released, {len(plan.discarded):,} discarded"
+    output.print_line(f"{done}; {counted(left, 'message')} held back.")
