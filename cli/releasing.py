@@ -46,6 +46,10 @@ class Plan:
     discarded: Collection[int] = ()
     unknown: int = 0  # of what was named, so many are not held
 
+    def question(self) -> str:
+        verbs = [("Discard", self.discarded), ("Release", self.released)]
+        return " and ".join(f"{verb} {len(found):,}" for verb, found in verbs if found) + "?"
+
     def sentences(self) -> Iterable[str]:
         """Yield what will be done, and what was named for nothing."""
         if self.discarded:
@@ -81,28 +85,21 @@ def release(  # noqa: PLR0913
     A restore holds what may have been delivered since its backup, oms recover --hold what damage
     may have brought back; oms list --held shows them. Exits 1 when a NUMBER is not held.
     """
-    filters = queue is not None or older is not None or newer is not None
-    if sum((bool(numbers), everything or filters or known is not None)) != 1 or (everything and filters):
+    filters = [one is not None for one in (queue, older, newer, known)]
+    if sum((bool(numbers), everything, any(filters))) != 1:
         raise Usage("say which: NUMBERs, or any of --queue, --older, --newer and --except, or --all")
-    if by != BY_NUMBER and known is None:
-        raise Usage("--by goes with --except FILE")
     if known is not None and discard:
         raise Usage("--except says what to discard already: give it without --discard")
-    told = _told(known, by) if known is not None else None
+    told = _told(known, by)
     with view(spool) as looking:
-        if numbers:
-            held = {number for number in set(numbers) if looking.is_held(number)}
-            plan = Plan(sorted(held), unknown=len(set(numbers) - held))
-        else:
-            plan = _plan(looking, queue, _between(older, newer), told)
+        plan = _named(looking, numbers) if numbers else _plan(looking, queue, _between(older, newer), told)
         left = looking.held_count() - len(plan.released) - len(plan.discarded)
     if discard:
         plan.released, plan.discarded = (), plan.released
     if not dry_run and (plan.released or plan.discarded):
         if not as_json:
             _print(plan)
-        verbs = [("Discard", plan.discarded), ("Release", plan.released)]
-        ask(" and ".join(f"{verb} {len(found):,}" for verb, found in verbs if found) + "?", yes=yes)
+        ask(plan.question(), yes=yes)
         _carry_out(plan, spool, wait)
     _tell(plan, left, dry_run=dry_run, as_json=as_json)
     if numbers and plan.unknown:
@@ -117,8 +114,12 @@ class _Told:
     name_of: Callable[["Message"], str | None] | None  # None: they are numbers
 
 
-def _told(file: Path, by: str) -> _Told:
+def _told(file: Path | None, by: str) -> _Told | None:
     """Return what a file says, one a line; Usage where that cannot be what is meant."""
+    if file is None:
+        if by != BY_NUMBER:
+            raise Usage("--by goes with --except FILE")
+        return None
     if by == BY_NUMBER:
         name_of = None
     elif by == BY_PRODUCER:
@@ -167,6 +168,12 @@ def _between(older: str | None, newer: str | None) -> "Callable[[Message], bool]
         return (before is None or message.added_at < before) and (after is None or message.added_at > after)
 
     return fits
+
+
+def _named(looking: "DatabaseView", numbers: Iterable[int]) -> Plan:
+    wanted = set(numbers)
+    held = sorted(number for number in wanted if looking.is_held(number))
+    return Plan(held, unknown=len(wanted) - len(held))
 
 
 def _plan(

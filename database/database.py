@@ -70,16 +70,15 @@ class MessageDatabase:
         self._journal = Journal(disk, directory, started.opening, settings)
         self.group = GroupCommit(self._journal, self._ledger, self._ownership.is_ours)
         self._holding = Holding(self._ledger, self._taking, self.write)
-        self._cleanup = Cleanup(
-            CleanupContext(
-                look=self.look,
-                write=self.write,
-                holding=self._holding,
-                journal=self._journal,
-                options=options,
-                database=started.opening.database,
-            )
+        context = CleanupContext(
+            look=self.look,
+            write=self.write,
+            holding=self._holding,
+            journal=self._journal,
+            options=options,
+            database=started.opening.database,
         )
+        self._cleanup = Cleanup(context)
         self._tender = Tender(
             Chores(
                 tend=self._journal.tend,
@@ -152,8 +151,7 @@ class MessageDatabase:
         with self._closing:
             if self._is_closed:
                 return
-            self._is_closed = True
-            self._is_ready = False
+            self._is_closed, self._is_ready = True, False
         self._tender.stop()
         try:
             if self._journal.needs_vouching and self.group.failure is None:

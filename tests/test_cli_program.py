@@ -134,6 +134,7 @@ def every_error() -> list[JournalError]:
         errors.FormatError(path, 4, "bad"),
         errors.NewerFormat(path, 8, "version 2"),
         errors.NotThisDatabase("strangers"),
+        errors.IsBackup(path.parent),
         errors.RecoveryRefused("damage"),
         errors.DatabaseLocked(path, pid=7, host="h"),
         errors.TakenOver(),

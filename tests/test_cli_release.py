@@ -45,9 +45,9 @@ def free(spool: Path) -> list[int]:
         return list(view.numbers())
 
 
-def said(*, dry_run: bool = False, **counts: int) -> object:
+def said(*, dry_run: int = False, **counts: int) -> object:
     nothing = {"released": 0, "discarded": 0, "unknown": 0, "held": 0}
-    return nothing | counts | {"dry_run": dry_run}
+    return nothing | counts | {"dry_run": bool(dry_run)}
 
 
 def listed(path: Path, *lines: object) -> str:
