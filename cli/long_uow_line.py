@@ -7,15 +7,32 @@ what comes over a line is believed. A caller whose line ends is gone, with what 
 
 import os
 import socket
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
 from broker.block import Request
 from broker.broker import Broker
+from broker.codes import BrokerError, Code
 from broker.effects import Physical
 from broker.running import Answered, refusal
+from cli.failures import ExitCode, Failure, tell
 
 STANDARD_INPUT = 0
+
+
+@contextmanager
+def ending_with_the_broker() -> Iterator[None]:
+    """What a caller's process does: it ends quietly when the broker has gone, and says what else it was refused."""
+    try:
+        yield
+    except BrokenPipeError:
+        sys.exit(1)  # nobody listens any more
+    except BrokerError as refused:
+        if refused.code is not Code.NOT_ACTIVE:
+            tell(Failure(str(refused), ExitCode.UNUSABLE), as_json=False)
+            sys.exit(ExitCode.UNUSABLE)
 
 
 class Line:

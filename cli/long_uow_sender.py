@@ -7,12 +7,10 @@ what it hears, and ends when the unit of work is complete or the broker has gone
 
 import sys
 
-from broker.codes import BrokerError, Code
 from broker.session import Session
 from broker.words import UnitStatus
 from cli.children import report
-from cli.failures import ExitCode, Failure, tell
-from cli.long_uow_line import Line
+from cli.long_uow_line import Line, ending_with_the_broker
 from cli.long_uow_work import COMPLETE, sent, watch
 
 
@@ -29,15 +27,8 @@ def main() -> None:
         words = {"token": token, "uowid": status.uowid, "hears": status.status.name, "user_status": status.user_status}
         report(words | {"is_complete": status.status in COMPLETE})
 
-    try:
-        with Session(Line.of_standard_input(), "SENDER", token, {}) as session:
-            watch(session, sent(session, pages_of(token, count)), stop_at=stop_at, hear=hear)
-    except BrokenPipeError:
-        sys.exit(1)  # nobody listens any more
-    except BrokerError as refused:
-        if refused.code is not Code.NOT_ACTIVE:
-            tell(Failure(str(refused), ExitCode.UNUSABLE), as_json=False)
-            sys.exit(ExitCode.UNUSABLE)
+    with ending_with_the_broker(), Session(Line.of_standard_input(), "SENDER", token, {}) as session:
+        watch(session, sent(session, pages_of(token, count)), stop_at=stop_at, hear=hear)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,11 @@ import sys
 import time
 from pathlib import Path
 
-from broker.codes import BrokerError, Code
 from broker.session import Session
 from broker.session_parts import ReceivedUnit
 from broker.words import Message
 from cli.children import report
-from cli.failures import ExitCode, Failure, tell
-from cli.long_uow_line import Line
+from cli.long_uow_line import Line, ending_with_the_broker
 from cli.long_uow_work import SERVICE, Progress, work
 
 PAGE_SECONDS = 0.03  # what a page takes
@@ -53,14 +51,8 @@ class Worker:
 
 def main() -> None:
     """Work until the broker has gone."""
-    try:
+    with ending_with_the_broker():
         Worker(Path(sys.argv[1])).run()
-    except BrokenPipeError:
-        sys.exit(1)  # nobody listens any more
-    except BrokerError as refused:
-        if refused.code is not Code.NOT_ACTIVE:
-            tell(Failure(str(refused), ExitCode.UNUSABLE), as_json=False)
-            sys.exit(ExitCode.UNUSABLE)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner, Result
 
 from cli.main import app
+from tests.watched_disk import TIMEOUT_SECONDS
 
 REPOSITORY = Path(__file__).parent.parent
 _VARIABLES = (
@@ -67,5 +69,17 @@ def oms_process(
         capture_output=True,
         env=environment(spool) | (variables or {}),
         timeout=60,
+        check=False,
+    )
+
+
+def run_program(program: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
+    """Run a text of Python as a process of its own that finds our packages."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )

@@ -3,9 +3,6 @@
 import logging
 import random
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -22,8 +19,8 @@ from broker.opening import journal_options
 from broker.pstore import Store
 from broker.session import Session
 from broker.session_parts import ReceivedUnit
+from tests.cli_runner import run_program
 from tests.embedded import SERVICE, bodies, refused
-from tests.project import REPOSITORY
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
 
@@ -273,17 +270,6 @@ def test_a_log_that_calls_the_broker_gets_its_answer(broker: Broker, caplog: pyt
 # Interrupts.
 
 
-def run(program: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-
-
 def test_an_interrupt_ends_a_wait_and_nothing_is_lost(tmp_path: Path) -> None:
     program = """
         import os, signal, sys, threading, time
@@ -303,7 +289,7 @@ def test_an_interrupt_ends_a_wait_and_nothing_is_lost(tmp_path: Path) -> None:
                 alice.send("A/B/C", b"later")
             print(bob.receive_unit().first.body)
     """
-    done = run(program, tmp_path)
+    done = run_program(program, tmp_path)
     assert done.stdout.split("\n")[:2] == ["interrupted 0 0", "b'later'"], done.stderr
 
 
@@ -364,7 +350,7 @@ HAMMERED = """
 @pytest.mark.parametrize("seed", range(3))
 def test_interrupts_at_any_moment_leave_a_broker_that_goes_on(tmp_path: Path, seed: int) -> None:
     """What was acknowledged is there once, whatever was handed out and not seen meanwhile."""
-    done = run(HAMMERED, tmp_path, seed)
+    done = run_program(HAMMERED, tmp_path, seed)
     told = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     assert told.get("slots") == "0 ended False", done.stdout + done.stderr
     assert (told["missing"], told["twice"]) == ("[]", "0")
@@ -395,7 +381,7 @@ def test_the_child_of_a_fork_has_a_closed_broker(tmp_path: Path) -> None:
             print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
             alice.send("A/B/C", b"after")
     """
-    done = run(program, tmp_path)
+    done = run_program(program, tmp_path)
     assert done.stdout.strip() == "0", done.stderr
     with Broker.open(tmp_path) as broker, broker.session("BOB") as bob:
         bob.register("A/B/C")

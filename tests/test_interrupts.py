@@ -2,9 +2,7 @@
 
 import contextlib
 import linecache
-import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Callable
 from itertools import count
@@ -16,19 +14,8 @@ import pytest
 
 from database import CommitFailed, MessageDatabase
 from journal import commit
-from tests.project import REPOSITORY
+from tests.cli_runner import run_program
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
-
-
-def _run(program: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
 
 
 def test_the_child_of_a_fork_has_a_closed_database(tmp_path: Path) -> None:
@@ -51,7 +38,7 @@ def test_the_child_of_a_fork_has_a_closed_database(tmp_path: Path) -> None:
             except Exception as failure:
                 print(type(failure).__name__, [m.payload for m in db.undelivered()])
     """
-    done = _run(program, tmp_path)
+    done = run_program(program, tmp_path)
 
     assert done.stdout.strip() == "DatabaseLocked [b'before', b'after']", done.stderr
 
@@ -107,7 +94,7 @@ INTERRUPTED = """
 
 
 def test_an_interrupt_while_waiting_for_another_thread_harms_no_other_commit(tmp_path: Path) -> None:
-    done = _run(INTERRUPTED, tmp_path, "waiting")
+    done = run_program(INTERRUPTED, tmp_path, "waiting")
 
     lines = done.stdout.splitlines()
     assert lines[0] == "1 1 True", done.stderr
@@ -115,7 +102,7 @@ def test_an_interrupt_while_waiting_for_another_thread_harms_no_other_commit(tmp
 
 
 def test_an_interrupt_in_the_writing_thread_is_final_and_wakes_everyone(tmp_path: Path) -> None:
-    done = _run(INTERRUPTED, tmp_path, "leading")
+    done = run_program(INTERRUPTED, tmp_path, "leading")
 
     lines = done.stdout.splitlines()
     assert lines[0] == "1 0 True", done.stderr
@@ -177,7 +164,7 @@ STORM = """
 
 @pytest.mark.parametrize("seed", range(2))
 def test_interrupts_at_any_moment_hang_nobody_and_lose_nothing_answered(seed: int, tmp_path: Path) -> None:
-    done = _run(STORM, tmp_path, seed, 15)
+    done = run_program(STORM, tmp_path, seed, 15)
 
     assert done.stdout == "15\n", (seed, done.stderr)
 
@@ -185,7 +172,7 @@ def test_interrupts_at_any_moment_hang_nobody_and_lose_nothing_answered(seed: in
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_many_interrupts_at_any_moment_hang_nobody_and_lose_nothing_answered(seed: int, tmp_path: Path) -> None:
-    done = _run(STORM, tmp_path, seed, 100)
+    done = run_program(STORM, tmp_path, seed, 100)
 
     assert done.stdout == "100\n", (seed, done.stderr)
 
