@@ -13,6 +13,7 @@ from broker.effects import (
     Call,
     Commit,
     Durable,
+    Effect,
     Failed,
     ForbidNew,
     Gone,
@@ -77,13 +78,20 @@ class OracleDesk:
     def _start(self) -> None:
         self.begun = begun(self.store, now=self.now)
         self.kernel = Kernel(self.attributes, restored(self.store, now=self.now), self.begun.identifiers)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Let the broker that was started do what the restart has left to do."""
         self.answers: dict[int, Said] = {}
         self.commits: deque[Commit] = deque()
-        self.give(Tick(0))  # what the restart has left to do
+        self.give(Tick(0))
 
     def give(self, given: Input) -> None:
         """Hand an input in; commits wait."""
-        effects = self.kernel.take(given, self.now)
+        self._take_in(self.kernel.take(given, self.now))
+
+    def _take_in(self, effects: list[Effect]) -> None:
+        """Carry out what the kernel wants done; commits wait."""
         self._count_again()
         for effect in effects:
             match effect:

@@ -14,9 +14,8 @@ from typing import Any
 from broker.block import Function, Option
 from broker.records import Status
 from tests.broker_model import WITHOUT_STORE, Model
-from tests.broker_stores import Driver
 from tests.broker_words import Answer, Ask, Name, Person
-from tests.oracle_desk import SERVICES, TOPICS, Identifiers, OracleDesk, Said, attributes, request_of
+from tests.oracle_desk import SERVICES, TOPICS, Identifiers, OracleDesk, Said, request_of
 
 STATES_MAX = 6
 UNKNOWN = -1
@@ -47,8 +46,10 @@ Way = Callable[[State], None]  # in which the model may go on
 class Play:
     """What is done to both, and the comparison."""
 
-    def __init__(self, driver: Driver) -> None:
-        self.desk = OracleDesk(driver, attributes())
+    states_max = STATES_MAX
+
+    def __init__(self, desk: OracleDesk) -> None:
+        self.desk = desk
         self.states = [State(Model(SERVICES, TOPICS))]
         self.handles = 0
         self.places: dict[Name, int] = {}  # from where somebody calls by now
@@ -191,18 +192,18 @@ class Play:
                 else:
                     left.setdefault(repr(after), (after, after.model.answers))
         assert left, "\n".join([*self.lines, "", *reports])
-        self.states = [state for state, _ in list(left.values())[:STATES_MAX]]
+        self.states = [state for state, _ in list(left.values())[: self.states_max]]
         self.lines += [f"    {handle}: {in_words(answer)}" for handle, answer in self.first.model.answers.items()]
 
     def _difference(self, state: State, got: dict[int, Said]) -> str:
         """Return what the broker does otherwise, "" for nothing."""
         expected = state.model.answers
         for handle in sorted(expected | got):
-            wrong = _wrong(state, expected.get(handle), got.get(handle))
-            if wrong:
+            difference = wrong(state, expected.get(handle), got.get(handle))
+            if difference:
                 said = got.get(handle)
                 told = f"{said.reply} {said.body!r}" if said is not None else "nothing"
-                return f"{handle}: {wrong}\n  model:  {in_words(expected.get(handle, {}))}\n  broker: {told}"
+                return f"{handle}: {difference}\n  model:  {in_words(expected.get(handle, {}))}\n  broker: {told}"
         if not state.model.is_lost:
             stored = self.desk.store.message_count()
             if stored != state.model.stored_messages():
@@ -277,7 +278,8 @@ def _stored(state: State, records: dict[str, Status]) -> list[tuple[int, Status 
     )
 
 
-def _wrong(state: State, expected: Answer | None, got: Said | None) -> str:
+def wrong(state: State, expected: Answer | None, got: Said | None) -> str:
+    """Return in what an answer is not the model's, "" for nothing."""
     if expected is None or got is None:
         return "answered and should not be" if expected is None else "not answered"
     reply = got.reply

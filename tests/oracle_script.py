@@ -17,7 +17,7 @@ from broker.records import Status
 from tests.broker_model import MESSAGES, UNITS
 from tests.broker_stores import Driver
 from tests.broker_words import ANY, BOTH, NEW, NONE, OLD, Ask, Person
-from tests.oracle_desk import TOPICS
+from tests.oracle_desk import TOPICS, OracleDesk, attributes
 from tests.oracle_play import Play
 
 WHITE, GREEN = Person("WHITE", "W", 1), Person("GREEN", "", 2)
@@ -61,8 +61,8 @@ class Chance:
 class Script:
     """What is played, step by step."""
 
-    def __init__(self, driver: Driver) -> None:
-        self.play = Play(driver)
+    def __init__(self, play: Play) -> None:
+        self.play = play
         self.bodies = 0
         self.singles: set[int] = set()  # what may be one message without a conversation, which nobody names
 
@@ -457,7 +457,7 @@ def played(driver: Driver, script: Sequence[Sequence[int]]) -> Play:
     """Play a script to its end; every third one with hardly anything kept in memory."""
     is_small = bool(script) and sum(script[0]) % 3 == 0
     with bounds(1, 3) if is_small else contextlib.nullcontext():
-        playing = Script(driver)
+        playing = Script(Play(OracleDesk(driver, attributes())))
         try:
             playing.begin()
             for numbers in script:

@@ -1,0 +1,59 @@
+"""The edges of a broker's process in a simulation: chance, names, waits and real time are the simulation's.
+
+What the programs under test take as arguments (disk, clock of the store, time of the kernel) is handed to them. The
+little that they ask of the system themselves is answered here while a play goes on.
+"""
+
+import contextlib
+import random
+from collections.abc import Iterator
+from types import SimpleNamespace
+from unittest.mock import patch
+
+import broker.journal_store
+import database.cleanup
+import database.database
+import journal.owner
+import recovery.continuing
+import recovery.startup
+from tests.crash_model import Unattended
+
+IDENTITIES = 20_260_101  # seed of the identities of files and databases: no two of a play are alike
+
+
+class Edges:
+    """Which process is asking, and what it is told."""
+
+    def __init__(self) -> None:
+        self.pid = 1
+        self.seconds = 0.0  # of the clock that only goes on
+        self._chance = random.Random(IDENTITIES)
+
+    def bits(self, count: int) -> int:
+        return self._chance.getrandbits(count)
+
+    def identity(self) -> SimpleNamespace:
+        return SimpleNamespace(bytes=self._chance.randbytes(16))
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+@contextlib.contextmanager
+def simulated_edges() -> Iterator[Edges]:
+    """Let nothing in the block depend on the machine, the process or the time; a database has no thread."""
+    edges = Edges()
+    system = SimpleNamespace(getpid=lambda: edges.pid)
+    with contextlib.ExitStack() as stack:
+        for module, name, put in (
+            (database.database, "secrets", SimpleNamespace(randbits=edges.bits)),
+            (recovery.startup, "uuid", SimpleNamespace(uuid4=edges.identity)),
+            (journal.owner, "os", system),
+            (journal.owner, "socket", SimpleNamespace(gethostname=lambda: "simulated")),
+            (recovery.continuing, "os", system),
+            (database.cleanup, "time", SimpleNamespace(perf_counter=edges.monotonic, sleep=lambda _: None)),
+            (broker.journal_store, "time", SimpleNamespace(monotonic=edges.monotonic)),
+            (broker.journal_store, "MessageDatabase", Unattended),
+        ):
+            stack.enter_context(patch.object(module, name, put))
+        yield edges
