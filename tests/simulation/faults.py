@@ -3,6 +3,7 @@
 Written down in `faults_disk`, `faults_reading`, `faults_owning` and `faults_broker`, in the manner of `fault`.
 """
 
+from tests.simulation import faults_broker as faults_broker
 from tests.simulation import faults_disk as faults_disk
 from tests.simulation import faults_owning as faults_owning
 from tests.simulation import faults_reading as faults_reading

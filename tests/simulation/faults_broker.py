@@ -1,0 +1,257 @@
+"""Faults made on purpose in the broker: what it tells too early, forgets at a restart, or hands out wrongly."""
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import broker.journal_store
+import broker.moves
+import broker.receiver
+import broker.receiving
+import broker.restore
+import recovery.walked
+from broker.changes import Changes
+from broker.columns import Columns
+from broker.effects import Answer, Commit, Durable, Effect, Failed
+from broker.journal_store import JournalStore
+from broker.kernel import Kernel
+from broker.lifetimes import MICROSECONDS
+from broker.records import CLOCK, SUBSCRIPTION
+from broker.service import End
+from broker.subscribing import Acknowledging
+from tests.simulation.fault import changed, fault, nothing
+
+HOUR = 3600 * MICROSECONDS
+_READING = ("read", "record", "records", "messages", "message_count", "highest", "disconnect", "close")
+
+
+@fault("broker", budget=100)
+def the_broker_answers_before_its_store() -> Iterator[None]:
+    """A group of commits is answered at once, and written with the next one."""
+    waiting: dict[int, list[Changes]] = {}
+
+    def of(commit_many: Callable[..., Any]) -> Callable[..., Any]:
+        def at_once(self: JournalStore, batch: Sequence[Changes]) -> Any:
+            flush(self)
+            if not self.is_connected or any(changes.producer for changes in batch):
+                return commit_many(self, batch)
+            waiting[id(self)] = list(batch)
+            first, answers = self._database.look().next_message, []
+            for changes in batch:
+                answers.append(first if changes.adds else 0)
+                first += len(changes.adds)
+            return answers
+
+        def flush(self: JournalStore) -> None:
+            if batch := waiting.pop(id(self), []):
+                commit_many(self, batch)
+
+        def flushing(method: Callable[..., Any]) -> Callable[..., Any]:
+            def flushed(self: JournalStore, *arguments: Any, **named: Any) -> Any:
+                flush(self)
+                return method(self, *arguments, **named)
+
+            return flushed
+
+        for name, method in before.items():
+            setattr(JournalStore, name, flushing(method))
+        return at_once
+
+    before = {name: vars(JournalStore)[name] for name in _READING}
+    try:
+        with changed(JournalStore, "commit_many", of):
+            yield
+    finally:
+        for name, method in before.items():
+            setattr(JournalStore, name, method)
+
+
+@fault("broker", budget=100)
+def a_unit_of_work_is_seen_before_it_is_durable() -> Iterator[None]:
+    """What is committed is visible at once; only its own caller hears of it when it is durable."""
+
+    def early(self: Kernel, effects: list[Effect], now: int, handle: int | None) -> list[Effect]:
+        shown: list[Effect] = []
+        for effect in effects:
+            if not isinstance(effect, Commit):
+                shown.append(effect)
+                continue
+            shown.append(effect)
+            first = self.world.highest + 1 if effect.changes.adds else 0
+            more = early(self, take(self, Durable(effect.ticket, first), now), now, None)
+            mine = [one for one in more if isinstance(one, Answer) and one.handle == handle]
+            vars(self).setdefault("told_later", {})[effect.ticket] = mine
+            shown += [one for one in more if one not in mine]
+        return shown
+
+    def taken(self: Kernel, given: Any, now: int) -> list[Effect]:
+        later = vars(self).get("told_later", {})
+        if isinstance(given, Durable | Failed) and given.ticket in later:
+            return list(later.pop(given.ticket))
+        return early(self, take(self, given, now), now, getattr(given, "handle", None))
+
+    def all_taken(self: Kernel, told: Any, now: int) -> list[Effect]:
+        return [effect for given in told for effect in taken(self, given, now)]
+
+    take = Kernel.take
+    with changed(Kernel, "take", lambda _: taken), changed(Kernel, "take_all", lambda _: all_taken):
+        yield
+
+
+@fault("broker", budget=60)
+def a_receivers_commit_is_not_written() -> Iterator[None]:
+    """A receiver's COMMIT is known until the next restart only."""
+
+    def of(closing: Callable[..., Any]) -> Callable[..., Any]:
+        def closed(*arguments: Any) -> Any:
+            found = closing(*arguments)
+            return found._replace(changes=Changes()) if found.end == End.PROCESSED else found
+
+        return closed
+
+    with changed(broker.moves, "closing_as", of):
+        yield
+
+
+@fault("broker", budget=100)
+def both_is_committed_by_halves() -> Iterator[None]:
+    """What is sent and what is acknowledged in one commit is written in two."""
+
+    def of(commit_many: Callable[..., Any]) -> Callable[..., Any]:
+        def halved(self: JournalStore, batch: Sequence[Changes]) -> Any:
+            answers = commit_many(self, [replace(one, delivered=()) if one.adds else one for one in batch])
+            rest = [Changes(delivered=one.delivered) for one in batch if one.adds and one.delivered]
+            if rest:
+                commit_many(self, rest)
+            return answers
+
+        return halved
+
+    with changed(JournalStore, "commit_many", of):
+        yield
+
+
+def _clock(of: Callable[[int], int]) -> Callable[..., Any]:
+    def made(decoded: Callable[..., Any]) -> Callable[..., Any]:
+        def read(layout: Any, key: str, value: bytes) -> Any:
+            record = decoded(layout, key, value)
+            return record._replace(clock=of(record.clock)) if layout is CLOCK else record
+
+        return read
+
+    return made
+
+
+@fault("broker", budget=100)
+def lifetimes_go_on_while_the_broker_is_down() -> Iterator[None]:
+    """After a restart the pseudo-clock is an hour further."""
+    with changed(broker.restore, "_decoded", _clock(lambda clock: clock + HOUR)):
+        yield
+
+
+@fault("broker", budget=300)
+def the_pseudo_clock_begins_anew() -> Iterator[None]:
+    """After a restart no time has passed of any lifetime."""
+    with changed(broker.restore, "_decoded", _clock(lambda _: 0)):
+        yield
+
+
+@fault("broker", budget=100)
+def conversations_are_restored_in_another_order() -> Iterator[None]:
+    """After a restart the conversation that came last is the first."""
+
+    def of(in_order: Callable[..., Any]) -> Callable[..., Any]:
+        def turned(self: Columns, rows: Any) -> Any:
+            orders, conversations = in_order(self, rows)
+            return orders, array(conversations.typecode, reversed(conversations))
+
+        return turned
+
+    with changed(Columns, "_in_order", of):
+        yield
+
+
+@fault("broker", budget=60)
+def a_conversation_is_not_bound_to_its_receiver() -> Iterator[None]:
+    """Two servers get messages of one conversation."""
+    with changed(broker.receiving, "assign", lambda _: nothing):
+        yield
+
+
+@fault("broker", budget=100)
+def a_unit_of_work_goes_on_after_a_backout() -> Iterator[None]:
+    """What was backed out is handed out again from where its receiver had come to."""
+
+    def of(hand_back: Callable[..., None]) -> Callable[..., None]:
+        def kept(world: Any, talk: Any, unit: Any, status: Any) -> None:
+            place = unit.next
+            hand_back(world, talk, unit, status)
+            unit.next = place
+
+        return kept
+
+    with changed(broker.receiver, "hand_back", of):
+        yield
+
+
+@fault("broker", budget=300)
+def a_producers_repeat_is_added_after_a_restart() -> Iterator[None]:
+    """The store is not told the producers' identifiers."""
+
+    def of(draft: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda database, changes: draft(database, replace(changes, producer=None))
+
+    with changed(broker.journal_store, "draft_of", of):
+        yield
+
+
+def _subscription(**fields: Callable[[Any], object]) -> Callable[..., Any]:
+    def made(every: Callable[..., Any]) -> Callable[..., Any]:
+        def read(store: Any, layout: Any, prefix: str) -> Any:
+            records = every(store, layout, prefix)
+            if layout is not SUBSCRIPTION:
+                return records
+            return [record._replace(**{name: of(store) for name, of in fields.items()}) for record in records]
+
+        return read
+
+    return made
+
+
+@fault("broker", budget=200)
+def a_subscription_begins_anew_at_a_restart() -> Iterator[None]:
+    """A durable subscriber gets again what it has acknowledged."""
+    begun = _subscription(position=lambda _: 0, acknowledged=lambda _: ())
+    with changed(broker.restore, "_every", begun):
+        yield
+
+
+@fault("broker", budget=200)
+def a_subscription_skips_at_a_restart() -> Iterator[None]:
+    """A durable subscriber misses what was published before a restart."""
+    skipped = _subscription(position=lambda store: store.highest())
+    with changed(broker.restore, "_every", skipped):
+        yield
+
+
+@fault("broker", budget=100)
+def a_publication_goes_with_its_first_acknowledgement() -> Iterator[None]:
+    """The first of several durable subscribers to acknowledge a publication removes it."""
+
+    def of(init: Callable[..., None]) -> Callable[..., None]:
+        def all_last(self: Any, world: Any, subscription: Any, publications: list[Any]) -> None:
+            init(self, world, subscription, publications)
+            self._last = [one for one in publications if not one.inflight]
+
+        return all_last
+
+    with changed(Acknowledging, "__init__", of):
+        yield
+
+
+@fault("broker", budget=300)
+def what_was_told_as_failed_comes_back() -> Iterator[None]:
+    """Connecting a store again keeps commits whose callers were told that they had failed."""
+    with changed(recovery.walked, "_disowned", lambda _: lambda found, task: None):
+        yield
