@@ -11,11 +11,8 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 import broker.journal_store
-import database.cleanup
-import database.database
 import journal.owner
 import recovery.continuing
-import recovery.startup
 from tests.crash_model import Unattended
 
 IDENTITIES = 20_260_101  # seed of the identities of files and databases: no two of a play are alike
@@ -27,13 +24,10 @@ class Edges:
     def __init__(self) -> None:
         self.pid = 1
         self.seconds = 0.0  # of the clock that only goes on
-        self._chance = random.Random(IDENTITIES)
+        self._random = random.Random(IDENTITIES)
 
-    def bits(self, count: int) -> int:
-        return self._chance.getrandbits(count)
-
-    def identity(self) -> SimpleNamespace:
-        return SimpleNamespace(bytes=self._chance.randbytes(16))
+    def chance(self, count: int) -> int:
+        return self._random.getrandbits(count)
 
     def monotonic(self) -> float:
         return self.seconds
@@ -46,12 +40,9 @@ def simulated_edges() -> Iterator[Edges]:
     system = SimpleNamespace(getpid=lambda: edges.pid)
     with contextlib.ExitStack() as stack:
         for module, name, put in (
-            (database.database, "secrets", SimpleNamespace(randbits=edges.bits)),
-            (recovery.startup, "uuid", SimpleNamespace(uuid4=edges.identity)),
             (journal.owner, "os", system),
             (journal.owner, "socket", SimpleNamespace(gethostname=lambda: "simulated")),
             (recovery.continuing, "os", system),
-            (database.cleanup, "time", SimpleNamespace(perf_counter=edges.monotonic, sleep=lambda _: None)),
             (broker.journal_store, "time", SimpleNamespace(monotonic=edges.monotonic)),
             (broker.journal_store, "MessageDatabase", Unattended),
         ):

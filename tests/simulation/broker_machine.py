@@ -4,8 +4,6 @@ import contextlib
 from collections import deque
 from collections.abc import Iterator
 
-import xxhash
-
 from broker.beginning import Beginning
 from broker.effects import Commit
 from broker.journal_store import JournalStore
@@ -14,6 +12,7 @@ from broker.pstore import Store, end
 from broker.restore import restored
 from broker.running import Running
 from database.options import Options
+from journal.names import LOCK
 from tests.broker_stores import MESSAGE_BYTES_MAX, begun
 from tests.crash_model import SPOOL, Unattended
 from tests.faulty_disk import SimulatedDisk
@@ -42,6 +41,8 @@ class Machine:
             max_data_file_size=self.setting.file_bytes,
             cleanup_interval=0,
             clock=self.clock,
+            chance=self.edges.chance,
+            sleep=lambda _: None,
         )
         return JournalStore.open(SPOOL, options, disk=self.disk, creates=creates)
 
@@ -57,14 +58,9 @@ class Machine:
 
     def end(self, ending: str, choice: int) -> None:
         """Let the process end; the disk is then what it leaves."""
-        before = self.disk
-        before.is_dead = True
-        self.disk = before.crash(choice) if ending == "power cut" else before.restart()
-        self.seen.changes += before.steps
-        left = xxhash.xxh3_64()
-        for name, data in self.disk.contents(SPOOL).items():
-            left.update(f"{name} {len(data)}\n".encode() + data)
-        self.seen.crashes.add(left.intdigest())
+        self.seen.changes += self.disk.steps
+        self.disk = self.disk.crash(choice) if ending == "power cut" else self.disk.restart()
+        self.seen.crashes.add(self.disk.digest(without=LOCK))
 
 
 class MachineDesk(OracleDesk):
