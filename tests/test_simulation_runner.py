@@ -19,7 +19,7 @@ from tests.simulation.playing import play_script, play_seed
 from tests.simulation.scripts import NotAScript, parsed, text_of, world_of
 from tests.simulation.shrinking import shrink
 from tests.simulation.toy import Add, PowerCut, Sync, ToyWorld
-from tests.simulation.world import Seen
+from tests.simulation.world import PromiseBroken, Script, Seen
 from tests.simulation.worlds import WORLDS
 
 FORGETS = ToyWorld("forgets")
@@ -65,6 +65,16 @@ def test_a_shrunk_script_has_nothing_that_can_go() -> None:
         shorter = [step for place, step in enumerate(shrunk.script) if place != left_out]
         assert play_script(FORGETS, shorter).failure is None
     assert sorted(step.amount for step in shrunk.script if isinstance(step, Add)) == [0, 0, 1]
+
+
+def test_what_fails_without_a_step_is_shrunk_to_none() -> None:
+    class Broken(ToyWorld):
+        def play(self, script: Script, seen: Seen) -> None:
+            raise PromiseBroken("there is a world")
+
+    shrunk = shrink(Broken(), FORGETS.script(1), "there is a world", seconds=20, clock=time.monotonic)
+
+    assert shrunk.script == () and shrunk.is_minimal
 
 
 def test_shrinking_ends_when_the_time_is_over_with_the_shortest_so_far() -> None:

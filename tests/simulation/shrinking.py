@@ -27,11 +27,11 @@ class _OutOfTime(Exception):
 
 
 class _Shrinking:
-    def __init__(self, world: World, kind: str, seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(self, world: World, script: Script, kind: str, end: float, clock: Callable[[], float]) -> None:
         self._world, self._kind, self._clock = world, kind, clock
-        self._end = clock() + seconds
+        self._end = end
         self.plays = 0
-        self.best: tuple[Step, ...] = ()
+        self.best = tuple(script)
 
     def fails(self, script: Script) -> bool:
         """Say whether the script fails in the same way; if it does it is the best so far."""
@@ -68,7 +68,7 @@ class _Shrinking:
 
 def shrink(world: World, script: Script, kind: str, *, seconds: float, clock: Callable[[], float]) -> Shrunk:
     """Return a short script that fails in the same way. One that does not fail (any more) is returned as it is."""
-    shrinking = _Shrinking(world, kind, seconds, clock)
+    shrinking = _Shrinking(world, script, kind, clock() + seconds, clock)
     is_minimal = False
     try:
         if shrinking.fails(script):
@@ -77,7 +77,7 @@ def shrink(world: World, script: Script, kind: str, *, seconds: float, clock: Ca
             shrinking.make_numbers_small()
     except _OutOfTime:
         pass
-    return Shrunk(shrinking.best or tuple(script), shrinking.plays, is_minimal)
+    return Shrunk(shrinking.best, shrinking.plays, is_minimal)
 
 
 def _numbers(step: Step) -> list[str]:
