@@ -67,7 +67,7 @@ def simulate(settings: Settings, seeds: range) -> int:
             for answer in crew.answers(_until_enough(tasks, tally)):
                 if answer is not None:
                     _enter(settings, crew, tally, answer)
-                if time.monotonic() - tally.said >= settings.seconds_between_lines:
+                if tally.runs and time.monotonic() - tally.said >= settings.seconds_between_lines:
                     tally.said = time.monotonic()
                     settings.say(tally.line())
     except KeyboardInterrupt:
