@@ -94,6 +94,11 @@ class Store(Protocol):
         """Whether it can be written, as far as is known."""
 
     @property
+    def is_lost(self) -> bool:
+        """Whether a commit has failed in a way that `connect` alone may put right, or would."""
+        ...
+
+    @property
     def is_taken_over(self) -> bool:
         """Whether another broker has the store by now: nothing is acknowledged here any more, and `connect` fails."""
         ...
