@@ -16,8 +16,7 @@ from broker.changes import Changes, NewMessage, Put
 from broker.journal_store import JournalStore
 from broker.kernel import Kernel
 from broker.pstore import Pstore, StoreStart, begin
-from broker.queues import ServiceQueue
-from broker.records import UOW, UOWS, Flag, Status, UowRecord
+from broker.records import UOW, UOWS, Flag, ServiceQueue, Status, UowRecord
 from broker.restore import restored
 from database import Options
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from journal.courtesy import courteous
-from journal.errors import DirectoryGone, JournalError, TakenOver
+from journal.errors import JournalError, TakenOver
 from journal.owner import RENEW_SECONDS
 
 VOUCH_SECONDS = 1.0
@@ -32,8 +32,8 @@ class Chores:
     needs_tending: Callable[[], bool]
     vouch: Callable[[], None]
     needs_vouching: Callable[[], bool]
-    renew: Callable[[], None]  # TakenOver and DirectoryGone end it
-    taken_over: Callable[[TakenOver | DirectoryGone], None]
+    renew: Callable[[], None]  # TakenOver ends it
+    taken_over: Callable[[TakenOver], None]
     clean_up: Callable[[], None]
     cleanup_seconds: float  # 0: never
     renew_seconds: float = RENEW_SECONDS
@@ -93,9 +93,7 @@ class Tender:
         while True:
             try:
                 self._try(self._chores.renew)
-            except (TakenOver, DirectoryGone) as failure:
-                if isinstance(failure, DirectoryGone):
-                    _log.error("%s; nothing is acknowledged any more", failure)
+            except TakenOver as failure:
                 self._chores.taken_over(failure)
                 return
             if self._stopping.wait(self._chores.renew_seconds):
@@ -106,7 +104,7 @@ class Tender:
         try:
             with courteous():
                 chore()
-        except (TakenOver, DirectoryGone):
+        except TakenOver:
             raise
         except Exception as failure:  # the thread's top: whatever it is, the other work goes on
             if str(failure) != str(self.failure):

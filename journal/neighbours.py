@@ -74,8 +74,6 @@ def _summary(disk: Disk, path: Path) -> Summary | None:
 def _is_there(disk: Disk, path: Path) -> bool:
     try:
         disk.size(path)
-    except FileNotFoundError:
+    except OSError:
         return False
-    except OSError as failure:
-        raise DiskError(path, failure, "read") from failure
     return True

@@ -1,11 +1,15 @@
 """Who owns a directory: the lock file, its numbers, and the check before every acknowledgement.
 
-`omsmsg.lock` holds three lines of fixed places:
+`omsmsg.lock` holds four lines of fixed places:
 
     owner 00000000000000000012            the current owner's number
     pid 4711 host orders-1                who that is, padded to 128 bytes
     alive 00000000000000000012 000000042  a count that this owner raises every few seconds
           every 000003000 ms              how often
+    owner 00000000000000000012            the first line once more, in a sector of its own
+
+The copy is durable before the first line is written: a power cut in the middle of either write, or of a
+sign of life, leaves one of the two whole.
 
 The owner with number n holds a lock on byte n of the file, until its process ends. An opening reads
 n, finds byte n free, locks byte n+1 without waiting, sees that the file still says n, and writes n+1
@@ -26,13 +30,14 @@ from pathlib import Path
 
 from journal import names
 from journal.disk import Disk, LockFile
-from journal.errors import DatabaseLocked, DirectoryGone, DiskError, JournalError, TakenOver
+from journal.errors import DatabaseLocked, DiskError, JournalError, TakenOver
 
 _OWNER = "owner {:020}\n"
 OWNER_LINE_SIZE = len(_OWNER.format(0))
 _HOLDER_SIZE = 128
 _ALIVE = "alive {:020} {:09} every {:09} ms\n"
 _ALIVE_AT = OWNER_LINE_SIZE + _HOLDER_SIZE
+COPY_AT = 512  # of the owner's line: the first byte of another sector
 _READ_SIZE = 4096
 LOCK_BYTE_BASE = 1 << 32  # the locked bytes lie behind any content of the file
 ATTEMPTS_MAX = 100
@@ -72,25 +77,33 @@ def read_holder(disk: Disk, directory: Path) -> Holder | None:
 
 
 def _holder(lock: LockFile, path: Path) -> Holder:
-    content = lock.read(_READ_SIZE).decode("utf-8", "replace")
-    if not content.strip("\0 \n"):
-        return Holder(number=0)
-    line = content[:OWNER_LINE_SIZE]
-    number = line[len("owner ") :].strip()
-    if not line.startswith("owner ") or not number.isdecimal():
+    data = lock.read(_READ_SIZE)
+    number = _owner(data[:OWNER_LINE_SIZE])
+    if number is None:
+        number = _owner(data[COPY_AT : COPY_AT + OWNER_LINE_SIZE])
+    if number is None:
+        if not data[:COPY_AT].strip(b"\0 \n"):
+            return Holder(number=0)
         raise JournalError(f"{path} does not say who owns the directory; nothing was changed")
-    words = content[OWNER_LINE_SIZE:_ALIVE_AT].split()
+    words = data[OWNER_LINE_SIZE:_ALIVE_AT].decode("utf-8", "replace").split()
     said = dict(zip(words[0::2], words[1::2], strict=False))
-    alive = content[_ALIVE_AT:].split()
-    is_its = len(alive) > 2 and _number(alive[1]) == int(number)  # and not a former owner's, come back
+    alive = data[_ALIVE_AT:COPY_AT].decode("utf-8", "replace").split()
+    is_its = len(alive) > 2 and _number(alive[1]) == number  # and not a former owner's, come back
     return Holder(
-        number=int(number),
+        number=number,
         pid=_number(said.get("pid", "0")),
         host=said.get("host", ""),
-        is_open=lock.is_locked(LOCK_BYTE_BASE + int(number)),
+        is_open=lock.is_locked(LOCK_BYTE_BASE + number),
         count=_number(alive[2]) if is_its else 0,
         renew_seconds=_number(alive[4]) / 1000 if is_its and len(alive) > 4 else RENEW_SECONDS,
     )
+
+
+def _owner(line: bytes) -> int | None:
+    """Return the number that an owner's line gives; None for what is none."""
+    text = line.decode("ascii", "replace")
+    number = text.removeprefix("owner ").strip()
+    return int(number) if text.startswith("owner ") and number.isascii() and number.isdecimal() else None
 
 
 def _number(text: str) -> int:
@@ -105,11 +118,10 @@ def is_silent(seen: Holder, now: Holder) -> bool:
 class Ownership:
     """The lock of one opening, from `acquire` to `close`."""
 
-    def __init__(self, lock: LockFile, path: Path, number: int, renew_seconds: float) -> None:
+    def __init__(self, lock: LockFile, number: int, renew_seconds: float, again: Callable[[], LockFile] | None) -> None:
         self.number = number
         self._lock = lock
-        self._path = path
-        self._again: Callable[[], LockFile] | None = None  # opens the lock file anew, where others share it
+        self._again = again  # opens the lock file anew
         self._line = _OWNER.format(number).encode()
         self._alive_count = 0
         self._renew_seconds = renew_seconds
@@ -144,24 +156,19 @@ class Ownership:
         except BaseException:
             lock.close()
             raise
-        owner = cls(lock, path, number, renew_seconds)
-        if is_shared:
-            owner._again = lambda: disk.open_lock(path)
-        return owner
+        return cls(lock, number, renew_seconds, (lambda: disk.open_lock(path)) if is_shared else None)
 
     def raise_to(self, number: int) -> None:
         """Take a higher number, where the data files know of one: the lock file was lost once."""
         if not self._lock.try_lock(LOCK_BYTE_BASE + number):
             raise JournalError(f"another process holds owner number {number}; close it and try again")
-        line = _OWNER.format(number)
-        self._lock.write(line.encode(), 0, durably=True)
+        line = _OWNER.format(number).encode()
+        _write_owner(self._lock, line)
         self.number = number
-        self._line = line.encode()
+        self._line = line
 
     def is_ours(self) -> bool:
-        """Say whether no other opening has taken the directory over. DirectoryGone, OSError."""
-        if not self._lock.is_there():
-            raise DirectoryGone(self._path.parent)
+        """Say whether no other opening has taken the directory over. OSError."""
         if self._again is None:
             return self._lock.read(OWNER_LINE_SIZE) == self._line
         lock = self._again()  # a network file system asks its server when a file is opened, and else not always
@@ -170,18 +177,8 @@ class Ownership:
         finally:
             lock.close()
 
-    def is_surely_ours(self) -> bool:
-        """Say the same; False where it cannot be found out."""
-        try:
-            return self.is_ours()
-        except (DirectoryGone, OSError):
-            return False
-
     def renew(self) -> None:
-        """Show that this owner is alive. Writes only its own line, never the owner's number.
-
-        TakenOver, DirectoryGone, OSError.
-        """
+        """Show that this owner is alive. Writes only its own line, never the owner's number. TakenOver, OSError."""
         if not self.is_ours():
             raise TakenOver
         self._alive_count += 1
@@ -202,7 +199,13 @@ def _claim(lock: LockFile, path: Path, passing: Holder | None) -> int:
         if _holder(lock, path).number != holder.number:
             continue
         who = f"pid {os.getpid()} host {socket.gethostname()[:64]}"
-        line = _OWNER.format(mine) + who.ljust(_HOLDER_SIZE - 1) + "\n" + _ALIVE.format(mine, 0, 0)
-        lock.write(line.encode(), 0, durably=True)
+        lines = who.ljust(_HOLDER_SIZE - 1) + "\n" + _ALIVE.format(mine, 0, 0)
+        _write_owner(lock, _OWNER.format(mine).encode(), lines.encode())
         return mine
     raise JournalError(f"{path} changes faster than it can be locked; try again")
+
+
+def _write_owner(lock: LockFile, line: bytes, others: bytes = b"") -> None:
+    """Write the owner's line, durably: its copy first, so that one of the two is always whole."""
+    lock.write(line, COPY_AT, durably=True)
+    lock.write(line + others, 0, durably=True)

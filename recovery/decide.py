@@ -5,8 +5,9 @@
     emptied          -             zero                   -            yes        damaged  entomb
     prepared         -             zero                   -            no         clean    remove
     late             -             late                   -            -          torn     drop
+    stale            -             stale                  -            no         torn     drop
     torn at birth    -             unknown                absent       no         torn     drop
-    lost header      -             unknown, lost          -            -          damaged  entomb
+    lost header      -             unknown, lost, stale   -            -          damaged  entomb
     lost header      none          -                      -            -          damaged  entomb
     damaged          -             bad                    -            -          damaged  rebuild
     damaged          -             torn, empty, disowned  -            yes        damaged  rebuild
@@ -67,6 +68,7 @@ class Body(Enum):
     UNKNOWN = "unknown"  # without the header no frame can be verified; one group at the most was written
     LOST = "lost"  # likewise, and more than one group was written
     LATE = "late"  # by an owner that had lost the directory: never acknowledged
+    STALE = "stale"  # another file's: the blocks held it before, and nothing of this one was durable
 
 
 class Foot(Enum):
@@ -143,8 +145,9 @@ TABLE = (
     _row("emptied", _DAMAGED, Action.ENTOMB, Body.ZERO, followed=True),
     _row("prepared", _CLEAN, Action.REMOVE, Body.ZERO, followed=False),
     _row("late", _TORN, Action.DROP, Body.LATE),
+    _row("stale", _TORN, Action.DROP, Body.STALE, followed=False),
     _row("torn at birth", _TORN, Action.DROP, Body.UNKNOWN, feet=Foot.ABSENT, followed=False),
-    _row("lost header", _DAMAGED, Action.ENTOMB, Body.UNKNOWN, Body.LOST),
+    _row("lost header", _DAMAGED, Action.ENTOMB, Body.UNKNOWN, Body.LOST, Body.STALE),
     _row("lost header", _DAMAGED, Action.ENTOMB, heads=Head.NONE),
     _row("damaged", _DAMAGED, Action.REBUILD, Body.BAD),
     _row("damaged", _DAMAGED, Action.REBUILD, Body.TORN, Body.EMPTY, Body.DISOWNED, followed=True),

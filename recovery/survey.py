@@ -33,6 +33,7 @@ class Task:
     is_promised: bool = False  # the file before it names it: its first group was durable
     is_listed: bool = True
     is_late: bool = False  # a former owner wrote it, when the directory was another's already
+    stranger: FileHeader | None = None  # the header of another file, where its own should be
     database: bytes | None = None  # of the directory, for a file whose own header is gone
     owner: int = 0  # of its successor, likewise
     alignment: int = ALIGNMENT_MIN  # of its neighbours, likewise
@@ -70,9 +71,10 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
     wanted = {file.sequence for file in backup.files} if backup is not None else None
     there = [(seq, path) for seq, path in data_files(disk, directory) if wanted is None or seq in wanted]
     files = {sequence: _read_header(disk, path) for sequence, path in there}
+    strangers = {seq: one.header for seq, one in files.items() if one.header is not None and one.header.sequence != seq}
+    files |= {sequence: _File(files[sequence].path, None, is_rotted=False) for sequence in strangers}
     headers = {sequence: file.header for sequence, file in files.items() if file.header is not None}
-    _check_names({files[sequence].path: header for sequence, header in headers.items()})
-    _check_lineage(headers.values(), directory)
+    _check_lineage([*headers.values(), *strangers.values()], directory)
     late = late_files({sequence: file.header for sequence, file in files.items()})
     kept = {sequence: header for sequence, header in headers.items() if sequence not in late}
     low_water = max((one.low_water for one in (backup, *kept.values()) if one is not None), default=0)
@@ -103,6 +105,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
                 is_promised=sequence in promised,
                 is_listed=sequence in files,
                 is_late=sequence in late,
+                stranger=strangers.get(sequence),
                 database=near.database if near else None,
                 owner=kept[successor[0]].owner if successor[0] else 0,
                 alignment=near.alignment if near else ALIGNMENT_MIN,
@@ -134,11 +137,21 @@ def _read_header(disk: Disk, path: Path) -> _File:
     return _File(path, best if isinstance(best, FileHeader) else None, is_rotted)
 
 
-def _check_names(headers: Mapping[Path, FileHeader]) -> None:
-    for path, header in headers.items():
-        if path.name != str(DataFileName(header.sequence)):
+def check_strangers(tasks: Iterable[Task], low_water: int) -> None:
+    """Raise NotThisDatabase for a file under another one's name, unless nothing can be lost with it.
+
+    A file that was being prepared when the power went may show what its blocks held before: a file that is not
+    needed any more, or one that is there, under its own name.
+    """
+    tasks = list(tasks)
+    there = {task.header.identity for task in tasks if task.header is not None}
+    for task in tasks:
+        if (header := task.stranger) is None:
+            continue
+        is_expected = task.named is not None or task.is_promised
+        if is_expected or not (header.sequence < low_water or header.identity in there):
             raise NotThisDatabase(
-                f"{path} is {DataFileName(header.sequence)} under another name: "
+                f"{task.path} is {DataFileName(header.sequence)} under another name: "
                 "give it its own name, or move it away when it is a copy; nothing was changed"
             )
 

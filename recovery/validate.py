@@ -16,12 +16,13 @@ from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, JournalError
 from journal.evidence import looks_written
 from journal.format import FileHeader, align
+from journal.names import DataFileName
 from journal.owner import read_holder
 from recovery.decide import Body, Foot, Head, Seen, decide
 from recovery.examined import Examined
 from recovery.losses import between
 from recovery.report import FileReport, Loss, Verdict
-from recovery.survey import Task, survey
+from recovery.survey import Task, check_strangers, survey
 from recovery.walked import ends_as, examine_frames, low_water_of
 
 Progress = Callable[[str, int, int], None]
@@ -80,6 +81,7 @@ def examine_directory(
                 progress("validate", done, total)
         found = as_followed(disk, tasks, found, full=full)
         low_water = max((examined.low_water for examined in found), default=0)
+        check_strangers(tasks, max([low_water, *(task.header.low_water for task in tasks if task.header is not None)]))
         found = [examined for examined in found if examined.sequence >= low_water]
         if attempt == ATTEMPTS_MAX or not any(_has_gone(disk, examined) for examined in found):
             return found
@@ -121,8 +123,6 @@ def _size(disk: Disk, path: Path) -> int:
         return disk.size(path)
     except FileNotFoundError:
         return 0
-    except OSError as failure:
-        raise DiskError(path, failure, "read") from failure
 
 
 def examine(disk: Disk, task: Task, *, full: bool) -> Examined:
@@ -140,6 +140,9 @@ def _examine(file: DataFile, task: Task, *, full: bool) -> Examined:
     size = file.size()
     if task.header is None and file.is_zero():
         return _without_frames(task, size, Body.ZERO, "nothing but zeros where frames were promised")
+    if task.stranger is not None:
+        reason = f"it holds what {DataFileName(task.stranger.sequence)} held: of its own nothing was durable"
+        return _without_frames(task, size, Body.STALE, reason)
     if task.header is None and isinstance(header := file.header(), FileHeader):
         # Prepared when the headers were read, and begun since: somebody is writing in the directory.
         task = replace(task, header=header, identity=header.identity, is_rotted=False)

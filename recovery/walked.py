@@ -124,7 +124,7 @@ def _judge(data: bytes, evidence: Evidence, task: Task) -> _Judged:
         good_end = min(good_end, max(vouched, evidence.span.start))
     disowned = _disowned(found, task) if evidence.end is None else None
     if disowned is not None:
-        good_end = min(good_end, disowned)
+        good_end = min(good_end, _behind_kept(found, ranges, disowned))
     cut = sum(frame.offset >= good_end for frame in found.frames)
     payloads = tuple(payload for payload in found.bad_payloads if payload.frame < good_end)
     torn = [bad_range for bad_range in ranges if bad_range.start >= vouched]
@@ -138,6 +138,13 @@ def _disowned(found: Walk, task: Task) -> int | None:
     if task.kept_commit is None:
         return None
     return next((frame.offset for frame in found.frames if frame.commit > task.kept_commit), None)
+
+
+def _behind_kept(found: Walk, ranges: Sequence[BadRange], disowned: int) -> int:
+    """Return where that ends which stands before a frame; the padding before a group is the group's."""
+    ends = [frame.end for frame in found.frames if frame.offset < disowned]
+    ends += [bad_range.end for bad_range in ranges if bad_range.start < disowned]
+    return max(ends, default=disowned)
 
 
 def _good_end(found: Walk, ranges: Sequence[BadRange], vouched: int) -> int:

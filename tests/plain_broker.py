@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from broker.queues import ServiceQueue
 from broker.records import (
     LAYOUTS,
     PUBLICATIONS,
@@ -24,6 +23,7 @@ from broker.records import (
     PublicationRecord,
     RecordError,
     RecordKind,
+    ServiceQueue,
     Status,
     SubscriptionRecord,
     UowRecord,

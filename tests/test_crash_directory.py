@@ -104,11 +104,37 @@ def test_a_data_file_of_another_database_is_refused_and_nothing_changes(name: st
 
 
 def test_a_file_under_another_files_name_is_refused_and_nothing_changes() -> None:
-    copy = SEALED.damaged(NEXT, SEALED.files[FIRST])
-    assert_refused(copy, NotThisDatabase, "under another name")
+    renamed = SEALED.disk()
+    renamed.put(SPOOL / NEXT, SEALED.files[LAST])
+    renamed.remove(SPOOL / LAST)
+    assert_refused(renamed, NotThisDatabase, "under another name")
+    replaced = SEALED.damaged(MIDDLE, SEALED.files[FIRST])
+    assert_refused(replaced, NotThisDatabase, "under another name")
     swapped = SEALED.damaged(FIRST, SEALED.files[MIDDLE])
     swapped.put(SPOOL / MIDDLE, SEALED.files[FIRST])
     assert_refused(swapped, NotThisDatabase, "under another name")
+
+
+@pytest.mark.parametrize("name", [FIRST, MIDDLE, LAST])
+def test_what_the_blocks_of_a_prepared_file_held_before_is_archived_and_nothing_else_changes(name: str) -> None:
+    """A power cut while a file is being prepared: some file systems show then what its blocks held before."""
+    disk = SEALED.damaged(NEXT, SEALED.files[name][:2048] + bytes(2048))
+    with open_unattended(disk) as database:
+        report = report_of(database, NEXT)
+        assert (report.row, report.verdict, report.losses) == ("stale", Verdict.TORN, ())
+        assert name in report.reason
+        assert state_of(database) == SEALED.state()
+        assert not database.recovery.lost
+    assert archives_in(disk)[report.archive or ""] == SEALED.files[name][:2048] + bytes(2048)
+    found_after(disk)
+
+
+def test_of_a_file_that_cleanup_has_removed_too() -> None:
+    below = with_header(SEALED.files[FIRST], sequence=1)
+    assert headers_of(SEALED.files[FIRST]).low_water > 1 or headers_of(SEALED.files[LAST]).low_water > 1
+    with open_unattended(SEALED.damaged(NEXT, below)) as database:
+        assert report_of(database, NEXT).row == "stale"
+        assert state_of(database) == SEALED.state()
 
 
 def test_an_older_copy_of_a_file_in_its_place_is_a_loss_of_what_it_lacks() -> None:

@@ -27,7 +27,7 @@ from tests.crash_model import (
     open_unattended,
     state_of,
 )
-from tests.faulty_disk import SimulatedDisk
+from tests.faulty_disk import Killed, SimulatedDisk
 from tests.stomp_server import eventually
 
 TOO_LATE = b"too late" * 100
@@ -70,6 +70,37 @@ def come_back(former: Unattended) -> None:
         former.cleanup()
     with contextlib.suppress(JournalError):
         former.close()
+
+
+def test_a_power_cut_while_the_lock_file_is_written_leaves_who_owned_the_directory() -> None:
+    """By the first opening, by the next ones, and by a sign of life; a sector that was being written may be garbage."""
+    disk, checked = SimulatedDisk(), 0
+    for _ in range(3):
+        for change in range(1, 8):
+            for seed in range(8):
+                left = disk.restart()
+                left.kill_at = change
+                with contextlib.suppress(Killed):
+                    open_unattended(left)._ownership.renew()
+                checked += left.is_dead
+                with open_unattended(left.crash(seed, is_harsh=True)) as database:
+                    assert database.recovery.intact
+                    assert state_of(database).messages == {}
+        open_unattended(disk)._ownership.renew()
+        disk = disk.crash(0)
+    assert checked > 100
+
+
+def test_without_a_good_line_and_a_good_copy_nobody_opens_the_directory() -> None:
+    disk = SimulatedDisk()
+    open_unattended(disk).close()
+    lines = disk.content(SPOOL / names.LOCK)
+    for line in range(2):
+        disk.put(SPOOL / names.LOCK, lines[: 512 * line] + b"rotten" + lines[512 * line + 6 :])
+        open_unattended(disk).close()
+    disk.put(SPOOL / names.LOCK, b"rotten" + lines[6:512] + b"rotten" + lines[518:])
+    with pytest.raises(JournalError, match="does not say who owns the directory"):
+        open_unattended(disk)
 
 
 @pytest.mark.parametrize("commits", range(1, 24))

@@ -114,11 +114,12 @@ def test_the_entry_of_the_index_file_is_as_long_as_the_table_says() -> None:
 
 
 def test_the_lines_of_the_lock_file_stand_where_the_table_says(tmp_path: Path) -> None:
-    rows = _table("0")
-    ends = [int(offset) + int(size) for offset, size, _ in rows[1:]]
+    *rows, copy = _table("0")
+    ends = [int(offset) + int(size) for offset, size, _ in [*rows[1:], copy]]
 
-    assert [int(row[0]) for row in rows[2:]] == ends[:-1]
+    assert [int(row[0]) for row in rows[2:]] == ends[:-2]
     assert ends[0] == owner.OWNER_LINE_SIZE
+    assert (int(copy[0]), int(copy[1])) == (owner.COPY_AT, owner.OWNER_LINE_SIZE)
     with MessageDatabase.open(tmp_path) as database:
         database.put("key", b"")
         eventually(lambda: (tmp_path / names.LOCK).stat().st_size == ends[-1])

@@ -28,9 +28,10 @@ def data_files(disk: SimulatedDisk) -> list[str]:
     return [name for name in disk.contents(SPOOL) if name.endswith(".data")]
 
 
-def test_what_was_told_as_failed_is_not_there_though_the_disk_has_it() -> None:
+@pytest.mark.parametrize("alignment", [8, 64, 512, 4096])
+def test_what_was_told_as_failed_is_not_there_though_the_disk_has_it(alignment: int) -> None:
     disk = SimulatedDisk()
-    database = open_unattended(disk)
+    database = open_unattended(disk, group_alignment=alignment, max_data_file_size=40_000)
     database.add("q", b"acknowledged")
     disk.fail("write_durably")
     fail_to_add(database)

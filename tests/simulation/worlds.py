@@ -1,10 +1,11 @@
 """The worlds there are, by name."""
 
 from tests.simulation.broker import BrokerWorld
+from tests.simulation.engine import EngineWorld
 from tests.simulation.toy import ToyWorld
 from tests.simulation.world import World
 
-REAL: dict[str, World] = {world.name: world for world in (BrokerWorld(),)}
+REAL: dict[str, World] = {world.name: world for world in (EngineWorld(), BrokerWorld())}
 
 # Worlds with a known bug each, for the tests of the runner.
 TOYS: dict[str, World] = {world.name: world for world in map(ToyWorld, ("none", "forgets", "raises", "hangs", "dies"))}

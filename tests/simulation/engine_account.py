@@ -1,0 +1,99 @@
+"""What a database has promised its callers, kept beside it; and what was asked for and not answered."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.crash_model import Change, Content, State
+from tests.simulation.world import PromiseBroken
+
+Scope = tuple[str, str]  # queue, producer identifier
+
+THERE = "what was acknowledged is there, whole"
+GONE = "what was removed does not come back"
+WHOLE = "what was not acknowledged is there whole, or not at all"
+NUMBERS = "numbers are not given twice"
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """One commit on its way; its identifier, where it has one."""
+
+    change: Change
+    scope: Scope | None = None
+    time: int = 0  # microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Identified:
+    """What a producer identifier stands for."""
+
+    first: int
+    adds: tuple[Content, ...]
+    time: int
+    is_block: bool = False
+
+
+@dataclass(slots=True)
+class Account:
+    """What was acknowledged, and what is on its way."""
+
+    state: State = field(default_factory=State)
+    pending: list[Doing] = field(default_factory=list)
+    highest: int = 0  # of all numbers that anybody has seen
+    identified: dict[Scope, Identified] = field(default_factory=dict)
+    taken_in: list[Doing] = field(default_factory=list)  # what was on its way, and the last start has found
+
+    def done(self, doing: Doing, numbers: Sequence[int]) -> None:
+        """Enter a commit that was acknowledged."""
+        if numbers and numbers[0] <= self.highest:
+            raise PromiseBroken(f"{NUMBERS}\n{list(numbers)} were given after {self.highest}")
+        self.state = doing.change.applied(self.state, numbers)
+        self.highest = max([self.highest, *numbers])
+        if doing.scope is not None and numbers:
+            self.identified[doing.scope] = Identified(numbers[0], tuple(doing.change.adds), doing.time)
+
+    def settle(self, found: State) -> None:
+        """Take what a start has found for what is there; PromiseBroken where that cannot be."""
+        doing = self._outcome(found)
+        if doing is None:
+            raise PromiseBroken(self._complaint(found))
+        new = iter(sorted(found.messages.keys() - self.state.messages.keys()))
+        for one in doing:
+            self.done(one, [next(new) for _ in one.change.adds])
+        self.pending, self.taken_in = [], doing
+
+    def allows(self, found: State) -> bool:
+        return self._outcome(found) is not None
+
+    def check(self, found: State) -> None:
+        if self._outcome(found) is None:
+            raise PromiseBroken(self._complaint(found))
+
+    def _outcome(self, found: State) -> list[Doing] | None:
+        """Return which of what was on its way has happened: the first few, in order, and as many as can be."""
+        new = sorted(found.messages.keys() - self.state.messages.keys())
+        for count in range(len(self.pending), -1, -1):
+            doing = self.pending[:count]
+            if sum(len(one.change.adds) for one in doing) != len(new) or (new and new[0] <= self.highest):
+                continue
+            state, numbers = self.state, iter(new)
+            for one in doing:
+                state = one.change.applied(state, [next(numbers) for _ in one.change.adds])
+            if state == found:
+                return doing
+        return None
+
+    def _complaint(self, found: State) -> str:
+        """Return which promise was broken, and how."""
+        lost = {number: self.state.messages[number] for number in self.state.messages.keys() - found.messages.keys()}
+        for one in self.pending:
+            lost = {number: content for number, content in lost.items() if number not in one.change.removed}
+        extra = {number: found.messages[number] for number in found.messages.keys() - self.state.messages.keys()}
+        returned = [number for number in extra if number <= self.highest]
+        promise = THERE if lost else GONE if returned else WHOLE if extra or self.pending else THERE
+        keys = {
+            key: (self.state.keys.get(key), found.keys.get(key))
+            for key in self.state.keys.keys() | found.keys.keys()
+            if self.state.keys.get(key) != found.keys.get(key)
+        }
+        return f"{promise}\nlost {lost}\nextra {extra}\nkeys (promised, found) {keys}\non its way {self.pending}"

@@ -1,0 +1,188 @@
+"""Random scripts of the world "engine"."""
+
+import errno
+import random
+from collections.abc import Callable
+
+from tests.simulation.engine_steps import (
+    Add,
+    AddMany,
+    Block,
+    CleanUp,
+    Close,
+    Death,
+    Drop,
+    Fail,
+    Former,
+    Group,
+    Look,
+    Pause,
+    PowerCut,
+    Put,
+    Release,
+    Remove,
+    Reopen,
+    Resend,
+    Silence,
+    Take,
+    Tend,
+)
+from tests.simulation.world import Script, Step
+
+ALIGNMENTS = (8, 8, 8, 64, 512, 4096)
+_FAILING = ("write", "write_durably", "sync", "create", "unlink", "sync_directory", "truncate", "rename", "reserve")
+
+
+def script(seed: int) -> Script:
+    """Return the script of a seed."""
+    return _Writer(random.Random(seed)).script()
+
+
+class _Writer:
+    """Makes one script."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._alignment = chance.choice(ALIGNMENTS)
+        self._is_harsh = self._alignment >= 512
+        self._large = chance.choice((0, 0, 1, 3))  # of ten messages
+
+    def script(self) -> Script:
+        chance = self._chance
+        steps: list[Step] = [self._reopen()]
+        for _ in range(chance.randint(2, 7)):
+            steps += [self._work() for _ in range(chance.randint(2, 14))]
+            steps += self._trouble()
+        steps += [self._work() for _ in range(3)]
+        return steps
+
+    def _seed(self) -> int:
+        return self._chance.randrange(1 << 20)
+
+    def _reopen(self) -> Step:
+        chance = self._chance
+        alignment = chance.choice([self._alignment, max(self._alignment, 512)])
+        return Reopen(
+            size=max(2 * alignment + 2048, chance.choice((4096, 4096, 6000, 9000))) if alignment > 64 else 4096,
+            alignment=alignment,
+            validation=chance.choice(("full", "full", "footers")),
+            share=chance.choice((0.0, 0.25, 0.5)),
+            retention=chance.random() < 0.2,
+        )
+
+    def _work(self) -> Step:
+        chance = self._chance
+        makers: list[tuple[int, Callable[[], Step]]] = [
+            (20, self._add),
+            (6, self._add_many),
+            (14, self._remove),
+            (7, self._put),
+            (3, lambda: Drop(chance.randrange(5))),
+            (7, self._block),
+            (7, self._group),
+            (4, lambda: Resend(chance.randrange(50), chance.random() < 0.2)),
+            (2, lambda: Take(chance.randrange(3))),
+            (1, lambda: Release(chance.randrange(10))),
+            (9, Tend),
+            (4, lambda: Silence(chance.choice((1.0, 1.0, 1.0, 600.0)))),
+            (7, lambda: CleanUp(compact=chance.random() < 0.5, is_due=chance.random() < 0.3)),
+            (2, Close),
+            (2, self._reopen),
+            (2, Look),
+        ]
+        weights = [weight for weight, _ in makers]
+        ((_, make),) = chance.choices(makers, weights)
+        return make()
+
+    def _size(self) -> int:
+        chance = self._chance
+        if chance.randrange(10) < self._large:
+            return chance.choice((600, 1200, 2600, 5000))
+        return chance.choice((0, 1, 20, 60, 100, 200))
+
+    def _add(self) -> Add:
+        chance = self._chance
+        properties = chance.choice((0, 0, 0, 1, 3))
+        return Add(chance.randrange(3), self._size(), self._seed(), properties, chance.random() < 0.2)
+
+    def _add_many(self) -> AddMany:
+        sizes = tuple(self._size() for _ in range(self._chance.randint(1, 6)))
+        return AddMany(self._chance.randrange(3), sizes, self._seed(), self._chance.random() < 0.2)
+
+    def _remove(self) -> Remove:
+        chance = self._chance
+        count = chance.choice((1, 1, 2, 5, 12))
+        start = chance.choice((0, 0, chance.randrange(40)))
+        places = range(start, start + count) if chance.random() < 0.7 else [chance.randrange(60) for _ in range(count)]
+        return Remove(tuple(places), chance.random() < 0.7)
+
+    def _put(self) -> Put:
+        return Put(self._chance.randrange(5), self._chance.choice((0, 8, 50, 300)), self._seed())
+
+    def _block(self) -> Block:
+        makers: list[Callable[[], Add | Remove | Put | Drop]]
+        makers = [self._add, self._remove, self._put, lambda: Drop(self._chance.randrange(5))]
+        parts = tuple(self._chance.choice(makers)() for _ in range(self._chance.randint(1, 5)))
+        return Block(parts, self._chance.random() < 0.3)
+
+    def _group(self) -> Group:
+        makers: list[Callable[[], Add | AddMany | Remove | Put | Block]]
+        makers = [self._add, self._add, self._add_many, self._remove, self._put, self._block]
+        return Group(tuple(self._chance.choice(makers)() for _ in range(self._chance.randint(2, 6))))
+
+    # What goes wrong.
+
+    def _trouble(self) -> list[Step]:
+        chance = self._chance
+        makers = [
+            (10, self._power_cut),
+            (4, self._again_and_again),
+            (3, self._death),
+            (5, self._fault),
+            (2, self._pause),
+        ]
+        ((_, make),) = chance.choices(makers, [weight for weight, _ in makers])
+        return make()
+
+    def _power_cut(self) -> list[Step]:
+        cut = PowerCut(self._after(), self._seed(), self._is_harsh, self._chance.choice((0, 2, 4)))
+        return [cut, *(self._work() for _ in range(self._chance.randint(1, 6)))]
+
+    def _again_and_again(self) -> list[Step]:
+        """The power goes during one start after another."""
+        steps: list[Step] = []
+        for _ in range(self._chance.randint(2, 4)):
+            steps += [PowerCut(self._chance.randint(1, 25), self._seed(), self._is_harsh), self._work()]
+        return steps
+
+    def _death(self) -> list[Step]:
+        return [Death(self._after()), *(self._work() for _ in range(self._chance.randint(1, 5)))]
+
+    def _after(self) -> int:
+        return self._chance.choice((1, 2, 3, 5, 8, 13, 20, 40))
+
+    def _fault(self) -> list[Step]:
+        chance = self._chance
+        verb = chance.choice((*_FAILING, "write_durably", "sync"))
+        is_short = verb in ("write", "write_durably") and chance.random() < 0.4
+        code = chance.choice((errno.EIO, errno.EIO, errno.ENOSPC, errno.EDQUOT))
+        if chance.random() < 0.15:
+            fault = Fail(chance.choice(_FAILING), chance.randint(1, 6), seconds=chance.choice((0.5, 5.0, 4000.0)))
+        elif chance.random() < 0.15:
+            fault = Fail(chance.choice(("read", "open", "list")), chance.randint(1, 12))
+        else:
+            fault = Fail(verb, chance.choice((1, 1, 2, 3, 6)), code, is_short)
+        steps: list[Step] = [fault, *(self._work() for _ in range(chance.randint(1, 5)))]
+        if chance.random() < 0.6:
+            steps += [PowerCut(chance.randint(1, 6), self._seed(), self._is_harsh), self._work(), self._work()]
+        return steps
+
+    def _pause(self) -> list[Step]:
+        chance = self._chance
+        meanwhile = tuple(chance.choice((self._add, self._remove, self._put))() for _ in range(chance.randint(0, 6)))
+        steps: list[Step] = [Pause(chance.choice((1, 1, 2, 2, 3, 5, 9)), meanwhile)]
+        for _ in range(chance.randint(1, 5)):
+            steps.append(self._work())
+            if chance.random() < 0.7:
+                steps.append(Former(chance.randrange(8)))
+        return steps
