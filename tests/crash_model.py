@@ -169,6 +169,10 @@ class Unattended(MessageDatabase):
         except (JournalError, OSError):
             pass  # as the tender does: a fault beside the commits fails none
 
+    def show_alive(self) -> None:
+        """Count in the lock file, as an owner does every few seconds."""
+        self._ownership.renew()
+
     def vouch(self) -> None:
         """Write the empty frame that follows a commit after a second of silence."""
         if self._journal.needs_vouching:

@@ -29,6 +29,7 @@ class State:
     talks: Identifiers = field(default_factory=Identifiers)
     uows: Identifiers = field(default_factory=Identifiers)
     publications: Identifiers = field(default_factory=Identifiers)
+    doubts: list[Model] = field(default_factory=list)  # what another process may find instead, while the store is lost
 
     def in_its_words(self, ask: Ask) -> Ask:
         """Return the call with the model's numbers in the place of identifiers."""

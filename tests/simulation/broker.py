@@ -5,11 +5,12 @@ Clients are random programs of its calls, and every answer is compared with that
 
 import contextlib
 
+from tests.faulty_disk import SimulatedDisk
 from tests.oracle_script import NUMBERS, Chance, Script, bounds
 from tests.simulation.broker_edges import simulated_edges
 from tests.simulation.broker_machine import Machine, MachineDesk
 from tests.simulation.broker_play import CrashingPlay
-from tests.simulation.broker_steps import CHORES, Crash, Do, Setting, random_steps
+from tests.simulation.broker_steps import CHORES, Crash, Do, Fail, GoOn, Room, Setting, TakeOver, random_steps
 from tests.simulation.world import PromiseBroken, Seen
 from tests.simulation.world import Script as Steps
 
@@ -49,36 +50,80 @@ class Playing(Script):
         for step in script:
             self.play.seen.steps += 1
             self.play.lines.append(f"{step}")
-            if isinstance(step, Do):
-                self.do(step)
-            elif isinstance(step, Crash):
-                self.crash(step)
+            match step:
+                case Do():
+                    self.do(step)
+                case Crash():
+                    self.play.arm(step)
+                case Fail() if not self._model.is_lost:
+                    self.fail_at(step)
+                case Room():
+                    self.leave_room(step)
+                case TakeOver() if not self._model.is_lost:
+                    self.play.arm_takeover(step.change)
+                case GoOn():
+                    ask = self.a_call(_chance(step)) if step.what == "call" else None
+                    self.play.go_on_paused(step.what, ask)
+                case _:
+                    pass  # the setting is made, and what no store can fail in is not done
+            if self.play.has_crashed:
+                self.play.has_crashed = False
+                self.begin()
         self.finish()
 
     def do(self, step: Do) -> None:
         chance = _chance(step)
+        self.play.operation = OPERATIONS.get(step.what, "commit")
         if step.what in CHORES:
             self.play.chore(step.what)
         elif step.what in ONE_CALL:
             ask = getattr(self, step.what)(chance)
             if ask is not None:
                 self.play.call_all([ask])
-        else:
+        elif step.what != "wait" or not self._disk.faults:
             getattr(self, step.what)(chance)
 
-    def crash(self, step: Crash) -> None:
-        if self._model.is_lost:
-            return
-        self.play.arm(step)
-        self.do(step.during)
-        self.play.crash_at_last()
-        self._come_again(_chance(step.during))
+    @property
+    def _disk(self) -> SimulatedDisk:
+        return self.play.desk.machine.disk
+
+    def fail_at(self, step: Fail) -> None:
+        """Let a call of the disk fail, once nobody waits: what they get is written by itself."""
+        if self._model.waits:
+            self.play.tick(WAIT_MAX)
+        if step.stays:
+            self._disk.fail_from(step.verb, step.nth, step.code)
+        else:
+            self._disk.fail(step.verb, step.nth, step.code, is_short=step.is_short)
+
+    def leave_room(self, step: Room) -> None:
+        if step.spare is None:
+            self._disk.space = None
+            self.play.forbid(is_forbidden=False)
+        else:
+            if self._model.waits:
+                self.play.tick(WAIT_MAX)
+            if self.play.desk.store.is_connected:
+                self.play.chore("tend")  # what a full disk leaves to be done takes room that was kept
+            self._disk.space = self._disk.used() + step.spare
+
+    def _come_again(self, chance: Chance) -> None:
+        """Who is there is let in after the step."""
+
+    def finish(self) -> None:
+        self.play.crash = self._disk.kill_at = self._disk.space = None
+        self._disk.before_change = None
+        self._disk.faults.clear()
+        self.play.forbid(is_forbidden=False)
+        super().finish()
 
 
+WAIT_MAX = 100
+OPERATIONS = {"clean_up": "clean-up", "compact": "compaction", "vouch": "idle", "lose_or_find": "connect"}
 ONE_CALL = ("send", "receive", "syncpoint", "answer", "end", "undo", "publish", "read", "control", "subscribe")
 
 
-def _chance(step: Do) -> Chance:
+def _chance(step: Do | GoOn) -> Chance:
     """Return the numbers that choose: as many as a step of the oracle has."""
     state, numbers = step.number, []
     for _ in range(NUMBERS):

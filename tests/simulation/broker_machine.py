@@ -2,20 +2,23 @@
 
 import contextlib
 from collections import deque
-from collections.abc import Iterator
 
 from broker.beginning import Beginning
-from broker.effects import Commit
+from broker.codes import Code
+from broker.effects import Commit, Durable
 from broker.journal_store import JournalStore
 from broker.kernel import Kernel
-from broker.pstore import Store, end
+from broker.pstore import StartRefused, Store, StoreError
 from broker.restore import restored
 from broker.running import Running
 from database.options import Options
+from journal.errors import JournalError
 from journal.names import LOCK
+from journal.owner import Holder, read_holder
 from tests.broker_stores import MESSAGE_BYTES_MAX, begun
 from tests.crash_model import SPOOL, Unattended
 from tests.faulty_disk import SimulatedDisk
+from tests.kernel_desk import T0
 from tests.oracle_desk import OracleDesk, attributes
 from tests.simulation.broker_edges import Edges
 from tests.simulation.broker_steps import Setting
@@ -33,28 +36,19 @@ class Machine:
         self.disk = SimulatedDisk()
         self.clock = HandClock()
 
-    def open(self, *, creates: bool = True) -> JournalStore:
-        """Open the store, in a new process."""
+    def open(self, *, creates: bool = True, passing: Holder | None = None) -> JournalStore:
+        """Open the store, in a new process; `passing` is a silent owner that is taken over."""
         self.edges.pid += 1
         options = Options(
             max_message_size=MESSAGE_BYTES_MAX,
             max_data_file_size=self.setting.file_bytes,
             cleanup_interval=0,
+            passing=passing,
             clock=self.clock,
             chance=self.edges.chance,
             sleep=lambda _: None,
         )
         return JournalStore.open(SPOOL, options, disk=self.disk, creates=creates)
-
-    @contextlib.contextmanager
-    def fails(self) -> Iterator[None]:
-        """Let nothing be written in the block."""
-        for verb in ("write_durably", "write", "sync"):
-            self.disk.fail_from(verb)
-        try:
-            yield
-        finally:
-            self.disk.faults.clear()
 
     def end(self, ending: str, choice: int) -> None:
         """Let the process end; the disk is then what it leaves."""
@@ -66,12 +60,15 @@ class Machine:
 class MachineDesk(OracleDesk):
     """A broker on the machine, at its real edge: commits go out in groups, and are told together."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, *, now: int = T0, passing: Holder | None = None) -> None:
         self.machine = machine
-        self.store: Store
         self.attributes = attributes()
+        self.now = now
         self._groups = 0
-        super().__init__(machine, self.attributes)  # type: ignore[arg-type]
+        self.durable = 0  # commits that were told so
+        self.store: Store = machine.open(passing=passing)
+        self.pid = machine.edges.pid
+        self._start()
 
     def _start(self) -> None:
         store = self.store
@@ -89,6 +86,14 @@ class MachineDesk(OracleDesk):
         self.running = Running(beginning)
         self._go_on()
 
+    def taken_over(self) -> "MachineDesk":
+        """Return the broker of a standby that passes this one, which stands still."""
+        machine = self.machine
+        self.database.show_alive()  # who has never done that is opening the store, and is not passed
+        taken = MachineDesk(machine, now=self.now, passing=read_holder(machine.disk, SPOOL))
+        machine.edges.pid = self.pid
+        return taken
+
     @property
     def database(self) -> Unattended:
         assert isinstance(self.store, JournalStore)
@@ -103,6 +108,7 @@ class MachineDesk(OracleDesk):
             group: list[Commit] = [self.commits.popleft() for _ in range(size)]
             count_max -= size
             told = self.running.carry_out(group)
+            self.durable += sum(isinstance(one, Durable) for one in told)
             if self.commits or is_told:
                 self._take_in(self.running.take_all(told))
             self._groups += 1
@@ -112,17 +118,29 @@ class MachineDesk(OracleDesk):
             assert "a mistake" not in str(line), line
         self.running.aside.clear()
 
-    def stop_and_start(self) -> None:
-        end(self.store, self.begun, now=self.now)
-        self.store.close()
-        self.start_on_what_is_left()
+    def look_after(self, what: str) -> None:
+        """Do a chore of the store; a fault beside the commits fails none."""
+        database = self.database
+        with contextlib.suppress(JournalError):
+            match what:
+                case "tend":
+                    database.tend()
+                case "vouch":
+                    database.vouch()
+                case _:
+                    database.cleanup(compact=what == "compact")
 
-    def kill_and_start(self) -> None:
-        self.machine.end("killed", 0)
-        self.start_on_what_is_left()
+    def stop(self) -> None:
+        """End the broker as it ends when it is told to."""
+        self.running.end()
+        self.running.close()
 
     def start_on_what_is_left(self) -> None:
         """Start a broker after the end of another."""
         self.store = self.machine.open(creates=False)
+        self.pid = self.machine.edges.pid
         self.commits = deque()
-        self._start()
+        try:
+            self._start()
+        except StoreError as failure:  # as a broker's beginning says it
+            raise StartRefused(Code.RESTART_FAILED, "the persistent store cannot be begun") from failure

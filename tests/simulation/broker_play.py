@@ -1,32 +1,36 @@
-"""A play of the oracle in which the broker's process may end anywhere, and what may be left is what was promised.
+"""A play of the oracle in which anything may fail and the broker's process may end anywhere.
 
-What was told before the end is so afterwards. A call that nobody was told of is done as a whole, or was never made:
-the model goes both ways, and what the next broker's store holds and answers says which it was.
+What was told is so afterwards. A call that nobody was told of is done as a whole, or was never made: the model goes
+every way that was promised (`broker_ways`), and what the next broker's store holds and answers says which it was.
 """
 
 import contextlib
 import pickle
-from collections.abc import Callable, Iterator, Sequence
-from itertools import permutations, product
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from broker.block import Function, Option
-from journal.errors import JournalError
+from broker.pstore import StartRefused, StoreUnavailable
+from tests.broker_model import WITHOUT_STORE
 from tests.broker_words import Ask, Person
 from tests.faulty_disk import Killed
+from tests.oracle_desk import Said, request_of
 from tests.oracle_play import Play, State, Way, wrong
+from tests.simulation import broker_ways as ways
 from tests.simulation.broker_machine import MachineDesk
 from tests.simulation.broker_steps import Crash
 from tests.simulation.world import PromiseBroken, Seen
 
 ANSWERS = "every answer is the model's"
 LEFT = "what was told is there after a crash, the rest whole or not at all"
-IDLE = "idle"
 LENGTH_STEP, LENGTH_MAX = 379, 1200  # bytes of messages
+AT_ONCE = Crash("killed", 0, 0)
+STARTS_MAX = 3  # under faults, until it is tried without
 
 
 class CrashingPlay(Play):
-    """The broker and its model, through crashes."""
+    """The broker and its model, through crashes and faults."""
 
     states_max = 60
     desk: MachineDesk
@@ -34,8 +38,15 @@ class CrashingPlay(Play):
     def __init__(self, desk: MachineDesk, seen: Seen) -> None:
         super().__init__(desk)
         self.seen = seen
+        self.operation = "idle"  # what is under way
         self.crash: Crash | None = None  # that is to come
         self.has_crashed = False  # and nobody has come back since
+        self.taking: MachineDesk | None = None  # that has just taken over
+        self.paused: list[MachineDesk] = []  # brokers that were taken over, and go on
+
+    @property
+    def _is_lost(self) -> bool:
+        return self.first.model.is_lost
 
     def ask(self, who: Person, function: Function, option: Option = Option.NONE, **fields: Any) -> Ask:
         """Return a call as the oracle makes it; messages are longer, so that a write can be torn."""
@@ -44,105 +55,189 @@ class CrashingPlay(Play):
             fields["body"] = body + b"." * (int(body) * LENGTH_STEP % LENGTH_MAX)
         return super().ask(who, function, option, **fields)
 
-    # What a crash may come in.
+    # What is done.
 
     def call_all(self, asks: Sequence[Ask]) -> None:
         handles: list[int] = []
-
-        def call() -> None:
-            handles.extend(self._given(ask) for ask in asks)
-
-        if self._is_through(call, lambda: _in_part(handles, asks)):
-            self._compare([_of(handles, asks, order) for order in permutations(range(len(asks)))])
+        self._act(
+            lambda: handles.extend(self._given(ask) for ask in asks),
+            lambda: ways.in_any_order(handles, asks),
+            lambda: ways.some_of_them(handles, asks),
+            lambda: ways.lost_among(handles, asks),
+            lambda: ways.full_among(handles, asks),
+        )
 
     def call_and_go(self, ask: Ask) -> None:
-        connection = ask.who.connection
-        handles: list[int] = []
+        connection, handles = ask.who.connection, [self.handles + 1]
+        call, go = ways.called(handles, [ask], [0]), ways.gone(connection)
+        whole = [_both(call, go), _both(go, call)]
 
-        def go(state: State) -> None:
-            state.model.gone(connection)
-
-        def call_and_go() -> None:
-            handles.append(self._given(ask))
+        def act() -> None:
+            self._given(ask)
             self.lines.append(f"    gone {connection}")
             self.desk.gone(connection)
 
-        def ways() -> Iterator[Way]:
-            call = _of(handles, [ask], [0])
-            yield from (_nothing, call, go, _both(call, go), _both(go, call))
-
-        if self._is_through(call_and_go, ways):
-            call = _of(handles, [ask], [0])
-            self._compare([_both(call, go), _both(go, call)], unheard=handles[0])
+        self._act(
+            act,
+            lambda: whole,
+            lambda: (ways.nothing, call, go, *whole),
+            lambda: (
+                [_both(call, lost) for lost in ways.lost_around(go)]
+                + [_both(lost, go) for lost in ways.lost_among(handles, [ask])]
+            ),
+            lambda: [_both(full, go) for full in ways.full_among(handles, [ask])],
+            unheard=handles[0],
+        )
 
     def gone(self, connection: int) -> None:
         self.lines.append(f"gone {connection}")
-        self._do(lambda: self.desk.gone(connection), lambda state: state.model.gone(connection))
+        self._do(lambda: self.desk.gone(connection), ways.gone(connection))
 
     def tick(self, seconds: int) -> None:
         self.lines.append(f"tick {seconds}")
-
-        def tick() -> None:
-            self.desk.tick(seconds)
-            for state in self.states:
-                state.model.now = self.desk.now
-
-        def whole(state: State) -> None:
-            state.model.tick(seconds)
-
-        if self._is_through(tick, lambda: (_nothing, whole, *_cut_short(whole, seconds))):
-            self._compare([whole])
+        now = self.desk.now + seconds * 1_000_000
+        passed = ways.passed(seconds, now)
+        self._act(
+            lambda: self.desk.tick(seconds),
+            lambda: [passed],
+            lambda: (
+                ways.nothing,
+                passed,
+                ways.passed_unwritten(seconds, now),
+                ways.clock_written(seconds, now),
+            ),
+            lambda: ways.lost_in_time(seconds, now),
+            lambda: [passed],
+        )
 
     def chore(self, what: str) -> None:
         """Let the store be looked after."""
         if not self.desk.store.is_connected:
             return
         self.lines.append(what)
+        self._do(lambda: self.desk.look_after(what), ways.nothing)
 
-        def look_after() -> None:
-            database = self.desk.database
-            with contextlib.suppress(JournalError):  # as the tender does: a fault beside the commits fails none
-                database.vouch() if what == "vouch" else database.cleanup(compact=what == "compact")
+    def lose(self) -> None:
+        self.lines.append("the store is lost")
+        self.desk.lose()
+        self._compare([lambda state: state.model.lose()])
 
-        self._do(look_after, _nothing)
+    def find(self) -> None:
+        self.lines.append("the store is found")
+
+        def find(state: State) -> None:
+            state.model.find()
+            state.doubts = []
+
+        def connect() -> None:
+            try:
+                self.desk.find()
+            except StoreUnavailable:
+                disk = self.desk.machine.disk
+                disk.space = None
+                disk.faults.clear()
+                self.desk.find()
+
+        self._act(connect, lambda: [find], lambda: (ways.nothing, find), lambda: [find], lambda: [find])
+        if not self.has_crashed:
+            self.tick(0)  # the pseudo-clock may have gone on when it could not be written
+
+    def restart(self, *, is_killed: bool) -> None:
+        if is_killed:
+            self.crash_now(AT_ONCE)
+            return
+        self.lines.append("restarted")
+        try:
+            self.desk.stop()
+            if self.taking is not None:
+                self._go_over([ways.nothing])
+                return
+            end = AT_ONCE
+        except Killed as killed:
+            end = self._ended(str(killed))
+        self._go_down([ways.nothing], end)
 
     def _do(self, act: Callable[[], None], way: Way) -> None:
-        if self._is_through(act, lambda: (_nothing, way)):
-            self._compare([way])
+        """Do what nobody is answered."""
+        self._act(act, lambda: [way], lambda: (ways.nothing, way), lambda: ways.lost_around(way), lambda: [way])
 
-    def _is_through(self, act: Callable[[], None], ways: Callable[[], Sequence[Way] | Iterator[Way]]) -> bool:
-        """Do it; where the broker ends meanwhile start another, whose state is what one of the ways leads to."""
+    def _act(
+        self,
+        act: Callable[[], object],
+        whole: Callable[[], Sequence[Way]],
+        dead: Callable[[], Iterable[Way]],
+        lost: Callable[[], Iterable[Way]],
+        full: Callable[[], Iterable[Way]],
+        *,
+        unheard: int = 0,
+    ) -> None:
+        """Do it; then the model goes one of the ways for what has become of it."""
+        world, was_lost = self.desk.kernel.world, self._is_lost
+        was_forbidden = world.is_new_forbidden
         try:
             act()
             self.desk.settle()
+            if self.taking is not None:
+                self._go_over(list(dead()))
+                return
         except Killed as killed:
-            self._die(list(ways()), str(killed))
-            return False
-        return True
+            is_full = not was_forbidden and world.is_new_forbidden
+            self._go_down([*dead(), *(full() if is_full else ())], self._ended(str(killed)))
+            return
+        if not was_lost and not self.desk.store.is_connected:
+            self.lines.append("    the store is lost by a fault")
+            self._note_faults("running")
+            self._compare(list(lost()), unheard)
+        elif not was_forbidden and world.is_new_forbidden:
+            self.lines.append("    the disk is full")
+            self.seen.met["full disk", self.operation, "running"] += 1
+            self._compare(list(full()), unheard)
+        else:
+            self._compare(whole(), unheard)
 
     # Crashes.
 
     def arm(self, crash: Crash) -> None:
-        """Let the next change but so many be the end."""
+        """Let the process end before the n-th change from now on, or now."""
+        if not crash.change:
+            self.crash_now(crash)
+            return
         self.crash = crash
-        self.desk.machine.disk.kill_at = self.desk.machine.disk.steps + crash.change
+        disk = self.desk.machine.disk
+        disk.kill_at = disk.steps + crash.change
 
-    def crash_at_last(self) -> None:
-        """Let it come now, when it has not come yet."""
-        if self.crash is not None:
-            self.desk.machine.disk.kill_at = None
-            self._die([_nothing], IDLE)
+    def crash_now(self, crash: Crash) -> None:
+        self.operation = "idle"
+        self.lines.append(f"    {crash.ending}")
+        self._go_down([ways.nothing], crash)
 
-    def _die(self, ways: Sequence[Way], where: str) -> None:
-        crash, self.crash, self.has_crashed = self.crash, None, True
+    def _ended(self, where: str) -> Crash:
+        crash, self.crash = self.crash, None
         assert crash is not None
         self.lines.append(f"    {crash.ending}: {where}")
-        heard, self.desk.answers = self.desk.answers, {}
+        return crash
+
+    def _go_down(self, dead: Sequence[Way], crash: Crash) -> None:
+        """The broker is no more: start another, whose state is what one of the ways leads to."""
+        self._restart_models(dead, self.desk.answers)
+        self.paused = []
+        self._start_until_it_lasts(crash)
+        self._compare_start()
+
+    def _compare_start(self) -> None:
+        self._compare([ways.nothing])
+        self._compare_store()
+        self.seen.checked[LEFT] += 1
+
+    def _restart_models(self, dead: Sequence[Way], heard: Mapping[int, Said]) -> None:
+        """Leave of the states those that answer as was heard, and restart them."""
+        self.has_crashed = True
+        self.desk.answers = {}
         left: dict[str, State] = {}
         reports = []
         for state in self.states:
-            for way, are_served in product(ways, (True, False) if state.model.waits else (True,)):
-                after: State = pickle.loads(pickle.dumps(state))
+            for way, are_served in product(dead, (True, False) if state.model.waits else (True,)):
+                after = _copied(state)
                 after.model.now, after.model.answers = self.desk.now, {}
                 if not are_served:  # who waits gets what comes by a commit of its own
                     after.model.waits = []
@@ -151,37 +246,118 @@ class CrashingPlay(Play):
                 if any(told):
                     reports.append(str(told))
                     continue
-                after.model.answers = {}
-                after.model.restart()
-                left.setdefault(repr(after), after)
+                for found in (after, *_in_doubt(after)):
+                    found.model.answers = {}
+                    found.model.restart()
+                    left.setdefault(repr(found), found)
         self._hold(bool(left), "what was answered before a crash was answered right", reports)
         self.states = list(left.values())
-        self._start_until_it_lasts(crash, where)
-        self._compare([_nothing])
-        self._compare_store()
-        self.seen.checked[LEFT] += 1
 
-    def _start_until_it_lasts(self, crash: Crash, where: str) -> None:
+    def _start_until_it_lasts(self, crash: Crash) -> None:
         machine = self.desk.machine
         machine.end(crash.ending, crash.choice)
-        for place, change in enumerate((*crash.again, None)):
+        for place, change in enumerate((*crash.again, *[None] * STARTS_MAX)):
             machine.disk.kill_at = change
             try:
                 self.desk.start_on_what_is_left()
                 self.desk.settle()
             except Killed as killed:
                 self.lines.append(f"    again: {killed}")
-                self._note(crash.ending, where, "killed again")
+                self._note(crash.ending, "killed again")
                 machine.end(crash.ending, crash.choice + place + 1)
-                where = "recovery"
+                self.operation = "recovery"
+                continue
+            except StartRefused as refused:
+                self.lines.append(f"    refused: {refused}")
+                self._note(crash.ending, f"refused: {type(refused.__cause__).__name__}")
+                machine.end("killed", 0)
+                machine.disk.space = None
                 continue
             machine.disk.kill_at = None
-            self._note(crash.ending, where, *(file.row for file in self.desk.database.recovery.files))
+            self._note(crash.ending, *(file.row for file in self.desk.database.recovery.files))
+            self._note_faults(*(file.row for file in self.desk.database.recovery.files))
             return
+        self._hold(False, "a broker can be started after a crash", [])
 
-    def _note(self, fault: str, where: str, *branches: str) -> None:
+    # Takeovers.
+
+    def arm_takeover(self, change: int) -> None:
+        """Let this broker stand still before the n-th change from now on, or now, and a standby take over."""
+        machine = self.desk.machine
+        self.crash = machine.disk.kill_at = machine.disk.space = None
+        machine.disk.faults.clear()
+        machine.disk.before_change = None
+        if not change:
+            self.operation = "idle"
+            self.taking = self.desk.taken_over()
+            self._go_over([ways.nothing])
+            return
+        due = machine.disk.steps + change
+
+        def stand_still(what: str) -> None:
+            if machine.disk.steps == due:
+                machine.disk.before_change = machine.disk.space = None
+                machine.disk.faults.clear()
+                self.lines.append(f"    stands still: {what}")
+                self.taking = self.desk.taken_over()
+
+        machine.disk.before_change = stand_still
+
+    def _go_over(self, dead: Sequence[Way]) -> None:
+        """A standby has taken over, and who stood still has gone on since: it may have refused what was written."""
+        before, self.taking, taken = self.desk, None, self.taking
+        assert taken is not None
+        heard = {handle: said for handle, said in before.answers.items() if said.reply.code not in WITHOUT_STORE}
+        self._restart_models(dead, heard)
+        self.paused.append(before)
+        self.desk = taken
+        taken.settle()
+        self._note("paused owner", *(file.row for file in taken.database.recovery.files))
+        self._compare_start()
+
+    def go_on_paused(self, what: str, ask: Ask | None) -> None:
+        """Let the broker that was taken over last do something: nothing that it acknowledges needs the store."""
+        if not self.paused:
+            return
+        old, edges = self.paused[-1], self.desk.machine.edges
+        self.lines.append(f"paused: {what} {ask or ''}")
+        durable, edges.pid = old.durable, old.pid
+        disk = self.desk.machine.disk
+        stand_still, disk.before_change = disk.before_change, None
+        try:
+            old.answers = {}
+            if what == "connect":
+                with contextlib.suppress(StoreUnavailable):
+                    old.find()
+            elif what == "close":
+                self.paused.pop()
+                old.stop()
+            elif what == "tick":
+                old.tick(1)
+            elif ask is not None:
+                self.handles += 1
+                old.call(self.handles, request_of(ask), ask.who.connection)
+            else:
+                old.look_after(what)
+            old.settle()
+        except Killed as killed:
+            self._go_down([ways.nothing], self._ended(str(killed)))
+            return
+        finally:
+            edges.pid, disk.before_change = self.desk.pid, stand_still
+        self._hold(old.durable == durable, "a broker that was taken over acknowledges nothing", [what])
+
+    def _note(self, fault: str, *branches: str) -> None:
         for branch in branches:
-            self.seen.met[fault, where.split(" ")[0], branch] += 1
+            self.seen.met[fault, self.operation, branch] += 1
+
+    def _note_faults(self, *branches: str) -> None:
+        failed = self.desk.machine.disk.failed
+        for fault in failed:
+            self._note(f"failed {fault.verb}", *branches)
+        failed.clear()
+
+    # Holding promises.
 
     def _hold(self, is_so: bool, promise: str, found: Sequence[str]) -> None:
         """Hold a promise against what was found."""
@@ -194,8 +370,20 @@ class CrashingPlay(Play):
         self.seen.checked[ANSWERS] += 1
 
 
-def _nothing(_: State) -> None:
-    pass
+def _copied(state: State) -> State:
+    copied: State = pickle.loads(pickle.dumps(state))
+    return copied
+
+
+def _in_doubt(state: State) -> Iterable[State]:
+    """Yield the states in which another process may find what was refused when the store was lost."""
+    doubts, state.doubts = state.doubts, []
+    for model in doubts:
+        found = _copied(state)
+        found.model = model
+        found.model.now = state.model.now
+        found.model.numbers = state.model.numbers
+        yield found
 
 
 def _both(one: Way, other: Way) -> Way:
@@ -204,37 +392,3 @@ def _both(one: Way, other: Way) -> Way:
         other(state)
 
     return way
-
-
-def _cut_short(tick: Way, seconds: int) -> tuple[Way, Way]:
-    """Return the ways in which nothing of a tick is written, or its pseudo-clock only: that goes first."""
-
-    def without_store(state: State) -> None:
-        model = state.model
-        model.is_lost = model.topics.is_lost = True
-        tick(state)
-        model.is_lost = model.topics.is_lost = False
-
-    def clock_only(state: State) -> None:
-        without_store(state)
-        state.model.clock += seconds
-        state.model.topics.clock = state.model.clock
-
-    return without_store, clock_only
-
-
-def _of(handles: Sequence[int], asks: Sequence[Ask], order: Sequence[int]) -> Way:
-    """Return the way in which these of the calls are carried out, in this order."""
-
-    def way(state: State) -> None:
-        for at in order:
-            state.model.call(handles[at], state.in_its_words(asks[at]))
-
-    return way
-
-
-def _in_part(handles: Sequence[int], asks: Sequence[Ask]) -> Iterator[Way]:
-    """Yield the ways in which some of the calls are carried out, in any order."""
-    for order in permutations(range(len(asks))):
-        for done in product((False, True), repeat=len(asks)):
-            yield _of(handles, asks, [at for at in order if done[at]])

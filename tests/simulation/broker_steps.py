@@ -1,5 +1,6 @@
 """What happens in the simulated world of the broker: steps, and scripts of them from a seed."""
 
+import errno
 import random
 from dataclasses import dataclass
 
@@ -22,25 +23,20 @@ CALLS = {  # what a step may do, and how often
     "all_at_once": 14,
     "go": 4,
 }
-CHANGING = {  # what most likely changes the store
-    "send": 6,
-    "syncpoint": 8,
-    "answer": 2,
-    "publish": 3,
-    "control": 3,
-    "subscribe": 1,
-    "pass_time": 3,
-    "come_or_go": 2,
-    "all_at_once": 16,
-    "go": 2,
-}
-BESIDE = {  # what no crash is tried in
-    "start_again": 3,
-    "lose_or_find": 4,
-    "fail": 4,
-    "forbid_or_allow": 2,
-}
+BESIDE = {"start_again": 3, "lose_or_find": 7, "forbid_or_allow": 2}
 CHORES = {"clean_up": 3, "compact": 3, "vouch": 3}
+FAILING = {
+    "write_durably": 6,
+    "write": 2,
+    "sync": 3,
+    "sync_directory": 1,
+    "create": 1,
+    "rename": 1,
+    "truncate": 1,
+    "reserve": 1,
+    "unlink": 1,
+    "lock_write": 1,
+}
 ENDINGS = ("power cut", "killed")
 
 
@@ -64,42 +60,88 @@ class Do:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The process ends, by a power cut or killed, before the n-th change of the disk that a step makes.
+    """The process ends, by a power cut or killed, before the n-th change of the disk from now on; before the 0th, now.
 
-    After the step where it makes fewer. `again` are such changes of the starts that follow, which end too.
+    `again` are such changes of the starts that follow, which end too.
     """
 
     ending: str
-    during: Do
     change: int
     choice: int  # of what a power cut leaves
     again: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The n-th call of a verb of the disk fails from now on, and where it `stays` every later one."""
+
+    verb: str
+    nth: int
+    code: int
+    is_short: bool = False  # of a write: a part of it is done
+    stays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The disk has so many bytes left from now on; None for no limit, and new units of work are welcome again."""
+
+    spare: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """The broker stands still before the n-th change of the disk from now on, and a standby takes over."""
+
+    change: int
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """A broker that was taken over goes on and does something: a call, or another thing of PAUSED."""
+
+    what: str
+    number: int
+
+
+AnyStep = Setting | Do | Crash | Fail | Room | TakeOver | GoOn
+PAUSED = (*["call"] * 4, "tick", "clean_up", "compact", "vouch", "tend", "connect", "close")
 
 
 def random_steps(seed: int) -> Script:
     """Return the script of a seed."""
     chance = random.Random(seed)
     file_bytes, is_forgetful = chance.choice((4096, 4096, 8192, 65536)), chance.random() < 0.3
-    steps: list[Setting | Do | Crash] = [
+    steps: list[AnyStep] = [
         Setting(file_bytes, chance.choice((1, 2, 4, 100)), chance.choice((1, 1, 3, 10)), is_forgetful)
     ]
-    names, weights = zip(*(CALLS | CHORES).items(), strict=True)
-    changing, changing_weights = zip(*(CHANGING | CHORES).items(), strict=True)
-    others, other_weights = zip(*BESIDE.items(), strict=True)
-    faults = chance.choice((0.0, 0.1, 0.1))
+    names, weights = zip(*(CALLS | CHORES | BESIDE).items(), strict=True)
     crashes = chance.choice((0.05, 0.1, 0.3))
+    faults = chance.choice((0.0, 0.03, 0.1))
+    takeovers = chance.choice((0.0, 0.0, 0.05, 0.1))
+    rooms = chance.choice((0.0, 0.0, 0.03, 0.1))
     for _ in range(chance.randint(20, 100)):
-        if chance.random() < faults:
-            steps.append(Do(chance.choices(others, other_weights)[0], chance.getrandbits(32)))
-            continue
         if chance.random() < crashes:
-            steps.append(_crash(Do(chance.choices(changing, changing_weights)[0], chance.getrandbits(32)), chance))
-        else:
-            steps.append(Do(chance.choices(names, weights)[0], chance.getrandbits(32)))
+            steps.append(_crash(chance))
+        if chance.random() < faults:
+            steps.append(_fail(chance))
+        if chance.random() < rooms:
+            steps.append(Room(chance.choice((None, chance.randint(0, 3000), chance.randint(0, 30_000)))))
+        if chance.random() < takeovers:
+            steps.append(TakeOver(chance.choice((0, 1, 2, 3, chance.randint(1, 15)))))
+        if chance.random() < 3 * takeovers:
+            steps.append(GoOn(chance.choice(PAUSED), chance.getrandbits(32)))
+        steps.append(Do(chance.choices(names, weights)[0], chance.getrandbits(32)))
     return steps
 
 
-def _crash(step: Do, chance: random.Random) -> Crash:
-    change = chance.choice((1, 2, 2, 3, chance.randint(1, 12)))
+def _crash(chance: random.Random) -> Crash:
+    change = chance.choice((0, 1, 2, 2, 3, chance.randint(1, 30)))
     again = tuple(chance.randint(1, 20) for _ in range(chance.choice((0, 0, 0, 1, 2))))
-    return Crash(chance.choice(ENDINGS), step, change, chance.getrandbits(32), again)
+    return Crash(chance.choice(ENDINGS), change, chance.getrandbits(32), again)
+
+
+def _fail(chance: random.Random) -> Fail:
+    verb = chance.choices(*zip(*FAILING.items(), strict=True))[0]
+    is_short = verb in ("write", "write_durably") and chance.random() < 0.4
+    return Fail(verb, chance.choice((1, 1, 2, chance.randint(1, 9))), errno.EIO, is_short, chance.random() < 0.1)

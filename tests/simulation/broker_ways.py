@@ -1,0 +1,181 @@
+"""The ways in which the model may go on, when something has come in the middle of what the broker was doing.
+
+the end of the process      a call that nobody was told of is done, or was never made
+the loss of the store       what was told is done, what was refused is not; yet who starts another process may find
+                            it, unless this one connects the store again first: such states are `doubts`
+a full disk                 what was refused is not done, and no new units of work are taken from then on
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from itertools import permutations, product
+
+from broker.codes import Code
+from tests.broker_model import WITHOUT_STORE
+from tests.broker_words import Ask
+from tests.oracle_play import State, Way
+
+NOT_TAKEN = (*WITHOUT_STORE, Code.NO_NEW_UOWS)
+
+
+def nothing(_: State) -> None:
+    """The model stays as it is."""
+
+
+def gone(connection: int) -> Way:
+    def way(state: State) -> None:
+        state.model.gone(connection)
+
+    return way
+
+
+def called(handles: Sequence[int], asks: Sequence[Ask], order: Sequence[int]) -> Way:
+    """Return the way in which these of the calls are carried out, in this order."""
+
+    def way(state: State) -> None:
+        for at in order:
+            state.model.call(handles[at], state.in_its_words(asks[at]))
+
+    return way
+
+
+def in_any_order(handles: Sequence[int], asks: Sequence[Ask]) -> list[Way]:
+    return [called(handles, asks, order) for order in permutations(range(len(asks)))]
+
+
+def some_of_them(handles: Sequence[int], asks: Sequence[Ask]) -> Iterator[Way]:
+    """Yield the ways in which some of the calls are carried out, in any order."""
+    for order in permutations(range(len(asks))):
+        for done in product((False, True), repeat=len(asks)):
+            yield called(handles, asks, [at for at in order if done[at]])
+
+
+# Time.
+
+
+def passed(seconds: int, now: int) -> Way:
+    def way(state: State) -> None:
+        state.model.now = now
+        state.model.tick(seconds)
+
+    return way
+
+
+def passed_unwritten(seconds: int, now: int) -> Way:
+    """Return the way in which time passes for what is not stored."""
+
+    def way(state: State) -> None:
+        model = state.model
+        model.is_lost = model.topics.is_lost = True
+        passed(seconds, now)(state)
+        model.is_lost = model.topics.is_lost = False
+
+    return way
+
+
+def clock_written(seconds: int, now: int) -> Way:
+    """Return the way in which nothing of a tick is written but the pseudo-clock: that goes first."""
+
+    def way(state: State) -> None:
+        passed_unwritten(seconds, now)(state)
+        state.model.clock += seconds
+        state.model.topics.clock = state.model.clock
+
+    return way
+
+
+# The loss of the store.
+
+
+def lost_among(handles: Sequence[int], asks: Sequence[Ask]) -> Iterator[Way]:
+    """Yield the ways in which the store is lost among calls: one behind that is refused, or does without."""
+    count = len(asks)
+    for order in permutations(range(count)):
+        for before in range(count + 1):
+            for refused in product((False, True), repeat=count - before):
+                yield _lost(handles, asks, order[:before], list(zip(order[before:], refused, strict=True)))
+
+
+def _lost(
+    handles: Sequence[int], asks: Sequence[Ask], before: Sequence[int], behind: Sequence[tuple[int, bool]]
+) -> Way:
+    def way(state: State) -> None:
+        called(handles, asks, before)(state)
+        doubts = []
+        written = copy.deepcopy(state.model)
+        for at, is_refused in behind:
+            if is_refused:
+                written.only(handles[at], state.in_its_words(asks[at]))
+                doubts.append(copy.deepcopy(written))
+        state.model.lose()
+        state.doubts = doubts
+        state.model.numbers = written.numbers  # what comes now is not what may be found
+        for at, is_refused in behind:
+            if is_refused:
+                state.model.answers[handles[at]] = {"code": WITHOUT_STORE}
+            else:
+                state.model.call(handles[at], state.in_its_words(asks[at]))
+
+    return way
+
+
+def lost_around(way: Way) -> tuple[Way, Way]:
+    """Return the ways in which the store is lost just after something that nobody is told of, or before it."""
+
+    def after(state: State) -> None:
+        way(state)
+        state.model.lose()
+
+    def before(state: State) -> None:
+        written = copy.deepcopy(state)
+        way(written)
+        state.model.lose()
+        state.doubts = [written.model]
+        state.model.numbers = written.model.numbers
+        way(state)
+
+    return after, before
+
+
+def lost_in_time(seconds: int, now: int) -> Iterator[Way]:
+    """Yield the ways in which the store is lost by what a tick writes; the broker's own clock has gone on."""
+
+    def before(state: State) -> None:
+        stored, with_clock, whole = (copy.deepcopy(state) for _ in range(3))
+        clock_written(seconds, now)(with_clock)
+        passed(seconds, now)(whole)
+        clock_written(seconds, now)(state)
+        state.model.lose()
+        state.model.stored = stored.model
+        state.doubts = [with_clock.model, whole.model]
+
+    def behind_the_clock(state: State) -> None:
+        whole = copy.deepcopy(state)
+        passed(seconds, now)(whole)
+        clock_written(seconds, now)(state)
+        state.model.lose()
+        state.doubts = [whole.model]
+
+    yield from (before, behind_the_clock, lost_around(passed(seconds, now))[0])
+
+
+# A full disk.
+
+
+def full_among(handles: Sequence[int], asks: Sequence[Ask]) -> Iterator[Way]:
+    """Yield the ways in which some of the calls are refused since there is no room."""
+    for order in permutations(range(len(asks))):
+        for taken in product((True, False), repeat=len(asks)):
+            yield _full(handles, asks, list(zip(order, taken, strict=True)))
+
+
+def _full(handles: Sequence[int], asks: Sequence[Ask], order: Sequence[tuple[int, bool]]) -> Way:
+    def way(state: State) -> None:
+        for at, is_taken in order:
+            if is_taken:
+                state.model.call(handles[at], state.in_its_words(asks[at]))
+            else:
+                state.model.answers[handles[at]] = {"code": NOT_TAKEN}
+                state.model.forbid(is_forbidden=True)
+
+    return way
