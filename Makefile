@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/installed
 
-.PHONY: help venv demo test campaign simulate simulate-faults bench lint audit format clean
+.PHONY: help venv demo test campaign simulate simulate-faults faults bench lint audit format clean
 
 help:
 	@echo "make demo      the main job on 336,776 real flights, with a kill, a recovery and a report"
@@ -13,6 +13,7 @@ help:
 	@echo "make campaign  the long campaigns: many seeds, many kills"
 	@echo "make simulate  worlds made from seeds, with crashes and faults: SEEDS=n, WORLD=engine or broker, FIRST=seed"
 	@echo "make simulate-faults  faults made on purpose, to see that the simulation finds each of them"
+	@echo "make faults    each file call of the C library fails in its turn: MINUTES=n for a share of them"
 	@echo "make bench     the benchmarks, as a table; ARGS=--quick for a look"
 	@echo "make lint      format, lint, types and layers, checked"
 	@echo "make audit     ask for known holes in what is installed; needs the network"
@@ -45,6 +46,9 @@ simulate: $(READY)
 
 simulate-faults: $(READY)
 	$(BIN)/python -m tests.simulation --faults $(ARGS)
+
+faults: $(READY)
+	$(BIN)/python -m tests.faults --minutes $(or $(MINUTES),120) $(ARGS)
 
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)

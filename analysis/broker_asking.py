@@ -17,7 +17,7 @@ from analysis.broker_records import holds_broker, of_broker
 from analysis.complaints import in_one_line
 from analysis.journals import Journals, Request
 from analysis.times import moment
-from broker.records import TopicQueue, parse_queue
+from broker.queues import TopicQueue, parse_queue
 
 
 @contextmanager

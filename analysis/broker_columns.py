@@ -20,14 +20,16 @@ Bytes = npt.NDArray[np.uint8]
 
 READABLE, NEWER = "is_readable", "is_newer"  # columns of our own: a record; one of a version that is not known here
 VALUE = "payload"  # the column of the source that holds a value
-ACKNOWLEDGED = "acknowledged"  # what stands behind the texts of a subscription
+NUMBERS = frozenset({"acknowledged", "numbers"})  # what stands behind the texts of a subscription, or of what is held
 SERVICE = "service"  # of a unit of work, the name of its queue: the receiver's, of an answer the sender's
 _NAMES: Mapping[str, Mapping[int, str]] = {
     "status": {each.value: each.name for each in Status},
     "state": {each.value: each.name for each in ConversationState},
     "name": {each.value: each.name for each in CheckpointName},
 }
-_TIMES = frozenset({"created", "committed", "begun", "changed", "subscribed", "active", "started", "time", "written"})
+_TIMES = frozenset(
+    {"created", "committed", "begun", "changed", "subscribed", "active", "started", "time", "written", "since"}
+)
 _NUMBER_BYTES = 8
 _BY_KIND: Mapping[RecordKind, Layout[Any]] = {layout.kind: layout for layout in LAYOUTS}
 
@@ -78,8 +80,7 @@ class Values:
     def _are_texts_good(self, starts: Numbers) -> Mask:
         """Say whether the texts are whole, the extent is theirs, and they are texts."""
         rest = self._numbers.lengths
-        is_numbered = self.layout.kind is RecordKind.SUBSCRIPTION
-        good: Mask = (rest >= 0) & (rest % _NUMBER_BYTES == 0) if is_numbered else rest == 0
+        good: Mask = (rest >= 0) & (rest % _NUMBER_BYTES == 0) if self.layout.has_numbers else rest == 0
         shared = list(self._texts.values())[: self.layout.shared_texts]
         behind = shared[-1].starts + shared[-1].lengths if shared else starts
         good &= behind - starts == self.heads["extent"]
@@ -124,8 +125,8 @@ class Values:
         if name in (READABLE, NEWER):
             mask = self.is_readable if name == READABLE else self.is_newer
             return pa.Array.from_buffers(pa.bool_(), self.count, [None, bitmap_of(mask)], 0)
-        if name == ACKNOWLEDGED:
-            return self._acknowledged()
+        if name in NUMBERS:
+            return self._behind()
         if name == SERVICE:
             return self._service()
         if name in self._texts:
@@ -146,7 +147,7 @@ class Values:
         wide = values.view(np.int64) if values.itemsize == _NUMBER_BYTES else values.astype(np.int64)
         return longs(wide, pa.int64(), validity)
 
-    def _acknowledged(self) -> pa.Array:
+    def _behind(self) -> pa.Array:
         rows = np.flatnonzero(self.is_readable)
         offsets, data = self._gathered(self._numbers.starts[rows], self._numbers.lengths[rows])
         numbers = longs(data.view(np.int64), pa.int64())
@@ -180,7 +181,7 @@ def spark_type(kind: RecordKind, name: str) -> str:
     """Return the type of a column as Spark's DDL has it."""
     if name in (READABLE, NEWER):
         return "boolean"
-    if name == ACKNOWLEDGED:
+    if name in NUMBERS:
         return "array<bigint>"
     if name == SERVICE or name in _NAMES or name in _BY_KIND[kind].texts:
         return "string"

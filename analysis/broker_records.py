@@ -19,6 +19,8 @@ from analysis.broker_columns import NEWER, READABLE, SERVICE, VALUE, batches, ki
 from broker.records import (
     CHECKPOINTS,
     CLOCK_KEY,
+    HELDS,
+    HOLD_KEY,
     MASTER_KEY,
     PREFIX,
     PUBLICATIONS,
@@ -35,6 +37,8 @@ STARTS = {
     RecordKind.MASTER: MASTER_KEY,
     RecordKind.CHECKPOINT: CHECKPOINTS,
     RecordKind.CLOCK: CLOCK_KEY,
+    RecordKind.HOLD: HOLD_KEY,
+    RecordKind.HELD: HELDS,
 }
 KEPT = {  # of the operations
     "database": "string",
@@ -61,6 +65,8 @@ FIELDS = {  # that questions ask for
     RecordKind.MASTER: ("starts", "created", "started", "broker_id", "platform", "version"),
     RecordKind.CHECKPOINT: ("name", "starts", "time", "broker_id", "job"),
     RecordKind.CLOCK: ("clock", "written"),
+    RecordKind.HOLD: ("last", "clock", "since", "source"),
+    RecordKind.HELD: ("low", "last", "released", "done", "numbers"),
 }
 STARTED = ("ETBC", "ETBH")  # checkpoints of a start
 _OF_RECORD = "record_"  # begins the columns that come from the value

@@ -16,7 +16,8 @@ from broker.changes import Changes, NewMessage, Put
 from broker.journal_store import JournalStore
 from broker.kernel import Kernel
 from broker.pstore import Pstore, StoreStart, begin
-from broker.records import UOW, UOWS, Flag, ServiceQueue, Status, UowRecord
+from broker.queues import ServiceQueue
+from broker.records import UOW, UOWS, Flag, Status, UowRecord
 from broker.restore import restored
 from database import Options
 

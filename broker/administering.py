@@ -15,7 +15,11 @@ from broker.deciding import decide
 from broker.decision import Busy, Decision
 from broker.effects import (
     Command,
+    DiscardHeld,
+    DiscardPublications,
     Purge,
+    ReleaseHeld,
+    ReleasePublications,
     SetStatus,
     ShutConversation,
     ShutParticipant,
@@ -27,8 +31,9 @@ from broker.expiring import accept_again
 from broker.moves import close, closing, closing_as, status_after
 from broker.recording import put, record_of
 from broker.records import Status, UowRecord
+from broker.releasing import discard_publications, discard_units, release_publications, release_units
 from broker.sending import code_of_loss
-from broker.showing import reply_of
+from broker.showing import check_is_released, reply_of
 from broker.shutting import shut_conversation, shut_participant, shut_server
 from broker.sleeping import conversation, unit
 from broker.states import ACCEPTED, POSTPONED, Event
@@ -51,6 +56,14 @@ def administer(world: World, given: Command) -> None:
             shut_participant(world, given)
         case ShutConversation():
             shut_conversation(world, given)
+        case ReleaseHeld():
+            release_units(world, given)
+        case DiscardHeld():
+            discard_units(world, given)
+        case ReleasePublications():
+            release_publications(world, given)
+        case DiscardPublications():
+            discard_publications(world, given)
         case SubscribeFor():
             subscribe_for(world, given)
         case UnsubscribeFor():
@@ -97,6 +110,7 @@ def set_status(world: World, given: SetStatus) -> None:
 
 def _accept(world: World, given: SetStatus, talk: Conversation, found: UnitOfWork) -> None:
     status_after(found, Event.ACCEPT)
+    check_is_released(found)
 
     def apply(_: int) -> None:
         if found.status is POSTPONED:

@@ -156,6 +156,12 @@ class AsyncBroker:
         return store is not None and store.is_connected
 
     @property
+    def is_store_lost(self) -> bool:
+        """Whether a commit has failed, or would: what was acknowledged may not be where it was."""
+        store = self._running.store if self._running is not None else None
+        return store is not None and store.is_lost
+
+    @property
     def is_taken_over(self) -> bool:
         """Whether another broker has the persistent store by now: it is time to end."""
         store = self._running.store if self._running is not None else None

@@ -22,11 +22,14 @@ from broker.record_parts import HEAD, NO_TEXTS, check_texts, record_with, split,
 from broker.records import UOW, UOWS, Flag, Heads, RecordError, Status, identifier
 from broker.states import COMPLETE, Variation, after_restart
 from broker.units import WAITING, Parties, Person, Places, Service, column_of
+from broker.withheld import withheld_rows
 
 WRITTEN_AT_ONCE = 1000  # records in one commit
 _GONE = 0  # no status has this value
 _MATTERS = int(Flag.PERSISTENT | Flag.STATUS_PERSISTENT)
-_BOUND, _FIRST, _FROM_SERVER = (np.uint8(flag) for flag in (Flag.BOUND, Flag.FIRST, Flag.FROM_SERVER))
+_BOUND, _FIRST, _FROM_SERVER, _RELEASED = (
+    np.uint8(flag) for flag in (Flag.BOUND, Flag.FIRST, Flag.FROM_SERVER, Flag.RELEASED)
+)
 _TERMS = ["uwstatp", "lifetime", "status_lifetime"]
 
 Rows = npt.NDArray[np.int64]
@@ -39,6 +42,7 @@ class Line:
 
     service: Service
     to_client: bool
+    is_withheld: bool  # what each of them would be received from first is held
     receiver: Person | None  # the server instance they are bound to, or the client; None for any server
     orders: "array[int]"  # number of the conversation's first message
     conversations: "array[int]"  # CONV-IDs
@@ -124,8 +128,11 @@ class Columns:
 
     # The restart.
 
-    def restart(self, clock: int, now: int) -> Iterator[Changes]:
-        """Apply the restart tables; yield what of it has to be written, in commits of their own."""
+    def restart(self, clock: int, now: int, *, holds_all: bool = False) -> Iterator[Changes]:
+        """Apply the restart tables; yield what of it has to be written, in commits of their own.
+
+        `holds_all`: nothing of what waits is released from an earlier hold any more.
+        """
         heads = self.heads
         before = heads["status"].copy()
         heads["status"] = _STATUS_AFTER[before, heads["flags"] & _MATTERS]
@@ -139,7 +146,17 @@ class Columns:
             yield Changes(drops=[self._key(at) for at in part.tolist()])
         if is_gone.any():
             self._choose(np.flatnonzero(~is_gone))
+        if holds_all:
+            yield from self._take_back()
         self._let_go()
+
+    def _take_back(self) -> Iterator[Changes]:
+        """Let nothing of what waits be released; yield the records that say so."""
+        released = np.flatnonzero(self._is_waiting() & ((self.heads["flags"] & _RELEASED) != 0))
+        self.heads["flags"][released] &= ~_RELEASED
+        parties = self.parties
+        for part in _parts(released):
+            yield Changes(puts=[Put(self._key(at), self._value(at, parties)) for at in part.tolist()])
 
     def _end(self, ended: Rows, clock: int, now: int) -> None:
         """Let the persistent status of units of work that the restart ends live for as long as it has to."""
@@ -201,22 +218,38 @@ class Columns:
 
     # For the kernel.
 
-    def lines(self) -> list[Line]:
-        """Return the conversations that wait, by whom they wait for."""
+    def lines(self, last: int = 0) -> list[Line]:
+        """Return the conversations that wait, by whom they wait for; messages up to number `last` may be held."""
         waiting = np.flatnonzero(self._is_waiting())
         flags, places = self.heads["flags"][waiting], self.places[waiting].astype(np.int64)
-        kinds = places * 4 + ((flags & _FROM_SERVER) != 0) * 2 + ((flags & _BOUND) != 0)
+        kinds = places * 8 + ((flags & _FROM_SERVER) != 0) * 2 + ((flags & _BOUND) != 0)
+        if last:
+            kinds += self._stand_still(waiting, last) * 4
         uses, parties = np.bincount(kinds), self.parties
-        known: dict[tuple[Service, bool, Person | None], int] = {}
+        known: dict[tuple[Service, bool, bool, Person | None], int] = {}
         numbers = np.zeros(len(uses), np.int64)
         for kind in np.flatnonzero(uses).tolist():
-            numbers[kind] = known.setdefault(_whom(parties[kind // 4], kind % 4), len(known))
+            numbers[kind] = known.setdefault(_whom(parties[kind // 8], kind % 8), len(known))
         groups = numbers[kinds]
         if len(known) > 1:  # sorting is several times faster where a key has two bytes at most
             waiting = waiting[np.argsort(groups.astype(np.min_scalar_type(len(known))), kind="stable")]
         ends = np.cumsum(np.bincount(groups)).tolist()
         parts = (waiting[start:end] for start, end in pairwise([0, *ends]))
         return [Line(*whom, *self._in_order(rows)) for whom, rows in zip(known, parts, strict=True)]
+
+    def _stand_still(self, waiting: Rows, last: int) -> npt.NDArray[np.bool_]:
+        """Say of units of work that wait whether the first of their conversation's for the same side is held."""
+        held = withheld_rows(self.heads, last)[waiting]
+        if not held.any():
+            return held
+        firsts, conversations, flags = (self.heads[name][waiting] for name in ("first", "conv_id", "flags"))
+        is_reply = flags & _FROM_SERVER
+        order = np.lexsort((firsts, is_reply, conversations))
+        begins = np.ones(len(order), np.bool_)
+        begins[1:] = (np.diff(conversations[order]) != 0) | (np.diff(is_reply[order]) != 0)
+        found = np.empty(len(order), np.bool_)
+        found[order] = held[order][begins][np.cumsum(begins) - 1]
+        return found
 
     def _in_order(self, rows: Rows) -> tuple["array[int]", "array[int]"]:
         """Return the conversations of some units of work by the number of their first message, each once."""
@@ -232,6 +265,17 @@ class Columns:
         by_age = np.lexsort((conversations, orders))
         return column_of(orders[by_age]), column_of(conversations[by_age])
 
+    def withheld(self, last: int) -> dict[Service, int]:
+        """Return how many units of work of each service are held where messages up to this number are."""
+        rows = np.flatnonzero(withheld_rows(self.heads, last)) if last else np.empty(0, np.int64)
+        is_reply = (self.heads["flags"][rows] & _FROM_SERVER) != 0
+        found: Counter[Service] = Counter()
+        parties = self.parties
+        for kind, count in enumerate(np.bincount(self.places[rows].astype(np.int64) * 2 + is_reply).tolist()):
+            if count:
+                found[Parties.read(parties[kind // 2]).service(is_reply=bool(kind % 2))] += count
+        return dict(found)
+
     def senders(self) -> dict[Person, int]:
         """Return how many units of work of each sender wait."""
         found: Counter[Person] = Counter()
@@ -242,11 +286,12 @@ class Columns:
         return dict(found)
 
 
-def _whom(parties: bytes, kind: int) -> tuple[Service, bool, Person | None]:
-    """Return who is waited for: the service, whether it is its client, and who exactly."""
+def _whom(parties: bytes, kind: int) -> tuple[Service, bool, bool, Person | None]:
+    """Return who is waited for: the service, whether it is its client, whether in vain for now, and who exactly."""
     is_reply, is_bound = bool(kind & 2), bool(kind & 1)
     read = Parties.read(parties)
-    return read.service(is_reply=is_reply), is_reply, read.receiver if is_reply or is_bound else None
+    receiver = read.receiver if is_reply or is_bound else None
+    return read.service(is_reply=is_reply), is_reply, bool(kind & 4), receiver
 
 
 def _ascends(numbers: Numbers) -> bool:

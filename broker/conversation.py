@@ -142,7 +142,10 @@ class Conversation(Held):
         if unit is not None:
             return unit.next < unit.count
         line = self.lines[side]
-        return bool(line) and not (isinstance(line[0], UnitOfWork) and line[0].status is POSTPONED)
+        if not line:
+            return False
+        first = line[0]  # one that sleeps is not held: `sleeping.py` wakes the first of a line that is
+        return not (isinstance(first, UnitOfWork) and (first.status is POSTPONED or first.is_withheld))
 
     def is_empty(self) -> bool:
         """Nothing of it waits, is being sent or received."""

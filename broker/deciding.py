@@ -28,10 +28,10 @@ from broker.world import World
 
 NO_STORE = "the persistent store is not available"
 CLOCK_STEP = MICROSECONDS // 2  # of the pseudo-clock: it is not written more often
-_ENDS = {  # where records say when a lifetime is over, by the second part of their keys
-    UOWS.split("/")[1]: UOW.offset("ends"),
-    PUBLICATIONS.split("/")[1]: PUBLICATION.offset("ends"),
-    SUBSCRIPTIONS.split("/")[1]: SUBSCRIPTION.offset("ends"),
+_ENDS = {  # where records say when a lifetime or a delay is over, by the second part of their keys
+    UOWS.split("/")[1]: (UOW.offset("ends"), UOW.offset("back")),
+    PUBLICATIONS.split("/")[1]: (PUBLICATION.offset("ends"),),
+    SUBSCRIPTIONS.split("/")[1]: (SUBSCRIPTION.offset("ends"),),
 }
 _NEVER = bytes(8)
 
@@ -73,14 +73,14 @@ def clock_changes(world: World) -> Changes:
 def _wants_clock(world: World, changes: Changes) -> bool:
     """Say whether the commit is to take the pseudo-clock along, which was not written for a while.
 
-    A lifetime that begins with a commit ends by that clock, and so a restart has to go on with it.
+    A lifetime or a delay that begins with a commit ends by that clock, and so a restart has to go on with it.
     """
     if world.dues.is_clock_pending:
         return False
     for each in changes.puts:
-        at = _ENDS.get(each.key.split("/", 2)[1])
-        if at is not None and each.value[at : at + 8] != _NEVER:
-            return True
+        for at in _ENDS.get(each.key.split("/", 2)[1], ()):
+            if each.value[at : at + 8] != _NEVER:
+                return True
     return world.lives_on_clock()
 
 

@@ -7,6 +7,7 @@
     Gone       a caller's connection is lost; Abandoned: it no longer waits for one reply
     StoreLost, StoreBack, ForbidNew, AllowNew   what an operator or the store itself says
     Purge, SetStatus   what an operator wants done to a unit of work; answered like a call
+    ReleaseHeld, DiscardHeld, ReleasePublications, DiscardPublications   likewise to what is held since a restore
     ShutServer, ShutParticipant, ShutConversation, SubscribeFor, UnsubscribeFor   what else an operator wants; likewise
 
     effect     asks for
@@ -166,7 +167,44 @@ class UnsubscribeFor:
     token: str
 
 
-Command = Purge | SetStatus | ShutServer | ShutParticipant | ShutConversation | SubscribeFor | UnsubscribeFor
+@dataclass(frozen=True, slots=True)
+class ReleaseHeld:
+    """An operator lets units of work be received that are held since the store was restored."""
+
+    handle: int
+    uowids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardHeld:
+    """An operator lets them never be received: DISCARDED, or PROCESSED where they have been."""
+
+    handle: int
+    uowids: tuple[str, ...]
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePublications:
+    """An operator lets a subscription have publications that are held for it; None: all of them."""
+
+    handle: int
+    subscription_id: str
+    publication_ids: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardPublications:
+    """An operator lets a subscription be done with them."""
+
+    handle: int
+    subscription_id: str
+    publication_ids: tuple[str, ...] | None
+
+
+Releasing = ReleaseHeld | DiscardHeld | ReleasePublications | DiscardPublications
+Shutting = ShutServer | ShutParticipant | ShutConversation
+Command = Purge | SetStatus | Releasing | Shutting | SubscribeFor | UnsubscribeFor
 Input = Call | Durable | Failed | Tick | Gone | Abandoned | StoreLost | StoreBack | ForbidNew | AllowNew | Command
 
 

@@ -110,6 +110,10 @@ class JournalStore:
         return self._database.group.waited_seconds
 
     @property
+    def is_lost(self) -> bool:
+        return self._is_lost or self._database.group.failure is not None
+
+    @property
     def is_taken_over(self) -> bool:
         return isinstance(self._database.group.failure, TakenOver)
 

@@ -14,7 +14,7 @@ from broker.participant import Participant
 from broker.recording import ended, key, put, record_of, written
 from broker.records import ConversationState, Status, UowRecord
 from broker.service import KEPT, STORED, End
-from broker.sleeping import KEPT_BYTES_MAX, drop_messages, identifier, is_kept, put_to_sleep
+from broker.sleeping import KEPT_BYTES_MAX, drop_messages, identifier, is_kept, put_to_sleep, wake_withheld
 from broker.states import ACCEPTED, DELIVERED, PROCESSED, RECEIVED, Event, Trace
 from broker.uow import UnitOfWork
 from broker.world import ENDED_MAX, Ended, World
@@ -26,6 +26,7 @@ _ENDS = {
     Event.RECEIVER_CANCEL: int(End.CANCELLED),
     Event.STOP: int(End.CANCELLED),
     Event.LIFETIME_OVER: TIMED_OUT_END,
+    Event.CONFIRM: PROCESSED_END,
 }
 
 
@@ -115,6 +116,8 @@ def give_age(world: World, talk: Conversation) -> None:
 
 def replace(world: World, talk: Conversation) -> None:
     """Put a conversation where it waits for a server now, if it does."""
+    if world.withheld.last:
+        wake_withheld(world, talk)
     place = None
     if talk.has_for(SERVER):
         place = talk.service.waiting if talk.server is None else world.waiting_for(talk.server, talk.service)
@@ -282,6 +285,8 @@ def close(world: World, talk: Conversation, done: Closing) -> None:
                 unit.receiver.reading.pop(unit.uowid, None)
     if unit.due:
         world.disarm(unit)
+    if unit.is_withheld:
+        world.withheld.one_less(service.name)
     if unit.is_stored:
         drop_messages(world, unit)
     world.lie_down(unit)

@@ -38,7 +38,9 @@ from broker.stored import Loaded, StoredIdentifier, StoredMessage
 
 STORE_PREFIX = "store/"  # of keys that are about the store itself, and stay where they are
 LOADING_KEY = "store/loading"  # there while a load is not finished: whose, as JSON; the first record of its store
+RESTORED_KEY = "store/restored"  # of a store that was restored from a backup, until it is started: whence, as JSON
 LOADED_KEY = "store/loaded"  # after a load, until the store is started: what was loaded, as JSON
+RESTORED_STARTS = 1024  # that a restored store leaves out
 
 
 class StoreError(Exception):
@@ -90,6 +92,11 @@ class Store(Protocol):
     @property
     def is_connected(self) -> bool:
         """Whether it can be written, as far as is known."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a commit has failed in a way that `connect` alone may put right, or would."""
+        ...
 
     @property
     def is_taken_over(self) -> bool:
@@ -224,7 +231,8 @@ def begin(store: Store, wanted: StoreStart) -> Begun:
             Code.INVALID_BROKER_ID,
             f"the persistent store belongs to broker {found.broker_id}, not to {wanted.broker_id}; nothing was changed",
         )
-    master = replace_master(found, wanted)
+    # The lost broker of a restored store may have been started since its backup, and have given out identifiers.
+    master = replace_master(found, wanted, RESTORED_STARTS if store.record(RESTORED_KEY) is not None else 0)
     checkpoint = _checkpoint(CheckpointName.ETBH, master, wanted)
     reported = _created(store, [checkpoint], master)
     store.commit(Changes(puts=[_master_put(master), checkpoint], drops=_loaded(store)))
@@ -367,9 +375,11 @@ def _cold(store: Store, wanted: StoreStart, found: MasterRecord | None) -> Begun
     )
 
 
-def replace_master(found: MasterRecord, wanted: StoreStart) -> MasterRecord:
-    """Return the master record of one more start."""
-    return found._replace(starts=found.starts + 1, started=wanted.now, platform=wanted.platform, version=wanted.version)
+def replace_master(found: MasterRecord, wanted: StoreStart, jump: int = 0) -> MasterRecord:
+    """Return the master record of one more start; `jump` is starts that are left out."""
+    return found._replace(
+        starts=found.starts + jump + 1, started=wanted.now, platform=wanted.platform, version=wanted.version
+    )
 
 
 def _master_put(master: MasterRecord) -> Put:

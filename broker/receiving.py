@@ -142,7 +142,7 @@ def can_have(world: World, talk: Conversation, side: Side) -> bool:
     unit = talk.reading[side]
     if unit is None:
         unit = head(world, talk, side)
-        if unit.status is POSTPONED:
+        if unit.status is POSTPONED or unit.is_withheld:
             return False
     return not unit.is_lasting or world.is_store_up
 

@@ -24,10 +24,9 @@ from broker.uow import Name, Owner, UnitOfWork
 
 _FIRST, _CONVERSATION = UOW.offset("first"), UOW.offset("conversation")
 AT_THE_FIRST: Mapping[int, int] = {_FIRST: 0, _CONVERSATION: 0}
-_FLAGS = [Flag(number) for number in range(32)]  # making one anew costs more than the rest of a record
-_PERSISTENT, _STATUS, _FROM_SERVER, _IS_FIRST, _BOUND = (
-    int(flag) for flag in (Flag.PERSISTENT, Flag.STATUS_PERSISTENT, Flag.FROM_SERVER, Flag.FIRST, Flag.BOUND)
-)
+_FLAGS = [Flag(number) for number in range(64)]  # making one anew costs more than the rest of a record
+_PERSISTENT, _STATUS, _FROM_SERVER = int(Flag.PERSISTENT), int(Flag.STATUS_PERSISTENT), int(Flag.FROM_SERVER)
+_IS_FIRST, _BOUND, _RELEASED = int(Flag.FIRST), int(Flag.BOUND), int(Flag.RELEASED)
 # Of a client's persistent unit of work that begins its conversation: without persistent status, and with it.
 FIRST_FLAGS = (_PERSISTENT | _IS_FIRST, _PERSISTENT | _IS_FIRST | _STATUS)
 
@@ -37,6 +36,8 @@ def record_of(unit: UnitOfWork, conversation: Conversation, status: Status) -> U
     flags = unit.is_persistent * _PERSISTENT + unit.has_status * _STATUS + unit.is_first * _IS_FIRST
     owner, service, server = unit.owner, conversation.service.name, conversation.server
     flags += (conversation.is_bound and (not unit.from_server or _is_by(server, owner))) * _BOUND
+    if unit.is_released:
+        flags += _RELEASED
     is_over = conversation.ender is (SERVER if unit.from_server else CLIENT)
     if unit.from_server:
         parties = (owner.user, owner.token, *service, *conversation.client[:2], "", "", "")

@@ -39,6 +39,8 @@ class RecordKind(IntEnum):
     MASTER = 4
     CHECKPOINT = 5
     CLOCK = 6
+    HOLD = 7
+    HELD = 8
 
 
 class Status(IntEnum):
@@ -56,13 +58,14 @@ class Status(IntEnum):
 
 
 class Flag(IntFlag):
-    """What is true of a unit of work or publication for good, and BOUND, which comes with its receiver."""
+    """What is true of a unit of work or publication for good; BOUND and RELEASED come to it."""
 
     PERSISTENT = 1
     STATUS_PERSISTENT = 2
     FROM_SERVER = 4  # an answer to the client
     FIRST = 8  # of its conversation
     BOUND = 16  # to the server instance that is its receiver, or its sender
+    RELEASED = 32  # from the hold that a restored store begins with
 
 
 class ConversationState(IntEnum):
@@ -183,6 +186,26 @@ class ClockRecord(NamedTuple):
     written: int
 
 
+class HoldRecord(NamedTuple):
+    """That what waited when the store was restored from a backup is held."""
+
+    last: int  # messages up to this number are held; what is newer is not
+    clock: int  # the pseudo-clock at which their lifetimes stand still
+    since: int
+    source: str = ""  # where the store was restored from, for people
+
+
+class HeldRecord(NamedTuple):
+    """The publications that are held for a durable subscription; its own position is behind them."""
+
+    subscription_id: str
+    low: int = 0  # publications up to this message number are done with
+    last: int = 0  # what is newer is not held
+    released: int = 0  # up to this message number they are not held any more
+    done: int = 0  # so many of the numbers are of publications that are done with, the others of released ones
+    numbers: tuple[int, ...] = ()  # first numbers of publications behind `low`
+
+
 R = TypeVar("R", bound=tuple[Any, ...])
 
 PREFIX_FIELDS = (("version", "B"), ("kind", "B"), ("extent", "H"), ("reserved", "I"))  # every head begins so
@@ -246,7 +269,7 @@ class Layout(Generic[R]):
         self._own = len(own)
         self._shared = len(own) + shared
         self._end = len(own) + len(self.texts)
-        self._has_numbers = has_numbers
+        self.has_numbers = has_numbers
         self._identifiers = [at for at, (_, code) in enumerate(own) if code == "N"]
         self._enums = [(at, name, _ENUMS[name]) for at, (name, _) in enumerate(own) if name in _ENUMS]
         self.known = {name: tuple(known) for _, name, known in self._enums}  # what such a field of the head can be
@@ -262,7 +285,7 @@ class Layout(Generic[R]):
         for at in self._identifiers:
             head[at] = int(head[at] or "0", 16)
         value = self.value(head, record[self._own : self._shared], record[self._shared : self._end])
-        return value + struct.pack(f"<{len(record[-1])}Q", *record[-1]) if self._has_numbers else value
+        return value + struct.pack(f"<{len(record[-1])}Q", *record[-1]) if self.has_numbers else value
 
     def value(self, head: Sequence[int], shared: tuple[str, ...], own: tuple[str, ...]) -> bytes:
         """Return a value of its parts: the head behind the extent, with identifiers as numbers, and the texts."""
@@ -286,7 +309,7 @@ class Layout(Generic[R]):
             own_texts, rest = _decode_texts(value[end:], self._end - self._shared)
         except (ValueError, KeyError, IndexError) as failure:
             raise RecordError(f"a {self.kind.name} record with an unknown or unreadable value: {failure}") from None
-        if not self._has_numbers:
+        if not self.has_numbers:
             self._require(not rest, "bytes behind its end")
             return self._make(*head, *texts, *own_texts)
         self._require(len(rest) % 8 == 0, "a number cut off")
@@ -343,7 +366,9 @@ SUBSCRIPTION = Layout(
 MASTER = Layout(RecordKind.MASTER, MasterRecord, "starts:Q created:q started:q", shared=3)
 CHECKPOINT = Layout(RecordKind.CHECKPOINT, CheckpointRecord, "name:I starts:I time:q", shared=2)
 CLOCK = Layout(RecordKind.CLOCK, ClockRecord, "clock:Q written:q")
-LAYOUTS: Sequence[Layout[Any]] = (UOW, PUBLICATION, SUBSCRIPTION, MASTER, CHECKPOINT, CLOCK)
+HOLD = Layout(RecordKind.HOLD, HoldRecord, "last:Q clock:Q since:q", shared=1)
+HELD = Layout(RecordKind.HELD, HeldRecord, "subscription_id:N low:Q last:Q released:Q done:Q", has_numbers=True)
+LAYOUTS: Sequence[Layout[Any]] = (UOW, PUBLICATION, SUBSCRIPTION, MASTER, CHECKPOINT, CLOCK, HOLD, HELD)
 
 
 def identifier(number: int) -> str:
@@ -354,47 +379,10 @@ def identifier(number: int) -> str:
 PREFIX = "broker/"
 UOWS, PUBLICATIONS, SUBSCRIPTIONS = f"{PREFIX}uow/", f"{PREFIX}publication/", f"{PREFIX}subscription/"
 CHECKPOINTS, MASTER_KEY, CLOCK_KEY = f"{PREFIX}checkpoint/", f"{PREFIX}master", f"{PREFIX}clock"
-_STARTS = (UOWS, PUBLICATIONS, SUBSCRIPTIONS, MASTER_KEY, CHECKPOINTS, CLOCK_KEY)  # in the order of RecordKind
+HOLD_KEY, HELDS = f"{PREFIX}hold", f"{PREFIX}held/"
+_STARTS = (UOWS, PUBLICATIONS, SUBSCRIPTIONS, MASTER_KEY, CHECKPOINTS, CLOCK_KEY, HOLD_KEY, HELDS)  # as RecordKind
 
 
 def kind_of(key: str) -> RecordKind | None:
     """Return what the key's record is of, None for a key that is not the broker's."""
     return next((kind for kind, start in zip(RecordKind, _STARTS, strict=True) if key.startswith(start)), None)
-
-
-class ServiceQueue(NamedTuple):
-    """The queue of a service, or that of its answers to clients; `str` is its name in the journal."""
-
-    server_class: str
-    server_name: str
-    service: str
-    is_reply: bool = False
-
-    def __str__(self) -> str:
-        return "/".join([*map(_escaped, self[:3]), *(["reply"] if self.is_reply else [])])
-
-
-class TopicQueue(NamedTuple):
-    """The queue of a topic; `str` is its name in the journal."""
-
-    topic: str
-
-    def __str__(self) -> str:
-        return f"topic/{_escaped(self.topic)}"
-
-
-def parse_queue(name: str) -> ServiceQueue | TopicQueue | None:
-    """Return whose queue it is, None when it is not the broker's."""
-    match [part.replace("~1", "/").replace("~0", "~") for part in name.split("/")]:
-        case ["topic", topic]:
-            return TopicQueue(topic)
-        case [server_class, server_name, service]:
-            return ServiceQueue(server_class, server_name, service)
-        case [server_class, server_name, service, "reply"]:
-            return ServiceQueue(server_class, server_name, service, is_reply=True)
-        case _:
-            return None
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")

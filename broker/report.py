@@ -8,9 +8,9 @@ page, an empty line and the headings:
     Identifier        Elements  Total length  Record Type   Date        Time          Action
     100000000D000016         5          1148  Conversation  2024-02-21  17:18:57.190  Created
 
-Times are UTC. Where the file cannot be written the broker goes on without, having said so in its log. Checkpoints and
-the clock are what the manual calls Cluster records. (EntireX 8.0, Concepts of Persistent Messaging, "Persistent Store
-Report".)
+Times are UTC. Where the file cannot be written the broker goes on without, having said so in its log. Checkpoints,
+the clock and the hold of a restored store are what the manual calls Cluster records. (EntireX 8.0, Concepts of
+Persistent Messaging, "Persistent Store Report".)
 """
 
 import contextlib
@@ -41,6 +41,8 @@ TYPES = {
     RecordKind.MASTER: "Master",
     RecordKind.CHECKPOINT: "Cluster",
     RecordKind.CLOCK: "Cluster",
+    RecordKind.HOLD: "Cluster",
+    RecordKind.HELD: "Subscription",
 }
 CREATED, DELETED, LOADED, UNLOADED = "Created", "Deleted", "Loaded", "Unloaded"
 _COLUMNS = "{:<16.16}  {:>8}  {:>12}  {:<12}  {:<10}  {:<12}  {}"

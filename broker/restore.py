@@ -5,6 +5,8 @@
     DELIVERED              ACCEPTED. Nothing is written: the next start does the same
     that leaves no trace   nothing: its record is dropped
 
+A store that was restored from a backup begins with all of it held (`holding.py`).
+
 Bodies are not read, and records stay columns until somebody touches them (`units.py`). (EntireX, Using Persistence and
 Units of Work, "Recovery Processing": both restart tables, bindings to servers, messages not in memory.)
 """
@@ -16,15 +18,21 @@ from dataclasses import dataclass, field
 from broker.codes import Code
 from broker.columns import Columns, Line
 from broker.effects import Action, Reported
-from broker.pstore import StartRefused, Store
+from broker.holding import Found, hold_all
+from broker.pstore import RESTORED_KEY, StartRefused, Store
 from broker.records import (
     CLOCK,
     CLOCK_KEY,
+    HELD,
+    HELDS,
+    HOLD,
+    HOLD_KEY,
     PUBLICATION,
     PUBLICATIONS,
     SUBSCRIPTION,
     SUBSCRIPTIONS,
     UOWS,
+    HeldRecord,
     Layout,
     PublicationRecord,
     R,
@@ -33,6 +41,7 @@ from broker.records import (
     SubscriptionRecord,
 )
 from broker.units import Person, Units
+from broker.withheld import Withheld
 
 _log = logging.getLogger("oms.broker")
 
@@ -49,6 +58,8 @@ class Restored:
     senders: Mapping[Person, int] = field(default_factory=dict)  # how many units of work of theirs wait
     subscriptions: Sequence[SubscriptionRecord] = ()
     publications: Sequence[PublicationRecord] = ()
+    withheld: Withheld = field(default_factory=Withheld)  # units of work that are held
+    held: Mapping[str, HeldRecord] = field(default_factory=dict)  # publications, by the subscription's identifier
     lost: Sequence[str] = ()  # keys whose values are damaged
     reported: Sequence[Reported] = ()  # records that the restart has dropped
 
@@ -69,11 +80,16 @@ def restored(store: Store, *, now: int) -> Restored:
     for batch in store.values(UOWS):
         columns.take(batch.keys, batch.values, batch.damaged)
     columns.sort()
+    is_restored = store.record(RESTORED_KEY) is not None
     reported: list[Reported] = []
-    for changes in columns.restart(clock, now):
+    for changes in columns.restart(clock, now, holds_all=is_restored):
         store.commit(changes)
         reported += [Reported(key.removeprefix(UOWS), RecordKind.UOW, Action.DELETED) for key in changes.drops]
-    units = Units()
+    found = _found(store, clock)
+    if is_restored:
+        found = hold_all(store, found, now, has_units=bool(columns.withheld(store.highest())))
+    last = 0 if found.hold is None else found.hold.last
+    units = Units(last)
     units.fill(columns.heads, columns.parties, columns.places, columns.texts)
     for key in columns.lost:
         _log.error("LOST: the record of the unit of work under %s is damaged; its messages stay in the store", key)
@@ -81,12 +97,26 @@ def restored(store: Store, *, now: int) -> Restored:
         clock=clock,
         highest=store.highest(),
         units=units,
-        lines=columns.lines(),
+        lines=columns.lines(last),
         senders=columns.senders(),
-        subscriptions=_every(store, SUBSCRIPTION, SUBSCRIPTIONS),
-        publications=sorted(_every(store, PUBLICATION, PUBLICATIONS), key=lambda record: record.first),
+        subscriptions=found.subscriptions,
+        publications=found.publications,
+        withheld=Withheld(found.hold, columns.withheld(last)),
+        held=found.held,
         lost=columns.lost,
         reported=reported,
+    )
+
+
+def _found(store: Store, clock: int) -> Found:
+    """Return what the store has of topics, and what it holds."""
+    value = store.record(HOLD_KEY)
+    return Found(
+        clock=clock,
+        publications=sorted(_every(store, PUBLICATION, PUBLICATIONS), key=lambda record: record.first),
+        hold=None if value is None else _decoded(HOLD, HOLD_KEY, value),
+        subscriptions=_every(store, SUBSCRIPTION, SUBSCRIPTIONS),
+        held={record.subscription_id: record for record in _every(store, HELD, HELDS)},
     )
 
 

@@ -21,7 +21,7 @@ from broker.block import Request
 from broker.decision import Held
 from broker.lifetimes import MICROSECONDS
 from broker.order import Order
-from broker.records import ServiceQueue
+from broker.queues import ServiceQueue
 from broker.states import Variation
 from broker.uow import VARIATION, Name
 

@@ -4,11 +4,13 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from broker.block import Reply, Store
+from broker.codes import BrokerError, Code, detailed
 from broker.conversation import Conversation
 from broker.lifetimes import MICROSECONDS
 from broker.records import Flag, Status, UowRecord
 from broker.uow import UnitOfWork
 
+HELD_TEXT = "held: the store was restored from a backup, and this may have been received since that was taken"
 _STORES = (Store.OFF, Store.BROKER)
 
 
@@ -35,9 +37,17 @@ def reply_of(talk: Conversation, unit: UnitOfWork, status: Status) -> Reply:
     reply.ustatus = unit.ustatus
     reply.store = _STORES[unit.is_persistent]
     reply.adcount = unit.adcount
+    if unit.is_withheld:
+        reply.text = HELD_TEXT
     if talk.begun:
         reply.commit_time = commit_time(talk.begun)
     return reply
+
+
+def check_is_released(unit: UnitOfWork) -> None:
+    """Raise WRONG_STATUS for what is held: nobody but an operator's RELEASE or DISCARD can say what becomes of it."""
+    if unit.is_withheld:
+        raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, f"{unit.uowid} is {HELD_TEXT}"))
 
 
 def reply_of_record(record: UowRecord) -> Reply:

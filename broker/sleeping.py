@@ -64,6 +64,7 @@ def _woken(world: World, conv_id: str, records: list[UowRecord]) -> Conversation
             found.server = _instance(record)
             found.is_bound = True
     found.key = found.first or found.key
+    wake_withheld(world, found)
     if not any(found.lines) and found.ender is not None:
         return None
     if not any(found.lines):
@@ -90,7 +91,7 @@ def _note_end(found: Conversation, record: UowRecord) -> None:
 def _enter(world: World, found: Conversation) -> None:
     """Let a woken conversation be known, in the place that it has had in its sleep."""
     world.enter(found)
-    if found.lines[SERVER]:
+    if found.has_for(SERVER):
         if found.server is None:
             found.place = found.service.waiting
         else:
@@ -109,6 +110,8 @@ def unit(world: World, uowid: str) -> UnitOfWork | UowRecord | None:
         return record
     talk = conversation(world, record.conv_id)
     assert talk is not None, "a conversation with a unit of work that waits goes on"
+    if uowid in world.active:
+        return world.active[uowid]
     side = CLIENT if record.flags & Flag.FROM_SERVER else SERVER
     line = talk.lines[side]
     woken = line[line.index(int(uowid, 16))] = _wake(world, talk, int(uowid, 16))
@@ -121,6 +124,17 @@ def head(world: World, talk: Conversation, side: Side) -> UnitOfWork:
     if not isinstance(first, UnitOfWork):
         first = talk.lines[side][0] = _wake(world, talk, first)
     return first
+
+
+def wake_withheld(world: World, talk: Conversation) -> None:
+    """Let the unit of work that the server would get first be awake if it is held: it stands in the way of the rest."""
+    line = talk.lines[SERVER]
+    if not world.withheld.last or not line or isinstance(line[0], UnitOfWork):
+        return
+    record = world.units.find(identifier(line[0]))
+    assert record is not None, "what waits is awake or asleep"
+    if world.withheld.has(record):
+        head(world, talk, SERVER)
 
 
 def _wake(world: World, talk: Conversation, number: int) -> UnitOfWork:
@@ -141,6 +155,7 @@ def _wake(world: World, talk: Conversation, number: int) -> UnitOfWork:
     woken.created, woken.committed, woken.changed = record.created, record.committed, record.changed
     woken.adcount, woken.postpones = record.adcount, record.postpones
     woken.ustatus, woken.producer = record.ustatus, record.producer
+    woken.is_withheld, woken.is_released = world.withheld.has(record), bool(flags & Flag.RELEASED)
     world.rise(woken)
     world.arm(woken)
     return woken
@@ -199,7 +214,9 @@ def retire(world: World, service: Service) -> None:
             continue
         line = talk.lines[side]
         for at, waiting in enumerate(line):
-            if isinstance(waiting, UnitOfWork) and waiting.status is ACCEPTED and waiting.is_stored:
+            if not isinstance(waiting, UnitOfWork) or waiting.is_withheld:
+                continue
+            if waiting.status is ACCEPTED and waiting.is_stored:
                 line[at] = put_to_sleep(world, talk, waiting)
         world.touch(talk)
 

@@ -47,6 +47,15 @@ class SqliteOptions:
     clock: Callable[[], int] = system_clock
 
 
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Return what tells the file that a path leads to from every other; None where there is none to be seen."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class SqliteStore(SqliteReading):
     """A broker's store in an SQLite file. Made by `open`."""
 
@@ -57,6 +66,7 @@ class SqliteStore(SqliteReading):
         self._reserve = Reserve(RealDisk(), file.parent, options.reserve_bytes, f"{file.name}.reserve")
         self._reserve.fill()
         self.place = str(file)
+        self._identity = _identity(file)
         self.waited_seconds = 0.0
         self._is_lost = False
         self._is_loading = False
@@ -91,6 +101,10 @@ class SqliteStore(SqliteReading):
     @property
     def is_connected(self) -> bool:
         return not self._away
+
+    @property
+    def is_lost(self) -> bool:
+        return self._is_lost
 
     @property
     def is_taken_over(self) -> bool:
@@ -190,6 +204,7 @@ class SqliteStore(SqliteReading):
             connection.execute("COMMIT")
             self.waited_seconds += time.perf_counter() - began
             self._commits += 1
+            self._check_there()
         except sqlite3.Error as failure:
             self._roll_back()
             if getattr(failure, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
@@ -200,6 +215,16 @@ class SqliteStore(SqliteReading):
         except BaseException:
             self._roll_back()
             raise
+
+    def _check_there(self) -> None:
+        """StoreUnavailable, and the store is lost, where the path leads to the file that is open no more.
+
+        SQLite goes on with a file that has no name.
+        """
+        if _identity(self.file) != self._identity:
+            self._is_lost = True
+            self._away = f"the persistent store is lost: {self.file} was removed, renamed or replaced while it was open"
+            raise StoreUnavailable(self._away, was_attempted=True)
 
     def _roll_back(self) -> None:
         with contextlib.suppress(sqlite3.Error):
@@ -286,6 +311,7 @@ class SqliteStore(SqliteReading):
     def _go_on(self) -> None:
         """Write over what was not acknowledged, in the same connection or, where that is broken, in a new one."""
         self._roll_back()
+        self._check_there()
         try:
             self._prove()
             return

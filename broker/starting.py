@@ -1,10 +1,13 @@
 """The kernel's beginning: what a restart has restored takes its places, as columns."""
 
+from heapq import heappush
+
 from broker.records import PublicationRecord
 from broker.restore import Restored
 from broker.service import Rank
 from broker.topic import Publication, Subscription, key_of
 from broker.withdrawing import let_go
+from broker.withheld import Window
 from broker.world import World
 
 
@@ -20,9 +23,10 @@ def start(world: World, restored: Restored) -> None:
         if line.to_client:
             waiting.setdefault(line.service, set()).update(line.conversations)
             continue
-        place = service.waiting if line.receiver is None else world.waiting_for((*line.receiver, 0), service)
-        place.fill(Rank.STORED, line.orders, line.conversations)
         service.conversations += len(line.conversations)
+        if not line.is_withheld:
+            place = service.waiting if line.receiver is None else world.waiting_for((*line.receiver, 0), service)
+            place.fill(Rank.STORED, line.orders, line.conversations)
     for line in restored.lines:
         if not line.to_client and line.service in waiting:
             waiting[line.service].difference_update(line.conversations)
@@ -33,12 +37,23 @@ def start(world: World, restored: Restored) -> None:
         world.service_of_old(name).units = waits.units
         world.active_count += waits.units
     _start_topics(world, restored)
+    _note_hold(world)
+
+
+def _note_hold(world: World) -> None:
+    """Let the log say what is held."""
+    withheld = world.withheld
+    if withheld.unit_count or withheld.publications:
+        source = f" from {withheld.record.source}" if withheld.record.source else ""
+        world.notes.append(
+            f"held since the store was restored{source}: {withheld.unit_count:,} units of work and "
+            f"{withheld.publications:,} publications for their subscribers, which nobody receives before RELEASE"
+        )
 
 
 def _start_topics(world: World, restored: Restored) -> None:
     """Let durable subscriptions go on, and publications wait for them; one that all have is withdrawn."""
-    for publication in restored.publications:
-        _restore_publication(world, publication)
+    stored = [_restore_publication(world, publication) for publication in restored.publications]
     for record in restored.subscriptions:
         topic = world.topics.topic_of_old(record.topic)
         owner = world.owner(record.user, record.token)
@@ -47,17 +62,34 @@ def _start_topics(world: World, restored: Restored) -> None:
         subscription.acknowledged = set(record.acknowledged)
         subscription.last_committed = record.last_committed
         subscription.subscribed, subscription.active, subscription.ends = record.subscribed, record.active, record.ends
+        held = restored.held.get(record.subscription_id)
+        if held is not None:
+            _withhold(world, subscription, Window(held))
         topic.subscribers[key_of(subscription)] = subscription
         world.topics.arm_subscription(subscription)
         for each in topic.publications.values():
             each.remaining += subscription.wants(each)
+    for publication in stored:
+        world.topics.arm(publication)
     for topic in world.topics.topics.values():
         for each in list(topic.publications.values()):
             if not each.remaining:
                 let_go(world, each)
 
 
-def _restore_publication(world: World, record: PublicationRecord) -> None:
+def _withhold(world: World, subscription: Subscription, window: Window) -> None:
+    """Let the subscription have what of its window was released first, and not have what is held."""
+    subscription.window = window
+    publications = subscription.topic.publications
+    for order in window.orders(publications):
+        if window.withholds(order):
+            publications[order].withheld += 1
+            world.withheld.publications += 1
+        else:
+            heappush(subscription.again, order)
+
+
+def _restore_publication(world: World, record: PublicationRecord) -> Publication:
     topic = world.topics.topic_of_old(record.topic)
     restored = Publication(record.publication_id, topic, world.owner(record.user, record.token))
     restored.status = record.status
@@ -71,4 +103,4 @@ def _restore_publication(world: World, record: PublicationRecord) -> None:
     topic.publications[restored.order] = restored
     topic.last_order = max(topic.last_order, restored.order)
     world.topics.publications[restored.publication_id] = restored
-    world.topics.arm(restored)
+    return restored

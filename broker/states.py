@@ -43,6 +43,9 @@ class Event(Enum):
     CONVERSATION_OVER = auto()  # it timed out, or the sender went away
     ACCEPT = auto()  # an administrator: SET-UOW-STATUS ACCEPTED
     STOP = auto()  # SET-UOW-STATUS CANCELLED
+    RELEASE = auto()  # of what is held since the store was restored
+    DISCARD = auto()  # of that: nobody processes it
+    CONFIRM = auto()  # of that: it was processed
     PURGE = auto()
     RESTART = auto()
 
@@ -98,6 +101,9 @@ TRANSITIONS: Mapping[tuple[Status, Event], Row] = {
     (ACCEPTED, Event.SETUSTATUS): _stays(ACCEPTED),
     (ACCEPTED, Event.ACCEPT): _stays(ACCEPTED),
     (ACCEPTED, Event.STOP): _ends(CANCELLED),
+    (ACCEPTED, Event.RELEASE): _stays(ACCEPTED),
+    (ACCEPTED, Event.DISCARD): _ends(DISCARDED),
+    (ACCEPTED, Event.CONFIRM): _ends(PROCESSED),
     (DELIVERED, Event.RECEIVE): _stays(DELIVERED),
     (DELIVERED, Event.RECEIVER_COMMIT): _ends(PROCESSED),
     (DELIVERED, Event.RECEIVER_BACKOUT): _stays(ACCEPTED),
@@ -108,6 +114,9 @@ TRANSITIONS: Mapping[tuple[Status, Event], Row] = {
     (POSTPONED, Event.CANCEL): _ends(CANCELLED),
     (POSTPONED, Event.ACCEPT): _stays(ACCEPTED),
     (POSTPONED, Event.STOP): _ends(CANCELLED),
+    (POSTPONED, Event.RELEASE): _stays(POSTPONED),
+    (POSTPONED, Event.DISCARD): _ends(DISCARDED),
+    (POSTPONED, Event.CONFIRM): _ends(PROCESSED),
     **{(status, Event.DELETE): (GONE, GONE, GONE, GONE) for status in COMPLETE},
     **{(status, Event.STATUS_LIFETIME_OVER): (GONE, GONE, GONE, GONE) for status in COMPLETE},
     **{(status, Event.PURGE): (GONE, GONE, GONE, GONE) for status in Status},

@@ -30,15 +30,17 @@ from broker.publishing import (
     shown_past,
 )
 from broker.receiving import park
-from broker.records import SUBSCRIPTIONS, Status
+from broker.records import Status
 from broker.topic import Publication, Subscription, Topic, durable_key, key_of, passing_key
 from broker.withdrawing import (
+    decide_end,
     end_subscription,
     forget,
     one_less,
     put_subscription,
     removal,
     subscription_record,
+    window_changes,
 )
 from broker.world import World
 
@@ -120,11 +122,9 @@ def unsubscribe(world: World, call: Call, participant: Participant) -> None:
     subscription = _own(world, topic, participant)
 
     def apply(_: int) -> None:
-        end_subscription(world, subscription)
         world.answer(call.handle, Reply(topic=topic.name))
 
-    changes = Changes(drops=[SUBSCRIPTIONS + subscription.subscription_id]) if subscription.is_durable else Changes()
-    decide(world, changes, Decision(apply, (subscription,), call.handle, participant, Code.DURABLE_WITHOUT_STORE))
+    decide_end(world, subscription, Decision(apply, (), call.handle, participant, Code.DURABLE_WITHOUT_STORE))
 
 
 def _own(world: World, topic: Topic, participant: Participant) -> Subscription:
@@ -315,6 +315,8 @@ class Acknowledging:
         self._subscription = subscription
         self._publications = publications
         self._orders = [publication.order for publication in publications]
+        window = subscription.window
+        self._window = window.without(self._orders, subscription.topic.publications) if window is not None else None
         self._last = [each for each in publications if each.remaining == 1 and not each.inflight]
 
     def decide(self, call: Call, participant: Participant, go_on: Callable[[], None]) -> None:
@@ -342,12 +344,13 @@ class Acknowledging:
                 active=self._world.now,
                 ends=self._world.topics.end_of(subscription, self._world.clocks),
             )
-            parts.append(Changes(puts=[put_subscription(record)]))
+            parts += [Changes(puts=[put_subscription(record)]), window_changes(subscription, self._window)]
         return together(parts)
 
     def _apply(self) -> None:
         world, subscription = self._world, self._subscription
         subscription.position, subscription.acknowledged = subscription.after_acknowledging(self._orders)
+        subscription.window = self._window
         subscription.last_committed = self._publications[-1].publication_id
         _renew(world, subscription)
         for publication in self._publications:

@@ -11,9 +11,8 @@ from broker.deciding import decide
 from broker.decision import Busy, Decision
 from broker.effects import SubscribeFor, UnsubscribeFor
 from broker.publishing import check_enabled
-from broker.records import SUBSCRIPTIONS
 from broker.topic import Subscription, durable_key
-from broker.withdrawing import end_subscription, put_subscription, subscription_record
+from broker.withdrawing import decide_end, put_subscription, subscription_record
 from broker.world import World
 
 
@@ -67,8 +66,6 @@ def unsubscribe_for(world: World, given: UnsubscribeFor) -> None:
         raise Busy(found)
 
     def apply(_: int) -> None:
-        end_subscription(world, found)
         world.answer(given.handle, Reply(topic=topic.name))
 
-    changes = Changes(drops=[SUBSCRIPTIONS + found.subscription_id])
-    decide(world, changes, Decision(apply, (found,), given.handle, code=Code.DURABLE_WITHOUT_STORE))
+    decide_end(world, found, Decision(apply, (), given.handle, code=Code.DURABLE_WITHOUT_STORE))

@@ -40,7 +40,7 @@ from broker.receiver import back_out, bind, binding, committed
 from broker.recording import key, put, record_of
 from broker.records import ConversationState, Status, UowRecord
 from broker.sending import check_may_end, code_of_loss, commit_sent
-from broker.showing import reply_of, reply_of_record
+from broker.showing import check_is_released, reply_of, reply_of_record
 from broker.sleeping import conversation, unit
 from broker.states import ACCEPTED, DELIVERED, PROCESSED, Event
 from broker.uow import UnitOfWork
@@ -169,6 +169,7 @@ def _backout(world: World, about: About) -> None:
 
 
 def _cancel(world: World, about: About) -> None:
+    check_is_released(about.unit)  # that nobody has received it, which is what a cancel says, is not known
     _close_by(world, about, Event.RECEIVER_CANCEL if _is_by_receiver(about) else Event.CANCEL)
 
 

@@ -22,6 +22,7 @@ from broker.expiring import end_lifetimes
 from broker.joining import lose
 from broker.moves import close, closing, end, replace
 from broker.receiving import nonact_of
+from broker.releasing import finish_hold
 from broker.sleeping import identifier
 from broker.states import Event
 from broker.withdrawing import expire
@@ -35,6 +36,7 @@ def tick(world: World, given: Tick) -> None:
     _end_waits(world)
     end_lifetimes(world)
     expire(world)
+    finish_hold(world)
     _end_participants(world)
     _end_conversations(world)
 

@@ -13,8 +13,10 @@ from broker.attributes import TopicAttributes
 from broker.block import Store
 from broker.changes import NewMessage
 from broker.decision import Held
-from broker.records import Status, TopicQueue
+from broker.queues import TopicQueue
+from broker.records import Status
 from broker.uow import Name, Owner
+from broker.withheld import Window
 
 
 class Publication(Held):
@@ -40,6 +42,7 @@ class Publication(Held):
         "status",
         "topic",
         "ustatus",
+        "withheld",
     )
 
     def __init__(self, publication_id: str, topic: "Topic", owner: Owner) -> None:
@@ -55,6 +58,7 @@ class Publication(Held):
         self.first = 0  # number of the first message in the store
         self.order = 0  # its place among the topic's
         self.remaining = 0  # subscribers that have not acknowledged it
+        self.withheld = 0  # subscriptions that it is held for; its lifetime stands still
         self.inflight = 0  # acknowledgements on their way to the store
         self.lifetime = 0  # seconds, 0 for no end
         self.ends = 0
@@ -87,6 +91,7 @@ class Subscription(Held):
         "subscribed",
         "subscription_id",
         "topic",
+        "window",
     )
 
     def __init__(self, subscription_id: str, topic: "Topic", owner: Owner, name: Name | None) -> None:
@@ -96,7 +101,8 @@ class Subscription(Held):
         self.owner = owner
         self.name = name  # of the participant whose it is while that one is there; None for a durable one
         self.is_durable = name is None
-        self.position = 0  # all up to this order is done with, or was before its time
+        self.window: Window | None = None  # up to the position: what is held since the store was restored, or was
+        self.position = 0  # all up to this order is done with, or was before its time; or is in the window
         self.acknowledged: set[int] = set()  # orders behind the position that are done with as well
         self.cursor = 0  # the newest that was handed out
         self.again: list[int] = []  # older ones that are to be handed out again, a heap
@@ -147,9 +153,16 @@ class Subscription(Held):
         position = max(position, self.position)
         return position, {each for each in done if each > position}
 
+    def is_held(self) -> bool:
+        """Something is held for it since the store was restored."""
+        return self.window is not None and bool(self.window.withheld(self.topic.publications))
+
     def wants(self, publication: Publication) -> bool:
-        """It is to have the publication, and has not acknowledged it."""
-        return publication.order > self.position and publication.order not in self.acknowledged
+        """It is to have the publication, held or not, and has not acknowledged it."""
+        order = publication.order
+        if order > self.position:
+            return order not in self.acknowledged
+        return self.window is not None and self.window.wants(order)
 
 
 class Topic:

@@ -79,8 +79,8 @@ class Topics:
         return list(self.uncommitted.get((owner.user, owner.token), {}).values())
 
     def arm(self, publication: Publication) -> None:
-        """Let the publication's lifetime come to an end."""
-        publication.due = publication.ends
+        """Let the publication's lifetime come to an end, unless it is held for somebody."""
+        publication.due = 0 if publication.withheld else publication.ends
         if publication.due:
             self._of(publication).add(publication.due, int(publication.publication_id, 16))
 
@@ -109,7 +109,7 @@ class Topics:
         """Let the subscription be looked at when it may have expired."""
         self.subscriptions[subscription.subscription_id] = subscription
         self._unarm(subscription)
-        subscription.due = subscription.ends
+        subscription.due = 0 if subscription.is_held() else subscription.ends
         if subscription.due:
             self._of_subscription(subscription).add(subscription.due, int(subscription.subscription_id, 16))
 

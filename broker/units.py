@@ -17,6 +17,7 @@ from broker.packed import Matrix, PackedRows
 from broker.record_parts import HEAD, NO_TEXTS, split, value_of
 from broker.records import UOW, Flag, Heads, RecordError, Status, UowRecord, encode_texts, identifier
 from broker.shared import Shared
+from broker.withheld import is_withheld, withheld_rows
 
 Service = tuple[str, str, str]  # CLASS, SERVER, SERVICE
 Person = tuple[str, str]  # USER-ID and TOKEN
@@ -108,7 +109,9 @@ def _service(names: Sequence[str]) -> Service:
 class Units:
     """Units of work asleep, under their UOWIDs. Does not lock: its owner does."""
 
-    def __init__(self) -> None:
+    def __init__(self, held_up_to: int = 0) -> None:
+        """`held_up_to` is up to which message number what waits may be held, and then comes to no end."""
+        self._held_up_to = held_up_to
         self._rows = PackedRows(self._encode)
         self._shared = Shared()
         self._conversations = Order()  # UOWIDs by CONV-ID
@@ -128,6 +131,8 @@ class Units:
         self._rows.fill(heads["uowid"], lambda part: _rows(heads[part], shared[part]), texts, NO_TEXTS)
         self._conversations = _ordered(heads["conv_id"], heads["uowid"])
         dues = _dues(heads)
+        if self._held_up_to:
+            dues[withheld_rows(heads, self._held_up_to)] = 0
         self._dues = _ordered(dues[dues > 0], heads["uowid"][dues > 0])
         self._count_many(heads, parties, places)
 
@@ -150,7 +155,7 @@ class Units:
         number = int(record.uowid, 16)
         self._rows.add(number, record)
         self._conversations.add(int(record.conv_id, 16), number)
-        due = _due(record)
+        due = self._due(record)
         if due:
             self._dues.add(due, number)
         if record.status in WAITING:
@@ -182,7 +187,7 @@ class Units:
         if not isinstance(found, UowRecord | bytes):
             self._shared.drop(_place(found[0]))
         self._conversations.remove(int(record.conv_id, 16), number)
-        due = _due(record)
+        due = self._due(record)
         if due:
             self._dues.remove(due, number)
         if record.status in WAITING:
@@ -311,6 +316,12 @@ class Units:
         """Return how much waits for every service, in either direction."""
         return self._waiting
 
+    def _due(self, record: UowRecord) -> int:
+        """Return when on the pseudo-clock the unit has to be looked at, 0 for never."""
+        if is_withheld(record, self._held_up_to):
+            return 0
+        return record.back if record.status is Status.POSTPONED else record.ends
+
     def _count_one(self, record: UowRecord, sign: int) -> None:
         service = Parties.of(record).service(is_reply=bool(record.flags & Flag.FROM_SERVER))
         self._count(service, sign, sign * record.messages, sign * record.size)
@@ -341,11 +352,6 @@ def _rows(heads: Heads, places: Places) -> Matrix:
 
 def _place(row: bytes) -> int:
     return int.from_bytes(row[HEAD:], "little")
-
-
-def _due(record: UowRecord) -> int:
-    """Return when on the pseudo-clock the unit has to be looked at, 0 for never."""
-    return record.back if record.status is Status.POSTPONED else record.ends
 
 
 def _dues(heads: Heads) -> npt.NDArray[np.uint64]:

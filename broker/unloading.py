@@ -17,7 +17,7 @@ from broker.journal_source import JournalSource
 from broker.journal_store import ERASING_KEY
 from broker.migration import Offer
 from broker.opening import place_of, version
-from broker.pstore import LOADING_KEY, StartRefused, StoreError
+from broker.pstore import LOADING_KEY, RESTORED_KEY, StartRefused, StoreError
 from broker.records import MASTER, MASTER_KEY, MasterRecord, RecordError
 from broker.replica import Readable, Tallies, chunks, encode, reported, scan
 from broker.report import Report, report_path
@@ -118,6 +118,12 @@ def _checked(source: Source, attributes: Attributes) -> MasterRecord:
     for key, what in ((LOADING_KEY, "a load of it was not finished"), (ERASING_KEY, "its erasure was not finished")):
         if source.record(key) is not None:
             raise StartRefused(Code.RESTART_FAILED, f"the store in {source.place} is not whole: {what}")
+    if source.record(RESTORED_KEY) is not None:
+        raise StartRefused(
+            Code.RESTART_FAILED,
+            f"the store in {source.place} was restored from a backup and not started since: start its broker once, "
+            "which holds what the lost one may have delivered; nothing was changed",
+        )
     value = source.record(MASTER_KEY)
     if value is None:
         raise StartRefused(Code.RESTART_FAILED, f"{source.place} is no broker's store: it has no master record")

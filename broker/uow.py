@@ -61,7 +61,9 @@ class UnitOfWork:
         "is_first",
         "is_lasting",
         "is_persistent",
+        "is_released",
         "is_stored",
+        "is_withheld",
         "lifetime",
         "messages",
         "next",
@@ -91,6 +93,8 @@ class UnitOfWork:
         self.is_first = False  # of its conversation
         self.is_stored = False  # its messages are in the store
         self.messages: list[NewMessage] | None = []  # None: only the store has them
+        self.is_withheld = False  # since the store was restored; nobody receives it before it is released
+        self.is_released = False  # from that
         self.count = 0
         self.size = 0  # bytes of all messages
         self.first = 0  # number of the first message in the store

@@ -1,11 +1,15 @@
 """Publications that go: everybody has them, or their lifetime is over; and subscriptions that end."""
 
+from collections.abc import Sequence
+
 from broker.changes import Changes, Put, together
 from broker.codes import BrokerError
 from broker.deciding import decide
-from broker.decision import Decision
+from broker.decision import Busy, Decision
 from broker.parking import with_subscription
 from broker.records import (
+    HELD,
+    HELDS,
     PUBLICATION,
     PUBLICATIONS,
     SUBSCRIPTION,
@@ -16,6 +20,7 @@ from broker.records import (
     SubscriptionRecord,
 )
 from broker.topic import Publication, Subscription, Topic, key_of
+from broker.withheld import Window
 from broker.world import World
 
 REMOVED_AT_ONCE = 1000  # publications in one commit
@@ -130,6 +135,67 @@ def sweep(world: World, topic: Topic) -> None:
         return  # it is tried again when the store is back
 
 
+class GoingOn:
+    """Publications that a subscription has no longer held: their lifetimes go on with the last one that had."""
+
+    def __init__(self, world: World, subscription: Subscription, orders: Sequence[int]) -> None:
+        self._world = world
+        self._freed = [subscription.topic.publications[order] for order in orders]
+        self.last = [each for each in self._freed if each.withheld == 1]
+        for each in self.last:
+            if each.is_pending:
+                raise Busy(each)
+        clock = world.clocks.persistent
+        self._ends = [world.withheld.ends_after(each.ends, clock) for each in self.last]
+
+    def changes(self) -> Changes:
+        """Return the records of those that come to an end one day."""
+        lasting = ((each, end) for each, end in zip(self.last, self._ends, strict=True) if end)
+        records = [publication_record(each, each.status)._replace(ends=end) for each, end in lasting]
+        return Changes(puts=[put_publication(record) for record in records])
+
+    def apply(self) -> None:
+        self._world.withheld.publications -= len(self._freed)
+        for each in self._freed:
+            each.withheld -= 1
+        for each, end in zip(self.last, self._ends, strict=True):
+            each.ends = end
+            self._world.topics.arm(each)
+
+
+def window_changes(subscription: Subscription, window: Window | None) -> Changes:
+    """Return what is written when a subscription's window is this from now on."""
+    if window is subscription.window:
+        return Changes()
+    key = HELDS + subscription.subscription_id
+    if window is None:
+        return Changes(drops=[key])
+    return Changes(puts=[Put(key, HELD.encode(window.record(subscription.subscription_id)))])
+
+
+def dropped(subscription: Subscription) -> Changes:
+    """Return what removes a durable subscription from the store."""
+    held = [] if subscription.window is None else [HELDS + subscription.subscription_id]
+    return Changes(drops=[SUBSCRIPTIONS + subscription.subscription_id, *held])
+
+
+def decide_end(world: World, subscription: Subscription, decision: Decision) -> None:
+    """Let a subscription end, and then do what is decided with it."""
+    window = subscription.window
+    orders = [] if window is None else window.withheld(subscription.topic.publications)
+    going_on, then = GoingOn(world, subscription, orders), decision.apply
+
+    def apply(first: int) -> None:
+        going_on.apply()
+        end_subscription(world, subscription)
+        then(first)
+
+    decision.apply = apply
+    decision.held = (subscription, *going_on.last)
+    changes = together([going_on.changes(), dropped(subscription)]) if subscription.is_durable else Changes()
+    decide(world, changes, decision)
+
+
 def end_subscription(world: World, subscription: Subscription) -> None:
     """Know a subscription no longer; what only it was still to have goes."""
     topic = subscription.topic
@@ -157,7 +223,7 @@ def expire(world: World) -> None:
 
 def _is_unused(world: World, subscription: Subscription, clock: int) -> bool:
     """Say whether nobody has used the subscription up to now; else it is looked at again later."""
-    if any(True for _ in world.parking.at(with_subscription(subscription))):
+    if subscription.is_held() or any(True for _ in world.parking.at(with_subscription(subscription))):
         subscription.ends = world.topics.end_of(subscription, world.clocks)
     world.topics.arm_subscription(subscription)
     return bool(subscription.due) and subscription.due <= clock and not subscription.is_pending
@@ -192,4 +258,4 @@ def _expire_lasting(world: World) -> None:
 def _end(ended: Publication | Subscription) -> Changes:
     if isinstance(ended, Publication):
         return removal(ended, is_delivered=False)
-    return Changes(drops=[SUBSCRIPTIONS + ended.subscription_id])
+    return dropped(ended)

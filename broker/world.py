@@ -82,7 +82,7 @@ class World:
     def __init__(self, attributes: Attributes, restored: Restored, identifiers: Identifiers) -> None:
         self.attributes = attributes
         self.identifiers = identifiers
-        self.units = restored.units  # asleep
+        self.units, self.withheld = restored.units, restored.withheld  # asleep; held since a restore, asleep or not
         self.has_store = restored.has_store
         self.is_reporting = attributes.broker.pstore_report
         self.is_new_forbidden = not attributes.broker.new_uow_messages
@@ -296,7 +296,7 @@ class World:
 
     def arm(self, unit: UnitOfWork) -> None:
         """Let the unit's lifetime, or its delay, come to an end."""
-        unit.due = unit.back if unit.status is POSTPONED else unit.ends
+        unit.due = 0 if unit.is_withheld else unit.back if unit.status is POSTPONED else unit.ends
         if unit.due:
             self._dues_of(unit).add(unit.due, int(unit.uowid, 16))
 

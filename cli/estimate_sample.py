@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from broker.columns import Columns
-from broker.records import UOW, UOWS, Flag, ServiceQueue, Status, UowRecord, identifier
+from broker.queues import ServiceQueue
+from broker.records import UOW, UOWS, Flag, Status, UowRecord, identifier
 from broker.units import Units
 from index.duplicates import WindowBounds
 from index.replay import Index

@@ -23,6 +23,7 @@ from typing import Any
 from cli.wording import printable
 from journal.errors import (
     DatabaseLocked,
+    DirectoryGone,
     DiskError,
     DiskFull,
     DuplicateConflict,
@@ -79,6 +80,7 @@ _MEANING: tuple[tuple[type[Exception], ExitCode, str], ...] = (
         "stop it or give --wait; list, show, dump, stats, explain and verify need no lock",
     ),
     (TakenOver, ExitCode.LOCKED, "what was acknowledged is there; another process goes on with it"),
+    (DirectoryGone, ExitCode.UNUSABLE, "put it back, or give another with --spool"),
     (NewerFormat, ExitCode.UNUSABLE, "use the version of oms that wrote it"),
     (FormatError, ExitCode.UNUSABLE, _TELLS_MORE),
     (NotThisDatabase, ExitCode.UNUSABLE, "move the file that does not belong here away"),

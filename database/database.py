@@ -158,7 +158,7 @@ class MessageDatabase:
                 self.group.commit(Composer().draft())
             end = self._closed()
             self.group.end(end)
-            self._journal.close(seal=self.group.failure is end and self._ownership.is_ours())
+            self._journal.close(seal=self.group.failure is end and self._ownership.is_surely_ours())
         finally:
             self._files.close()
             self._ownership.close()

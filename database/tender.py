@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from journal.courtesy import courteous
-from journal.errors import JournalError, TakenOver
+from journal.errors import DirectoryGone, JournalError, TakenOver
 from journal.owner import RENEW_SECONDS
 
 VOUCH_SECONDS = 1.0
@@ -32,8 +32,8 @@ class Chores:
     needs_tending: Callable[[], bool]
     vouch: Callable[[], None]
     needs_vouching: Callable[[], bool]
-    renew: Callable[[], None]  # TakenOver ends it
-    taken_over: Callable[[TakenOver], None]
+    renew: Callable[[], None]  # TakenOver and DirectoryGone end it
+    taken_over: Callable[[TakenOver | DirectoryGone], None]
     clean_up: Callable[[], None]
     cleanup_seconds: float  # 0: never
     renew_seconds: float = RENEW_SECONDS
@@ -93,7 +93,9 @@ class Tender:
         while True:
             try:
                 self._try(self._chores.renew)
-            except TakenOver as failure:
+            except (TakenOver, DirectoryGone) as failure:
+                if isinstance(failure, DirectoryGone):
+                    _log.error("%s; nothing is acknowledged any more", failure)
                 self._chores.taken_over(failure)
                 return
             if self._stopping.wait(self._chores.renew_seconds):
@@ -104,7 +106,7 @@ class Tender:
         try:
             with courteous():
                 chore()
-        except TakenOver:
+        except (TakenOver, DirectoryGone):
             raise
         except Exception as failure:  # the thread's top: whatever it is, the other work goes on
             if str(failure) != str(self.failure):

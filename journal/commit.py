@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from journal.draft import Draft
-from journal.errors import JournalError, NotAttempted, OutcomeUnknown, TakenOver
+from journal.errors import DirectoryGone, JournalError, NotAttempted, OutcomeUnknown, TakenOver
 from journal.group import AnyDraft, Group
 from journal.log import Journal
 from journal.single import PlainAdds
@@ -140,8 +140,8 @@ class GroupCommit:
         self._last = Draft()
         self.commit(self._last)
 
-    def fence(self, failure: TakenOver) -> None:
-        """Refuse every later commit: somebody has seen that the directory is not ours any more. From any thread."""
+    def fence(self, failure: TakenOver | DirectoryGone) -> None:
+        """Refuse every later commit: the directory is not ours any more, or not there. From any thread."""
         self.failure = self.failure or failure
 
     def submit(self, drafts: Sequence[AnyDraft]) -> bool:

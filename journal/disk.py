@@ -68,6 +68,9 @@ class LockFile(Protocol):
     def is_locked(self, byte: int) -> bool:
         """Say whether somebody else holds the lock on the byte."""
 
+    def is_there(self) -> bool:
+        """Say whether the path it was opened by still leads to this very file. OSError where that cannot be seen."""
+
     def close(self) -> None:
         """Give up every lock taken through this file."""
 
@@ -142,7 +145,7 @@ class RealDisk:
         try:
             sync_fully(descriptor)
         finally:
-            os.close(descriptor)
+            _let_go(descriptor)
 
     def free_bytes(self, directory: Path) -> int:
         numbers = os.statvfs(directory)
@@ -155,6 +158,15 @@ def sync_fully(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # fsync leaves the bytes in the drive's cache there
     else:
         os.fsync(descriptor)
+
+
+def _let_go(descriptor: int) -> None:
+    """Close it, once. It is gone whatever the system says, and its number may be another file's by now.
+
+    What has to be durable was synced before, so that a failure here is about nothing that was promised.
+    """
+    with contextlib.suppress(OSError):
+        os.close(descriptor)
 
 
 def sync_data(descriptor: int) -> None:
@@ -238,9 +250,9 @@ class RealFile:
             self.write(zeros[: min(len(zeros), size - offset)], offset)
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            _let_go(descriptor)
 
     def __del__(self) -> None:
         # A reader may still be at work on a file that a cache has let go of: the last one closes it.
@@ -281,13 +293,21 @@ class RealLockFile:
     """`omsmsg.lock` and its byte locks, which live as long as this object's descriptor."""
 
     def __init__(self, path: Path) -> None:
+        self._path = os.fspath(path)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        opened = os.fstat(self._descriptor)
+        self._identity = opened.st_dev, opened.st_ino
 
     def read(self, size: int) -> bytes:
-        return os.pread(self._descriptor, size, 0)
+        data = os.pread(self._descriptor, size, 0)
+        while len(data) < size and (more := os.pread(self._descriptor, size - len(data), len(data))):
+            data += more
+        return data
 
     def write(self, data: bytes, offset: int, *, durably: bool) -> None:
-        os.pwrite(self._descriptor, data, offset)
+        done = 0
+        while done < len(data):
+            done += os.pwrite(self._descriptor, data[done:], offset + done)
         if durably:
             sync_fully(self._descriptor)
 
@@ -310,8 +330,14 @@ class RealLockFile:
         answer = fcntl.fcntl(self._descriptor, command, bytes(asked))
         return bool(_Flock.from_buffer_copy(answer).l_type != fcntl.F_UNLCK)
 
+    def is_there(self) -> bool:
+        try:
+            found = os.stat(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return (found.st_dev, found.st_ino) == self._identity
+
     def close(self) -> None:
-        if self._descriptor >= 0:
-            with contextlib.suppress(OSError):
-                os.close(self._descriptor)
-            self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            _let_go(descriptor)

@@ -10,6 +10,7 @@ JournalError
 ├── RecoveryRefused        damage was found and the policy says to change nothing
 ├── DatabaseLocked         another opening owns the directory; carries its pid and host
 ├── TakenOver              another opening owns the directory by now: nothing here is acknowledged any more
+├── DirectoryGone          the directory was removed, renamed or replaced while it was open
 ├── CannotContinue         after a failure: the directory is not as this process left it
 ├── DatabaseClosed         used after close(), or in the child of a fork
 ├── CommitFailed           a commit that is not acknowledged
@@ -88,6 +89,13 @@ class TakenOver(JournalError):
 
     def __init__(self) -> None:
         super().__init__("another process has taken over the directory")
+
+
+class DirectoryGone(JournalError):
+    """The directory was removed, renamed or replaced while it was open. Nothing is acknowledged here any more."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"{directory} was removed, renamed or replaced while it was open")
 
 
 class CannotContinue(JournalError):

@@ -74,6 +74,8 @@ def _summary(disk: Disk, path: Path) -> Summary | None:
 def _is_there(disk: Disk, path: Path) -> bool:
     try:
         disk.size(path)
-    except OSError:
+    except FileNotFoundError:
         return False
+    except OSError as failure:
+        raise DiskError(path, failure, "read") from failure
     return True

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from journal import names
 from journal.disk import Disk, LockFile
-from journal.errors import DatabaseLocked, DiskError, JournalError, TakenOver
+from journal.errors import DatabaseLocked, DirectoryGone, DiskError, JournalError, TakenOver
 
 _OWNER = "owner {:020}\n"
 OWNER_LINE_SIZE = len(_OWNER.format(0))
@@ -118,10 +118,11 @@ def is_silent(seen: Holder, now: Holder) -> bool:
 class Ownership:
     """The lock of one opening, from `acquire` to `close`."""
 
-    def __init__(self, lock: LockFile, number: int, renew_seconds: float, again: Callable[[], LockFile] | None) -> None:
+    def __init__(self, lock: LockFile, path: Path, number: int, renew_seconds: float) -> None:
         self.number = number
         self._lock = lock
-        self._again = again  # opens the lock file anew
+        self._path = path
+        self._again: Callable[[], LockFile] | None = None  # opens the lock file anew, where others share it
         self._line = _OWNER.format(number).encode()
         self._alive_count = 0
         self._renew_seconds = renew_seconds
@@ -156,7 +157,10 @@ class Ownership:
         except BaseException:
             lock.close()
             raise
-        return cls(lock, number, renew_seconds, (lambda: disk.open_lock(path)) if is_shared else None)
+        owner = cls(lock, path, number, renew_seconds)
+        if is_shared:
+            owner._again = lambda: disk.open_lock(path)
+        return owner
 
     def raise_to(self, number: int) -> None:
         """Take a higher number, where the data files know of one: the lock file was lost once."""
@@ -168,7 +172,9 @@ class Ownership:
         self._line = line
 
     def is_ours(self) -> bool:
-        """Say whether no other opening has taken the directory over. OSError."""
+        """Say whether no other opening has taken the directory over. DirectoryGone, OSError."""
+        if not self._lock.is_there():
+            raise DirectoryGone(self._path.parent)
         if self._again is None:
             return self._lock.read(OWNER_LINE_SIZE) == self._line
         lock = self._again()  # a network file system asks its server when a file is opened, and else not always
@@ -177,8 +183,18 @@ class Ownership:
         finally:
             lock.close()
 
+    def is_surely_ours(self) -> bool:
+        """Say the same; False where it cannot be found out."""
+        try:
+            return self.is_ours()
+        except (DirectoryGone, OSError):
+            return False
+
     def renew(self) -> None:
-        """Show that this owner is alive. Writes only its own line, never the owner's number. TakenOver, OSError."""
+        """Show that this owner is alive. Writes only its own line, never the owner's number.
+
+        TakenOver, DirectoryGone, OSError.
+        """
         if not self.is_ours():
             raise TakenOver
         self._alive_count += 1

@@ -123,6 +123,8 @@ def _size(disk: Disk, path: Path) -> int:
         return disk.size(path)
     except FileNotFoundError:
         return 0
+    except OSError as failure:
+        raise DiskError(path, failure, "read") from failure
 
 
 def examine(disk: Disk, task: Task, *, full: bool) -> Examined:

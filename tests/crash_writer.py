@@ -63,14 +63,14 @@ def _write(database: MessageDatabase, thread: int, chance: random.Random) -> Non
     live = list(database.numbers(queue))
     try:
         while True:
-            live = _commit_one(database, thread, chance, live)
+            live = commit_one(database, thread, chance, live)
             if thread == 0 and chance.random() < 0.02:
                 database.cleanup(compact=True)
     except JournalError as failure:
         say(thread, "failed", kind=type(failure).__name__, text=str(failure))
 
 
-def _commit_one(database: MessageDatabase, thread: int, chance: random.Random, live: list[int]) -> list[int]:
+def commit_one(database: MessageDatabase, thread: int, chance: random.Random, live: list[int]) -> list[int]:
     queue, key = f"thread-{thread}", f"key-{thread}/{chance.randrange(3)}"
     payloads = [chance.randbytes(chance.randint(0, 300)) for _ in range(chance.choice((1, 1, 2, 5)))]
     removed = sorted(chance.sample(live, min(len(live), chance.choice((1, 3))))) if len(live) > 10 else []

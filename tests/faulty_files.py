@@ -157,6 +157,9 @@ class SimulatedLock:
         with self._device.guard:
             return self._device.locks.setdefault((self._path, byte), self) is self
 
+    def is_there(self) -> bool:
+        return True
+
     def is_locked(self, byte: int) -> bool:
         return self._device.locks.get((self._path, byte), self) is not self
 

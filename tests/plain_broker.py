@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from broker.queues import ServiceQueue
 from broker.records import (
     LAYOUTS,
     PUBLICATIONS,
@@ -23,7 +24,6 @@ from broker.records import (
     PublicationRecord,
     RecordError,
     RecordKind,
-    ServiceQueue,
     Status,
     SubscriptionRecord,
     UowRecord,

@@ -15,6 +15,7 @@ from analysis.asking import Written
 from analysis.broker_asking import broker_asked
 from analysis.journals import Journals, Request, sources
 from analysis.report import write_report
+from broker.queues import ServiceQueue, TopicQueue
 from broker.records import (
     MASTER_KEY,
     PUBLICATIONS,
@@ -23,9 +24,7 @@ from broker.records import (
     UOWS,
     VERSION,
     Flag,
-    ServiceQueue,
     Status,
-    TopicQueue,
     UowRecord,
 )
 from database import MessageDatabase

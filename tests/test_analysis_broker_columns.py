@@ -10,8 +10,8 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[analysis]'")
 
 from analysis.broker_columns import (  # noqa: E402
-    ACKNOWLEDGED,
     NEWER,
+    NUMBERS,
     READABLE,
     SERVICE,
     VALUE,
@@ -22,6 +22,7 @@ from analysis.broker_columns import (  # noqa: E402
 )
 from analysis.broker_records import FIELDS, STARTS  # noqa: E402
 from analysis.columns import clamped  # noqa: E402
+from broker.queues import ServiceQueue  # noqa: E402
 from broker.recording import service_name  # noqa: E402
 from broker.records import (  # noqa: E402
     LAYOUTS,
@@ -31,7 +32,6 @@ from broker.records import (  # noqa: E402
     Layout,
     RecordError,
     RecordKind,
-    ServiceQueue,
     identifier,
     kind_of,
 )
@@ -59,7 +59,7 @@ def _record(rng: random.Random, layout: Layout[Any]) -> bytes:
             bits = 8 * layout.widths[name] - 1
             fields.append(rng.choice((0, 1, rng.getrandbits(bits))))
     fields += [rng.choice(TEXTS) for _ in layout.texts]
-    if layout.kind is RecordKind.SUBSCRIPTION:
+    if layout.has_numbers:
         fields.append(tuple(rng.getrandbits(63) for _ in range(rng.randrange(4))))
     return layout.encode(layout._make(*fields))
 
@@ -96,7 +96,7 @@ def test_columns_say_what_decoding_one_value_after_the_other_says(layout: Layout
     values = [_spoilt(rng, _record(rng, layout)) for _ in range(COUNT)]
     records = [_decoded(layout, value) for value in values]
     names = [*_fields(layout), *layout.texts]
-    names += [ACKNOWLEDGED] if layout.kind is RecordKind.SUBSCRIPTION else []
+    names += [name for name in layout._make._fields if name in NUMBERS]  # type: ignore[attr-defined]
     assert 0 < sum(record is None for record in records) < COUNT
 
     found = Values(layout.kind, pa.array([b"before", *values], arrow_type).slice(1))
@@ -195,7 +195,7 @@ def test_every_key_is_of_the_kind_that_the_broker_says() -> None:
 
 def test_every_field_that_is_asked_for_is_one_of_its_record() -> None:
     for layout in LAYOUTS:
-        known = {*_fields(layout), *layout.texts, ACKNOWLEDGED, SERVICE}
+        known = {*_fields(layout), *layout.texts, *NUMBERS, SERVICE}
 
         assert set(FIELDS[layout.kind]) <= known
         assert {spark_type(layout.kind, name) for name in FIELDS[layout.kind]} <= {

@@ -145,6 +145,22 @@ def test_the_pseudo_clock_is_written_while_something_lives_on_it_and_only_then()
     assert written() is None
 
 
+def test_a_delay_that_begins_when_nothing_lived_on_the_clock_is_no_longer_after_a_restart() -> None:
+    desk = Desk(attributes(**LONG, max_delivery_count="1", postpone_attempts="1", postpone_delay="60S"))
+    white, black = Person(desk, "WHITE", "T"), Person(desk, "BLACK", "T", caller=2)
+    black.register()
+    desk.tick(10_000)
+    white.send(b"1")
+    assert black.sync(Option.BACKOUT, black.receive().uowid).status is Status.POSTPONED
+    again = desk.restart()
+    black = Person(again, "BLACK", "T", caller=2)
+    black.register()
+    again.tick(59)
+    assert black.receive().code is Code.NO_CONVERSATION
+    again.tick(1)
+    assert black.receive().body == b"1"
+
+
 def test_a_tick_while_the_clock_is_being_written_does_not_write_it_again() -> None:
     desk = Desk(attributes(**LONG))
     white, _ = people(desk)

@@ -138,6 +138,7 @@ def every_error() -> list[JournalError]:
         errors.RecoveryRefused("damage"),
         errors.DatabaseLocked(path, pid=7, host="h"),
         errors.TakenOver(),
+        errors.DirectoryGone(path.parent),
         errors.CannotContinue("changed"),
         errors.DatabaseClosed("closed"),
         errors.OutcomeUnknown("unknown"),

@@ -12,7 +12,7 @@ import pytest
 from database import DatabaseView, MessageDatabase, tender
 from database.tender import Chores, Tender
 from journal.disk import RealDisk
-from journal.errors import JournalError, TakenOver
+from journal.errors import DirectoryGone, JournalError, TakenOver
 from journal.owner import read_holder
 from journal.supply import ROLLED_MAX
 from tests.crash_model import found_after, open_unattended, state_of
@@ -34,7 +34,7 @@ class Diary:
     tending: bool = False
     vouching: bool = False
     failures: dict[str, Exception] = field(default_factory=dict)
-    ends: list[TakenOver] = field(default_factory=list)
+    ends: list[TakenOver | DirectoryGone] = field(default_factory=list)
 
     def chore(self, name: str) -> Callable[[], None]:
         def do_it() -> None:

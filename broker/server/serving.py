@@ -95,6 +95,7 @@ class Server:
         self._administration = Administration(self._served)
         self._access: Access  # while it runs
         self._addresses: dict[str, list[str]] = {}  # where it listens, by the listener's name
+        self._last_words = "what was acknowledged is durable"
         self._taken = ""  # who has taken the store over
 
     def stop(self, why: str = "it was asked to") -> None:
@@ -141,8 +142,9 @@ class Server:
             began = time.monotonic()
             count = await self._end()
         _log.info(
-            "stopped: %d connections ended; what was acknowledged is durable",
+            "stopped: %d connections ended; %s",
             count,
+            self._last_words,
             extra=event("stopped", connections=count, seconds=round(time.monotonic() - began, 3)),
         )
         if self._taken:
@@ -285,6 +287,8 @@ class Server:
         finally:
             served.broker = None
             if broker is not None:
+                if broker.is_store_lost:
+                    self._last_words = "the persistent store had been lost before"
                 await broker.close()
         return count
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerProcess
 from types import TracebackType
 
 from tests.simulation.faults import FAULTS
@@ -97,7 +97,7 @@ def answer(task: Task) -> Answer:
 
 @dataclass(slots=True)
 class _Worker:
-    process: SpawnProcess
+    process: ForkServerProcess
     pipe: Connection
     task: Task | None = None
     since: float = 0.0
@@ -165,9 +165,10 @@ class Crew:
 
 
 def _started() -> _Worker:
-    spawning = multiprocessing.get_context("spawn")  # on every system the same, and nothing is inherited
-    ours, theirs = spawning.Pipe()
-    process = spawning.Process(target=_work, args=(theirs,), daemon=True)
+    forking = multiprocessing.get_context("forkserver")  # all that workers import is imported once
+    forking.set_forkserver_preload([__name__])
+    ours, theirs = forking.Pipe()
+    process = forking.Process(target=_work, args=(theirs,), daemon=True)
     with _interrupts_ignored():  # while it starts, too
         process.start()
     theirs.close()

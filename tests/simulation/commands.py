@@ -10,7 +10,7 @@ from typing import TextIO
 from tests.simulation.campaign import Answer, Crew, Play, Search, Shorten, Task
 from tests.simulation.coverage import gaps, tables
 from tests.simulation.faults import Fault
-from tests.simulation.playing import SECONDS_MAX, Failure, Played, play_script
+from tests.simulation.playing import SECONDS_MAX, Failure, Played, fingerprint, play_script
 from tests.simulation.scripts import NotAScript, parsed, text_of, world_of
 from tests.simulation.world import Script, Seen, World
 
@@ -165,7 +165,10 @@ def _play_shown(settings: Settings, world: World, script: Script, fault: Fault |
     played: Played
     with fault.made() if fault is not None else contextlib.nullcontext():
         played = play_script(world, script, seconds=settings.seconds)
-    settings.say(f"{played.seen.steps:,} steps, {len(played.seen.crashes):,} distinct crash points")
+    crashes = len(played.seen.crashes)
+    settings.say(
+        f"{played.seen.steps:,} steps, {crashes:,} distinct crash points; fingerprint {fingerprint(played.seen)}"
+    )
     if played.failure is None:
         settings.say("nothing was broken")
         return 0

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 
+import xxhash
+
 from tests.simulation.world import PromiseBroken, Script, Seen, World
 
 SECONDS_MAX = 30  # a run takes well under a second; this one hangs
@@ -59,6 +61,18 @@ def play_script(world: World, script: Script, *, seconds: float = SECONDS_MAX) -
     with _caught(played), _limited(seconds):
         world.play(script, played.seen)
     return played
+
+
+def fingerprint(seen: Seen) -> str:
+    """Return a number for all that a play has met: the same for every play of a script, wherever it is played."""
+    everything = (
+        seen.steps,
+        seen.changes,
+        sorted(seen.crashes),
+        sorted(seen.met.items()),
+        sorted(seen.checked.items()),
+    )
+    return xxhash.xxh3_64_hexdigest(repr(everything).encode())
 
 
 @contextlib.contextmanager

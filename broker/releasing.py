@@ -1,0 +1,218 @@
+"""RELEASE and DISCARD of what is held since the store was restored (`withheld.py`), by an operator.
+
+    command            a held unit of work                       a publication held for a subscription
+    RELEASE            waits again, in its old place; a lifetime is handed out again, before newer ones; its lifetime
+                       goes on with what it had left             goes on once it is held for nobody
+    DISCARD            DISCARDED: nobody processes it            the subscription has it no longer
+    DISCARD PROCESSED  PROCESSED: its receiver has had it        the same
+
+A status is kept where it is persistent, as with every end of a unit of work. Who sent it is told by SYNCPOINT alone.
+"""
+
+from collections.abc import Sequence
+from heapq import heappush
+
+from broker.block import Reply
+from broker.changes import Changes, together
+from broker.codes import BrokerError, Code, detailed
+from broker.conversation import CLIENT, SERVER, Conversation
+from broker.deciding import decide
+from broker.decision import Busy, Decision
+from broker.effects import DiscardHeld, DiscardPublications, Level, ReleaseHeld, ReleasePublications
+from broker.moves import close, closing, replace, status_after
+from broker.recording import put, record_of
+from broker.records import HOLD_KEY, Flag, Status
+from broker.sleeping import conversation, is_kept, put_to_sleep, unit
+from broker.states import ACCEPTED, Event
+from broker.topic import Subscription
+from broker.uow import UnitOfWork
+from broker.withdrawing import GoingOn, one_less, put_subscription, subscription_record, window_changes
+from broker.withheld import Window, Withheld
+from broker.world import World
+
+UNITS_MAX = 1000  # of one command: who calls meanwhile waits for some 10 ms
+
+
+def release_units(world: World, given: ReleaseHeld) -> None:
+    """Let held units of work be received. UOW_NOT_FOUND, WRONG_STATUS: one of them is not held, and nothing is done."""
+    found = _withheld(world, given.uowids)
+    clock, now = world.clocks.persistent, world.now
+    ends = [world.withheld.ends_after(each.ends, clock) for _, each in found]
+    backs = [world.withheld.ends_after(each.back, clock) for _, each in found]
+    puts = []
+    for (talk, each), end, back in zip(found, ends, backs, strict=True):
+        status = status_after(each, Event.RELEASE)
+        assert status is not None, "what is released waits"
+        record = record_of(each, talk, status)._replace(ends=end, back=back, changed=now)
+        puts.append(put(record._replace(flags=record.flags | Flag.RELEASED)))
+
+    def apply(_: int) -> None:
+        for (talk, each), end, back in zip(found, ends, backs, strict=True):
+            each.is_withheld, each.is_released = False, True
+            each.ends, each.back, each.changed = end, back, now
+            world.withheld.one_less(talk.service.name)
+            world.arm(each)
+        for talk, each in found:
+            _let_sleep(world, talk, each)
+            replace(world, talk)
+            world.touch(talk)
+        world.answer(given.handle, Reply())
+
+    decide(world, Changes(puts=puts), Decision(apply, _talks(found), given.handle))
+
+
+def discard_units(world: World, given: DiscardHeld) -> None:
+    """Complete held units of work that nobody receives any more. UOW_NOT_FOUND, WRONG_STATUS as above."""
+    found = _withheld(world, given.uowids)
+    event = Event.CONFIRM if given.status is Status.PROCESSED else Event.DISCARD
+    closings = [(talk, closing(world, talk, each, event)) for talk, each in found]
+
+    def apply(_: int) -> None:
+        for talk, done in closings:
+            close(world, talk, done)
+        world.answer(given.handle, Reply())
+
+    changes = together(done.changes for _, done in closings)
+    decide(world, changes, Decision(apply, _talks(found), given.handle))
+
+
+def _withheld(world: World, uowids: Sequence[str]) -> list[tuple[Conversation, UnitOfWork]]:
+    """Return the units of work, each with its conversation; woken."""
+    if len(uowids) > UNITS_MAX:
+        raise BrokerError(Code.VALUE_INVALID, detailed(Code.VALUE_INVALID, f"more than {UNITS_MAX} at once"))
+    found = []
+    for uowid in dict.fromkeys(uowids):
+        each = unit(world, uowid)
+        if each is None:
+            raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, uowid))
+        if not isinstance(each, UnitOfWork) or not each.is_withheld:
+            raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, f"{uowid} is not held"))
+        talk = conversation(world, each.conv_id)
+        assert talk is not None, "a unit of work has its conversation"
+        if talk.is_pending:
+            raise Busy(talk)
+        found.append((talk, each))
+    return found
+
+
+def _talks(found: Sequence[tuple[Conversation, UnitOfWork]]) -> list[Conversation]:
+    return list({talk.conv_id: talk for talk, _ in found}.values())
+
+
+def _let_sleep(world: World, talk: Conversation, released: UnitOfWork) -> None:
+    """Let a unit of work that was woken for its release sleep again where nobody receives it soon."""
+    side = CLIENT if released.from_server else SERVER
+    if released.status is ACCEPTED and not is_kept(world, talk, side):
+        line = talk.lines[side]
+        line[line.index(released)] = put_to_sleep(world, talk, released)
+
+
+# Publications.
+
+
+def release_publications(world: World, given: ReleasePublications) -> None:
+    """Let publications be handed out that are held for a subscription. UOW_NOT_FOUND where one of them is not."""
+    subscription, window, orders = _of_window(world, given.subscription_id, given.publication_ids)
+    left = Left(world, subscription, orders, window.releasing(None if given.publication_ids is None else orders))
+
+    def apply(_: int) -> None:
+        left.apply()
+        for order in orders:
+            heappush(subscription.again, order)
+        world.topics.published.append(subscription.topic)
+        world.answer(given.handle, Reply(topic=subscription.topic.name))
+
+    decide(world, left.changes(), Decision(apply, left.held, given.handle, code=Code.DURABLE_WITHOUT_STORE))
+
+
+def discard_publications(world: World, given: DiscardPublications) -> None:
+    """Let a subscription be done with publications that are held for it. UOW_NOT_FOUND as above."""
+    subscription, window, orders = _of_window(world, given.subscription_id, given.publication_ids)
+    publications = subscription.topic.publications
+    left = Left(world, subscription, orders, window.without(orders, publications))
+
+    def apply(_: int) -> None:
+        left.apply()
+        for order in orders:
+            one_less(world, publications[order])
+        world.answer(given.handle, Reply(topic=subscription.topic.name))
+
+    decide(world, left.changes(), Decision(apply, left.held, given.handle, code=Code.DURABLE_WITHOUT_STORE))
+
+
+class Left:
+    """What a subscription has left of its window. With nothing held, its own expiration goes on."""
+
+    def __init__(self, world: World, subscription: Subscription, orders: Sequence[int], window: Window | None) -> None:
+        self._world = world
+        self._subscription = subscription
+        self._window = window
+        self._going_on = GoingOn(world, subscription, orders)
+        self.held = (subscription, *self._going_on.last)
+        is_held = window is not None and bool(window.withheld(subscription.topic.publications))
+        self._ends = 0
+        if orders and not is_held:
+            self._ends = world.withheld.ends_after(subscription.ends, world.clocks.persistent)
+
+    def changes(self) -> Changes:
+        """Return what is written."""
+        subscription = self._subscription
+        parts = [window_changes(subscription, self._window), self._going_on.changes()]
+        if self._ends:
+            record = subscription_record(subscription)._replace(ends=self._ends)
+            parts.append(Changes(puts=[put_subscription(record)]))
+        return together(parts)
+
+    def apply(self) -> None:
+        subscription = self._subscription
+        subscription.window = self._window
+        if self._ends:
+            subscription.ends = self._ends
+            self._world.topics.arm_subscription(subscription)
+        self._going_on.apply()
+
+
+def _of_window(
+    world: World, subscription_id: str, publication_ids: Sequence[str] | None
+) -> tuple[Subscription, Window, list[int]]:
+    """Return a subscription, and which of the publications that are held for it are meant; None: all."""
+    subscription = world.topics.subscriptions.get(subscription_id)
+    if subscription is not None and subscription.is_pending:
+        raise Busy(subscription)
+    if subscription is None or subscription.window is None:
+        raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, f"nothing is held for {subscription_id}"))
+    window, publications = subscription.window, subscription.topic.publications
+    if publication_ids is None:
+        return subscription, window, window.withheld(publications)
+    orders = []
+    for publication_id in dict.fromkeys(publication_ids):
+        publication = world.topics.publications.get(publication_id)
+        if (
+            publication is None
+            or publication.topic is not subscription.topic
+            or not window.withholds(publication.order)
+        ):
+            text = f"{publication_id} is not held for {subscription_id}"
+            raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, text))
+        orders.append(publication.order)
+    return subscription, window, orders
+
+
+# The end.
+
+
+def finish_hold(world: World) -> None:
+    """Forget that anything was held, once nothing is."""
+    withheld = world.withheld
+    if not withheld.last or withheld.is_ending or withheld.unit_count or withheld.publications or not world.is_store_up:
+        return
+
+    def apply(_: int) -> None:
+        world.withheld = Withheld()
+        world.log(Level.NOTE, "nothing is held any more of what was restored from a backup")
+
+    def undo() -> None:
+        withheld.is_ending = False
+
+    withheld.is_ending = True
+    decide(world, Changes(drops=[HOLD_KEY]), Decision(apply, undo=undo))

@@ -1,0 +1,201 @@
+"""Which calls there are, which faults each of them gets, and what came of it, as a table."""
+
+import errno
+import math
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tests.faults.nursery import Job, Nursery
+from tests.faults.places import Place, places
+from tests.faults.shim import FULL, GONE, ONCE, SHORTENED, TORN, Fault, build
+from tests.faults.verdicts import Ended, Violated, outcome
+
+PROBES = 2  # runs without a fault that say which calls there are; threads make them differ a little
+_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # what fails is the shim's, so that no device is needed
+_NTH_MAX = 12  # of the same call in the same phase on the same kind of file
+
+
+def _faults(mode: int, *codes: int) -> tuple[Fault, ...]:
+    return tuple(Fault(mode=mode, code=code) for code in codes)
+
+
+_EIO = _faults(ONCE, errno.EIO)
+_WRITING = (
+    *_faults(ONCE, errno.EIO, errno.EINTR),
+    *_faults(FULL, errno.ENOSPC),
+    *_faults(TORN, errno.ENOSPC),
+    *_faults(GONE, errno.EIO),
+    Fault(mode=SHORTENED),
+)
+_READING = (*_faults(ONCE, errno.EIO, errno.EINTR), *_faults(GONE, errno.EIO), Fault(mode=SHORTENED))
+_SYNCING = (*_faults(ONCE, errno.EIO, errno.EINTR, errno.ENOSPC), *_faults(GONE, errno.EIO))
+FAULTS: dict[str, tuple[Fault, ...]] = {
+    **dict.fromkeys(("write", "pwrite64", "pwritev", "pwritev2"), _WRITING),
+    **dict.fromkeys(("read", "pread64", "preadv"), _READING),
+    **dict.fromkeys(("fsync", "fdatasync"), _SYNCING),
+    "create": (*_faults(ONCE, errno.EIO, errno.EINTR, errno.EMFILE), *_faults(FULL, errno.ENOSPC)),
+    "open": (*_faults(ONCE, errno.EIO, errno.EMFILE), *_faults(GONE, errno.EIO)),
+    "fallocate": (*_faults(ONCE, errno.EIO, errno.EINTR), *_faults(FULL, errno.ENOSPC)),
+    "ftruncate": _faults(ONCE, errno.EIO, errno.EINTR),
+    "fcntl": _faults(ONCE, errno.EIO, errno.ENOLCK, errno.EINTR),
+    "rename": (*_EIO, *_faults(FULL, errno.ENOSPC)),
+    "link": (*_EIO, *_faults(FULL, errno.ENOSPC)),
+    "mkdir": (*_EIO, *_faults(FULL, errno.ENOSPC)),
+    "opendir": _faults(ONCE, errno.EIO, errno.EMFILE),
+    **dict.fromkeys(("unlink", "close", "fstat", "stat", "statvfs"), _EIO),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What is run, on which directory."""
+
+    name: str
+    program: str
+    arguments: tuple[str, ...] = ()
+    place: str = ""  # the directory's kind; empty for none
+
+    def job(self, directory: Path, place: Path, fault: Fault) -> Job:
+        arguments = self.arguments
+        if self.program == "command":
+            arguments = (*arguments, "--spool", str(directory))
+        return Job(program=self.program, directory=str(directory), place=str(place), fault=fault, arguments=arguments)
+
+
+_KINDS = ("closed", "left open", "torn", "damaged")
+SCENARIOS = [
+    Scenario("a day", "day", ("1",)),
+    Scenario("takeover", "takeover"),
+    *(Scenario(f"recover, {kind}", "command", ("recover",), kind) for kind in _KINDS),
+    Scenario("send, left open", "command", ("send", "q1", "hello"), "left open"),
+    Scenario("receive, closed", "command", ("receive", "q0", "--count", "4", "--json"), "closed"),
+    Scenario("list, left open", "command", ("list", "q0"), "left open"),
+    Scenario("verify, damaged", "command", ("verify",), "damaged"),
+    Scenario("cleanup, closed", "command", ("cleanup", "--compact"), "closed"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run to do."""
+
+    scenario: Scenario
+    fault: Fault
+
+    def __str__(self) -> str:
+        fault = self.fault
+        return f"{self.scenario.name}: {fault.phase}: {fault.call} of {fault.kind}, call {fault.nth}: {fault}"
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the runs came to."""
+
+    outcomes: dict[tuple[str, str, str, str, str], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    violations: list[str] = field(default_factory=list)
+    never: int = 0  # runs whose call did not come
+    runs: int = 0
+
+    def enter(self, run: Run, word: str) -> None:
+        fault = run.fault
+        self.outcomes[run.scenario.name, fault.phase, fault.call, fault.kind, str(fault)][word] += 1
+
+    def table(self) -> str:
+        """Return the table: call × operation × error → outcome."""
+        lines = [f"{'scenario':16} {'operation':13} {'call':10} {'file':11} {'error':15} outcome"]
+        for (scenario, phase, call, kind, fault), counted in sorted(self.outcomes.items()):
+            said = ", ".join(f"{word} {count}" for word, count in sorted(counted.items()))
+            lines.append(f"{scenario:16} {phase:13} {call:10} {kind:11} {fault:15} {said}")
+        return "\n".join(lines)
+
+
+class Sweep:
+    """A nursery, the directories, and the runs."""
+
+    def __init__(self) -> None:
+        self._held = ExitStack()
+
+    def __enter__(self) -> "Sweep":
+        with ExitStack() as held:
+            self._under = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="faults-", dir=_MEMORY)))
+            self._nursery = held.enter_context(Nursery(build(self._under)))
+            (self._under / "places").mkdir()
+            self._places = {place.name: place for place in places(self._under / "places")}
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def calls(self, scenario: Scenario) -> Counter[tuple[str, str, str]]:
+        """Return how often each call comes: (phase, call, kind of file)."""
+        most: Counter[tuple[str, str, str]] = Counter()
+        for _ in range(PROBES):
+            ended, traced, _ = self._ended(scenario, Fault())
+            assert outcome(ended, self._places.get(scenario.place)) in ("goes on", "says no", "ends"), scenario
+            most |= traced
+            self._clear(ended)
+        return most
+
+    def runs(self, scenario: Scenario) -> Iterator[Run]:
+        """Yield every fault at every call of a scenario."""
+        for (phase, call, kind), count in sorted(self.calls(scenario).items()):
+            for fault in FAULTS.get(call, ()):
+                for nth in range(1, min(count, _NTH_MAX) + 1):
+                    yield Run(scenario, replace(fault, phase=phase, call=call, kind=kind, nth=nth))
+
+    def do(self, run: Run, findings: Findings) -> None:
+        """Do one run, and enter what came of it. Its directory stays where a promise was broken."""
+        findings.runs += 1
+        ended, traced, place = self._ended(run.scenario, run.fault)
+        fault = run.fault
+        if traced[fault.phase, fault.call, fault.kind] < fault.nth:
+            findings.never += 1
+        try:
+            findings.enter(run, outcome(ended, place))
+        except Exception as violated:
+            findings.enter(run, "VIOLATED")
+            kind = "" if isinstance(violated, Violated) else f"{type(violated).__name__}: "
+            findings.violations.append(f"{run}: {kind}{violated}")
+        self._clear(ended)
+
+    def _ended(self, scenario: Scenario, fault: Fault) -> tuple[Ended, Counter[tuple[str, str, str]], Place | None]:
+        at = Path(tempfile.mkdtemp(dir=self._under))
+        place = self._places.get(scenario.place)
+        directory = at / "spool"
+        if place is not None:
+            place.copied(directory)
+        job = scenario.job(directory, at, fault)
+        ended = Ended(job, self._nursery.run(job))
+        traced: Counter[tuple[str, str, str]] = Counter()
+        for line in job.path("trace").read_text().splitlines():
+            phase, call, kind = line.rsplit(" ", 2)
+            traced[phase, call, kind] += 1
+        return ended, traced, place
+
+    def _clear(self, ended: Ended) -> None:
+        shutil.rmtree(ended.job.place, ignore_errors=True)
+
+
+def swept(sweep: Sweep, *, seed: int, seconds: float = math.inf, only: str = "", count: int | None = None) -> Findings:
+    """Do all runs in an order of the seed's, or so many, or those that there is time for."""
+    findings, ends = Findings(), time.monotonic() + seconds
+    runs: Sequence[Run] = [run for scenario in _named(only) for run in sweep.runs(scenario) if only in str(run)]
+    chosen = random.Random(seed).sample(runs, min(len(runs), count or len(runs)))
+    for run in chosen:
+        if time.monotonic() > ends:
+            break
+        sweep.do(run, findings)
+    return findings
+
+
+def _named(only: str) -> list[Scenario]:
+    """Return the scenarios that a text may be about."""
+    return [scenario for scenario in SCENARIOS if only.startswith(scenario.name)] or SCENARIOS

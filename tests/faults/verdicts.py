@@ -1,0 +1,163 @@
+"""What must hold after every run, whatever failed in it.
+
+Nobody was told a traceback; an exit code and a line say what came of it; what was acknowledged is there, what was
+not is there whole or not at all, nothing is invented; and the second start finds what the first one did, and no fault.
+"""
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from database import MessageDatabase
+from tests.crash_model import Account, State, state_of
+from tests.crash_writer import enter
+from tests.faults.nursery import Job
+from tests.faults.places import Place
+from tests.faults.programs import OPTIONS
+
+THREADS = 2
+_EXITS = {0: "goes on", 1: "says no", 3: "says so, ends", 4: "says so, ends"}
+
+
+class Violated(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended."""
+
+    job: Job
+    code: int | None
+
+    def text(self, name: str) -> str:
+        return self.job.path(name).read_text("utf-8", "replace")
+
+
+def must(holds: object, what: str) -> None:
+    if not holds:
+        raise Violated(what)
+
+
+def outcome(ended: Ended, place: Place | None) -> str:
+    """Return what came of a run, in a word for the table. Violated."""
+    must(ended.code is not None, "it hangs")
+    errors = ended.text("err")
+    must("Traceback" not in errors and "Exception ignored" not in errors, f"a traceback: {errors}")
+    must("Warning" not in errors, f"a warning: {errors}")
+    if ended.job.program == "command":
+        assert place is not None
+        return _of_command(ended, place)
+    must(ended.code == 0, f"exit {ended.code}: {errors}")
+    return _of_account(ended)
+
+
+def found_after(directory: Path) -> tuple[State, bool]:
+    """Return what a start finds and whether it reports a loss; the second start finds the same, and no fault."""
+    with MessageDatabase.open(directory, **OPTIONS) as database:
+        first, lost = state_of(database), bool(database.recovery.lost)
+    with MessageDatabase.open(directory, **OPTIONS) as database:
+        must(database.recovery.intact, f"the second start finds fault: {database.recovery.as_dict()}")
+        must(state_of(database) == first, "the second start finds something else")
+        number = database.add("later", b"goes on")
+        must(number > max(first.messages, default=0), "a number comes again")
+        must(database.deliver(number), "what was added is there")
+    return first, lost
+
+
+def _of_account(ended: Ended) -> str:
+    """Compare the account of a program with what is there."""
+    accounts: dict[int, Account] = {}
+    words = set()
+    for line in map(json.loads, ended.text("out").splitlines()):
+        words.add(_entered(accounts, line))
+    state, lost = found_after(Path(ended.job.directory))
+    must(not lost, "a start reports a loss")
+    for thread in range(THREADS):
+        account = accounts.get(thread, Account())
+        part = _part(state, thread)
+        must(account.allows(part), f"thread {thread}: {_difference(account, part)}")
+    for word in ("ends", "is refused", "goes on without"):
+        if word in words:
+            return word
+    return "goes on"
+
+
+def _entered(accounts: dict[int, Account], line: dict[str, Any]) -> str:
+    match line["what"]:
+        case "begin" | "done":
+            enter(accounts, line)
+        case "withdrawn":
+            accounts[line["thread"]].in_flight = None  # DiskFull, or refused behind a failure: nothing was written
+            return "is refused"
+        case "failed":
+            return "ends"
+        case "read":
+            _compare_read(accounts, line["found"])
+        case "refused":
+            must(line["text"], "an error without a text")
+            return "goes on without" if line["step"] != "open" else "ends"
+        case _:
+            pass
+    return ""
+
+
+def _compare_read(accounts: dict[int, Account], found: dict[str, str]) -> None:
+    known = accounts.get(0, Account()).state.messages
+    for number, text in found.items():
+        must(int(number) in known, f"message {number} is read, and not there")
+        must(known[int(number)].payload == base64.b64decode(text), f"message {number} is read as another")
+
+
+def _part(state: State, thread: int) -> State:
+    messages = {number: one for number, one in state.messages.items() if one.queue == f"thread-{thread}"}
+    return State(messages, {key: value for key, value in state.keys.items() if key.startswith(f"key-{thread}/")})
+
+
+def _difference(account: Account, found: State) -> str:
+    known = account.state
+    missing = sorted(known.messages.keys() - found.messages.keys())
+    extra = sorted(found.messages.keys() - known.messages.keys())
+    keys = [key for key in known.keys | found.keys if known.keys.get(key) != found.keys.get(key)]
+    return f"missing {missing}, extra {extra}, other keys {keys}; in flight: {account.in_flight}"
+
+
+def _of_command(ended: Ended, place: Place) -> str:
+    """Compare what a command said with what is there."""
+    name, errors, code = ended.job.arguments[0], ended.text("err"), ended.code
+    must(code in _EXITS, f"exit {code}: {errors}")
+    if code in (3, 4):
+        last = errors.splitlines()[-1:]
+        must(last and last[0].startswith(("oms: ", '{"error": ')), f"exit {code} with: {errors!r}")
+    state, lost = found_after(Path(ended.job.directory))
+    must(lost <= place.is_damaged, "a start reports a loss")
+    before = place.state
+    if name == "send":
+        _compare_sent(ended, before, state)
+    elif name == "receive":
+        _compare_received(ended, before, state)
+    else:
+        must(state == before, f"{name} has changed what is there: {_difference(Account(before), state)}")
+    assert code is not None
+    return _EXITS[code]
+
+
+def _compare_sent(ended: Ended, before: State, after: State) -> None:
+    new = after.messages.keys() - before.messages.keys()
+    must(before.messages.items() <= after.messages.items() and before.keys == after.keys, "send has removed something")
+    payloads = [after.messages[number].payload for number in new]
+    must(payloads in ([], [b"hello"]), f"send has added {payloads}")
+    printed = {int(number) for number in re.findall(r"\d+", ended.text("out"))}
+    must(printed <= new and (printed or ended.code), f"printed {printed}")
+
+
+def _compare_received(ended: Ended, before: State, after: State) -> None:
+    """What was delivered was printed; what was printed may come again where the command says that it failed."""
+    gone = before.messages.keys() - after.messages.keys()
+    must(after.messages.items() <= before.messages.items() and before.keys == after.keys, "receive has added something")
+    printed = [json.loads(line)["number"] for line in ended.text("out").splitlines()]
+    must(gone <= set(printed), f"delivered and not printed: {sorted(gone - set(printed))}")
+    must(ended.code == 4 or gone == set(printed), "printed, not delivered, and no word of it")

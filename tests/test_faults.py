@@ -1,0 +1,80 @@
+"""The file calls of the C library fail, one after another, under the real program (`tests/faults`).
+
+What was once found broken is tried by name, a share of all faults by chance; `make faults` tries every one.
+"""
+
+import errno
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.faults.shim import GONE, SHORTENED, Fault, why_not
+from tests.faults.sweep import SCENARIOS, Findings, Run, Sweep, swept
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it is")
+SHARE = 60  # of some six thousand
+
+
+@pytest.fixture(scope="module")
+def sweep() -> Iterator[Sweep]:
+    with Sweep() as made:
+        yield made
+
+
+def test_a_share_of_all_faults_breaks_no_promise(sweep: Sweep) -> None:
+    findings = swept(sweep, seed=1, count=SHARE)
+
+    assert findings.violations == []
+    assert findings.runs == SHARE
+    words = {word for counted in findings.outcomes.values() for word in counted}
+    assert {"goes on", "ends", "says so, ends"} <= words, "faults were met, and some were survived"
+
+
+FOUND = {
+    "a close that fails": ("a day", "goes on", Fault(phase="close", call="close", kind="data", code=errno.EIO)),
+    "a close after a good sync": (
+        "a day",
+        "goes on",
+        Fault(phase="open", call="close", kind="directory", code=errno.EIO),
+    ),
+    "a lock that cannot be read at the end": (
+        "a day",
+        "goes on",
+        Fault(phase="close", call="pread64", kind="lock", nth=2, mode=GONE, code=errno.EIO),
+    ),
+    "a file that cannot be asked for its size": (
+        "takeover",
+        "ends",
+        Fault(phase="takeover", call="stat", kind="data", code=errno.EIO),
+    ),
+    "a lock that is read in two pieces": (
+        "a day",
+        "goes on",
+        Fault(phase="commit", call="pread64", kind="lock", nth=3, mode=SHORTENED),
+    ),
+    "a lock that is written in two pieces": (
+        "a day",
+        "goes on",
+        Fault(phase="open", call="pwrite64", kind="lock", mode=SHORTENED),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FOUND)
+def test_what_was_found_stays_put_right(sweep: Sweep, what: str) -> None:
+    name, word, fault = FOUND[what]
+    findings = Findings()
+    [scenario] = [each for each in SCENARIOS if each.name == name]
+    sweep.do(Run(scenario, replace(fault, nth=fault.nth or 1)), findings)
+
+    assert findings.violations == []
+    assert findings.never == 0
+    assert list(findings.outcomes.values()) == [{word: 1}]
+
+
+@pytest.mark.slow
+def test_no_fault_at_any_call_breaks_a_promise(sweep: Sweep) -> None:
+    findings = swept(sweep, seed=1)
+
+    assert findings.violations == []

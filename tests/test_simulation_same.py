@@ -1,0 +1,38 @@
+"""A seed is one run: in this process or in another one, first or after others, whatever order sets have."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.project import REPOSITORY
+from tests.simulation.playing import fingerprint, play_seed
+from tests.simulation.worlds import REAL
+
+SEEDS = (1, 2)
+
+
+def _fingerprint_elsewhere(world: str, seed: int, hash_seed: str) -> str:
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", "--world", world, "--replay", str(seed)],
+        cwd=REPOSITORY,
+        env=os.environ | {"PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return re.findall(r"fingerprint (\w+)", ended.stdout)[0]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("world", REAL)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_seed_is_one_run_everywhere(world: str, seed: int) -> None:
+    here = play_seed(REAL[world], seed).seen
+    again = play_seed(REAL[world], seed).seen
+
+    assert again == here
+    assert len(here.crashes) > 0
+    there = [_fingerprint_elsewhere(world, seed, hash_seed) for hash_seed in ("1", "2")]
+    assert there == [fingerprint(here)] * 2
