@@ -52,6 +52,8 @@ class Cis(IntEnum):
     UNPROCESSED_UOWS = 77, "The conversation contains unprocessed units of work"
 
     INVALID_SELECTOR = 901, "A selector, a limit or a cursor is not valid"
+    NOT_RELEASED = 902, "What is held was not released"
+    NOT_DISCARDED = 903, "What is held was not discarded"
 
 
 class CisRefused(Exception):

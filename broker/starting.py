@@ -46,8 +46,8 @@ def _note_hold(world: World) -> None:
     if withheld.unit_count or withheld.publications:
         source = f" from {withheld.record.source}" if withheld.record.source else ""
         world.notes.append(
-            f"held since the store was restored{source}: {withheld.unit_count:,} units of work and "
-            f"{withheld.publications:,} publications for their subscribers, which nobody receives before RELEASE"
+            f"held since the store was restored{source}, until RELEASE or DISCARD: units of work "
+            f"{withheld.unit_count:,}, publications for their subscribers {withheld.publications:,}"
         )
 
 

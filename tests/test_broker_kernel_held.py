@@ -92,7 +92,7 @@ def test_all_of_it_is_held_by_one_record_in_one_commit() -> None:
     assert (hold.last, hold.source) == (again.paper.newest, "/backup/orders")
     assert held(again) == 2_000
     assert len(again.kernel.world.units) == 2_000, "and all of it sleeps"
-    assert any("2,000 units of work" in note for note in again.kernel.world.notes)
+    assert any("units of work 2,000" in note for note in again.kernel.world.notes)
 
 
 def test_a_store_where_nothing_waits_holds_nothing() -> None:

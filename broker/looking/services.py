@@ -21,8 +21,9 @@ class ServiceRow:
     """A service that was used since the start, or that something waits for.
 
     `active` units of work are not complete: `sending` ones not committed by their sender, `delivering` ones being
-    received, `waiting` all others, answers to clients among them. `oldest` is the time of the commit of the oldest that
-    waits for a server. What stands behind it was counted since the start. Ages and lifetimes are seconds.
+    received, `waiting` all others, answers to clients among them; `held` ones of these nobody receives before RELEASE.
+    `oldest` is the time of the commit of the oldest that waits for a server. What stands behind it was counted since
+    the start. Ages and lifetimes are seconds.
     """
 
     server_class: str
@@ -34,6 +35,7 @@ class ServiceRow:
     waiting: int
     sending: int
     delivering: int
+    held: int
     oldest: str | None
     oldest_age: float | None
     accepted: int
@@ -108,6 +110,7 @@ def service_row(world: World, service: Service, bound: "Bound") -> ServiceRow:
         waiting=max(service.units - service.sending - service.delivering, 0),
         sending=service.sending,
         delivering=service.delivering,
+        held=world.withheld.units[service.name],
         oldest=time_of(oldest),
         oldest_age=max(world.now - oldest, 0) / 1_000_000 if oldest else None,
         accepted=service.accepted,

@@ -97,7 +97,7 @@ _ALL = [
         number=9,
         says="units of work, and the statuses that are kept of complete ones",
         columns=_of(UowRow),
-        selectors=("uowid", "conv_id", "status", "ustatus", *_USER, *_RECEIVER, *_SERVICE),
+        selectors=("uowid", "conv_id", "status", "held", "ustatus", *_USER, *_RECEIVER, *_SERVICE),
         look=uows,
     ),
     Subject(

@@ -33,7 +33,10 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriberRow:
-    """Who has a topic's publications. `lag` counts those not acknowledged, `outstanding` those being received."""
+    """Who has a topic's publications. `lag` counts those not acknowledged, `outstanding` those being received.
+
+    `held` ones of those not acknowledged are held since the store was restored from a backup, until RELEASE.
+    """
 
     topic: str
     user_id: str
@@ -45,13 +48,14 @@ class SubscriberRow:
     ends_in: float | None
     lag: int
     outstanding: int
+    held: int
     last_committed: str
     calls_waiting: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicationRow:
-    """A publication. `remaining` are the subscribers who have not acknowledged it."""
+    """A publication. `remaining` are the subscribers who have not acknowledged it; for `held` of them it is held."""
 
     publication_id: str
     topic: str
@@ -64,6 +68,7 @@ class PublicationRow:
     committed: str | None
     ends_in: float | None
     remaining: int
+    held: int
     stored: bool
 
 
@@ -103,7 +108,8 @@ def lag_of(subscription: Subscription) -> int:
     """Return how many publications there are that it is to have and has not acknowledged."""
     publications = subscription.topic.publications
     behind = len(publications) - publications.bisect_right(subscription.position)
-    return behind - sum(order in publications for order in subscription.acknowledged)
+    behind -= sum(order in publications for order in subscription.acknowledged)
+    return behind if subscription.window is None else behind + len(subscription.window.orders(publications))
 
 
 def subscribers(world: World, question: Question) -> Steps:
@@ -139,6 +145,7 @@ def _subscriber_row(world: World, found: Subscription) -> SubscriberRow:
         ends_in=left_of(found.ends, clock),
         lag=lag_of(found),
         outstanding=len(found.outstanding),
+        held=0 if found.window is None else len(found.window.withheld(found.topic.publications)),
         last_committed=found.last_committed,
         calls_waiting=world.parking.count_at(with_subscription(found)),
     )
@@ -177,5 +184,6 @@ def _publication_row(world: World, found: Publication) -> PublicationRow:
         committed=time_of(found.committed),
         ends_in=left_of(found.ends, clock) if found.status is Status.ACCEPTED else None,
         remaining=found.remaining,
+        held=found.withheld,
         stored=found.is_stored,
     )

@@ -39,6 +39,7 @@ class UowRow:
 
     `ends_in` is what is left of its lifetime, or of its status's; `back_in` of the delay of one that is put off. The
     receiver is the server instance, or the client of an answer (`from_server`). `asleep`: the store alone has it.
+    `held`: since the store was restored from a backup; nobody receives it before RELEASE, its lifetime stands still.
     """
 
     uowid: str
@@ -71,15 +72,15 @@ class UowRow:
     back_in: float | None
     producer: str
     asleep: bool
+    held: bool
 
 
 def uows(world: World, question: Question) -> Steps:
     """Return the units of work, by UOWID."""
-    chosen = Choice(question)
+    chosen = Choice(world, question)
     after = question.after_identifier()
     total = world.active_count + _statuses(world) if not question.selectors else None
-    named = _named(world, question)
-    found = _those(world, named, after) if named is not None else _all(world, chosen, after)
+    found = records_of(world, chosen, question, after)
     rows: list[Row] = []
     more = ""
     for part in found:
@@ -104,7 +105,9 @@ def _statuses(world: World) -> int:
 class Choice:
     """Whether a record is of a unit of work that is asked for."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, world: World, question: Question) -> None:
+        self._withheld = world.withheld
+        self._held = _yes_or_no(question, "held")
         self._statuses = self._asked(question)
         self._is_service = ServiceFilter(question)
         self._uowid, self._conv_id, self._ustatus = (question.fits(name) for name in ("uowid", "conv_id", "ustatus"))
@@ -124,11 +127,16 @@ class Choice:
 
     def may_be(self, unit: UnitOfWork, talk: Conversation) -> bool:
         """Say whether one that is awake may be asked for, by what most questions ask for."""
-        return (self._statuses is None or unit.status in self._statuses) and self._is_service(talk.service.name)
+        return (
+            (self._held is None or unit.is_withheld == self._held)
+            and (self._statuses is None or unit.status in self._statuses)
+            and self._is_service(talk.service.name)
+        )
 
     def __call__(self, record: UowRecord) -> bool:
         return (
             (self._statuses is None or record.status in self._statuses)
+            and (self._held is None or self._withheld.has(record) == self._held)
             and self._uowid(record.uowid)
             and self._conv_id(record.conv_id)
             and self._ustatus(record.ustatus)
@@ -157,11 +165,26 @@ class Choice:
 Part = Sequence[tuple[UowRecord, bool]]  # and whether it sleeps
 
 
+def _yes_or_no(question: Question, name: str) -> bool | None:
+    """Return what a selector says that is yes or no; None where it says nothing, or both."""
+    said = {value.lower() for value in question.selectors.get(name, ())}
+    if not said <= {"yes", "no", "true", "false"}:
+        raise CisRefused(Cis.INVALID_SELECTOR, f"{name} is yes or no")
+    found = {value in ("yes", "true") for value in said}
+    return found.pop() if len(found) == 1 else None
+
+
+def records_of(world: World, chosen: Choice, question: Question, after: str) -> Iterator[Part]:
+    """Yield the records that may be asked for, behind a UOWID, a part at a time."""
+    named = _named(world, question)
+    return _those(world, named, after) if named is not None else _all(world, chosen, after)
+
+
 def _named(world: World, question: Question) -> list[str] | None:
     """Return the UOWIDs that the question names, by themselves or by their conversation; None where it does not."""
-    uowid, conv_id = question.one("uowid"), question.one("conv_id")
-    if uowid is not None:
-        return [uowid]
+    uowids, conv_id = question.selectors.get("uowid"), question.one("conv_id")
+    if uowids is not None and not any("*" in uowid for uowid in uowids):
+        return sorted(set(uowids))
     if conv_id is None:
         return None
     talk = world.conversations.get(conv_id)
@@ -228,7 +251,10 @@ def uow_row(world: World, record: UowRecord, *, is_asleep: bool) -> UowRow:
     """Return what there is to be said of one unit of work."""
     flags, status = record.flags, record.status
     lasting = flags & (Flag.PERSISTENT | Flag.STATUS_PERSISTENT)
+    is_held = world.withheld.has(record)
     clock = world.clocks.persistent if lasting else world.clocks.volatile
+    if is_held:
+        clock = world.withheld.record.clock  # there its lifetime stands still
     server_class, server_name, service = service_name(record)
     return UowRow(
         uowid=record.uowid,
@@ -261,4 +287,5 @@ def uow_row(world: World, record: UowRecord, *, is_asleep: bool) -> UowRow:
         back_in=left_of(record.back, clock) if status is POSTPONED else None,
         producer=record.producer,
         asleep=is_asleep and status not in COMPLETE,
+        held=is_held,
     )

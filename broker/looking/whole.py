@@ -33,7 +33,9 @@ class BrokerRow:
     """The broker. Times are seconds, sizes bytes; None is unlimited, or nothing said.
 
     `statuses` are kept of complete units of work; `kept_bytes` are messages in memory that the store has as well;
-    `pseudo_clock` is how long the broker has been active in all; `refusal` says why nobody can call at the moment.
+    `held_uows` and `held_publications`, counted for each subscription, are held since `held_since`, when the store was
+    started that was restored from a backup; `pseudo_clock` is how long the broker has been active in all; `refusal`
+    says why nobody can call at the moment.
     """
 
     broker_id: str
@@ -56,6 +58,9 @@ class BrokerRow:
     topics: int
     subscribers: int
     publications: int
+    held_uows: int
+    held_publications: int
+    held_since: str | None
     calls_waiting: int
     commits_pending: int
     kept_bytes: int
@@ -123,6 +128,9 @@ def broker_row(world: World, around: Around) -> BrokerRow:
         topics=len(world.topics.topics),
         subscribers=len(world.topics.subscriptions),
         publications=len(world.topics.publications),
+        held_uows=world.withheld.unit_count,
+        held_publications=world.withheld.publications,
+        held_since=time_of(world.withheld.record.since),
         calls_waiting=len(world.parking),
         commits_pending=len(world.pending),
         kept_bytes=world.kept_bytes,

@@ -26,6 +26,7 @@ from broker.looking.uows import uows
 from broker.records import Status
 from broker.server.guard import BROKER, Identity, Right, service_name, topic_name
 from broker.server.order import LEVELS, Order
+from broker.server.releasing import Releasing
 from broker.server.served import Served
 
 _log = logging.getLogger("oms.server")
@@ -115,6 +116,8 @@ class Commands:
         commands: Mapping[str, Callable[[AsyncBroker, Order], Awaitable[Done]]] = {
             "PURGE": self._purge,
             "SET-UOW-STATUS": self._set_status,
+            "RELEASE": self._release,
+            "DISCARD": self._release,
             "SUBSCRIBE": self._subscribe,
             "UNSUBSCRIBE": self._subscribe,
             "SHUTDOWN": self._shut,
@@ -181,6 +184,14 @@ class Commands:
         """Tell only who may look that there is nothing."""
         if not (self._identity.may(Right.LOOK, BROKER) or self._identity.may(Right.ADMINISTER, BROKER)):
             raise CisRefused(Cis.NOT_AUTHORIZED)
+
+    async def _release(self, broker: AsyncBroker, order: Order) -> Done:
+        releasing = Releasing(broker, order, self._may)
+        count = await releasing.carry_out()
+        if not count:
+            self._may_see()
+            raise CisRefused(releasing.code, "nothing of it is held")
+        return Done(affected=count)
 
     async def _subscribe(self, broker: AsyncBroker, order: Order) -> Done:
         if not order.topic:

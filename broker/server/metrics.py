@@ -27,6 +27,8 @@ LABELS_OF_SERVICE = ("server_class", "server_name", "service")
 _GAUGES = {
     "oms_uows_active": ("active_uows", "Units of work that are not complete."),
     "oms_uow_statuses": ("statuses", "Statuses that are kept of complete units of work."),
+    "oms_uows_held": ("held_uows", "Units of work that are held since the store was restored from a backup."),
+    "oms_publications_held": ("held_publications", "Publications, for each subscription that they are held for."),
     "oms_conversations": ("conversations", "Conversations."),
     "oms_participants": ("participants", "Participants that are logged on or have called."),
     "oms_servers": ("servers", "Registrations of servers for services."),

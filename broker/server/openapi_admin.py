@@ -5,7 +5,7 @@ from typing import Any
 from broker.looking.question import LIMIT_MAX
 from broker.looking.subjects import SUBJECTS
 from broker.server.openapi import json_body
-from broker.server.order import SELECTORS, TEXT_MAX
+from broker.server.order import IDENTIFIERS_MAX, SELECTORS, TEXT_MAX
 
 Json = dict[str, Any]
 _TEXT: Json = {"type": "string"}
@@ -14,6 +14,12 @@ _WORDS: Json = {
     "command": {"type": "string", "maxLength": TEXT_MAX},
     "client_id": {"type": ["integer", "null"]},
     "exclude_attach": {"type": ["boolean", "null"]},
+    "all": {"type": ["boolean", "null"]},
+    "identifiers": {
+        "type": ["array", "null"],
+        "items": {"type": "string", "maxLength": TEXT_MAX},
+        "maxItems": IDENTIFIERS_MAX,
+    },
 }
 _ROWS: Json = {"type": "array", "items": {"type": "object"}}
 _TIME: Json = {"type": "string", "description": "ISO 8601, UTC."}

@@ -10,11 +10,17 @@
     PURGE             12      PSF           -             uowid
     SET-UOW-STATUS    42      PSF           ACCEPTED,     uowid
                                             CANCELLED
+    RELEASE           -       PSF           -             uowid, identifiers, conv_id, user_id, token, the service,
+                                                          older, newer, all
+                              SUBSCRIBER    -             topic, user_id, token, identifiers, older, newer, all
+    DISCARD           -       as RELEASE    PROCESSED,    likewise
+                                            DISCARDED
     SUBSCRIBE         15      TOPIC         -             topic, user_id, token
     UNSUBSCRIBE       16      TOPIC         -             topic, user_id, token
     …
 
-(EntireX 10.3, Command and Information Services, "Commands".)
+(EntireX 10.3, Command and Information Services, "Commands". RELEASE and DISCARD are ours: of what is held since the
+store was restored from a backup. `older` and `newer` are ages, as 90S or 2H; `identifiers` is a list.)
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +32,7 @@ from broker.cis import Cis, CisRefused
 SHUT_OBJECTS = ("BROKER", "SERVER", "SERVICE", "PARTICIPANT", "CONVERSATION")
 LEVELS = tuple(f"LEVEL{number}" for number in range(1, 9))
 TEXT_MAX = 255
+IDENTIFIERS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +64,21 @@ _ALL = [
         says="let a unit of work that waits be received, or never",
         targets=("PSF",),
         options=("ACCEPTED", "CANCELLED"),
+        destroys=True,
+    ),
+    Known(
+        name="RELEASE",
+        number=0,
+        says="let what is held since a restore be received",
+        targets=("PSF", "SUBSCRIBER"),
+        destroys=True,
+    ),
+    Known(
+        name="DISCARD",
+        number=0,
+        says="end what is held since a restore: it was PROCESSED, or is to be DISCARDED",
+        targets=("PSF", "SUBSCRIBER"),
+        options=("PROCESSED", "DISCARDED"),
         destroys=True,
     ),
     Known(name="ALLOW-NEWUOWMSGS", number=13, says="take new units of work again"),
@@ -127,6 +149,10 @@ class Order:
     service: str = ""
     topic: str = ""
     exclude_attach: bool = False
+    older: str = ""
+    newer: str = ""
+    everything: bool = False  # said as `all`
+    identifiers: tuple[str, ...] = ()
 
     @property
     def known(self) -> Known:
@@ -141,7 +167,9 @@ class Order:
         return (self.server_class, self.server_name, self.service)
 
 
-_SAID = {("object" if each.name == "target" else each.name): each.name for each in fields(Order)}
+_OTHERWISE = {"target": "object", "everything": "all"}  # how an operator says what is a word of its own here
+_SAID = {_OTHERWISE.get(each.name, each.name): each.name for each in fields(Order)}
+_OBJECT_SAID = frozenset({"SHUTDOWN"})  # commands that must say what they are about
 SELECTORS = tuple(name for name in _SAID if name not in ("command", "object", "option"))
 
 
@@ -160,7 +188,7 @@ def order_of(said: object) -> Order:
         why = REFUSED.get(command)
         code = Cis.INVALID_COMMAND if why is None else Cis.CANNOT_EXECUTE
         raise CisRefused(code, f"{command or 'none'}: {why or 'there is none of this name'}")
-    target = order.target.strip().upper() or (known.targets[0] if len(known.targets) == 1 or "TRACE" in command else "")
+    target = order.target.strip().upper() or (known.targets[0] if command not in _OBJECT_SAID else "")
     if target not in known.targets:
         raise CisRefused(Cis.INVALID_SUBJECT, f"the object of {command} is {' or '.join(known.targets)}")
     option = order.option.strip().upper()
@@ -171,8 +199,17 @@ def order_of(said: object) -> Order:
 
 
 def _checked(name: str, value: object) -> Any:
-    kind = {"client_id": int, "exclude_attach": bool}.get(name, str)
+    if name == "identifiers":
+        return _identifiers(value)
+    kind = {"client_id": int, "exclude_attach": bool, "all": bool}.get(name, str)
     if type(value) is not kind or (isinstance(value, str) and len(value) > TEXT_MAX):
         says = {int: "a number", bool: "true or false", str: f"a text of at most {TEXT_MAX} characters"}[kind]
         raise CisRefused(Cis.INVALID_SELECTOR, f"{name} is {says}")
     return value
+
+
+def _identifiers(value: object) -> tuple[str, ...]:
+    is_list = isinstance(value, list) and len(value) <= IDENTIFIERS_MAX
+    if not is_list or not all(isinstance(each, str) and len(each) <= TEXT_MAX for each in value):  # type: ignore[attr-defined]
+        raise CisRefused(Cis.INVALID_SELECTOR, f"identifiers is a list of at most {IDENTIFIERS_MAX} texts")
+    return tuple(value)  # type: ignore[arg-type]

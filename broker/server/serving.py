@@ -36,6 +36,7 @@ from broker.server.limits import StompLimits
 from broker.server.listening import web_listener
 from broker.server.moving_words import Show, no_show
 from broker.server.privacy import warn_of_wide
+from broker.server.releasing import tell_held
 from broker.server.served import Listener, PortRefused, Served
 from broker.server.standby import Standby, StandbyEnds
 from broker.server.stomp import StompListener
@@ -185,6 +186,7 @@ class Server:
         took, listening = time.monotonic() - began, self._listening()
         said = event("listening", addresses=listening, seconds=round(took, 3))
         _log.info("listening for %s, after %.2f s", ", ".join(listening), took, extra=said)
+        await tell_held(broker)
 
     async def _stand_by(self, ready: Callable[[list[str]], None]) -> None:
         """Be a standby until the store is taken over. StandbyEnds."""
