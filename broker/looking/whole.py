@@ -106,7 +106,6 @@ class StatisticsRow:
 def broker_row(world: World, around: Around) -> BrokerRow:
     """Return the broker's row."""
     said = world.attributes.broker
-    waiting = sum(count.units for count in world.units.counts().values())
     return BrokerRow(
         broker_id=said.broker_id,
         version=around.version,
@@ -120,7 +119,7 @@ def broker_row(world: World, around: Around) -> BrokerRow:
         free_bytes=around.free_bytes,
         min_free_space=around.min_free_space,
         active_uows=world.active_count,
-        statuses=len(world.units) - waiting,
+        statuses=len(world.units) - sum(count.units for count in world.units.counts().values()),
         conversations=world.talk_count,
         participants=len(world.participants),
         services=len(world.services),
