@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/installed
 
-.PHONY: help venv demo test campaign simulate simulate-faults faults bench lint audit format clean
+.PHONY: help venv demo test campaign simulate simulate-faults faults fuzz bench lint audit format clean
 
 help:
 	@echo "make demo      the main job on 336,776 real flights, with a kill, a recovery and a report"
@@ -14,6 +14,7 @@ help:
 	@echo "make simulate  worlds made from seeds, with crashes and faults: SEEDS=n, WORLD=engine or broker, FIRST=seed"
 	@echo "make simulate-faults  faults made on purpose, to see that the simulation finds each of them"
 	@echo "make faults    each file call of the C library fails in its turn: MINUTES=n for a share of them"
+	@echo "make fuzz      inputs that coverage leads to, at every decoder; SECONDS=60 of each, TARGET=footer for some"
 	@echo "make bench     the benchmarks, as a table; ARGS=--quick for a look"
 	@echo "make lint      format, lint, types and layers, checked"
 	@echo "make audit     ask for known holes in what is installed; needs the network"
@@ -49,6 +50,10 @@ simulate-faults: $(READY)
 
 faults: $(READY)
 	$(BIN)/python -m tests.faults --minutes $(or $(MINUTES),120) $(ARGS)
+
+fuzz: $(READY)
+	@$(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[fuzz]"
+	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(TARGET)
 
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from analysis.schema import TIME, TIME_MAX, TIME_MIN, arrow_schema
+from journal.columns import Columns as FooterColumns
 from journal.contents import Contents
-from journal.footer import Columns as FooterColumns
 from journal.operations import Operation
 from journal.records import MOVED
 

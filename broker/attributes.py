@@ -9,7 +9,6 @@ default: the first of these that says something counts. Durations are microsecon
 is unlimited, or nothing said.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from broker.attribute_text import AttributesInvalid, Fault, read_entries
 from broker.block import UWSTATP_DEFAULT, UWSTATP_NO, Store
 from broker.codes import Code
 from broker.lifetimes import duration
+from broker.wildcards import fits
 
 BUILT_IN = """
 DEFAULTS=BROKER
@@ -199,7 +199,7 @@ class Definitions(Generic[T]):
 
     def __init__(self, make: type[T], scopes: Scopes, section: str) -> None:
         scoped = sorted(scopes.definitions[section], key=_specificity, reverse=True)
-        self._patterns = [tuple(map(_pattern, _names(scope))) for scope in scoped]
+        self._patterns = [_names(scope) for scope in scoped]
         self._attributes = [
             _made(make, scopes.effective(scope), **{_FIELD_OF_NAME[key]: name for key, name in scope.names.items()})
             for scope in scoped
@@ -223,7 +223,7 @@ class Definitions(Generic[T]):
                 (
                     attributes
                     for patterns, attributes in zip(self._patterns, self._attributes, strict=True)
-                    if all(pattern.fullmatch(name) for pattern, name in zip(patterns, names, strict=True))
+                    if all(fits((pattern,), name) for pattern, name in zip(patterns, names, strict=True))
                 ),
                 None,
             )
@@ -236,10 +236,6 @@ def _names(scope: Scope) -> list[str]:
 
 def _specificity(scope: Scope) -> list[tuple[bool, int]]:
     return [("*" not in name, len(name.replace("*", ""))) for name in _names(scope)]
-
-
-def _pattern(name: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, name.split("*"))), re.DOTALL)
 
 
 def _made(make: type[T], settings: Mapping[str, Setting], **names: str) -> T:

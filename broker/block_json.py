@@ -43,7 +43,8 @@ class BadBlock(ValueError):
 def parsed(data: bytes | str) -> Any:
     """Return the value of a text in JSON. BadBlock; also for keys said twice, and what goes beyond JSON."""
     try:
-        return json.loads(data, object_pairs_hook=_once, parse_constant=_no_constant)
+        text = data if isinstance(data, str) else data.decode("utf-8-sig")  # of bytes json would guess the encoding
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except BadBlock:
         raise
     except RecursionError:
@@ -55,8 +56,9 @@ def parsed(data: bytes | str) -> Any:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        twice = next(name for place, (name, _) in enumerate(pairs) if name in {each for each, _ in pairs[:place]})
-        raise BadBlock(f"{twice!r} is said twice")
+        seen = set[str]()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise BadBlock(f"{twice[:64]!r} is said twice")
     return found
 
 
@@ -135,12 +137,15 @@ def answered_of(said: Any) -> Answered:
             name = _IN.get(spoken, spoken)
             if name in _REPLY_READERS:
                 values[name] = _REPLY_READERS[name](name, value)
-    except (KeyError, ValueError) as failure:
+        body = _bytes(BODY, said[BODY]) if BODY in said else None
+        if body is None and BODY_TEXT in said:
+            body = _text(BODY_TEXT, said[BODY_TEXT]).encode()
+        properties = _properties("properties", said["properties"]) if "properties" in said else None
+    except (KeyError, TypeError, ValueError) as failure:
         raise BadBlock(f"this is no answer of a broker: {failure}") from None
     if values["code"] is Code.OK:
         values.pop("text", None)
-    body = b64decode(said[BODY]) if BODY in said else said[BODY_TEXT].encode() if BODY_TEXT in said else None
-    return Answered(Reply(**values), body, said.get("properties"))
+    return Answered(Reply(**values), body, properties)
 
 
 # Of one value.

@@ -17,11 +17,13 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
+from broker.block_json import parsed
 from broker.replica import Tally
 
 PROTOCOL = 1
 UNLOAD, LOAD = "PSTORE-UNLOAD", "PSTORE-LOAD"
 MODES = (UNLOAD, LOAD)
+BEGUN_MAX = 253_402_300_799_999_999  # the last microsecond of the year 9999: no calendar goes further
 
 
 class MoveRefused(Exception):
@@ -118,11 +120,12 @@ def encode_mark(mark: Mark) -> bytes:
 
 def decode_mark(value: bytes) -> Mark:
     """Return the mark that stands in a store. ValueError."""
-    document = json.loads(value)
     try:
-        summary = document.get("summary")
-        tallies = None if summary is None else decode_summary(summary)
-        return Mark(decode_offer(document["offer"]), int(document["begun"]), tallies)
+        document = parsed(value)
+        summary, begun = document.get("summary"), _number(document["begun"])
+        if begun > BEGUN_MAX:
+            raise ValueError(f"a load that began {begun} microseconds after 1970")
+        return Mark(decode_offer(document["offer"]), begun, None if summary is None else decode_summary(summary))
     except (AttributeError, KeyError, TypeError) as failure:
         raise ValueError(f"a mark that cannot be read: {failure!r}") from failure
 
@@ -136,9 +139,15 @@ def decode_summary(document: Any) -> dict[str, Tally]:
     """Return the summary that a partner has sent. ValueError."""
     try:
         found = {
-            str(name): Tally(int(tally["count"]), int(tally["bytes"]), str(tally["digest"]))
+            name: Tally(_number(tally["count"]), _number(tally["bytes"]), str(tally["digest"]))
             for name, tally in document.items()
         }
     except (AttributeError, KeyError, TypeError, ValueError) as failure:
         raise ValueError(f"a summary that cannot be read: {failure!r}") from failure
     return found
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError("a number that is none")
+    return value

@@ -32,9 +32,10 @@ class SqliteReading:
                 raise StoreUnavailable(f"the persistent store cannot be read: {failure}") from failure
 
     def _number(self, sql: str) -> int:
-        ((found,),) = self._rows(sql)
-        assert isinstance(found, int)
-        return found
+        rows = self._rows(sql)
+        if len(rows) != 1:
+            raise StoreUnavailable(f"the persistent store has {len(rows)} rows where it counts")
+        return _whole(rows[0][0])
 
     def read(self, number: int) -> StoredMessage:
         rows = self._rows(f"SELECT {_MESSAGE} FROM messages WHERE number = ?", number)
@@ -44,11 +45,11 @@ class SqliteReading:
 
     def record(self, key: str) -> bytes | None:
         rows = self._rows("SELECT value FROM records WHERE key = ?", key.encode())
-        return bytes(rows[0][0]) if rows else None  # type: ignore[call-overload]
+        return _bytes(rows[0][0]) if rows else None
 
     def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         for batch in self.values(prefix):
-            yield from zip((key.decode() for key in batch.keys), batch.values, strict=True)
+            yield from zip(map(_key, batch.keys), batch.values, strict=True)
 
     def values(self, prefix: str) -> Iterator[Values]:
         start, comparison = prefix.encode(), ">="
@@ -57,14 +58,15 @@ class SqliteReading:
             rows = self._rows(sql, start, prefix.encode() + b"\xff")  # no name in UTF-8 has this byte
             if not rows:
                 return
-            keys, values = zip(*rows, strict=True)
+            keys, values = [_bytes(key) for key, _ in rows], [_bytes(value) for _, value in rows]
             yield Values(keys, values)
             start, comparison = keys[-1], ">"
 
     def messages(self) -> Iterator[StoredMessage]:
         last = 0
         while sizes := self._rows(
-            "SELECT number, length(payload) FROM messages WHERE number > ? ORDER BY number LIMIT 1000", last
+            "SELECT number, coalesce(length(payload), 0) FROM messages WHERE number > ? ORDER BY number LIMIT 1000",
+            last,
         ):
             last = _end_of_batch(sizes, last)
             sql = f"SELECT {_MESSAGE} FROM messages WHERE number BETWEEN ? AND ? ORDER BY number"
@@ -76,11 +78,9 @@ class SqliteReading:
             f"SELECT place, queue, producer, first, digest, added FROM producers WHERE place > ? LIMIT {AT_ONCE}", last
         ):
             for place, queue, producer, first, told, added in rows:
-                assert isinstance(place, int) and isinstance(queue, str) and isinstance(producer, str)
-                assert isinstance(first, int) and isinstance(told, bytes) and isinstance(added, int)
-                count, number = decode_digest(told)
-                yield StoredIdentifier(queue, producer, first, count, number, added)
-                last = place
+                count, number = decode_digest(_bytes(told))
+                yield StoredIdentifier(_text(queue), _text(producer), _whole(first), count, number, _whole(added))
+                last = _whole(place)
 
     def highest(self) -> int:
         return self._number("SELECT next_number FROM counters") - 1
@@ -99,23 +99,51 @@ def _end_of_batch(sizes: Sequence[tuple[object, ...]], last: int) -> int:
     """Return the number of the last message that is read with the first one."""
     total = 0
     for number, size in sizes:
-        assert isinstance(number, int) and isinstance(size, int)
-        total += size
+        total += _whole(size)
         if total > AT_ONCE_BYTES and number != sizes[0][0]:
             break
-        last = number
+        last = _whole(number)
     return last
 
 
 def _stored(row: Sequence[object]) -> StoredMessage:
     number, queue, payload, properties, added, producer = row
-    assert isinstance(number, int) and isinstance(queue, str) and isinstance(added, int)
-    assert isinstance(payload, bytes) and isinstance(properties, bytes)
-    return StoredMessage(
-        number=number,
-        queue=queue,
-        payload=payload,
-        properties=decode_properties(properties),
-        added=added,
-        producer=producer if isinstance(producer, str) else None,
-    )
+    try:
+        return StoredMessage(
+            number=_whole(number),
+            queue=_text(queue),
+            payload=_bytes(payload),
+            properties=decode_properties(_bytes(properties)),
+            added=_whole(added),
+            producer=None if producer is None else _text(producer),
+        )
+    except (StoreUnavailable, ValueError) as failure:
+        raise MessageUnreadable(f"message {number} cannot be read: {failure}") from None
+
+
+# SQLite holds anything in any column: what is read is what somebody has written there.
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int):
+        raise StoreUnavailable("the persistent store has no number where there should be one")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise StoreUnavailable("the persistent store has no text where there should be some")
+    return value
+
+
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise StoreUnavailable("the persistent store has no bytes where there should be some")
+    return value
+
+
+def _key(key: bytes) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        raise StoreUnavailable("the persistent store has a key that is not UTF-8") from None

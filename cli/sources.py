@@ -17,6 +17,7 @@ import binascii
 import csv
 import io
 import json
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -92,16 +93,23 @@ def _lines(stream: BinaryIO, bytes_max: int) -> Iterator[tuple[int, bytes]]:
         yield number, text
 
 
-def _ndjson(stream: BinaryIO, bytes_max: int) -> Iterator[Entry]:
+def _json_lines(stream: BinaryIO, bytes_max: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that are not blank, without the mark that some programs begin a file of UTF-8 with."""
     for number, line in _lines(stream, bytes_max):
-        if line.strip():
-            _parsed(number, line)
-            yield Entry(number, line)
+        text = line.removeprefix(BOM_UTF8) if number == 1 else line
+        if text.strip():
+            yield number, text
+
+
+def _ndjson(stream: BinaryIO, bytes_max: int) -> Iterator[Entry]:
+    for number, line in _json_lines(stream, bytes_max):
+        _parsed(number, line)
+        yield Entry(number, line)
 
 
 def _parsed(number: int, line: bytes) -> object:
     try:
-        return json.loads(line)
+        return json.loads(line.decode())  # of bytes it would guess the encoding
     except UnicodeDecodeError as failure:
         raise BadEntry(number, f"it is not UTF-8: {failure.reason} at byte {failure.start + 1}") from None
     except json.JSONDecodeError as failure:
@@ -145,9 +153,7 @@ def _row_payload(names: list[str], row: list[str], line: int) -> bytes:
 
 
 def _envelopes(stream: BinaryIO, bytes_max: int) -> Iterator[Entry]:
-    for number, line in _lines(stream, bytes_max):
-        if not line.strip():
-            continue
+    for number, line in _json_lines(stream, bytes_max):
         fields = _parsed(number, line)
         if not isinstance(fields, dict):
             raise BadEntry(number, "it is not a JSON object")

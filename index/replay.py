@@ -13,8 +13,8 @@ from index.duplicates import DuplicateWindow, WindowBounds
 from index.held import Held
 from index.keyed import Keyed
 from index.table import NUMBER_MAX, Table
+from journal.columns import Columns
 from journal.contents import Contents
-from journal.footer import Columns
 from journal.operations import Operation
 from journal.records import MOVED
 

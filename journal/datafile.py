@@ -10,13 +10,13 @@ from pathlib import Path
 
 import xxhash
 
+from journal.columns import Columns
 from journal.contents import Contents
 from journal.disk import Disk, DiskFile
 from journal.errors import DiskError, FormatError, NewerFormat
 from journal.footer import (
     TRAILER,
     BadFooter,
-    Columns,
     Summary,
     decode_columns,
     decode_contents,
@@ -24,22 +24,33 @@ from journal.footer import (
     trailer_size,
 )
 from journal.format import HEADER_COPIES, HEADER_SIZE, HEADERS_SIZE, BadHeader, FileHeader, decode_header
+from journal.records import BadRecord
 
 HASH_BYTES = 1 << 20  # read and hashed at once: stays in the processor's cache
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """A good footer: its summary, and its bytes, from which the columns are made when wanted."""
+    """A good footer: its summary, and its bytes, from which the columns are made when wanted.
+
+    NewerFormat where they contradict one another: no program of this version has written them.
+    """
 
     summary: Summary
     data: bytes
+    path: Path
 
     def contents(self) -> Contents:
-        return decode_contents(self.data, self.summary)
+        try:
+            return decode_contents(self.data, self.summary)
+        except BadRecord as failure:
+            raise NewerFormat(self.path, self.summary.start, str(failure)) from failure
 
     def columns(self) -> Columns:
-        return decode_columns(self.data, self.summary)
+        try:
+            return decode_columns(self.data, self.summary)
+        except BadRecord as failure:
+            raise NewerFormat(self.path, self.summary.start, str(failure)) from failure
 
 
 class DataFile:
@@ -100,7 +111,7 @@ class DataFile:
             return summary
         if summary.start != size - footer_size:
             return BadFooter("the footer does not start where the frames end")
-        return Footer(summary, data)
+        return Footer(summary, data, self.path)
 
     def checksum(self, end: int) -> int:
         """Return the XXH3 of the file's bytes up to `end`."""

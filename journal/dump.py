@@ -14,11 +14,12 @@ from journal import names
 from journal.datafile import DataFile, Footer
 from journal.disk import Disk
 from journal.errors import DiskError
-from journal.format import GAP, HEADERS_SIZE, FileHeader, FrameHeader, Previous
+from journal.evidence import Evidence, Expected, gather
+from journal.format import ALIGNMENT_MIN, GAP, FileHeader, FrameHeader, Previous
 from journal.names import ArchiveName, DataFileName
 from journal.operations import Operation
 from journal.records import MOVED, PROPERTIES, Record, decode_properties, decode_records, decode_set
-from journal.walk import Span, Walk, payloads, walk
+from journal.walk import Walk, payloads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,6 @@ def _named(disk: Disk, path: Path, successor: Path | None) -> Previous | None:
 def _dump_file(file: DataFile, named: Previous | None) -> Iterator[Dumped]:
     name, sequence = file.path.name, sequence_of(file.path)
     header = file.header()
-    is_known = isinstance(header, FileHeader)
     identity = header.identity if isinstance(header, FileHeader) else named.identity if named else None
     data = file.bytes()
     if identity is None:
@@ -126,26 +126,22 @@ def _dump_file(file: DataFile, named: Previous | None) -> Iterator[Dumped]:
             )
         return
     footer = file.footer(identity=identity)
-    end = named.end if named is not None else footer.summary.end if isinstance(footer, Footer) else None
-    span = Span(
+    expected = Expected(
         path=file.path,
         identity=identity,
-        start=header.start() if isinstance(header, FileHeader) else HEADERS_SIZE,
-        limit=len(data) if end is None else end,
-        alignment=header.alignment if isinstance(header, FileHeader) else 8,
-        owner=header.owner if isinstance(header, FileHeader) else None,
+        header=header if isinstance(header, FileHeader) else None,
+        alignment=ALIGNMENT_MIN,
+        end=named.end if named is not None else None,
     )
-    if not is_known:
-        yield DumpedDamage(file=name, sequence=sequence, start=0, end=span.start, reason="the file header is rotted")
-    found = walk(data, span)
-    vouched = found.vouched() if end is None else end
-    yield from _in_order(data, found, name, sequence, vouched)
-    if end is not None and len(data) < end:
-        yield DumpedDamage(file=name, sequence=sequence, start=len(data), end=end, reason="the file is cut off")
+    evidence = gather(data, expected, footer.summary if isinstance(footer, Footer) else footer)
+    if not isinstance(header, FileHeader):
+        start = evidence.span.start
+        yield DumpedDamage(file=name, sequence=sequence, start=0, end=start, reason="the file header is rotted")
+    yield from _in_order(data, evidence, name, sequence)
 
 
-def _in_order(data: bytes, found: Walk, name: str, sequence: int, vouched: int) -> Iterator[Dumped]:
-    ranges = iter(found.bad_ranges)
+def _in_order(data: bytes, evidence: Evidence, name: str, sequence: int) -> Iterator[Dumped]:
+    found, ranges, vouched = evidence.found, iter(evidence.ranges), evidence.vouched
     bad = next(ranges, None)
     for frame in found.frames:
         while bad is not None and bad.start < frame.offset:

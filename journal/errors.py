@@ -5,6 +5,7 @@ JournalError
 │   └── DiskFull           no room to prepare space: nothing was written, removals still work
 ├── FormatError            bytes that are not what the format says; carries file and offset
 │   └── NewerFormat        written by a newer version of the format; nothing was changed
+├── BadRecord              records or columns whose checksum is right, and that no program of this version writes
 ├── NotThisDatabase        a data file that belongs to another database
 ├── IsBackup               the directory is a backup: it is read or restored, never opened for writing
 ├── RecoveryRefused        damage was found and the policy says to change nothing

@@ -56,16 +56,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from journal.columns import Columns, encode_column
 from journal.contents import NOTHING, Contents, Ranges
+from journal.draft import VALUE_HEAD_BYTES
 from journal.format import CHECKSUM, HEADER_SIZE, BadHeader, FileHeader, align, decode_header, encode_header, xxh3
 from journal.operations import Operation
-from journal.records import MOVED
+from journal.records import MOVED, BadRecord
 from journal.rows import COLUMNS
 
 MAGIC = b"OMSFOOT1"
 TRAILER_MAGIC = b"1ATOOFSM"
 SUMMARY = struct.Struct("<8sQQQQQQQQQ18qQ")
-Entry = tuple[int, int, int, int, int]
 ENTRY = struct.Struct("<BB6xQQQ")
 TRAILER = struct.Struct("<QQQ8s")
 GAPS, RECOVERED = 1, 2  # flags
@@ -80,7 +81,7 @@ _WIDTHS = {  # which ones a column may have
 _DIRECTORY_COUNT = len(_WIDTHS)
 FIXED_SIZE = SUMMARY.size + HEADER_SIZE + _DIRECTORY_COUNT * ENTRY.size + TRAILER.size
 _RANGE_COUNT = 9
-_U64 = (1 << 64) - 1
+ROW_BYTES_MIN = 12  # of an operation in its frame: a checksum and a size; a footer's rows can take no bytes at all
 assert SUMMARY.size == 232
 assert TRAILER.size == 32
 
@@ -148,7 +149,7 @@ def encode_footer(
     entries: list[bytes] = []
     parts: list[bytes] = []
     for name, number in _NUMBER_IDS.items():
-        width, base, step, data = _encode_column(contents.columns[name])
+        width, base, step, data = encode_column(contents.columns[name])
         entries.append(ENTRY.pack(number, width, base, step, len(data)))
         parts.append(data + bytes(-len(data) % 8))
     for number, count, data in _blobs(contents):
@@ -175,41 +176,20 @@ def _encode_names(names: Sequence[bytes]) -> bytes:
 
 
 def _decode_names(data: bytes, count: int) -> list[bytes]:
+    """Return so many names of UTF-8. BadRecord."""
     names = []
     at = 0
     for _ in range(count):
-        size = data[at]
-        names.append(data[at + 1 : at + 1 + size])
-        at += 1 + size
+        end = at + 1 + data[at] if at < len(data) else at
+        if at == end or end > len(data):
+            raise BadRecord("a footer has fewer names than it says")
+        names.append(data[at + 1 : end])
+        at = end
+    try:
+        str(b"".join(names), "utf-8")
+    except UnicodeDecodeError:
+        raise BadRecord("a footer has a name that is not UTF-8") from None
     return names
-
-
-def _encode_column(values: npt.NDArray[np.int64]) -> tuple[int, int, int, bytes]:
-    if not len(values):
-        return 0, 0, 0, b""
-    first = int(values[0])
-    numbers = values.astype(values.dtype.str.replace("i", "u")).astype(np.uint64)
-    step = (int(numbers[1]) - int(numbers[0])) & _U64 if len(values) > 1 else 0
-    if len(values) <= 2 or bool((np.diff(numbers) == np.uint64(step)).all()):
-        return 0, first & _U64, step, b""
-    lowest = int(values.min())
-    above = numbers - np.uint64(lowest & _U64)
-    highest = int(above.max())
-    width = next(width for width in (1, 2, 4, 8) if highest < 1 << 8 * width)
-    return width, lowest & _U64, 0, above.astype(f"<u{width}").tobytes()
-
-
-def _decode_column(entry: Entry, data: memoryview, name: str, rows: int) -> npt.NDArray[np.int64]:
-    _, width, base, step, _ = entry
-    kind = COLUMNS[name]
-    if width == 0:
-        values = np.arange(rows, dtype=np.uint64) * np.uint64(step) if step else np.zeros(rows, np.uint64)
-    else:
-        values = np.frombuffer(data, f"<u{width}", rows).astype(np.uint64)
-    if base:
-        values += np.uint64(base)
-    found: npt.NDArray[np.int64] = values.view(np.int64) if kind == "i8" else values.astype(f"<{kind}", copy=False)
-    return found
 
 
 def ranges(contents: Contents) -> Ranges:
@@ -262,7 +242,8 @@ def decode_summary(data: bytes, *, identity: int | None) -> Summary | BadFooter:
         return BadFooter("the footer's checksum does not match")
     if identity not in (None, header.identity):
         return BadFooter("the footer belongs to another file")
-    if fields[28] & ~FLAGS or not _is_directory_known(data, columns=fields[9], rows=fields[2]):
+    is_known = not fields[28] & ~FLAGS and fields[2] <= fields[3] // ROW_BYTES_MIN
+    if not is_known or not _is_directory_known(data, columns=fields[9], rows=fields[2]):
         return BadFooter("the footer has flags or columns that this program does not know", is_newer=True)
     limits = fields[10:28]
     pairs = [(limits[at], limits[at + 1]) for at in range(0, 12, 2)]
@@ -304,41 +285,8 @@ def _is_directory_known(data: bytes, *, columns: int, rows: int) -> bool:
     return not missing and room == 0
 
 
-class Columns(dict[str, npt.NDArray[np.int64]]):
-    """The columns of a footer, each decoded when it is first asked for: a start needs only some of them."""
-
-    def __init__(self, rows: int) -> None:
-        super().__init__()
-        self.rows = rows
-        self.encoded: dict[str, tuple[Entry, memoryview]] = {}
-
-    def line(self, name: str) -> tuple[int, int] | None:
-        """Return (base, step) of a column whose values lie on a line; None for any other."""
-        (_, width, base, step, _), _ = self.encoded[name]
-        return None if width else (base, step)
-
-    def narrow(self, name: str, unit: int = 1) -> npt.NDArray[np.uint32]:
-        """Return a column of values below 2^32 × unit, divided by the unit, with as few passes as it takes."""
-        (_, width, base, step, _), data = self.encoded[name]
-        if width == 0 and step == 0:
-            return np.full(self.rows, base // unit, np.uint32)
-        first, by = base // unit, step // unit
-        is_low = first + self.rows * by < 1 << 32  # a column that descends has a step just below 2^64
-        if width == 0 and step % unit == base % unit == 0 and is_low:
-            return np.arange(first, first + self.rows * by, by, dtype=np.uint32)
-        if width in (1, 2, 4) and base % unit == 0 and unit == 1:
-            values: npt.NDArray[np.uint32] = np.frombuffer(data, f"<u{width}").astype(np.uint32)
-            return values + np.uint32(base)
-        return (self[name] // unit).astype(np.uint32)
-
-    def __missing__(self, name: str) -> npt.NDArray[np.int64]:
-        entry, data = self.encoded[name]
-        column = self[name] = _decode_column(entry, data, name, self.rows)
-        return column
-
-
 def decode_columns(data: bytes, summary: Summary) -> Columns:
-    """Return the columns alone, each to be decoded when it is asked for."""
+    """Return the columns alone, each to be decoded when it is asked for. BadRecord where they contradict the rest."""
     return _parts(data, summary)[0]
 
 
@@ -358,11 +306,30 @@ def _parts(data: bytes, summary: Summary) -> tuple[Columns, dict[int, bytes], di
         else:
             blobs[number], counts[number] = data[at : at + size], base
         at += size + -size % 8
+    _check_columns(columns, summary, blobs, counts)
     return columns, blobs, counts
 
 
+def _check_columns(columns: Columns, summary: Summary, blobs: dict[int, bytes], counts: dict[int, int]) -> None:
+    """Raise BadRecord where a column says what no writer does; costs a pass over the narrow ones."""
+    if not columns.rows:
+        return
+    lowest, highest = columns.bounds("kind")
+    is_known = lowest >= Operation.ADD and highest <= Operation.DROP
+    is_known &= columns.bounds("name")[1] < counts[NAMES] and columns.bounds("producer")[1] <= counts[PRODUCERS]
+    is_known &= columns.bounds("offset")[1] < summary.end
+    if is_known and highest > Operation.ADD:
+        kinds, sizes = columns["kind"], columns["size"].astype(np.int64)
+        is_removal = (kinds == Operation.DELIVER) | (kinds == Operation.DELETE)
+        heads = np.minimum(sizes[kinds == Operation.PUT], VALUE_HEAD_BYTES)
+        is_known = int(sizes[is_removal].sum()) == len(blobs[SETS]) and int(heads.sum()) == len(blobs[VALUE_HEADS])
+        is_known &= bool(columns["count"][is_removal].all())
+    if not is_known:
+        raise BadRecord("the columns of a footer contradict one another")
+
+
 def decode_contents(data: bytes, summary: Summary) -> Contents:
-    """Return the columns of a footer whose summary was read and whose checksum was right."""
+    """Return the columns of a footer whose summary was read and whose checksum was right. BadRecord, as above."""
     columns, blobs, counts = _parts(data, summary)
     return Contents(
         columns=columns,

@@ -39,7 +39,9 @@ _ALIVE = "alive {:020} {:09} every {:09} ms\n"
 _ALIVE_AT = OWNER_LINE_SIZE + _HOLDER_SIZE
 COPY_AT = 512  # of the owner's line: the first byte of another sector
 _READ_SIZE = 4096
+_DIGITS_MAX = 20
 LOCK_BYTE_BASE = 1 << 32  # the locked bytes lie behind any content of the file
+_NUMBER_MAX = (1 << 62) - 1  # of an owner: a byte of it can be locked, and there is room for more
 ATTEMPTS_MAX = 100
 RENEW_SECONDS = 3.0  # the seed's passive servers look as often
 RENEWALS_MISSED = 3  # an owner that has missed so many is silent
@@ -103,11 +105,14 @@ def _owner(line: bytes) -> int | None:
     """Return the number that an owner's line gives; None for what is none."""
     text = line.decode("ascii", "replace")
     number = text.removeprefix("owner ").strip()
-    return int(number) if text.startswith("owner ") and number.isascii() and number.isdecimal() else None
+    if not text.startswith("owner ") or not number.isascii() or not number.isdecimal() or int(number) > _NUMBER_MAX:
+        return None
+    return int(number)
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() else 0
+    """Return what a text of digits says, 0 for anything else, and for more than anybody has written."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX else 0
 
 
 def is_silent(seen: Holder, now: Holder) -> bool:

@@ -40,7 +40,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from journal.errors import InvalidName
+from journal.errors import InvalidName, JournalError
 from journal.operations import PROPERTIES_BYTES_MAX, Operation, check_size
 
 RECORD = struct.Struct("<BBBBIQ")
@@ -83,7 +83,7 @@ class Record:
         return self.numbers[index] if self.numbers else self.number + index
 
 
-class BadRecord(ValueError):
+class BadRecord(JournalError, ValueError):
     """The records of a frame whose checksum is right are not what this format version knows."""
 
 
@@ -271,6 +271,30 @@ def _decode_record(data: bytes, start: int) -> tuple[Record, int]:
         **columns,
     )
     return record, end + -(end - start) % 8
+
+
+def is_gap(record: Record) -> bool:
+    """Say whether it stands for what was lost. BadRecord for one that no repair has written."""
+    _check_names(record)
+    return record.kind == GAP_KIND
+
+
+def check_record(record: Record) -> None:
+    """Raise BadRecord unless a commit's frame can hold it: no gap, names in UTF-8, a set of so many numbers."""
+    if is_gap(record):
+        raise BadRecord("a gap in the frame of a commit")
+    if any(of > size for of, size in zip(record.property_sizes, record.sizes, strict=False)):
+        raise BadRecord("a message's properties are longer than the message")
+    if record.kind in (Operation.DELIVER, Operation.DELETE):
+        decode_set(record.number, record.count, record.set_bytes)
+
+
+def _check_names(record: Record) -> None:
+    try:
+        str(record.name, "utf-8")
+        str(record.producer, "utf-8")
+    except UnicodeDecodeError:
+        raise BadRecord("its name or its producer identifier is not UTF-8") from None
 
 
 def _columns(flags: int) -> Iterator[tuple[str, str]]:

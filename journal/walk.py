@@ -14,9 +14,19 @@ import numpy as np
 from journal.contents import ContentsBuilder
 from journal.draft import VALUE_HEAD_BYTES
 from journal.errors import NewerFormat
-from journal.format import FRAME_BYTES_MAX, FRAME_FLAGS, FRAME_SIZE, GAP, FrameHeader, align, decode_frame, xxh3
+from journal.format import (
+    FRAME_BYTES_MAX,
+    FRAME_FLAGS,
+    FRAME_SIZE,
+    GAP,
+    OPERATIONS_MAX,
+    FrameHeader,
+    align,
+    decode_frame,
+    xxh3,
+)
 from journal.operations import Operation
-from journal.records import BadRecord, Record, decode_records
+from journal.records import BadRecord, Record, check_record, decode_records, is_gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,28 +141,39 @@ def _take(found: Walk, data: bytes, frame: FrameHeader, span: Span) -> None:
     found.frames.append(frame)
     found.end = frame.end
     value_heads: list[bytes] = []
-    if frame.flags & GAP:
-        found.has_gaps = True
-    else:
-        try:
-            records = list(decode_records(data[frame.records]))
-            _check_sums(frame, records)
+    try:
+        records = list(decode_records(data[frame.records]))
+        if frame.flags & GAP:
+            found.has_gaps = True
+            _check_gap(frame, records)
+        else:
+            check_records(frame, records)
             for record, index, payload in payloads(data, frame, records):
                 if record.kind == Operation.PUT:
                     value_heads.append(payload[:VALUE_HEAD_BYTES])
                 if xxh3(payload) != record.checksum(index):
                     found.bad_payloads.append(_bad_payload(record, index, frame.offset))
-        except BadRecord as failure:
-            raise NewerFormat(span.path, frame.offset, str(failure)) from failure
+    except BadRecord as failure:
+        raise NewerFormat(span.path, frame.offset, str(failure)) from failure
     found.builder.add(frame.offset, data[frame.offset : frame.offset + FRAME_SIZE + frame.meta], value_heads)
 
 
-def _check_sums(frame: FrameHeader, records: Sequence[Record]) -> None:
-    """Raise BadRecord unless the records speak of as many operations and bytes as the frame has."""
+def check_records(frame: FrameHeader, records: Sequence[Record]) -> None:
+    """Raise BadRecord unless these can be the records of a commit, and speak of what the frame's header says."""
     operations = sum(record.count if record.kind <= Operation.DELETE else 1 for record in records)
     size = sum(sum(record.sizes) if record.kind != Operation.PUT else record.count for record in records)
     if operations != frame.operations or align(FRAME_SIZE + frame.meta + size, 8) != frame.length:
         raise BadRecord(f"{operations} operations and {size} bytes are not what the frame's header says")
+    if operations > OPERATIONS_MAX:  # a set of a few bytes can say billions
+        raise BadRecord(f"{operations} operations are more than a commit has")
+    for record in records:
+        check_record(record)
+
+
+def _check_gap(frame: FrameHeader, records: Sequence[Record]) -> None:
+    """Raise BadRecord unless this is what a repair has put into a gap: its record, or nothing."""
+    if frame.operations or len(records) > 1 or any(not is_gap(record) for record in records):
+        raise BadRecord("a gap that holds something")
 
 
 def payloads(

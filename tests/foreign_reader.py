@@ -127,11 +127,30 @@ def frame(data: bytes, at: int, limit: int, identity: int) -> Fields | None:
     for one in found["records"]:
         sizes = one["sizes"] if one["kind"] == "ADD" else [one["count"]] * (one["kind"] == "PUT")
         one["payloads"] = [behind.bytes(size) for size in sizes]
-    if not found["flags"]:
+    if found["flags"]:
+        if found["operations"] or [one["kind"] for one in found["records"]] not in ([], ["GAP"]):
+            raise Refused("a gap that holds something")
+    else:
         count = sum(one["count"] if one["kind"] in ("ADD", "DELIVER", "DELETE") else 1 for one in found["records"])
+        if count > 1_000_000 or any(one["kind"] == "GAP" for one in found["records"]):
+            raise Refused("records of a commit")
         if count != found["operations"] or behind.at + -(behind.at - at) % 8 != found["end"]:
             raise Refused("sums of a frame")
+    for one in found["records"]:
+        check_record(one)
     return found
+
+
+def check_record(one: Fields) -> None:
+    for name in (one["name"], one["producer"]):
+        try:
+            name.decode()
+        except UnicodeDecodeError:
+            raise Refused("a name that is not UTF-8") from None
+    if one["kind"] == "ADD" and any(map(int.__gt__, one["property_sizes"], one["sizes"])):
+        raise Refused("properties longer than their message")
+    if one["kind"] in ("DELIVER", "DELETE"):
+        number_set(one["number"], one["count"], one["set"])
 
 
 def records(data: bytes) -> list[Fields]:
@@ -176,6 +195,8 @@ def number_set(first: int, count: int, coded: bytes) -> list[int]:
             lengths.append(value)
             value, shift = 0, 0
     lengths = lengths or [1]
+    if sum(lengths[::2]) != count or not all(lengths[::2]):
+        raise Refused("set")
     found: list[int] = []
     at = first
     for index, length in enumerate(lengths):
@@ -244,6 +265,9 @@ def walk(data: bytes, head: Fields, ending: int | None) -> tuple[list[Fields], l
     alignment, identity = head["alignment"], head["identity"]
     limit = len(data) if ending is None else min(ending, len(data))
     at = -(-768 // alignment) * alignment
+    footer_begins = data.rfind(b"OMSFOOT1")
+    if ending is None and data[-8:] == b"1ATOOFSM" and footer_begins > at and footer_begins % 8 == 0:
+        limit = footer_begins
     frames: list[Fields] = []
     bad: list[tuple[int, int]] = []
     footer_place = at

@@ -1,5 +1,6 @@
 """The files whose bytes are pinned: made the same each time, with everything the format has in them."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from itertools import count
@@ -184,3 +185,15 @@ def as_told(dumped: Iterable[Dumped]) -> Iterator[dict[str, object]]:
         values["first_time"] = (one.first_time, one.time)
         del values["file"]
         yield {name: value for name, (value, default) in values.items() if value != default and value != {}}
+
+
+def broker_records() -> dict[str, bytes]:
+    """Return the pinned values of the broker's keys, by the name of the record's kind."""
+    found: dict[str, bytearray] = {}
+    for line in (GOLDEN / "broker" / "records-v1.hex").read_text(encoding="utf-8").splitlines():
+        if heading := re.fullmatch(r"# <(\w+)>", line):
+            name = heading[1]
+            found[name] = bytearray()
+        elif line:
+            found[name] += bytes.fromhex(line.partition("#")[0])
+    return {name: bytes(data) for name, data in found.items()}

@@ -2,7 +2,6 @@
 
 import ast
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,11 +41,10 @@ from broker.records import (
 from journal.draft import VALUE_HEAD_BYTES
 from journal.operations import NAME_BYTES_MAX, VALUE_BYTES_MAX
 from tests.format_tables import Rows, markdown_tables
+from tests.golden_files import broker_records
 from tests.project import REPOSITORY
 
 DOCUMENT = (REPOSITORY / "broker" / "RECORDS.md").read_text(encoding="utf-8")
-GOLDEN = Path(__file__).parent / "golden" / "broker" / "records-v1.hex"
-
 EXAMPLES: dict[Layout[Any], Any] = {
     UOW: UowRecord(
         uowid="1000000200000003",
@@ -309,22 +307,10 @@ def test_every_field_that_the_manual_lists_as_stored_has_its_place() -> None:
 # The golden bytes.
 
 
-def golden() -> dict[str, bytes]:
-    """Return the bytes of the golden file by the name of the record's kind."""
-    found: dict[str, bytearray] = {}
-    for line in GOLDEN.read_text(encoding="utf-8").splitlines():
-        if heading := re.fullmatch(r"# <(\w+)>", line):
-            name = heading[1]
-            found[name] = bytearray()
-        elif line:
-            found[name] += bytes.fromhex(line.partition("#")[0])
-    return {name: bytes(data) for name, data in found.items()}
-
-
 @pytest.mark.parametrize("layout", LAYOUTS, ids=LAYOUT_IDS)
 def test_the_bytes_stay_as_they_are(layout: Layout[Any]) -> None:
-    assert layout.encode(EXAMPLES[layout]) == golden()[layout.kind.name]
-    assert layout.decode(golden()[layout.kind.name]) == EXAMPLES[layout]
+    assert layout.encode(EXAMPLES[layout]) == broker_records()[layout.kind.name]
+    assert layout.decode(broker_records()[layout.kind.name]) == EXAMPLES[layout]
 
 
 # The document.

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from journal import footer
+from journal.columns import Columns
 from journal.contents import Contents, ContentsBuilder, Ranges, empty_columns
 from journal.datafile import DataFile, Footer
 from journal.disk import RealDisk
@@ -47,7 +48,7 @@ DIRECTORY = SUMMARY.size + HEADER_SIZE
 
 @st.composite
 def contents(draw: st.DrawFn) -> Contents:
-    """Return contents whose columns have nothing to do with each other."""
+    """Return contents whose columns have as little to do with each other as may be."""
     row_count = draw(st.integers(0, 12))
     columns = empty_columns()
     for name, kind in COLUMNS.items():
@@ -67,10 +68,14 @@ def contents(draw: st.DrawFn) -> Contents:
     columns["kind"] = np.full(row_count, Operation.ADD, "<u1")  # whose numbers mean nothing to the ranges
     for name in ("number", "offset", "commit"):
         columns[name] = columns[name] // np.uint64(2)  # no file comes near 2^63 of anything
+    texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=63).map(str.encode)
+    names, producers = draw(st.lists(texts, min_size=1, max_size=4)), draw(st.lists(texts, max_size=4))
+    for name, bound in (("name", len(names)), ("producer", len(producers) + 1), ("offset", END)):
+        columns[name] = (columns[name] % bound).astype(columns[name].dtype)
     return Contents(
         columns=columns,
-        names=draw(st.lists(st.binary(min_size=1, max_size=255), max_size=4)),
-        producers=draw(st.lists(st.binary(min_size=1, max_size=255), max_size=4)),
+        names=names,
+        producers=producers,
         sets=draw(st.binary(max_size=20)),
         value_heads=draw(st.binary(max_size=20)),
         frame_count=draw(st.integers(0, 2**63)),
@@ -90,7 +95,8 @@ def small() -> Contents:
     rows["hash"] = np.array([5, 2**63, 7], "<u8")
     rows["time"] = np.array([-3, 70_000, 5], "<i8")
     assert columns.keys() == rows.keys()
-    return Contents(columns=rows, names=[b"queue", b"b", b"c"], end=END, frame_count=3, last_commit=2)
+    names = [b"queue", b"b", b"c"]
+    return Contents(columns=rows, names=names, producers=names, end=END, frame_count=3, last_commit=2)
 
 
 @given(contents(), st.integers(0, 2**64 - 1), st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)))
@@ -371,12 +377,12 @@ def test_the_first_time_stands_only_where_a_message_was_moved(tmp_path: Path) ->
 def test_a_column_read_narrowly_has_the_same_values(values: list[int], unit: int) -> None:
     given = small()
     filled: dict[str, npt.NDArray[Any]] = {name: np.resize(c, len(values)) for name, c in given.columns.items()}
-    filled["offset"] = np.array(values, np.uint64) * np.uint64(unit)
+    filled["number"] = np.array(values, np.uint64) * np.uint64(unit)
     data = encode_footer(replace(given, columns=filled), HEADER, 0, (0, 0))
     summary = decode_summary(data, identity=None)
     assert isinstance(summary, Summary)
 
     columns = decode_contents(data, summary).columns
 
-    assert isinstance(columns, footer.Columns)
-    assert columns.narrow("offset", unit).tolist() == values
+    assert isinstance(columns, Columns)
+    assert columns.narrow("number", unit).tolist() == values

@@ -14,7 +14,8 @@ from broker.server import passwords
 from broker.server.destinations import ToService, parse
 from broker.server.guard import BROKER, Right, service_name, topic_name
 from broker.server.passwords import Cost, stored
-from broker.server.users import FORMAT, User, UsersInvalid, fits, pattern_of, read, write
+from broker.server.users import FORMAT, User, UsersInvalid, pattern_of, read, write
+from broker.wildcards import fits
 
 CHEAP = Cost(log_n=4)
 SECRET = "correct horse battery"

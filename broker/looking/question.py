@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from broker.cis import Cis, CisRefused
 from broker.lifetimes import MICROSECONDS
+from broker.wildcards import fits
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1000
@@ -47,18 +49,16 @@ class Question:
             return _everything
         if not any("*" in value for value in values):
             return frozenset(values).__contains__
-        pattern = re.compile("|".join(".*".join(map(re.escape, value.split("*"))) for value in values), re.DOTALL)
-        return lambda text: pattern.fullmatch(text) is not None
+        return partial(fits, values)
 
     def after(self) -> Any:
         """Return the key of the last row of the page before, None for the first page. CisRefused."""
         if not self.cursor:
             return None
         try:
-            found = json.loads(self.cursor)
-        except ValueError:
+            return _as_key(json.loads(self.cursor))
+        except (ValueError, RecursionError):
             raise CisRefused(Cis.INVALID_SELECTOR, "the cursor is none that an answer has said") from None
-        return _as_key(found)
 
     def after_identifier(self) -> str:
         """Return the identifier that is the cursor, "" for the first page. CisRefused."""

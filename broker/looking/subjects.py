@@ -199,6 +199,6 @@ def question_of(subject: Subject, said: Sequence[tuple[str, str]]) -> Question:
 
 
 def _limit(value: str) -> int:
-    if not value.isascii() or not value.isdigit() or not 1 <= int(value[:9]) <= LIMIT_MAX:
-        raise CisRefused(Cis.INVALID_SELECTOR, f"limit={value} is not from 1 to {LIMIT_MAX}")
+    if not (value.isascii() and value.isdigit() and len(value) < 10 and 1 <= int(value) <= LIMIT_MAX):
+        raise CisRefused(Cis.INVALID_SELECTOR, f"limit={value[:20]} is not from 1 to {LIMIT_MAX}")
     return int(value)

@@ -1,17 +1,16 @@
 """The server that loads a store: it waits for the one that unloads, and takes in what it sends."""
 
 import asyncio
-import json
 import logging
 import secrets
 from typing import Any
 
 from broker.loading import Loading
-from broker.migration import MoveRefused, Offer, decode_offer, decode_summary, encode_offer
+from broker.migration import MoveRefused, Offer, encode_offer
 from broker.pstore import StartRefused, StoreError
 from broker.replica import NotAReplica, Tally, told
 from broker.server.moving_partner import Partner, farewell
-from broker.server.moving_words import MoveFailed, Refused, Telling, failure_in, nonce_in
+from broker.server.moving_words import MoveFailed, Refused, Telling, check_in, failure_in, hello_in, nonce_in
 from broker.server.served import Served
 from broker.unloading import own_offer
 
@@ -102,11 +101,7 @@ class LoadSide:
         raise Refused(404, f"no such request: {verb}")
 
     async def _hello(self, body: bytes) -> dict[str, Any]:
-        try:
-            document = json.loads(body)
-            nonce, source = str(document["nonce"]), decode_offer(document["offer"])
-        except (KeyError, TypeError, ValueError) as failure:
-            raise Refused(400, f"a hello that cannot be read: {failure}") from None
+        nonce, source = hello_in(body)
         await self._partner.see_confirmed(nonce)
         async with self._turn:
             self._checking, self._load = None, ""
@@ -142,11 +137,7 @@ class LoadSide:
 
     async def _check(self, body: bytes) -> dict[str, Any]:
         if self._checking is None:
-            try:
-                document = json.loads(body)
-                self._summary, last = decode_summary(document["summary"]), int(document["last"])
-            except (KeyError, TypeError, ValueError) as failure:
-                raise Refused(400, f"a summary that cannot be read: {failure}") from None
+            self._summary, last = check_in(body)
             self._checking = asyncio.ensure_future(self._compare(last))
         await asyncio.wait((self._checking,), timeout=LOOK_SECONDS)
         if not self._checking.done():

@@ -1,11 +1,13 @@
 """What both sides of a move need: how it fails, how it is told, and what a partner's failure says."""
 
-import json
 import logging
 import time
 from collections.abc import Callable
+from typing import Any
 
-from broker.migration import Offer, decode_offer
+from broker.block_json import parsed
+from broker.migration import Offer, decode_offer, decode_summary
+from broker.replica import Tally
 from broker.server.served import Served
 
 _log = logging.getLogger("oms.server")
@@ -50,12 +52,33 @@ class Telling:
             _log.info("%s%s", stage, amount)
 
 
+def hello_in(body: bytes) -> tuple[str, Offer]:
+    """Return the nonce of a partner that begins, and what it says of its store. Refused."""
+    try:
+        document = _document(body)
+        return _nonce(document), decode_offer(document["offer"])
+    except (KeyError, ValueError) as failure:
+        raise Refused(400, f"a hello that cannot be read: {failure}") from None
+
+
+def check_in(body: bytes) -> tuple[dict[str, Tally], int]:
+    """Return what a partner has counted of its store, and the last number there. Refused."""
+    try:
+        document = _document(body)
+        last = document["last"]
+        if type(last) is not int:
+            raise ValueError("its last number is none")
+        return decode_summary(document["summary"]), last
+    except (KeyError, ValueError) as failure:
+        raise Refused(400, f"a summary that cannot be read: {failure}") from None
+
+
 def failure_in(body: bytes, mine: Offer) -> tuple[str, str]:
     """Return what a partner says of its failure, in the words of who knows both stores, and its nonce. Refused."""
     try:
-        document = json.loads(body)
-        text, nonce, theirs = str(document["text"]), str(document["nonce"]), decode_offer(document["offer"])
-    except (KeyError, TypeError, ValueError):
+        document = _document(body)
+        text, nonce, theirs = str(document["text"]), _nonce(document), decode_offer(document["offer"])
+    except (KeyError, ValueError):
         raise Refused(400, "a failure that cannot be read") from None
     return (f"both brokers have the same store, {mine}" if mine.is_same_store(theirs) else text), nonce
 
@@ -63,6 +86,21 @@ def failure_in(body: bytes, mine: Offer) -> tuple[str, str]:
 def nonce_in(body: bytes) -> str:
     """Return the nonce that a partner wants confirmed. Refused."""
     try:
-        return str(json.loads(body)["nonce"])
-    except (KeyError, TypeError, ValueError):
+        return _nonce(_document(body))
+    except (KeyError, ValueError):
         raise Refused(400, "a confirmation that cannot be read") from None
+
+
+def _document(body: bytes) -> dict[str, Any]:
+    """Return an object in JSON. ValueError; anybody may send these, before anything is known of who it is."""
+    found = parsed(body)
+    if not isinstance(found, dict):
+        raise ValueError("it is no object")
+    return found
+
+
+def _nonce(document: dict[str, Any]) -> str:
+    nonce = document["nonce"]
+    if not isinstance(nonce, str) or not nonce.isascii():
+        raise ValueError("its nonce is none")
+    return nonce

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from broker.block_json import BadBlock, parsed
 from broker.opening import spool_directory
 from broker.server.partner import introduction
 from broker.server.served import Served
@@ -22,6 +23,7 @@ from journal.owner import read_holder
 
 HELLO = frozenset(("version", "platform", "security", "nonce", "port"))
 NONCE_MAX = 64
+_WORDS = ("version", "platform", "security", "nonce")
 
 
 def peer_routes() -> list[Route]:
@@ -52,14 +54,18 @@ async def _state(served: Served) -> dict[str, Any]:
 async def _hello(request: Request) -> Response:
     served: Served = request.app.state.served
     try:
-        said = await request.json()
-    except ValueError:
-        raise HTTPException(400, "the body is no JSON") from None
-    if not isinstance(said, dict) or said.keys() != HELLO or not isinstance(said["nonce"], str):
+        said = parsed(await request.body())
+    except BadBlock as failure:
+        raise HTTPException(400, str(failure)) from None
+    if not isinstance(said, dict) or said.keys() != HELLO or not all(_is_word(said[name]) for name in _WORDS):
         raise HTTPException(400, f"an introduction says {', '.join(sorted(HELLO))}")
     if not 16 <= len(said["nonce"]) <= NONCE_MAX:
         raise HTTPException(400, f"a nonce has 16 to {NONCE_MAX} characters")
     return JSONResponse({**await _state(served), "faults": _faults(served, said)})
+
+
+def _is_word(said: object) -> bool:
+    return isinstance(said, str) and said.isascii()
 
 
 def _faults(served: Served, said: dict[str, Any]) -> list[str]:
@@ -71,7 +77,7 @@ def _faults(served: Served, said: dict[str, Any]) -> list[str]:
         for what in ("version", "platform")
         if said[what] != ours[what]
     ]
-    if not hmac.compare_digest(ours["security"].encode(), str(said["security"]).encode()):
+    if not hmac.compare_digest(ours["security"].encode(), said["security"].encode()):
         faults.append("its security settings are not the standby's")
     address = attributes.broker.partner_cluster_address
     if served.run_mode != "STANDARD":

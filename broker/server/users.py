@@ -18,7 +18,7 @@
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from broker.codes import BrokerError
 from broker.server import passwords
 from broker.server.destinations import PART_BYTES, QUEUE_CLASS, ToService, ToTopic, parse
 from broker.server.guard import BROKER, Right, escaped, service_name, topic_name
+from broker.wildcards import fits
 from journal.disk import Disk, RealDisk
 
 FORMAT = "oms users 1"
@@ -74,28 +75,6 @@ class User:
 
 
 Users = Mapping[str, User]
-
-
-def fits(patterns: Iterable[str], name: str) -> bool:
-    """Return whether one of the patterns fits the whole name."""
-    return any(_fits(pattern, name) for pattern in patterns)
-
-
-def _fits(pattern: str, name: str) -> bool:
-    """Return whether the pattern fits, in time that does not grow with what could fit its stars."""
-    first, *rest = pattern.split("*")
-    if not rest:
-        return name == first
-    *middle, last = rest
-    if not name.startswith(first):
-        return False
-    at = len(first)
-    for part in middle:
-        found = name.find(part, at)
-        if found < 0:
-            return False
-        at = found + len(part)
-    return len(name) - len(last) >= at and name.endswith(last)
 
 
 def pattern_of(text: str) -> str:

@@ -17,7 +17,6 @@ import ipaddress
 import socket
 import time
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
@@ -163,15 +162,12 @@ async def logged_on(guard: Guard, user: str, password: str, peer: str) -> Identi
 
 
 def session_secret(headers: Headers, name: str) -> str:
-    """Return what the session's cookie says, "" where there is none."""
-    cookies = SimpleCookie()
-    for header in headers.getlist("cookie"):
-        try:
-            cookies.load(header)
-        except CookieError:
-            continue
-    found = cookies.get(name)
-    return found.value if found is not None else ""
+    """Return what the session's cookie says, "" where there is none; of several the last, since ours is for all paths.
+
+    No library is asked: what we set is never quoted, and to unquote what anybody may say can take very long.
+    """
+    pairs = [pair.partition("=") for header in headers.getlist("cookie") for pair in header.split(";")]
+    return next((value.strip() for said, _, value in reversed(pairs) if said.strip() == name), "")
 
 
 def _challenge(headers: Headers) -> dict[str, str]:

@@ -1,0 +1,117 @@
+"""`make fuzz`: every target in turn for a while, on all cores; what is new is kept, what breaks a promise is shown.
+
+    python -m tests.fuzz [--seconds N] [--processes N] [TARGET …]
+
+The seconds are those of one target. New inputs that lead to new code are made few and small, and put into
+tests/fuzz/corpus; one that breaks a promise is put there too, at the top, to be committed with what mends it.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from hashlib import sha1
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.arcs import smallest
+from tests.fuzz.corpora import CORPORA_BYTES_MAX, corpus_file, read_corpus, write_corpus
+from tests.fuzz.every import TARGETS
+from tests.fuzz.target import INPUT_BYTES_MAX
+from tests.project import REPOSITORY
+
+SECONDS = 60
+MERGED_MAX = 3000  # inputs that are tried when a corpus is made small
+_DONE = re.compile(r"stat::number_of_executed_units: (\d+)")
+_SEEN = re.compile(r"cov: (\d+) ft: (\d+) corp: (\d+)")
+
+
+@dataclass
+class Played:
+    """What came of one target."""
+
+    name: str
+    plays: int = 0
+    edges: int = 0
+    features: int = 0
+    kept: int = 0
+    lines: int = 0  # pairs of lines, of the kept inputs
+    crashes: list[bytes] = field(default_factory=list)
+    said: str = ""  # by the process that met the crash
+
+    def __str__(self) -> str:
+        broken = f"  {len(self.crashes)} BROKEN" if self.crashes else ""
+        return (
+            f"{self.name:20} {self.plays:10,} plays {self.edges:6,} edges {self.features:7,} features "
+            f"{self.kept:4} kept {self.lines:6,} pairs of lines{broken}"
+        )
+
+
+def play(name: str, seconds: int) -> Played:
+    """Play one target in a process of its own; keep what is new."""
+    target, played, kept = TARGETS[name], Played(name), read_corpus(name)
+    with tempfile.TemporaryDirectory() as folder:
+        inputs, crashes = Path(folder) / "inputs", Path(folder) / "crashes"
+        inputs.mkdir()
+        crashes.mkdir()
+        for data in {*kept, *target.seeds()}:
+            (inputs / sha1(data, usedforsecurity=False).hexdigest()).write_bytes(data)
+        command = [sys.executable, "-m", "tests.fuzz.worker", target.name, str(inputs), f"-artifact_prefix={crashes}/"]
+        command += [f"-max_total_time={seconds}", f"-max_len={INPUT_BYTES_MAX}"]
+        said: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        done = subprocess.run(command, cwd=REPOSITORY, check=False, errors="replace", **said)
+        played.said = done.stdout
+        _count(played, done.stdout)
+        played.crashes = [path.read_bytes() for path in sorted(crashes.iterdir())]
+        found = sorted((path.read_bytes() for path in inputs.iterdir()), key=len)[:MERGED_MAX]
+    small, played.lines = smallest(target.play, found)
+    played.kept = len(small)
+    write_corpus(target.name, small)
+    return played
+
+
+def _count(played: Played, said: str) -> None:
+    if found := _DONE.search(said):
+        played.plays = int(found[1])
+    for seen in _SEEN.finditer(said):
+        played.edges, played.features = int(seen[1]), int(seen[2])
+
+
+def _show_crash(played: Played) -> Iterator[str]:
+    """Yield what a person needs of a crash: where it came out, and its line for the corpus."""
+    lines = played.said.splitlines()
+    begins = next((place for place, line in enumerate(lines) if "Uncaught Python exception" in line), 0)
+    yield from [line for line in lines[begins:] if not line.startswith(("INFO", "#", "stat::"))][:40]
+    for data in played.crashes:
+        yield f"to be put at the top of {corpus_file(played.name).relative_to(REPOSITORY)}, below a line that says why:"
+        yield repr(data)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Play what is asked for; 1 where a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzz every decoder of foreign bytes.")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", choices=[*TARGETS, []], help=", ".join(TARGETS))
+    parser.add_argument("--seconds", type=int, default=SECONDS, help="of each target")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at a time")
+    given = parser.parse_args(arguments)
+    wanted = given.targets or list(TARGETS)
+    plays = broken = 0
+    with ProcessPoolExecutor(given.processes) as pool:
+        for played in pool.map(play, wanted, repeat(given.seconds)):
+            print(played, flush=True)
+            plays, broken = plays + played.plays, broken + bool(played.crashes)
+            if played.crashes or not played.plays:
+                print(*_show_crash(played), sep="\n", flush=True)
+    size = sum(corpus_file(name).stat().st_size for name in TARGETS if corpus_file(name).exists())
+    print(f"{plays:,} plays of {len(wanted)} targets, {broken} broken; the corpora have {size:,} bytes")
+    return 1 if broken or size > CORPORA_BYTES_MAX else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
