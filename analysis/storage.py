@@ -236,6 +236,9 @@ class RemoteDisk:
     def rename(self, old: Path, new: Path) -> None:
         self._refuse(old)
 
+    def link(self, old: Path, new: Path) -> None:
+        self._refuse(new)
+
     def unlink(self, path: Path) -> None:
         self._refuse(path)
 

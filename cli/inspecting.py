@@ -3,7 +3,7 @@
 All three only read, need no lock, and work on a running database.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -132,25 +132,33 @@ def _conclusions(files: list["FileExplanation"]) -> Iterable[str]:
 def verify(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJson = False) -> None:
     """Say whether each data file is clean, torn or damaged.
 
-    Reads every byte and says where it is bad. Changes nothing, needs no lock.
+    Reads every byte and says where it is bad. Changes nothing, needs no lock. Works on a backup too.
     Exits 1 when a file is not clean.
     """
+    from database.backup_check import verify_backup
     from recovery.validate import validate_directory
 
     require(spool)
     with ProgressBar() as progress:
-        files = validate_directory(spool, progress=progress)
+        files = verify_backup(spool, progress=progress)
+        is_backup = files is not None
+        if files is None:
+            files = validate_directory(spool, progress=progress)
+    print_verdicts(files, as_json=as_json, is_backup=is_backup)
+
+
+def print_verdicts(files: "Sequence[FileReport]", *, as_json: bool, is_backup: bool = True) -> None:
+    """Print the verdicts on data files; the command ends with 1 where one is not clean."""
     intact = all(file.verdict == "clean" for file in files)
     if as_json:
         output.print_json({"intact": intact, "files": [file.as_dict() for file in files]})
     else:
-        _print_verdicts(files)
+        _print_verdicts(files, is_backup=is_backup)
     if not intact:
         raise typer.Exit(ExitCode.NO)
 
 
-def _print_verdicts(files: "Iterable[FileReport]") -> None:
-    files = list(files)
+def _print_verdicts(files: "Sequence[FileReport]", *, is_backup: bool) -> None:
     bad = [file for file in files if file.verdict != "clean"]
     if bad:
         columns = (
@@ -163,6 +171,7 @@ def _print_verdicts(files: "Iterable[FileReport]") -> None:
     total = size_text(sum(file.size for file in files))
     count = counted(len(files), "file")
     if bad:
-        output.print_line(f"{len(bad):,} of {count} ({total}) not clean; `oms recover` repairs.")
+        advice = "make another backup" if is_backup else "`oms recover` repairs"
+        output.print_line(f"{len(bad):,} of {count} ({total}) not clean; {advice}.")
     else:
         output.print_line(f"Intact: {count}, {total}.")

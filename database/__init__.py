@@ -1,11 +1,13 @@
 """The OMS message database: durable queues of messages and keyed state in one directory."""
 
 from database.asynchronous import AsyncMessageDatabase
+from database.backup import Backup, BackupOptions, BackupReport, back_up
 from database.block import CommitBlock
 from database.database import MessageDatabase
 from database.options import Options
 from database.view import DatabaseView
 from journal.errors import (
+    BehindItsBackup,
     CannotContinue,
     CommitFailed,
     DatabaseClosed,
@@ -23,6 +25,9 @@ from journal.errors import (
     NewerFormat,
     NoSuchMessage,
     NotAttempted,
+    NothingToBackUp,
+    NotReadBack,
+    NotThisBackup,
     NotThisDatabase,
     NotUndelivered,
     OutcomeUnknown,
@@ -33,6 +38,10 @@ from journal.message import Message
 
 __all__ = [
     "AsyncMessageDatabase",
+    "Backup",
+    "BackupOptions",
+    "BackupReport",
+    "BehindItsBackup",
     "CannotContinue",
     "CommitBlock",
     "CommitFailed",
@@ -54,10 +63,14 @@ __all__ = [
     "NewerFormat",
     "NoSuchMessage",
     "NotAttempted",
+    "NotReadBack",
+    "NotThisBackup",
     "NotThisDatabase",
     "NotUndelivered",
+    "NothingToBackUp",
     "Options",
     "OutcomeUnknown",
     "RecoveryRefused",
     "TakenOver",
+    "back_up",
 ]

@@ -98,6 +98,9 @@ class Disk(Protocol):
 
     def rename(self, old: Path, new: Path) -> None: ...
 
+    def link(self, old: Path, new: Path) -> None:
+        """Give a file a second name, which must not be there yet (FileExistsError; EXDEV on another file system)."""
+
     def unlink(self, path: Path) -> None: ...
 
     def sync_directory(self, directory: Path) -> None:
@@ -136,6 +139,9 @@ class RealDisk:
 
     def rename(self, old: Path, new: Path) -> None:
         os.rename(old, new)
+
+    def link(self, old: Path, new: Path) -> None:
+        os.link(old, new)
 
     def unlink(self, path: Path) -> None:
         os.unlink(path)

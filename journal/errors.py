@@ -8,6 +8,10 @@ JournalError
 ├── BadRecord              records or columns whose checksum is right, and that no program of this version writes
 ├── NotThisDatabase        a data file that belongs to another database
 ├── IsBackup               the directory is a backup: it is read or restored, never opened for writing
+├── NotThisBackup          the directory for a backup holds something else, or the backup of another database
+├── BehindItsBackup        the database lacks commits that its backup has
+├── NotReadBack            what was written to a backup is not what is read
+├── NothingToBackUp        no commit is vouched for
 ├── RecoveryRefused        damage was found and the policy says to change nothing
 ├── DatabaseLocked         another opening owns the directory; carries its pid and host
 ├── TakenOver              another opening owns the directory by now: nothing here is acknowledged any more
@@ -69,6 +73,22 @@ class IsBackup(JournalError):
     def __init__(self, directory: Path) -> None:
         super().__init__(f"{directory} is a backup: `oms restore` makes a database from it; nothing was changed")
         self.directory = directory
+
+
+class NotThisBackup(JournalError):
+    """The directory is not empty and no backup of this database, or not apart from it. Nothing was changed."""
+
+
+class BehindItsBackup(JournalError):
+    """The database lacks commits that its backup has. Nothing was changed."""
+
+
+class NotReadBack(JournalError):
+    """What was written to the backup does not read back as it was written. The backup before is as it was."""
+
+
+class NothingToBackUp(JournalError):
+    """The database has no commit that is vouched for."""
 
 
 class RecoveryRefused(JournalError):

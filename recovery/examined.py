@@ -34,6 +34,7 @@ class Examined:
     alignment: int = 0  # likewise
     extent: int = 0  # how far the gap must go that takes the place of a file without a frame
     cut_frames: int = 0
+    cut_commits: int = 0  # of these, frames that do more than vouch
     is_recovered: bool = False  # its footer was written by an earlier recovery
 
     @property

@@ -5,7 +5,7 @@ database, a file under another file's name, a newer format. Of a backup only wha
 its last file ends as that says.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,10 +69,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
     """
     backup = manifest.read(disk, directory)
     wanted = {file.sequence for file in backup.files} if backup is not None else None
-    there = [(seq, path) for seq, path in data_files(disk, directory) if wanted is None or seq in wanted]
-    files = {sequence: _read_header(disk, path) for sequence, path in there}
-    strangers = {seq: one.header for seq, one in files.items() if one.header is not None and one.header.sequence != seq}
-    files |= {sequence: _File(files[sequence].path, None, is_rotted=False) for sequence in strangers}
+    files, strangers = _files(disk, directory, wanted)
     headers = {sequence: file.header for sequence, file in files.items() if file.header is not None}
     _check_lineage([*headers.values(), *strangers.values()], directory)
     late = late_files({sequence: file.header for sequence, file in files.items()})
@@ -113,6 +110,17 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
             )
         )
     return tasks
+
+
+def _files(
+    disk: Disk, directory: Path, wanted: Collection[int] | None
+) -> tuple[dict[int, _File], dict[int, FileHeader]]:
+    """Return the data files that are wanted, all where None is said, and the headers of those that are another file."""
+    there = [(seq, path) for seq, path in data_files(disk, directory) if wanted is None or seq in wanted]
+    files = {sequence: _read_header(disk, path) for sequence, path in there}
+    strangers = {seq: one.header for seq, one in files.items() if one.header is not None and one.header.sequence != seq}
+    files |= {sequence: _File(files[sequence].path, None, is_rotted=False) for sequence in strangers}
+    return files, strangers
 
 
 def _named(headers: Mapping[int, FileHeader], backup: Manifest | None) -> dict[int, tuple[Previous, tuple[int, int]]]:

@@ -57,6 +57,7 @@ class ForgivingDisk:
         self.make_directory = disk.make_directory
         self.open_lock = disk.open_lock
         self.rename = disk.rename
+        self.link = disk.link
         self.unlink = disk.unlink
         self.sync_directory = disk.sync_directory
         self.free_bytes = disk.free_bytes

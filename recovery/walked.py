@@ -33,6 +33,7 @@ class _Judged:
     payloads: tuple[BadPayload, ...]
     good_end: int
     cut_frames: int
+    cut_commits: int
     is_disowned: bool = False  # what was cut had been told as failed
 
 
@@ -79,6 +80,7 @@ def examine_frames(file: DataFile, task: Task, footer: Footer | BadFooter | None
         owner=found.frames[0].owner if found.frames else task.owner,
         alignment=evidence.span.alignment,
         cut_frames=judged.cut_frames,
+        cut_commits=judged.cut_commits,
     )
 
 
@@ -121,16 +123,24 @@ def _judge(data: bytes, evidence: Evidence, task: Task) -> _Judged:
     damaged = tuple(bad_range for bad_range in vouched_ranges if bad_range not in padding)
     good_end = _good_end(found, ranges, vouched)
     if task.vouched_only:
-        good_end = min(good_end, max(vouched, evidence.span.start))
+        good_end = min(good_end, _vouched_end(evidence))
     disowned = _disowned(found, task) if evidence.end is None else None
     if disowned is not None:
         good_end = min(good_end, _behind_kept(found, ranges, disowned))
-    cut = sum(frame.offset >= good_end for frame in found.frames)
+    behind = [frame for frame in found.frames if frame.offset >= good_end]
+    cut, cut_commits = len(behind), sum(frame.operations > 0 for frame in behind)
     payloads = tuple(payload for payload in found.bad_payloads if payload.frame < good_end)
     torn = [bad_range for bad_range in ranges if bad_range.start >= vouched]
     if cut:
         found = walk(data, replace(evidence.span, limit=good_end))
-    return _Judged(found, torn, damaged, padding, payloads, good_end, cut, is_disowned=disowned is not None)
+    return _Judged(found, torn, damaged, padding, payloads, good_end, cut, cut_commits, disowned is not None)
+
+
+def _vouched_end(evidence: Evidence) -> int:
+    """Return where the last frame ends, or the last bad range, that something vouches for."""
+    ends = [frame.end for frame in evidence.found.frames if frame.offset < evidence.vouched]
+    ends += [bad_range.end for bad_range in evidence.ranges if bad_range.start < evidence.vouched]
+    return max(ends, default=evidence.span.start)
 
 
 def _disowned(found: Walk, task: Task) -> int | None:

@@ -17,6 +17,7 @@ CHANGES = frozenset(
         "truncate",
         "reserve",
         "rename",
+        "link",
         "unlink",
         "sync_directory",
         "make_directory",

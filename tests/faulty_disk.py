@@ -275,11 +275,21 @@ class SimulatedDisk:
                 self._change(new.parent, (new.name, file))
                 self._change(old.parent, (old.name, None))
 
+    def link(self, old: Path, new: Path) -> None:
+        with self._guard:
+            self._calls.begin("link", new)
+            file = self._file(old)
+            if new.name in self._names(new.parent).now:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(new))
+            self._change(new.parent, (new.name, file))
+
     def unlink(self, path: Path) -> None:
         with self._guard:
             self._calls.begin("unlink", path)
-            self._removed = [*self._removed[1 - STALE_FILES :], self._file(path)]
+            file = self._file(path)
             self._change(path.parent, (path.name, None))
+            if not any(other is file for _, other in self._files()):
+                self._removed = [*self._removed[1 - STALE_FILES :], file]
 
     def sync_directory(self, directory: Path) -> None:
         with self._guard:

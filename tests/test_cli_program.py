@@ -14,9 +14,10 @@ from journal import errors
 from journal.errors import JournalError
 from tests.cli_runner import REPOSITORY, command_line, environment, oms, oms_process
 
-COMMANDS = (
-    "load send receive list show dump stats explain delete drop release verify recover cleanup io-test demo".split()  # noqa: SIM905
-)
+COMMANDS = [
+    *("load", "send", "receive", "list", "show", "dump", "stats", "explain", "delete", "drop", "release", "verify"),
+    *("recover", "cleanup", "backup", "io-test", "demo"),
+]
 
 
 def test_every_command_of_the_manual_is_there() -> None:
@@ -135,6 +136,10 @@ def every_error() -> list[JournalError]:
         errors.NewerFormat(path, 8, "version 2"),
         errors.NotThisDatabase("strangers"),
         errors.IsBackup(path.parent),
+        errors.NotThisBackup("another"),
+        errors.BehindItsBackup("behind"),
+        errors.NotReadBack("lies"),
+        errors.NothingToBackUp("empty"),
         errors.RecoveryRefused("damage"),
         errors.DatabaseLocked(path, pid=7, host="h"),
         errors.TakenOver(),

@@ -1,0 +1,285 @@
+"""A backup of a database, running or closed, without its lock and without holding up a commit.
+
+    1  look: which files, from the low-water mark to the end of the last frame that is vouched for
+    2  bring each file, durable and read back; where one has gone meanwhile, look again
+    3  put the manifest in its place: from now on the backup is this one
+    4  remove what it does not need any more
+
+Killed at any moment the backup is the one before or the new one. What was acknowledged before the call is in it:
+where the last group is not vouched for yet, the next frame is waited for, which an idle writer adds within a second.
+"""
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from database.backup_files import Brought
+from database.backup_place import BackupPlace
+from database.options import system_clock
+from database.picture import Picture, SourceReader
+from journal.courtesy import courteous
+from journal.disk import Disk, RealDisk
+from journal.errors import DiskError, NothingToBackUp, NotReadBack, NotThisBackup
+from journal.format import FileHeader
+from journal.manifest import Manifest
+from journal.names import DataFileName
+from recovery.startup import refuse_backup
+from recovery.validate import Progress, no_progress
+
+ATTEMPTS_MAX = 20  # clean-up of a running database may be faster than the copying
+LOOK_SECONDS = 0.1  # between two looks for a frame that vouches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupOptions:
+    """How a backup is made."""
+
+    links: bool = True  # sealed files are linked where the file system allows it, else copied
+    vouch_seconds: float = 3.0  # how long the frame is waited for that vouches for what was acknowledged before
+    key: bytes = b""  # whose presence says that the database is a broker's store
+    progress: Progress = no_progress
+    clock: Callable[[], int] = system_clock
+    wait: Callable[[float], None] = time.sleep
+    seconds: Callable[[], float] = time.perf_counter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupReport:
+    """What a back-up did, and what the backup is now. Sizes in bytes."""
+
+    directory: Path
+    manifest: Manifest
+    brought: tuple[Brought, ...] = ()
+    removed: tuple[str, ...] = ()
+    archived: tuple[str, ...] = ()
+    damage: dict[str, str] = field(default_factory=dict)  # what is wrong with the database's files, by name
+    unvouched: int = 0  # commits that nothing vouched for: they are not in the backup
+    is_first: bool = False
+    fell_behind: bool = False  # files were cleaned up before they were brought: all was copied anew
+    is_new: bool = True  # False: nothing had changed, and nothing was written
+    seconds: float = 0.0
+
+    @property
+    def written_bytes(self) -> int:
+        return sum(one.bytes for one in self.brought)
+
+    def count(self, how: str) -> int:
+        """Return how many files were "kept", "linked", "copied" or "extended"."""
+        return sum(one.how == how for one in self.brought)
+
+    def as_dict(self) -> dict[str, object]:
+        known = self.manifest
+        return {
+            "directory": str(self.directory),
+            "database": known.database.hex(),
+            "files": len(known.files),
+            "bytes": sum(file.size for file in known.files),
+            "kept": self.count("kept"),
+            "linked": self.count("linked"),
+            "copied": self.count("copied"),
+            "extended": self.count("extended"),
+            "written_bytes": self.written_bytes,
+            "removed": list(self.removed),
+            "archived": list(self.archived),
+            "low_water": known.low_water,
+            "sequence": known.tail.sequence,
+            "end": known.tail.end,
+            "commit": known.tail.commit,
+            "was_closed": known.was_closed,
+            "unvouched": self.unvouched,
+            "damage": self.damage,
+            "is_first": self.is_first,
+            "fell_behind": self.fell_behind,
+            "seconds": round(self.seconds, 6),
+        }
+
+
+class Backup:
+    """The backup of one database in one directory, open to be made again and again. Made by `open`; close it."""
+
+    def __init__(self, source: SourceReader, place: BackupPlace, options: BackupOptions, *, links: bool) -> None:
+        self.source = source
+        self.place = place
+        self.header: FileHeader | None = None  # of the last file, as it was looked at last
+        self.is_damaged = False  # that file
+        self._options = options
+        self._links = links
+        self._has_broker = place.manifest is not None and place.manifest.has_broker
+
+    @classmethod
+    def open(
+        cls,
+        spool: str | Path,
+        directory: str | Path,
+        options: BackupOptions | None = None,
+        *,
+        disk: Disk | None = None,
+        onto: Disk | None = None,
+    ) -> "Backup":
+        """Lock the directory of the backup; it is made where it is missing, and must be outside the database's.
+
+        NotThisBackup where it holds anything but a backup, IsBackup where the spool does, DatabaseLocked where another
+        process has it, DiskError.
+        """
+        options, disk = options or BackupOptions(), disk or RealDisk()
+        onto = onto or disk
+        path, target = Path(spool).absolute(), Path(directory).absolute()
+        check_apart(path, target)
+        refuse_backup(disk, path)
+        try:
+            disk.list(path)
+        except OSError as failure:
+            raise DiskError(path, failure, "read") from failure
+        place = BackupPlace.open(onto, target)
+        return cls(SourceReader(disk, path, options.key), place, options, links=options.links and onto is disk)
+
+    def __enter__(self) -> "Backup":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.place.close()
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """What the backup consists of now, None before the first one was begun."""
+        return self.place.manifest
+
+    def run(self) -> BackupReport:
+        """Bring the backup up to now.
+
+        NothingToBackUp, NotThisBackup where it is another database's, BehindItsBackup, NotReadBack, DiskError,
+        NotThisDatabase, NewerFormat. Whichever it is, the backup before is as good as it was.
+        """
+        began = self._options.seconds()
+        with courteous():
+            return self._run(self._settled(), began)
+
+    def run_once(self) -> BackupReport:
+        """Do the same without waiting for a frame that vouches; where nothing has changed, nothing is written."""
+        began = self._options.seconds()
+        return self._run(self._required(self._look()), began, is_repeated=True)
+
+    def _run(self, picture: Picture, began: float, *, is_repeated: bool = False) -> BackupReport:
+        before = self.place.manifest
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            self.place.begin(self._manifest(picture, ()))
+            try:
+                brought = self._bring(picture)
+            except NotReadBack:
+                if attempt > 1:
+                    raise
+                brought = None  # a repair may have replaced the file between the copy and the comparison
+            if brought is not None:
+                break
+            picture = self._look() or picture
+        else:
+            raise DiskError(self.source.directory, OSError("its files go faster than they can be copied"), "back up")
+        manifest = self._manifest(picture, brought)
+        is_new = not is_repeated or before is None or replace(manifest, taken_at=before.taken_at) != before
+        removed = self.place.publish(manifest) if is_new else []
+        self.header = picture.header
+        self.is_damaged = picture.files[-1].sequence != picture.tail.sequence or brought[-1].file.is_damaged
+        damage = {str(DataFileName(one.file.sequence)): one.damage for one in brought if one.damage}
+        return BackupReport(
+            directory=self.place.directory,
+            manifest=manifest,
+            brought=tuple(brought),
+            removed=tuple(removed),
+            archived=tuple(self.place.take_archived()),
+            damage=picture.damage | damage,
+            unvouched=picture.unvouched,
+            is_first=before is None or not before.is_complete,
+            is_new=is_new,
+            fell_behind=before is not None and before.is_complete and _has_skipped(before, picture),
+            seconds=self._options.seconds() - began,
+        )
+
+    def _settled(self) -> Picture:
+        """Return the database with all in it that was acknowledged before the call."""
+        first = picture = self._look()
+        waited = 0.0
+        while waited < self._options.vouch_seconds and (picture is None or picture.is_open):
+            if picture is not None and not picture.lost:
+                is_new = first is None or (picture.tail.sequence, picture.tail.end) > (
+                    first.tail.sequence,
+                    first.tail.end,
+                )
+                if not picture.unvouched or (is_new and first is not None):
+                    break
+            self._options.wait(LOOK_SECONDS)
+            waited += LOOK_SECONDS
+            picture = self._look()
+            first = first or picture
+        return self._required(picture)
+
+    def _required(self, picture: Picture | None) -> Picture:
+        if picture is None:
+            raise NothingToBackUp(f"{self.source.directory} has no commit that is vouched for: nothing to back up yet")
+        return picture
+
+    def _look(self) -> Picture | None:
+        picture = self.source.look()
+        self._has_broker = self._has_broker or (picture is not None and picture.holds_key)
+        return picture
+
+    def _bring(self, picture: Picture) -> list[Brought] | None:
+        """Return the files of the picture, all in the backup now; None when one of them has gone."""
+        total = sum(wanted.size for wanted in picture.files)
+        done = 0
+        brought = []
+        for wanted in picture.files:
+            one = self.place.bring(self.source.disk, wanted, links=self._links)
+            if one is None:
+                return None
+            brought.append(one)
+            done += wanted.size
+            self._options.progress("back up", done, total)
+        return brought
+
+    def _manifest(self, picture: Picture, brought: "list[Brought] | tuple[()]") -> Manifest:
+        header = picture.header
+        return Manifest(
+            database=header.database,
+            parent=header.parent,
+            parent_sequence=header.parent_sequence,
+            low_water=picture.low_water,
+            tail=picture.tail,
+            next_message=picture.next_message,
+            next_commit=max(header.next_commit, picture.tail.commit + 1),
+            owner=picture.owner,
+            was_closed=picture.was_closed and not any(one.damage for one in brought),
+            has_broker=self._has_broker,
+            taken_at=self._options.clock(),
+            source=f"{socket.gethostname()}:{self.source.directory}",
+            files=tuple(one.file for one in brought),
+        )
+
+
+def back_up(
+    spool: str | Path, directory: str | Path, options: BackupOptions | None = None, *, disk: Disk | None = None
+) -> BackupReport:
+    """Make, or bring up to now, the backup of a database in a directory. As `Backup.open` and `Backup.run`."""
+    with Backup.open(spool, directory, options, disk=disk) as backup:
+        return backup.run()
+
+
+def check_apart(spool: Path, directory: Path) -> None:
+    """Raise NotThisBackup where one of the two directories is in the other."""
+    one, other = spool.resolve(), directory.resolve()
+    if one == other or one in other.parents or other in one.parents:
+        raise NotThisBackup(
+            f"the backup {directory} and the database {spool} are one in the other; give another directory"
+        )
+
+
+def _has_skipped(before: Manifest, picture: Picture) -> bool:
+    """Say whether what the database has begins behind the end of the backup, with something left out in between."""
+    first = picture.files[0].task.header if picture.files else None
+    if first is None or picture.low_water <= before.tail.sequence:
+        return False
+    return (first.previous.sequence, first.previous.end) != (before.tail.sequence, before.tail.end)

@@ -1,0 +1,265 @@
+"""The files of a backup, brought there one by one: linked or copied, made durable, read back.
+
+A file is linked where the file system allows it and it is sealed, else copied; what is there already stays. The copy
+of the file that is being written grows in place, behind what the manifest knows of it. So the backup
+before is as good as it was until the new manifest is durable:
+
+    found in the backup                          what is done
+    sealed and whole                             kept, even where the database has lost it since
+    the beginning of the same file               the rest is written behind it
+    other bytes under that name                  the file is made beside it, and takes its place after the manifest;
+                                                 what was whole of the old one is archived first
+    nothing, or what an interrupted one left     made beside its place, synced, read back, renamed
+"""
+
+import contextlib
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import xxhash
+
+from database.picture import Wanted
+from journal import names
+from journal.datafile import DataFile
+from journal.disk import Disk, DiskFile
+from journal.errors import DiskError, NotReadBack
+from journal.manifest import BackupFile
+from journal.names import ArchiveName
+from recovery.report import Verdict
+from recovery.validate import examine
+
+COPY_BYTES = 1 << 20
+NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES)
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """One file that is now in the backup's directory."""
+
+    file: BackupFile
+    how: str  # "kept", "linked", "copied" or "extended"
+    bytes: int = 0  # that were written
+    damage: str = ""
+
+
+class Bringer:
+    """Brings the files of one backup. What is `late` takes its place once the manifest is durable."""
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.late: list[str] = []
+        self.archived: list[str] = []
+
+    def bring(self, source: Disk, wanted: Wanted, old: BackupFile | None, *, links: bool) -> Brought | None:
+        """Have a file of the database here, durable and read back; None when it has gone or changed meanwhile.
+
+        `old` is what the backup has of it. DiskError; NotReadBack when what was written is not what is read.
+        """
+        try:
+            return self._bring(source, wanted, old, links=links)
+        except FileNotFoundError as failure:
+            if failure.filename is not None and Path(failure.filename).parent == self.directory:
+                raise DiskError(self.directory, failure, "write the backup in") from failure
+            return None
+        except OSError as failure:
+            raise DiskError(self.directory, failure, f"write {wanted.name} of the backup in") from failure
+
+    def _bring(self, source: Disk, wanted: Wanted, old: BackupFile | None, *, links: bool) -> Brought | None:
+        path = self.directory / wanted.name
+        size = _size(self.disk, path)
+        if old is not None and old.identity == wanted.identity and size is not None and size >= old.size:
+            is_same = old.size == wanted.size and old.is_sealed == wanted.is_sealed
+            if not old.is_damaged and (old.is_sealed or is_same):
+                return Brought(old, "kept")
+            if old.is_damaged and is_same and _checksum(source, wanted.task.path, wanted.size) == old.checksum:
+                return Brought(old, "kept", damage=wanted.damage or "still as damaged as it was")
+            if not old.is_sealed and wanted.size >= old.size:
+                extended = self._extend(source, wanted, old)
+                if extended is not None:
+                    return extended
+        if old is None and size == wanted.size and not links:
+            checksum = _checksum(source, wanted.task.path, wanted.size)
+            if checksum == _checksum(self.disk, path, wanted.size):
+                _sync(self.disk, path)
+                return self._verified(source, wanted, path, Brought(_entry(wanted, checksum), "kept"))
+        return self._make(source, wanted, old, links=links)
+
+    def _extend(self, source: Disk, wanted: Wanted, old: BackupFile) -> Brought | None:
+        """Write what has come to a file since; None where its beginning is not what the backup has."""
+        path = self.directory / wanted.name
+        hasher = xxhash.xxh3_64()
+        reading = source.open(wanted.task.path)
+        try:
+            if not _read_all(reading, 0, old.size, hasher.update) or hasher.intdigest() != old.checksum:
+                return None
+            writing = self.disk.open(path, writable=True)
+            try:
+                at = old.size
+
+                def write(data: bytes) -> None:
+                    nonlocal at
+                    writing.write(data, at)
+                    hasher.update(data)
+                    at += len(data)
+
+                if not _read_all(reading, old.size, wanted.size, write):
+                    return None
+                if writing.size() > wanted.size:
+                    writing.truncate(wanted.size)  # what an interrupted back-up had written behind it
+                writing.sync()
+            finally:
+                writing.close()
+        finally:
+            reading.close()
+        if _checksum(self.disk, path, wanted.size) != hasher.intdigest():
+            return None  # what was there before has rotted: it is made anew
+        brought = Brought(_entry(wanted, hasher.intdigest()), "extended", wanted.size - old.size)
+        return self._verified(source, wanted, path, brought)
+
+    def _make(self, source: Disk, wanted: Wanted, old: BackupFile | None, *, links: bool) -> Brought | None:
+        """Make a file beside its place, and give it its name, at once where the manifest knows of no other."""
+        path = self.directory / wanted.name
+        new = self.directory / names.unfinished(wanted.name)
+        with contextlib.suppress(FileNotFoundError):
+            self.disk.unlink(new)
+        brought = None
+        try:
+            if links and wanted.is_sealed and not wanted.damage:
+                brought = self._link(wanted, new)
+            if brought is None:
+                brought = self._copy(source, wanted, new)
+            if brought is not None:
+                brought = self._verified(source, wanted, new, brought)
+        finally:
+            if brought is None:
+                with contextlib.suppress(OSError):
+                    self.disk.unlink(new)
+        if brought is None:
+            return None
+        if old is None:
+            self.disk.rename(new, path)
+        else:
+            self._archive(old, path)
+            self.late.append(wanted.name)
+        return brought
+
+    def _link(self, wanted: Wanted, new: Path) -> Brought | None:
+        """Give the sealed file a second name here; None where the file system cannot."""
+        try:
+            self.disk.link(wanted.task.path, new)
+        except OSError as failure:
+            if failure.errno not in NO_LINKS:
+                raise
+            return None
+        _sync(self.disk, new)  # its length may be in the cache alone
+        if self.disk.size(new) != wanted.size:
+            raise FileNotFoundError(errno.ENOENT, "replaced meanwhile", str(wanted.task.path))
+        return Brought(_entry(wanted, _checksum(self.disk, new, wanted.size)), "linked")
+
+    def _copy(self, source: Disk, wanted: Wanted, new: Path) -> Brought | None:
+        hasher = xxhash.xxh3_64()
+        reading = source.open(wanted.task.path)
+        try:
+            writing = self.disk.create(new)
+            try:
+                at = 0
+
+                def write(data: bytes) -> None:
+                    nonlocal at
+                    writing.write(data, at)
+                    hasher.update(data)
+                    at += len(data)
+
+                if not _read_all(reading, 0, wanted.size, write):
+                    return None
+                writing.sync()
+            finally:
+                writing.close()
+        finally:
+            reading.close()
+        return Brought(_entry(wanted, hasher.intdigest()), "copied", wanted.size)
+
+    def _verified(self, source: Disk, wanted: Wanted, path: Path, brought: Brought) -> Brought:
+        """Return it with what validation says of it, read back; NotReadBack where the database's own file is better."""
+        if _checksum(self.disk, path, brought.file.size) != brought.file.checksum:
+            raise NotReadBack(f"{path} does not read back as it was written; the backup before is as it was")
+        task = replace(wanted.task, path=path, named=wanted.ending, vouched_only=False, is_listed=True)
+        found = examine(self.disk, task, full=True)
+        if found.decision.verdict is Verdict.CLEAN:
+            return brought
+        original = examine(source, replace(wanted.task, vouched_only=wanted.task.named is None), full=True)
+        if original.decision.verdict is not Verdict.DAMAGED:
+            if original.header != wanted.task.header:
+                raise FileNotFoundError(errno.ENOENT, "replaced meanwhile", str(wanted.task.path))
+            raise NotReadBack(f"{path}: {found.reason}; the database's own file is whole")
+        return replace(brought, file=replace(brought.file, is_damaged=True), damage=original.reason)
+
+    def _archive(self, old: BackupFile, path: Path) -> None:
+        """Keep what the backup has of a file whose bytes in the database have changed, where it is whole."""
+        if old.is_damaged or not has(self.disk, path, old):
+            return
+        parsed = [names.parse(entry) for entry in self.disk.list(self.directory)]
+        versions = [one.version for one in parsed if isinstance(one, ArchiveName) and one.sequence == old.sequence]
+        archive = str(ArchiveName(old.sequence, max(versions, default=0) + 1))
+        building = self.directory / names.unfinished(archive)
+        reading, writing = self.disk.open(path), self.disk.create(building)
+        try:
+            _read_all(reading, 0, old.size, lambda data: writing.write(data, writing.size()))
+            writing.sync()
+        finally:
+            reading.close()
+            writing.close()
+        self.disk.rename(building, self.directory / archive)
+        self.archived.append(archive)
+
+
+def has(disk: Disk, path: Path, file: BackupFile) -> bool:
+    """Say whether the file begins with the bytes that the manifest names."""
+    size = _size(disk, path)
+    return size is not None and size >= file.size and _checksum(disk, path, file.size) == file.checksum
+
+
+def _entry(wanted: Wanted, checksum: int) -> BackupFile:
+    return BackupFile(
+        sequence=wanted.sequence,
+        identity=wanted.identity,
+        size=wanted.size,
+        checksum=checksum,
+        is_sealed=wanted.is_sealed,
+        is_damaged=bool(wanted.damage),
+    )
+
+
+def _size(disk: Disk, path: Path) -> int | None:
+    try:
+        return disk.size(path)
+    except FileNotFoundError:
+        return None
+
+
+def _checksum(disk: Disk, path: Path, size: int) -> int:
+    with DataFile(disk, path) as file:
+        return file.checksum(size)
+
+
+def _sync(disk: Disk, path: Path) -> None:
+    file = disk.open(path)
+    try:
+        file.sync()
+    finally:
+        file.close()
+
+
+def _read_all(file: DiskFile, start: int, end: int, take: Callable[[bytes], object]) -> bool:
+    """Hand over the bytes from start to end; False when the file has not so many."""
+    at = start
+    while at < end:
+        data = file.read(min(COPY_BYTES, end - at), at)
+        if not data:
+            return False
+        take(data)
+        at += len(data)
+    return True

@@ -1,0 +1,148 @@
+"""A backup that keeps up with its database: what is vouched for is shipped within about an interval.
+
+A lost machine then costs what came in the last interval, and the last group of commits. The database may be closed,
+started again, taken over, cleaned up meanwhile; where that was faster than the shipping, all is copied anew, and it
+says so.
+What cannot be read or written for a while is tried again; what will not get better by itself ends it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from database.backup import Backup, BackupOptions, BackupReport
+from database.backup_tail import Tail
+from journal.courtesy import courteous
+from journal.errors import DiskError, NothingToBackUp
+from journal.manifest import Manifest
+from journal.names import DataFileName
+from recovery.survey import data_files
+
+LOOK_POLLS = 30  # a look at everything after so many polls that brought nothing new
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipped:
+    """What one poll did. Sizes in bytes."""
+
+    manifest: Manifest | None  # of the backup as it is now
+    is_new: bool = False  # it has changed
+    bytes: int = 0
+    lag_seconds: float = 0.0  # how old the oldest commit is that was seen and not shipped; since when nothing can be
+    report: BackupReport | None = None  # where everything was looked at
+    failure: DiskError | None = None  # it will be tried again
+
+    def as_dict(self) -> dict[str, object]:
+        known = self.manifest
+        found: dict[str, object] = {"lag_seconds": round(self.lag_seconds, 6), "bytes": self.bytes}
+        if known is not None:
+            found |= {"sequence": known.tail.sequence, "end": known.tail.end, "commit": known.tail.commit}
+        if self.report is not None:
+            found["report"] = self.report.as_dict()
+        if self.failure is not None:
+            found["failure"] = str(self.failure)
+        return found
+
+
+@dataclass(slots=True)
+class Follower:
+    """Ships again and again. `poll` does it once."""
+
+    backup: Backup
+    options: BackupOptions = field(default_factory=BackupOptions)
+    _tail: Tail | None = None
+    _names: list[int] = field(default_factory=list)
+    _is_open: bool = False  # the database
+    _is_sealed: bool = False  # the last file
+    _quiet: int = 0  # polls since something came
+    _stuck_at: int = -1
+    _failing_since: float | None = None
+
+    def follow(self, wait: Callable[[], bool], told: Callable[[Shipped], None]) -> None:
+        """Poll until `wait`, called after each poll, says that it is over. Errors as `poll`."""
+        while True:
+            told(self.poll())
+            if wait():
+                return
+
+    def poll(self) -> Shipped:
+        """Bring the backup up to now. Errors as `Backup.run`; a DiskError is told, and tried again by the next poll."""
+        try:
+            with courteous():
+                shipped = self._poll()
+        except DiskError as failure:
+            self._tail, self._names = None, []
+            now = self.options.seconds()
+            self._failing_since = now if self._failing_since is None else self._failing_since
+            return Shipped(manifest=self.backup.manifest, lag_seconds=now - self._failing_since, failure=failure)
+        self._failing_since = None
+        return shipped
+
+    def _poll(self) -> Shipped:
+        source = self.backup.source
+        names = [sequence for sequence, _ in data_files(source.disk, source.directory)]
+        is_open = source.is_open()
+        if names != self._names or is_open != self._is_open or self._quiet >= LOOK_POLLS:
+            self._names, self._is_open = names, is_open
+            return self._look()
+        if self._is_sealed:  # nothing comes but in another file
+            self._quiet += 1
+            return Shipped(manifest=self.backup.manifest)
+        shipped = self._ship(self._tail) if self._tail is not None else None
+        return shipped if shipped is not None else self._look()
+
+    def _look(self) -> Shipped:
+        """Look at everything, and begin to ship the last file from where that ends."""
+        self._tail, self._quiet, self._is_sealed = None, 0, False
+        try:
+            report = self.backup.run_once()
+        except NothingToBackUp:
+            return Shipped(manifest=self.backup.manifest)
+        place, header = self.backup.place, self.backup.header
+        self._is_sealed = report.manifest.files[-1].is_sealed
+        if header is not None and not self.backup.is_damaged and not self._is_sealed:
+            try:
+                self._tail = Tail.begun(place.disk, place.directory, report.manifest, header)
+            except OSError as failure:
+                raise DiskError(place.directory, failure, "read the backup in") from failure
+        shipped = Shipped(manifest=report.manifest, is_new=report.is_new, bytes=report.written_bytes, report=report)
+        more = self._ship(self._tail) if self._tail is not None else None
+        if more is None:
+            return shipped
+        total = shipped.bytes + more.bytes
+        return replace(more, report=report, is_new=shipped.is_new or more.is_new, bytes=total)
+
+    def _ship(self, tail: Tail) -> Shipped | None:
+        """Ship what has come to the last file; None where it does not go on: gone, sealed, repaired or damaged."""
+        source, place = self.backup.source, self.backup.place
+        known = place.manifest
+        assert known is not None
+        name = str(DataFileName(tail.ending.sequence))
+        try:
+            part = tail.read(source.disk, source.directory / name)
+        except OSError as failure:
+            raise DiskError(source.directory / name, failure, "read") from failure
+        if part is None or part.is_over or (part.is_stuck and not part.data and self._stuck_at == tail.ending.end):
+            self._tail, self._stuck_at = None, -1
+            return None
+        self._stuck_at = tail.ending.end if part.is_stuck and not part.data else -1
+        lag = max(0.0, (self.options.clock() - part.waiting_since) / 1e6) if part.waiting_since is not None else 0.0
+        if not part.data:
+            self._quiet += 1
+            return Shipped(manifest=known, lag_seconds=lag)
+        self._quiet = 0
+        place.append(known.tail.sequence, tail.ending.end, part.data)
+        tail.take(part)
+        changed = replace(
+            known,
+            tail=tail.ending,
+            next_message=known.next_message + part.operations,  # no fewer than were added
+            next_commit=max(known.next_commit, tail.ending.commit + 1),
+            was_closed=False,
+            taken_at=self.options.clock(),
+            files=(
+                *known.files[:-1],
+                replace(known.files[-1], size=tail.ending.end, checksum=tail.content.intdigest()),
+            ),
+        )
+        place.update(changed)
+        return Shipped(manifest=changed, is_new=True, bytes=len(part.data), lag_seconds=lag)

@@ -1,0 +1,190 @@
+"""What a database has that a backup needs, at one moment: read without its lock, while another process may write.
+
+The moment is the end of the last frame that is vouched for. Where clean-up has removed a file that the mark in
+front of that end does not know of yet, nothing is wrong: the mark is in the last group, and comes with the next frame.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from journal import names
+from journal.contents import Contents
+from journal.datafile import DataFile, Footer
+from journal.disk import Disk
+from journal.errors import DiskError, FormatError, JournalError, NewerFormat
+from journal.footer import ranges
+from journal.format import FileHeader, Previous
+from journal.owner import Holder, read_holder
+from recovery.decide import Action
+from recovery.examined import Examined, read_contents
+from recovery.report import Verdict
+from recovery.survey import Task, survey
+from recovery.unreadable import ForgivingDisk
+from recovery.validate import as_followed, examine
+
+LOOKS_MAX = 20  # while files go and come that were to be read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One data file that a backup needs. Sizes in bytes."""
+
+    task: Task
+    identity: int
+    size: int  # how much of the file is needed
+    is_sealed: bool  # all of it is, and it will never change
+    ending: Previous | None  # how it ends, where that is known
+    damage: str = ""  # what is wrong with it; "" for a file that is whole
+
+    @property
+    def sequence(self) -> int:
+        return self.task.sequence
+
+    @property
+    def name(self) -> str:
+        return self.task.path.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A database at the moment at which it was looked at."""
+
+    files: tuple[Wanted, ...]
+    header: FileHeader  # of the newest file with frames
+    tail: Previous  # how that file ends
+    low_water: int
+    next_message: int
+    owner: int
+    was_closed: bool  # cleanly, and nobody has opened it since
+    is_open: bool  # a process has it
+    unvouched: int = 0  # commits behind the end that nothing vouches for yet
+    lost: tuple[str, ...] = ()  # data files that should be there
+    holds_key: bool = False  # one of the files that were read for the first time has the key that was asked for
+
+    @property
+    def damage(self) -> dict[str, str]:
+        """What is wrong, by the name of the file."""
+        lost = dict.fromkeys(self.lost, "the file is missing, and a neighbour names it")
+        return {**lost, **{file.name: file.damage for file in self.files if file.damage}}
+
+
+class SourceReader:
+    """Looks at one database, again and again; what was found sealed and whole is not read a second time."""
+
+    def __init__(self, disk: Disk, directory: Path, key: bytes = b"") -> None:
+        self.disk: Disk = ForgivingDisk(disk)  # what cannot be read is damaged, and no reason to have no backup
+        self.directory = directory
+        self._key = key
+        self._known: dict[int, Examined] = {}
+
+    def look(self) -> Picture | None:
+        """Return what is there, None where no commit is vouched for. DiskError, NotThisDatabase, NewerFormat."""
+        before = self._holder()
+        for _ in range(LOOKS_MAX):
+            tasks = survey(self.disk, self.directory)
+            found = [self._examine(task) for task in tasks]
+            found = as_followed(self.disk, tasks, found, full=False)
+            if any(one.decision.row == "missing" and one.task.is_listed for one in found):
+                continue
+            try:
+                return self._picture(found, before)
+            except NewerFormat:
+                raise
+            except FormatError:
+                self._known.clear()  # a file was replaced between two looks at it
+        raise DiskError(self.directory, OSError("data files go faster than they can be read"), "back up")
+
+    def is_open(self) -> bool:
+        """Say whether a process has the database, as far as can be told."""
+        holder = self._holder()
+        return holder is None or holder.is_open
+
+    def _holder(self) -> Holder | None:
+        try:
+            return read_holder(self.disk, self.directory)
+        except JournalError:
+            return None
+
+    def _examine(self, task: Task) -> Examined:
+        known = self._known.get(task.sequence)
+        if known is not None and known.header == task.header and task.named in (None, known.named):
+            with contextlib.suppress(OSError):
+                if self.disk.size(task.path) == known.size:
+                    return known
+        return examine(self.disk, replace(task, vouched_only=True), full=False)
+
+    def _picture(self, found: Sequence[Examined], before: Holder | None) -> Picture | None:
+        headers = [one.header for one in found if one.header is not None]
+        low_water = max([1, *(one.low_water for one in found), *(header.low_water for header in headers)])
+        kept = [one for one in found if one.decision.action not in (Action.REMOVE, Action.DROP)]
+        kept = [one for one in kept if one.sequence >= low_water]
+        with_frames = [one for one in kept if one.decision.action is not Action.ENTOMB and one.header is not None]
+        if not with_frames:
+            return None
+        tail = with_frames[-1]
+        contents, ending = self._ending(tail)
+        missing = [one for one in kept if one.decision.row == "missing"]
+        mark = self._mark_behind(tail) if missing else 0
+        lost = tuple(one.name for one in missing if one.sequence >= mark)
+        holder = self._holder()
+        files = tuple(
+            _wanted(self.disk, one, ending if one is tail else one.named) for one in kept if one not in missing
+        )
+        new = [one for one in kept if one.sequence not in self._known and one not in missing]
+        self._known = {one.sequence: one for one in kept if one.decision.action is Action.KEEP}
+        is_at_rest = holder is not None and not holder.is_open and before is not None and before.number == holder.number
+        is_whole = not lost and not any(file.damage for file in files) and not self._is_to_hold()
+        assert tail.header is not None
+        return Picture(
+            files=files,
+            header=tail.header,
+            tail=ending,
+            low_water=max(low_water, min(mark, tail.sequence)),
+            next_message=max(tail.header.next_message, ranges(contents).added[1] + 1),
+            owner=max([holder.number if holder is not None else 0, *(one.owner for one in kept)]),
+            was_closed=is_at_rest and is_whole and tail.decision.action is Action.KEEP and not tail.successor[0],
+            is_open=holder is None or holder.is_open,
+            unvouched=sum(one.cut_commits for one in found if one.sequence >= tail.sequence),
+            lost=lost,
+            holds_key=any(self._holds_key(one) for one in new),
+        )
+
+    def _ending(self, tail: Examined) -> tuple[Contents, Previous]:
+        contents = read_contents(self.disk, tail)
+        assert contents is not None and tail.header is not None
+        commit, chain = contents.last_commit, contents.chain
+        sequence, identity = tail.sequence, tail.header.identity
+        return contents, Previous(sequence=sequence, identity=identity, end=tail.end, commit=commit, chain=chain)
+
+    def _mark_behind(self, tail: Examined) -> int:
+        """Return the low-water mark with what nothing vouches for yet."""
+        return examine(self.disk, replace(tail.task, vouched_only=False), full=False).low_water
+
+    def _is_to_hold(self) -> bool:
+        """Say whether a start was killed before it held what damage may have brought back."""
+        return names.HOLD in self.disk.list(self.directory)
+
+    def _holds_key(self, examined: Examined) -> bool:
+        contents = read_contents(self.disk, examined) if self._key else None
+        return contents is not None and contents.value_head(self._key) is not None
+
+
+def _wanted(disk: Disk, examined: Examined, ending: Previous | None) -> Wanted:
+    """Return what of a file is needed: a damaged one as it is, for its recovery to make the best of it."""
+    action = examined.decision.action
+    is_sealed = action is Action.KEEP or (action is Action.REBUILD and _has_footer(disk, examined))
+    return Wanted(
+        task=examined.task,
+        identity=examined.task.identity or 0,
+        size=examined.size if is_sealed or action is Action.ENTOMB else examined.end,
+        is_sealed=is_sealed,
+        ending=ending,
+        damage=examined.reason if examined.decision.verdict is Verdict.DAMAGED else "",
+    )
+
+
+def _has_footer(disk: Disk, examined: Examined) -> bool:
+    with DataFile(disk, examined.path) as file:
+        return isinstance(file.footer(identity=None), Footer)

@@ -1,0 +1,125 @@
+"""`oms backup`: what it says, its exit codes, and how a follower ends."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from database import DatabaseView, MessageDatabase
+from tests.cli_runner import command_line, environment, oms, oms_json
+from tests.small_files import fill, open_small
+from tests.watched_disk import TIMEOUT_SECONDS
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    with open_small(tmp_path / "spool") as db:
+        fill(db, 3)
+    return tmp_path / "spool"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "backup"
+
+
+def test_it_says_what_was_done_and_how_far_the_backup_goes(spool: Path, target: Path) -> None:
+    assert oms("backup", str(target), spool=spool).stdout.startswith("Backed up to commit ")
+    found = oms_json("backup", str(target), spool=spool)
+
+    assert (found["files"], found["kept"], found["was_closed"], found["damage"]) == (4, 4, True, {})
+    with DatabaseView.open(target) as backup, DatabaseView.open(spool) as original:
+        assert list(backup.numbers()) == list(original.numbers())
+
+
+def test_linked_files_are_told_to_share_the_disk_and_copies_are_not(spool: Path, target: Path, tmp_path: Path) -> None:
+    assert "share the disk" in oms("backup", str(target), spool=spool).stdout
+    assert "share the disk" not in oms("backup", str(tmp_path / "other"), "--copy", spool=spool).stdout
+
+
+def test_damage_is_told_and_the_exit_code_is_1(spool: Path, target: Path) -> None:
+    path = spool / "omsmsg-0000000002.data"
+    data = bytearray(path.read_bytes())
+    data[1000] ^= 1
+    path.write_bytes(data)
+
+    result = oms("backup", str(target), spool=spool, code=1)
+
+    assert "DAMAGED omsmsg-0000000002.data" in result.stdout and "Backed up to commit" in result.stdout
+    assert oms_json("backup", str(target), spool=spool, code=1)["damage"]
+    assert "omsmsg-0000000002.data" in oms("verify", spool=target, code=1).stdout
+    assert not oms_json("backup", str(target), "--verify", spool=spool, code=1)["intact"]
+
+
+@pytest.mark.parametrize(("inside", "code"), [("spool/in", 2), ("spool", 2), (".", 2), ("letters", 4), ("other", 4)])
+def test_nothing_else_is_overwritten(tmp_path: Path, spool: Path, inside: str, code: int) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "letter.txt").write_text("dear")
+    with open_small(tmp_path / "other") as db:
+        db.add("q", b"m")
+    before = sorted(path.name for path in (tmp_path / inside).glob("*"))
+
+    oms("backup", str(tmp_path / inside), spool=spool, code=code)
+
+    assert sorted(path.name for path in (tmp_path / inside).glob("*")) == before
+
+
+def test_what_is_no_database_and_what_is_no_backup_is_told(spool: Path, target: Path, tmp_path: Path) -> None:
+    oms("backup", str(target), spool=tmp_path / "missing", code=4)
+    oms("backup", str(tmp_path / "missing"), "--verify", spool=spool, code=2)
+    oms("backup", str(spool), "--verify", spool=spool, code=2)
+    assert not target.exists()
+
+
+def test_a_backup_is_looked_at_as_it_lies(spool: Path, target: Path) -> None:
+    oms("backup", str(target), spool=spool)
+
+    assert oms("backup", str(target), "--verify", spool=spool).stdout.startswith("Intact: 4 files")
+    assert oms_json("verify", spool=target)["intact"]
+    (target / "omsmsg-0000000003.data").unlink()
+    assert "make another backup" in oms("backup", str(target), "--verify", spool=spool, code=1).stdout
+    oms("backup", str(target), spool=spool)
+    assert oms_json("verify", spool=target)["intact"]
+
+
+def test_nobody_opens_a_backup_for_writing(spool: Path, target: Path) -> None:
+    oms("backup", str(target), spool=spool)
+
+    for command in (["receive", "q"], ["send", "q", "text"], ["recover"], ["cleanup"]):
+        assert "oms restore" in oms(*command, spool=target, code=4).stderr
+    assert oms("list", spool=target).stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_follower_ends_in_good_order_when_it_is_told_to(spool: Path, target: Path, number: signal.Signals) -> None:
+    follower = subprocess.Popen(
+        command_line("backup", str(target), "--follow", "--interval", "0.02", "--json"),
+        env=environment(spool),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert follower.stdout is not None
+        first = json.loads(follower.stdout.readline())
+        assert first["report"]["is_first"]
+        with MessageDatabase.open(spool) as db:
+            last = [db.add("q", b"later") for _ in range(3)][-1]
+        until = time.monotonic() + TIMEOUT_SECONDS
+        while last not in _numbers(target) and time.monotonic() < until:
+            time.sleep(0.02)
+        follower.send_signal(number)
+        lines = [json.loads(line) for line in follower.stdout]
+        assert follower.wait(TIMEOUT_SECONDS) == 0
+    finally:
+        follower.kill()
+        follower.communicate()
+    assert last in _numbers(target)
+    assert all(line["lag_seconds"] >= 0 for line in lines)
+
+
+def _numbers(directory: Path) -> list[int]:
+    with DatabaseView.open(directory) as view:
+        return list(view.numbers())
