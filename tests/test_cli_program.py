@@ -12,6 +12,7 @@ from cli.failures import ExitCode, Failure, meaning, tell
 from cli.main import app
 from journal import errors
 from journal.errors import JournalError
+from journal.records import BadRecord
 from tests.cli_runner import REPOSITORY, command_line, environment, oms, oms_process
 
 COMMANDS = [
@@ -134,6 +135,7 @@ def every_error() -> list[JournalError]:
         errors.DiskFull(path, OSError(28, "No space left on device")),
         errors.FormatError(path, 4, "bad"),
         errors.NewerFormat(path, 8, "version 2"),
+        BadRecord("unknown"),
         errors.NotThisDatabase("strangers"),
         errors.IsBackup(path.parent),
         errors.NotThisBackup("another"),
