@@ -249,3 +249,14 @@ def test_a_topic_is_another_thing_than_a_service_of_its_name() -> None:
     assert found.may(Right.SEND, topic_name("A/B")) and found.may(Right.SEND, topic_name("CD"))
     assert not found.may(Right.SEND, service_name("topic", "A", "B"))
     assert not found.may(Right.SEND, service_name("topic", "C", "D"))
+
+
+def test_a_link_in_the_place_of_the_new_file_is_not_followed(tmp_path: Path) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "users"
+    victim.write_text("mine")
+    (tmp_path / "users.new").symlink_to(victim)
+
+    with pytest.raises(FileExistsError):
+        write(path, {})
+
+    assert victim.read_text() == "mine" and not path.exists()
