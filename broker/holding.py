@@ -44,7 +44,7 @@ def hold_all(store: Store, found: Found, now: int, *, has_units: bool) -> Found:
     mark = store.record(RESTORED_KEY)
     assert mark is not None, "only a store that was restored is held"
     last = store.highest()
-    windows = {each.subscription_id: _window(each, found, last) for each in found.subscriptions}
+    windows = {each.subscription_id: window_of(each, found, last) for each in found.subscriptions}
     held = {subscription_id: window for subscription_id, window in windows.items() if window is not None}
     if not has_units and not held:
         gone = [*([HOLD_KEY] if found.hold is not None else []), *(HELDS + each for each in found.held)]
@@ -68,7 +68,7 @@ def hold_all(store: Store, found: Found, now: int, *, has_units: bool) -> Found:
     return replace(found, hold=hold, subscriptions=subscriptions, held=held)
 
 
-def _window(subscription: SubscriptionRecord, found: Found, last: int) -> HeldRecord | None:
+def window_of(subscription: SubscriptionRecord, found: Found, last: int) -> HeldRecord | None:
     """Return what is held for a subscription; None where it has everything."""
     before = found.held.get(subscription.subscription_id)
     window = Window(before) if before is not None else None

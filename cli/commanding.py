@@ -2,17 +2,26 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cli import operator, options, output
+from cli import held_at_broker, operator, options, output
 from cli.asking import shown
 from cli.failures import Usage
 from cli.output import Column
 from cli.wording import counted, printable
 
-_OPTIONS = ("IMMED", "QUIESCE", "ACCEPTED", "CANCELLED", *(f"LEVEL{number}" for number in range(1, 9)))
+_OPTIONS = (
+    "IMMED",
+    "QUIESCE",
+    "ACCEPTED",
+    "CANCELLED",
+    "PROCESSED",
+    "DISCARDED",
+    *(f"LEVEL{number}" for number in range(1, 9)),
+)
 
 Words = Annotated[
     list[str] | None,
@@ -24,8 +33,19 @@ Words = Annotated[
 ]
 
 
+Except = Annotated[
+    Path | None,
+    typer.Option(
+        "--except",
+        metavar="FILE",
+        help="With RELEASE: discard as PROCESSED what FILE names, one a line; release the rest. - is standard input.",
+    ),
+]
+
+
 def command(  # noqa: PLR0913 - the command line's options
     words: Words = None,
+    known: Except = None,
     yes: options.Yes = False,
     broker: operator.Broker = operator.BROKER_DEFAULT,
     user: operator.User = "",
@@ -44,6 +64,9 @@ def command(  # noqa: PLR0913 - the command line's options
         _list(server.get("/command"), as_json=as_json)
         return
     order = _order(plain, said)
+    if known is not None:
+        _release_rest(server, order, known, yes=yes, as_json=as_json)
+        return
     _confirm(order, yes=yes)
     answer = server.post("/command", order)
     if as_json:
@@ -53,6 +76,28 @@ def command(  # noqa: PLR0913 - the command line's options
     output.print_line(f"{done}, {counted(answer['affected'], 'thing')} affected" if answer["affected"] > 1 else done)
     for row in answer["rows"]:
         output.print_line(", ".join(f"{name} {shown(name, value)}" for name, value in row.items()))
+
+
+def _release_rest(server: operator.Server, order: dict[str, Any], known: Path, *, yes: bool, as_json: bool) -> None:
+    """Release what is held but for what a file names, which is discarded as PROCESSED."""
+    if order["command"] != "RELEASE":
+        raise Usage("--except goes with RELEASE: what FILE names is discarded, the rest released")
+    split = held_at_broker.compared(server, order, held_at_broker.names_in(known))
+    if not yes and (split.has or split.has_not):
+        if not sys.stdin.isatty():
+            raise Usage("there is no terminal to ask on: give --yes to RELEASE without a question")
+        question = f"Discard {len(split.has):,} as PROCESSED, which {known} names, and release {len(split.has_not):,}?"
+        typer.confirm(printable(question), abort=True, err=True)
+    done = {"DISCARD": 0, "RELEASE": 0}
+    for each in held_at_broker.orders(order, split):
+        done[each["command"]] += server.post("/command", each)["affected"]
+    found = {"released": done["RELEASE"], "discarded": done["DISCARD"], "unknown": split.unknown}
+    if as_json:
+        output.print_json(found)
+        return
+    output.print_line(f"{found['released']:,} released, {found['discarded']:,} discarded as PROCESSED")
+    if split.unknown:
+        output.print_line(f"{split.unknown:,} of what {known} names {'is' if split.unknown == 1 else 'are'} not held")
 
 
 def _order(plain: Sequence[str], said: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -74,9 +119,9 @@ def _value(name: str, value: str) -> Any:
         if not value.isascii() or not value.isdigit():
             raise Usage(f"client_id={value} is no number")
         return int(value)
-    if name == "exclude_attach":
+    if name in ("exclude_attach", "all"):
         if value.lower() not in ("yes", "no", "true", "false"):
-            raise Usage("exclude_attach is yes or no")
+            raise Usage(f"{name} is yes or no")
         return value.lower() in ("yes", "true")
     return value
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import at_broker, interrupts, options, output
+from cli import at_broker, held_units, interrupts, options, output
 from cli.failures import Usage
 from cli.stores import database, engine_options, looked_up, view
 from cli.wording import age_text, preview, size_text, to_the_second
@@ -99,6 +99,8 @@ def list_messages(
     Oldest first; works on a running database. With --json: one document for
     the queues, one line for each message of a queue.
     """
+    if held and _list_held_of_broker(spool, queue, limit, as_json=as_json):
+        return
     if queue is None:
         _list_queues(spool, held=held, as_json=as_json)
     elif as_json:
@@ -108,6 +110,17 @@ def list_messages(
                 output.print_json_line(message_document(message))
     else:
         _list_queue(spool, queue, LIST_COUNT if limit is None else limit, held=held)
+
+
+def _list_held_of_broker(spool: Path, queue: str | None, limit: int | None, *, as_json: bool) -> bool:
+    """List what is held of a broker's store, by units of work and publications; False where it is nobody's."""
+    with view(spool) as looking:
+        if not held_units.is_brokers(looking):
+            return False
+        found = held_units.between(held_units.held_of(looking), queue, None, None)
+    shown = limit if limit is not None or as_json else LIST_COUNT
+    held_units.print_held(found, shown, as_json=as_json)
+    return True
 
 
 def _list_queues(spool: Path, *, held: bool, as_json: bool) -> None:

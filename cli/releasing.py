@@ -9,17 +9,18 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import interrupts, options, output
+from cli import held_units, interrupts, options, output
 from cli.failures import ExitCode, Usage
 from cli.removing import COMMIT_MESSAGES_MAX, ask, moment
 from cli.stores import database, view
 from cli.wording import counted
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
+    from broker.held_listing import Held
     from database import DatabaseView, Message
 
 BY_NUMBER, BY_PRODUCER, BY_PROPERTY = "number", "producer-id", "property:"
@@ -42,9 +43,10 @@ Except = Annotated[
 class Plan:
     """What is to be done about held messages."""
 
-    released: Collection[int] = ()
-    discarded: Collection[int] = ()
+    released: Collection[Any] = ()  # numbers, or what a broker's store holds
+    discarded: Collection[Any] = ()
     unknown: int = 0  # of what was named, so many are not held
+    is_brokers: bool = False
 
     def question(self) -> str:
         verbs = [("Discard", self.discarded), ("Release", self.released)]
@@ -52,10 +54,12 @@ class Plan:
 
     def sentences(self) -> Iterable[str]:
         """Yield what will be done, and what was named for nothing."""
+        what = "held unit of work or publication" if self.is_brokers else "held message"
+        several = "held units of work and publications" if self.is_brokers else "held messages"
         if self.discarded:
-            yield f"{counted(len(self.discarded), 'held message')} to discard: delivered, and never handed out again."
+            yield f"{counted(len(self.discarded), what, several)} to discard: delivered, and never handed out again."
         if self.released:
-            yield f"{counted(len(self.released), 'held message')} to release: handed out again."
+            yield f"{counted(len(self.released), what, several)} to release: handed out again."
         if self.unknown:
             yield f"{self.unknown:,} of what was named {'is' if self.unknown == 1 else 'are'} not among them."
 
@@ -83,17 +87,15 @@ def release(  # noqa: PLR0913
     """Release what is held back, or discard it, after asking.
 
     A restore holds what may have been delivered since its backup, oms recover --hold what damage
-    may have brought back; oms list --held shows them. Exits 1 when a NUMBER is not held.
+    may have brought back; oms list --held shows them. Of a stopped broker's store it is units of work
+    and publications, which a line of FILE names by any of their names. Exits 1 when a NUMBER is not held.
     """
     filters = [one is not None for one in (queue, older, newer, known)]
     if sum((bool(numbers), everything, any(filters))) != 1:
         raise Usage("say which: NUMBERs, or any of --queue, --older, --newer and --except, or --all")
     if known is not None and discard:
         raise Usage("--except says what to discard already: give it without --discard")
-    told = _told(known, by)
-    with view(spool) as looking:
-        plan = _named(looking, numbers) if numbers else _plan(looking, queue, _between(older, newer), told)
-        left = looking.held_count() - len(plan.released) - len(plan.discarded)
+    plan, left = _planned(spool, _Asked(numbers, queue, older, newer, known, by))
     if discard:
         plan.released, plan.discarded = (), plan.released
     if not dry_run and (plan.released or plan.discarded):
@@ -104,6 +106,56 @@ def release(  # noqa: PLR0913
     _tell(plan, left, dry_run=dry_run, as_json=as_json)
     if numbers and plan.unknown:
         raise typer.Exit(ExitCode.NO)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked for."""
+
+    numbers: Collection[int] | None
+    queue: str | None
+    older: str | None
+    newer: str | None
+    known: Path | None
+    by: str
+
+
+def _planned(spool: Path, asked: _Asked) -> tuple[Plan, int]:
+    """Return what is to be done, and how much is held after it. Of a broker's store the broker does it."""
+    with view(spool) as looking:
+        if held_units.is_brokers(looking):
+            found = held_units.held_of(looking)
+            plan = _plan_of_broker(found, asked)
+            return plan, len(found) - len(plan.released) - len(plan.discarded)
+        told = _told(asked.known, asked.by)
+        if asked.numbers:
+            plan = _named(looking, asked.numbers)
+        else:
+            plan = _plan(looking, asked.queue, _between(asked.older, asked.newer), told)
+        return plan, looking.held_count() - len(plan.released) - len(plan.discarded)
+
+
+def _plan_of_broker(found: "list[Held]", asked: _Asked) -> Plan:
+    """Return the same of units of work and publications, by what any line of a file may name them."""
+    if asked.by not in (BY_NUMBER, BY_PRODUCER):
+        raise Usage(f"--by {asked.by} is not for a broker's store, whose units of work have no properties")
+    if asked.numbers:
+        chosen, unknown = held_units.named(found, asked.numbers)
+        return Plan(chosen, unknown=unknown, is_brokers=True)
+    before = None if asked.older is None else moment(asked.older, "--older")
+    after = None if asked.newer is None else moment(asked.newer, "--newer")
+    fitting = held_units.between(found, asked.queue, before, after)
+    names = () if asked.known is None else _names(asked.known).values()
+    released, discarded, unknown = held_units.split(fitting, frozenset(names))
+    return Plan(released, discarded, unknown, is_brokers=True)
+
+
+def _names(file: Path) -> dict[int, str]:
+    """Return what a file says, by its lines; Usage where it says nothing."""
+    names = _lines(file)
+    if not names:
+        raise Usage(f"{file} names nothing; --all is what releases everything")
+    return names
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +186,7 @@ def _told(file: Path | None, by: str) -> _Told | None:
 
     else:
         raise Usage(f"--by wants number, producer-id or property:NAME, not {by!r}")
-    names = _lines(file)
-    if not names:
-        raise Usage(f"{file} names nothing; --all is what releases everything")
+    names = _names(file)
     if name_of is None:
         wrong = next((at for at, name in names.items() if not (name.isascii() and name.isdecimal())), None)
         if wrong is not None:
@@ -209,6 +259,9 @@ def _print(plan: Plan) -> None:
 
 
 def _carry_out(plan: Plan, spool: Path, wait: float) -> None:
+    if plan.is_brokers:
+        held_units.carry_out(spool, plan.released, plan.discarded)
+        return
     with database(spool, repairs=not plan.discarded, wait_seconds=wait) as db:
         numbers = iter(plan.discarded)
         while part := list(islice(numbers, COMMIT_MESSAGES_MAX)):
@@ -229,4 +282,4 @@ def _tell(plan: Plan, left: int, *, dry_run: bool, as_json: bool) -> None:
         output.print_line(f"Nothing was changed; {left:,} would stay held back.")
         return
     done = f"{len(plan.released):,} released, {len(plan.discarded):,} discarded"
-    output.print_line(f"{done}; {counted(left, 'message')} held back.")
+    output.print_line(f"{done}; {f'{left:,}' if plan.is_brokers else counted(left, 'message')} held back.")

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from broker.broker import Broker
 from broker.server.console import HEADERS, parts
 from tests.browser import Browser, browser, needs_browser
 from tests.guarded_server import PASSWORDS, Files
+from tests.held_stores import mark_restored
 from tests.stomp_server import Serving, Wire
 
 ROOMS = ("overview", "services", "units", "conversations", "topics", "clients", "files")
@@ -209,6 +211,47 @@ def test_a_purge_is_asked_once_more_and_then_the_unit_of_work_is_gone(tab: Brows
         units = answer(serving, "/info/PSF?server_class=QUEUE&server_name=to-purge")["rows"]
         assert len(units) == left
     assert "Purge" in tab.run("document.getElementById('said').innerText")
+
+
+@needs_browser
+def test_what_is_held_since_a_restore_needs_attention_and_is_released_and_discarded(
+    tab: Browser, tmp_path: Path
+) -> None:
+    spool = tmp_path / "held"
+    with Broker.open(spool) as broker, broker.session("ALICE", token="T") as alice:
+        alice.subscribe("NEWS", durable=True)
+        for _ in range(3):
+            alice.send("A/B/C", b"x")
+        alice.publish("NEWS", b"rain")
+    mark_restored(spool)
+    with Serving(spool) as restored:
+        enter(tab, restored, "overview")
+        tab.wait("document.querySelector('.verdict').innerText.includes('3 units of work are held after a restore')")
+        assert "1 publication is held" in tab.run("document.querySelector('.verdict').innerText")
+        enter(tab, restored, "units?held=yes")
+        tab.wait("document.querySelectorAll('tbody tr').length === 3")
+        assert all("held" in row for row in rows(tab))
+        use(tab, "tbody .deeds button:first-child")
+        tab.wait("document.getElementById('confirm').open")
+        use(tab, "#confirm-yes")
+        tab.wait("document.querySelectorAll('tbody tr').length === 2")
+        enter(tab, restored, "overview")
+        use(tab, ".held button:nth-child(2)")
+        tab.wait("document.getElementById('confirm').open")
+        fill(tab, "confirm-input", answer(restored, "/info/BROKER")["rows"][0]["broker_id"])
+        tab.wait("!document.getElementById('confirm-yes').disabled")
+        use(tab, "#confirm-yes")
+        tab.wait("document.querySelectorAll('.held button').length === 2")
+        enter(tab, restored, "topics")
+        tab.wait("document.querySelectorAll('tbody .deeds button').length === 3")
+        use(tab, "tbody .deeds button:first-child")
+        tab.wait("document.getElementById('confirm').open")
+        use(tab, "#confirm-yes")
+        tab.wait("document.querySelectorAll('tbody .deeds button').length === 1")
+        enter(tab, restored, "overview")
+        tab.wait("document.querySelectorAll('.held button').length === 0")
+        found = answer(restored, "/info/BROKER")["rows"][0]
+        assert (found["held_uows"], found["held_publications"], found["active_uows"]) == (0, 0, 1)
 
 
 @needs_browser

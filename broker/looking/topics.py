@@ -70,6 +70,7 @@ class PublicationRow:
     remaining: int
     held: int
     stored: bool
+    producer: str
 
 
 def topics(world: World, question: Question) -> Steps:
@@ -186,4 +187,5 @@ def _publication_row(world: World, found: Publication) -> PublicationRow:
         remaining=found.remaining,
         held=found.withheld,
         stored=found.is_stored,
+        producer=found.producer,
     )

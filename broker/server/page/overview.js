@@ -16,15 +16,16 @@ export function overview() {
   const plots = el("div", { class: "figures" });
   const latency = el("div");
   const deeds = el("p", { class: "buttons" });
+  const held = el("p", { class: "buttons held", hidden: true });
   const node = el(
     "div",
     {},
-    el("section", {}, el("h2", {}, "What needs attention"), verdict, tiles),
+    el("section", {}, el("h2", {}, "What needs attention"), verdict, held, tiles),
     el("section", {}, el("h2", {}, "The last minutes"), el("p", { class: "quiet" }, "Since this page was opened."), plots),
     el("section", {}, el("h2", {}, "How long a commit takes"), latency),
     el("section", {}, el("h2", {}, "The broker"), deeds),
   );
-  const known = { services: [], subscribers: [], summary: null, round: 0, deeds: "" };
+  const known = { services: [], subscribers: [], summary: null, round: 0, deeds: "", held: "" };
 
   async function look(state) {
     if (known.round % ROUNDS_BETWEEN === 0) {
@@ -44,6 +45,7 @@ export function overview() {
     tiles.replaceChildren(...tilesOf(state, known));
     draw(state, plots);
     offer(state, deeds, known);
+    offerHeld(state, held, known);
   }
 
   return { node, look };
@@ -58,6 +60,12 @@ export function troubles(broker, { services, subscribers, summary }) {
   }
   if (broker.new_uow_messages === false) {
     found.push(["warn", "New persistent units of work are refused (00370445), until they are allowed again.", null]);
+  }
+  if (broker.held_uows > 0) {
+    found.push(["warn", `${counted(broker.held_uows, "unit of work is", "units of work are")} held after a restore: nobody receives them until they are released.`, "#units?held=yes"]);
+  }
+  if (broker.held_publications > 0) {
+    found.push(["warn", `${counted(broker.held_publications, "publication is", "publications are")} held for their subscribers after a restore.`, "#topics"]);
   }
   const free = summary?.free_bytes ?? broker.free_bytes;
   if (free !== null && free !== undefined && free < Math.max(2 * (broker.min_free_space ?? 0), 256 * 2 ** 20)) {
@@ -130,6 +138,34 @@ function marks(summary) {
   if (!summary || !summary.commits) return [];
   const { p50, p99, longest } = summary;
   return [`half within ${age(p50)}`, `99 of 100 within ${age(p99)}`, `the longest ${age(longest)}`];
+}
+
+/** Offer what may be done with all that is held since a restore. */
+function offerHeld(state, node, known) {
+  const { held_uows: uows, held_publications: publications } = state.broker;
+  const sign = [uows, publications].join();
+  if (sign === known.held) return;
+  known.held = sign;
+  node.hidden = !uows && !publications;
+  const made = [];
+  const kinds = [
+    [uows, "PSF", counted(uows ?? 0, "unit of work", "units of work")],
+    [publications, "SUBSCRIBER", counted(publications ?? 0, "publication")],
+  ];
+  for (const [number, object, what] of kinds) {
+    if (!number) continue;
+    made.push(
+      button(`Release ${what}`, { command: "RELEASE", object, all: true }, {
+        confirm: { what: `Release all ${what} that are held?`, means: "They can be received again. What a receiver had before the restore, after the backup, it then gets twice.", does: "Release them" },
+        then: state.again,
+      }),
+      button(`Discard ${what}`, { command: "DISCARD", object, option: "PROCESSED", all: true }, {
+        confirm: { what: `Discard all ${what} that are held?`, means: "They end as processed, and are never received again. What no receiver had is lost.", does: "Discard them", typed: state.broker.broker_id },
+        then: state.again,
+      }),
+    );
+  }
+  node.replaceChildren(...made);
 }
 
 function offer(state, deeds, known) {

@@ -35,10 +35,11 @@ export function topics(state) {
       { label: "Durable", value: (row) => row.durable, cell: (row) => (row.durable ? "durable" : "while it is here") },
       { label: "Behind", isNumber: true, value: (row) => row.lag, cell: (row) => count(row.lag) },
       { label: "", cell: (row) => el("span", { class: "bar", "aria-hidden": "true" }, el("i", { "--share": (row.lag ?? 0) / longest })), sign: (row) => `${row.lag} ${longest}` },
+      { label: "Held", isNumber: true, value: (row) => row.held ?? 0, cell: (row) => count(row.held) },
       { label: "Being read", isNumber: true, value: (row) => row.outstanding, cell: (row) => count(row.outstanding) },
       { label: "Since", value: (row) => row.subscribed, cell: (row) => when(row.subscribed) },
       { label: "Ends in", isNumber: true, value: (row) => row.ends_in ?? Infinity, cell: (row) => age(row.ends_in) },
-      { label: "Do", cell: (row) => end(row, state), sign: (row) => row.user_id },
+      { label: "Do", cell: (row) => end(row, state), sign: (row) => `${row.user_id} ${row.held}` },
     ],
   });
   const note = el("p", { class: "quiet" });
@@ -62,8 +63,20 @@ export function topics(state) {
 
 function end(row, state) {
   const { topic, user_id, token } = row;
-  return button("Unsubscribe", { command: "UNSUBSCRIBE", topic, user_id, token }, {
+  const then = state.again;
+  const about = { object: "SUBSCRIBER", topic, user_id, token };
+  const held = row.held ? [
+    button("Release", { command: "RELEASE", ...about }, {
+      confirm: { what: `Release what is held for ${participant(user_id, token)}?`, means: `It gets ${count(row.held)} publication(s) of ${topic}, perhaps a second time.`, does: "Release them" },
+      then,
+    }),
+    button("Discard", { command: "DISCARD", option: "PROCESSED", ...about }, {
+      confirm: { what: `Discard what is held for ${participant(user_id, token)}?`, means: `It never gets the ${count(row.held)} publication(s) of ${topic} that are held.`, does: "Discard them" },
+      then,
+    }),
+  ] : [];
+  return el("span", { class: "deeds" }, ...held, button("Unsubscribe", { command: "UNSUBSCRIBE", topic, user_id, token }, {
     confirm: { what: `Unsubscribe ${participant(user_id, token)} from ${topic}?`, means: `It never gets the ${count(row.lag)} publication(s) that it has not read.`, does: "Unsubscribe it" },
-    then: state.again,
-  });
+    then,
+  }));
 }

@@ -13,6 +13,7 @@ export function units(state, asked) {
   const service = el("input", { type: "search", id: "filter", value: serviceOf(named), placeholder: "CLASS/SERVER/SERVICE", oninput: parsed });
   const uowid = el("input", { type: "search", id: "uowid", value: asked.get("uowid") ?? "", placeholder: "16 characters", maxlength: 16 });
   const boxes = STATUSES.map((name) => el("input", { type: "checkbox", value: name, checked: asked.getAll("status").includes(name), onchange: () => submit() }));
+  const held = el("input", { type: "checkbox", value: "yes", checked: asked.get("held") === "yes", onchange: () => submit() });
   const counts = STATUSES.map(() => el("span", { class: "quiet" }));
   const note = el("p", { class: "quiet" });
   const more = el("button", { type: "button", hidden: true, onclick: () => fetchMore() }, `${PAGE} more`);
@@ -31,12 +32,14 @@ export function units(state, asked) {
       ...named,
       uowid: uowid.value.trim(),
       status: boxes.filter((box) => box.checked).map((box) => box.value),
+      ...(held.checked ? { held: "yes" } : {}),
     };
   }
 
   function submit() {
     const query = new URLSearchParams(Object.entries(named).filter(([, text]) => text));
     if (uowid.value.trim()) query.set("uowid", uowid.value.trim());
+    if (held.checked) query.set("held", "yes");
     for (const box of boxes) if (box.checked) query.append("status", box.value);
     history.replaceState(null, "", `#units${query.size ? `?${query}` : ""}`);
     later.rows = [];
@@ -76,7 +79,7 @@ export function units(state, asked) {
     el("label", {}, "Service ", service),
     el("label", {}, "Unit of work ", uowid),
     el("button", {}, "Show"),
-    el("fieldset", {}, el("legend", {}, "Status"), boxes.map((box, at) => el("label", { class: "chip" }, box, STATUSES[at].toLowerCase(), counts[at]))),
+    el("fieldset", {}, el("legend", {}, "Status"), boxes.map((box, at) => el("label", { class: "chip" }, box, STATUSES[at].toLowerCase(), counts[at])), el("label", { class: "chip" }, held, "held after a restore")),
   );
   const node = el("section", {}, el("h2", {}, "Units of work"), form, note, table.node, el("p", {}, more));
   return { node, look };
@@ -99,7 +102,7 @@ function unitTable(state) {
       { label: "Tried", isNumber: true, value: (row) => row.delivery_count, cell: (row) => count(row.delivery_count) },
       { label: "Ends in", isNumber: true, value: (row) => row.ends_in ?? Infinity, cell: (row) => age(row.ends_in) },
       { label: "User status", value: (row) => row.ustatus ?? "", cell: (row) => el("span", { class: "name" }, row.ustatus ?? "") },
-      { label: "Do", cell: (row) => deeds(row, state), sign: (row) => row.status },
+      { label: "Do", cell: (row) => deeds(row, state), sign: (row) => `${row.status} ${row.held}` },
     ],
   });
 }
@@ -107,14 +110,26 @@ function unitTable(state) {
 function status(row) {
   const kind = { TIMEOUT: "bad", CANCELLED: "bad", DISCARDED: "bad", BACKEDOUT: "warn", POSTPONED: "warn", PROCESSED: "good" }[row.status] ?? "";
   const back = row.status === "POSTPONED" && row.back_in !== null ? `, back in ${age(row.back_in)}` : "";
-  return el("span", { class: `status ${kind}` }, row.status.toLowerCase(), back);
+  return el("span", { class: `status ${row.held ? "warn" : kind}` }, row.status.toLowerCase(), back, row.held && ", held");
 }
 
 function deeds(row, state) {
   const { uowid } = row;
   const then = state.again;
   const made = [];
-  if (row.status === "POSTPONED") {
+  if (row.held) {
+    made.push(
+      button("Release", { command: "RELEASE", object: "PSF", uowid }, {
+        confirm: { what: `Release ${uowid}?`, means: "It can be received again. If its receiver had it before the restore, after the backup, it gets it twice.", does: "Release it" },
+        then,
+      }),
+      button("Discard", { command: "DISCARD", object: "PSF", option: "PROCESSED", uowid }, {
+        confirm: { what: `Discard ${uowid}?`, means: "Its receiver has had it: it ends as processed, and is never received again.", does: "Discard it" },
+        then,
+      }),
+    );
+  }
+  if (row.status === "POSTPONED" && !row.held) {
     made.push(button("Accept", { command: "SET-UOW-STATUS", object: "PSF", option: "ACCEPTED", uowid }, { then }));
   }
   if (row.status === "ACCEPTED" || row.status === "POSTPONED") {

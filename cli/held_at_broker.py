@@ -1,0 +1,83 @@
+"""`oms cmd RELEASE … --except FILE`: what a consumer says it has is discarded as PROCESSED, the rest is released.
+
+What is held is asked for by pages and compared here, so that FILE may be of any length; what is to be done is said in
+commands of bounded size, the oldest first. Who is interrupted gives the command again.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cli.failures import Usage
+from cli.operator import Server
+
+PAGE = 1000  # rows of an answer, and identifiers of a command
+_SELECTORS = ("uowid", "conv_id", "user_id", "token", "server_class", "server_name", "service")
+_ABOUT = ("older", "newer", "object", "topic", *_SELECTORS)  # that every command says again
+
+
+@dataclass(slots=True)
+class Split:
+    """What is held, by whether the consumer has it."""
+
+    has: list[str]
+    has_not: list[str]
+    unknown: int  # names in the file of nothing that is held
+
+
+def names_in(file: Path) -> frozenset[str]:
+    """Return the lines of a file, which are UOWIDs, PUBLICATION-IDs or producers' identifiers. Usage."""
+    try:
+        data = sys.stdin.buffer.read() if file == Path("-") else file.read_bytes()
+        names = {line.removesuffix("\r") for line in data.decode("utf-8-sig").split("\n")} - {""}
+    except UnicodeDecodeError as failure:
+        raise Usage(f"{file} is no text in UTF-8: {failure}") from failure
+    except OSError as failure:
+        raise Usage(f"cannot read {file}: {failure.strerror}") from failure
+    if not names:
+        raise Usage(f"{file} names nothing; without --except everything is released")
+    return frozenset(names)
+
+
+def compared(server: Server, order: Mapping[str, Any], names: frozenset[str]) -> Split:
+    """Return what of that which the order is about the consumer has, and has not."""
+    is_topics = order.get("object") == "SUBSCRIBER"
+    rows = _publications(server, order) if is_topics else _uows(server, order)
+    key = "publication_id" if is_topics else "uowid"
+    found = sorted(rows, key=lambda row: (row["committed"] or "", row[key]))
+    met = names & {name for row in found for name in (row[key], row["producer"])}
+    has = [row[key] for row in found if row[key] in names or row["producer"] in names]
+    taken = frozenset(has)
+    return Split(has, [row[key] for row in found if row[key] not in taken], len(names - met))
+
+
+def _uows(server: Server, order: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    said = [(name, str(order[name])) for name in _SELECTORS if order.get(name)]
+    return _rows(server, "PSF", [*said, ("held", "yes")])
+
+
+def _publications(server: Server, order: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    said = [("topic", str(order["topic"]))] if order.get("topic") else []
+    return (row for row in _rows(server, "PUBLICATION", said) if row["held"])
+
+
+def _rows(server: Server, subject: str, said: Sequence[tuple[str, str]]) -> Iterator[Mapping[str, Any]]:
+    cursor = ""
+    while True:
+        more = [("cursor", cursor)] if cursor else []
+        page = server.get(f"/info/{subject}", [*said, ("limit", str(PAGE)), *more])
+        yield from page["rows"]
+        cursor = page["next"] or ""
+        if not cursor:
+            return
+
+
+def orders(order: Mapping[str, Any], split: Split) -> Iterator[dict[str, Any]]:
+    """Yield the commands: first what is discarded, then what is released."""
+    about = {name: order[name] for name in _ABOUT if order.get(name) not in (None, "")}
+    for command, option, identifiers in (("DISCARD", "PROCESSED", split.has), ("RELEASE", "", split.has_not)):
+        for start in range(0, len(identifiers), PAGE):
+            said = {"command": command, **about, "identifiers": identifiers[start : start + PAGE]}
+            yield {**said, "option": option} if option else said

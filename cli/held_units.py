@@ -1,0 +1,175 @@
+"""`oms list --held` and `oms release` on a broker's store: by unit of work and subscription, as its broker would do it.
+
+Looking changes nothing and works while the broker runs. Deciding starts a broker on the stopped store, which gives the
+same commands as an operator gives to one that runs (`oms cmd RELEASE`, `oms cmd DISCARD`), and ends it.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli import interrupts, output
+from cli.failures import ExitCode, Failure
+from cli.stores import view
+from cli.wording import iso_microseconds
+from journal.errors import DatabaseLocked
+
+if TYPE_CHECKING:  # the broker is imported when it is needed
+    from broker.broker import Broker
+    from broker.effects import Command
+    from broker.held_listing import Held
+    from database import DatabaseView
+
+AT_ONCE = 250  # of one commit
+
+
+def is_brokers(looking: "DatabaseView") -> bool:
+    """Say whether the store is a broker's."""
+    from broker.records import MASTER_KEY
+
+    return looking.get(MASTER_KEY) is not None
+
+
+def held_of(looking: "DatabaseView") -> "list[Held]":
+    """Return what is held of a broker's store, the oldest first."""
+    from broker.held_listing import Records, held_in
+    from broker.records import RecordError
+
+    try:
+        return held_in(Records(looking.get, looking.keys))
+    except RecordError as failure:
+        raise Failure(f"a record of the broker cannot be read: {failure}", ExitCode.UNUSABLE) from failure
+
+
+def print_held(found: "Iterable[Held]", limit: int | None, *, as_json: bool) -> None:
+    """Print what is held, at most so many; 0 and None are all."""
+    every = list(found)
+    shown = every[: limit or None]
+    if as_json:
+        for each in shown:
+            output.print_json_line(_document(each))
+        return
+    if not every:
+        output.print_line("Nothing is held.")
+        return
+    columns = (
+        output.Column("identifier"),
+        output.Column("queue", shrinks=True),
+        output.Column("for"),
+        output.Column("sender"),
+        output.Column("committed"),
+        output.number_column("messages"),
+        output.Column("producer"),
+    )
+    output.print_table(columns, map(_row, shown))
+    if len(every) > len(shown):
+        output.print_line(f"… and {len(every) - len(shown):,} more; --limit 0 shows all")
+
+
+def _document(held: "Held") -> Mapping[str, Any]:
+    return asdict(held) | {"committed": iso_microseconds(held.committed)}
+
+
+def _row(held: "Held") -> tuple[str, ...]:
+    committed = iso_microseconds(held.committed)[:19]
+    return (
+        held.identifier,
+        held.queue,
+        held.subscriber,
+        held.sender,
+        committed,
+        f"{held.messages:,}",
+        held.producer,
+    )
+
+
+def named(found: "Iterable[Held]", numbers: Collection[int]) -> "tuple[list[Held], int]":
+    """Return what has one of these messages, and how many of the numbers are of nothing that is held."""
+    left = set(numbers)
+    chosen = []
+    for each in found:
+        its = range(each.first, each.first + each.messages)
+        if any(number in its for number in numbers):
+            chosen.append(each)
+            left.difference_update(its)
+    return chosen, len(left)
+
+
+def between(
+    found: "Iterable[Held]", queue: str | None, before: datetime | None, after: datetime | None
+) -> "list[Held]":
+    """Return what is of this queue, and was committed before one time and after the other."""
+    earliest = 0 if after is None else round(after.timestamp() * 1_000_000)
+    latest = None if before is None else round(before.timestamp() * 1_000_000)
+    return [
+        each
+        for each in found
+        if queue in (None, each.queue)
+        and (after is None or each.committed > earliest)
+        and (latest is None or each.committed < latest)
+    ]
+
+
+def split(found: "Iterable[Held]", names: Collection[str]) -> "tuple[list[Held], list[Held], int]":
+    """Return what of it nobody has named, what somebody has, and how many names are of nothing that is held."""
+    wanted, met = frozenset(names), set[str]()
+    released: list[Held] = []
+    discarded: list[Held] = []
+    for each in found:
+        its = each.names() & wanted
+        met |= its
+        (discarded if its else released).append(each)
+    return released, discarded, len(wanted - met)
+
+
+def carry_out(spool: Path, released: "Iterable[Held]", discarded: "Iterable[Held]") -> None:
+    """Discard as PROCESSED, then release, with a broker that is started for it. Failure where it cannot start."""
+    from broker.broker import Broker
+    from broker.effects import DiscardHeld, DiscardPublications, ReleaseHeld, ReleasePublications
+    from broker.pstore import StartRefused
+    from broker.records import Status
+
+    try:
+        broker = Broker.open(spool, broker_id=_broker_id(spool), pstore="HOT")
+    except StartRefused as refused:
+        text = f"{refused}; a running broker is told with `oms cmd RELEASE` and `oms cmd DISCARD`"
+        is_locked = isinstance(refused.__cause__, DatabaseLocked)
+        raise Failure(text, ExitCode.LOCKED if is_locked else ExitCode.UNUSABLE) from refused
+    with broker:
+        for held, of_units, of_publications in (
+            (list(discarded), partial(DiscardHeld, status=Status.PROCESSED), DiscardPublications),
+            (list(released), ReleaseHeld, ReleasePublications),
+        ):
+            for uowids in _parts([each.identifier for each in held if not each.subscription_id]):
+                _give(broker, of_units, uowids)
+            for subscription_id in dict.fromkeys(each.subscription_id for each in held if each.subscription_id):
+                ids = [each.identifier for each in held if each.subscription_id == subscription_id]
+                for some in _parts(ids):
+                    _give(broker, of_publications, subscription_id, some)
+
+
+def _give(broker: "Broker", command: Callable[..., "Command"], *about: Any) -> None:
+    from broker.codes import BrokerError
+
+    try:
+        with interrupts.held_back():
+            broker.administer(lambda handle: command(handle, *about))
+    except BrokerError as refused:
+        raise Failure(str(refused), ExitCode.UNUSABLE) from refused
+
+
+def _parts(identifiers: list[str]) -> Iterable[tuple[str, ...]]:
+    for start in range(0, len(identifiers), AT_ONCE):
+        yield tuple(identifiers[start : start + AT_ONCE])
+
+
+def _broker_id(spool: Path) -> str:
+    from broker.records import MASTER, MASTER_KEY
+
+    with view(spool) as looking:
+        value = looking.get(MASTER_KEY)
+    assert value is not None, "it is a broker's store"
+    return MASTER.decode(value).broker_id

@@ -1,0 +1,143 @@
+"""`oms list --held` and `oms release` on a broker's restored store, stopped; `oms cmd RELEASE` on one that runs."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.broker import Broker
+from broker.records import Status
+from tests.cli_runner import oms, oms_json
+from tests.held_stores import mark_restored
+from tests.test_broker_restored_store import read, received
+from tests.test_server_operators import rows
+from tests.web_place import WebPlace
+
+BROKER_ID = "NIGHT"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """Yield a restored store: four units of work of two services, two publications for one reader."""
+    directory = tmp_path / "store"
+    with Broker.open(directory, broker_id=BROKER_ID) as broker, broker.session("ALICE", token="T") as alice:
+        alice.subscribe("NEWS", durable=True)
+        for number, service in enumerate(("A/B/C", "A/B/C", "A/B/C", "A/B/D")):
+            with alice.unit_of_work(service, producer=f"order-{number}", status_lifetime="1H") as unit:
+                unit.send(b"%d" % number)
+                unit.send(b"more")
+        for text in (b"rain", b"sun"):
+            alice.publish("NEWS", text)
+    mark_restored(directory)
+    yield directory
+
+
+def listed(place: Path, *words: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in oms("list", "--held", "--json", *words, spool=place).stdout.splitlines()]
+
+
+def end(place: Path) -> tuple[list[bytes], list[bytes]]:
+    with Broker.open(place, broker_id=BROKER_ID) as broker:
+        return received(broker), read(broker)
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_what_is_held_is_listed_before_the_first_start_and_after(place: Path, is_started: bool) -> None:
+    if is_started:
+        with Broker.open(place, broker_id=BROKER_ID):
+            assert len(listed(place)) == 6, "while the broker runs"
+    found = listed(place)
+    assert [each["queue"] for each in found] == ["A/B/C"] * 3 + ["A/B/D"] + ["topic/NEWS"] * 2
+    assert [each["producer"] for each in found] == [f"order-{number}" for number in range(4)] + [""] * 2
+    assert [each["subscriber"] for each in found] == [""] * 4 + ["ALICE"] * 2
+    assert [each["identifier"] for each in listed(place, "A/B/D")] == [found[3]["identifier"]]
+    text = oms("list", "--held", "--limit", "2", spool=place).stdout
+    assert found[0]["identifier"] in text and "… and 4 more" in text
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_all_that_is_held_is_released_on_the_stopped_store(place: Path, is_started: bool) -> None:
+    if is_started:
+        with Broker.open(place, broker_id=BROKER_ID):
+            pass
+    done = oms_json("release", "--all", "--yes", spool=place)
+    assert done == {"released": 6, "discarded": 0, "unknown": 0, "held": 0, "dry_run": False}
+    assert end(place) == ([b"0", b"more", b"1", b"more", b"2", b"more"], [b"rain", b"sun"])
+    assert "Nothing is held." in oms("list", "--held", spool=place).stdout
+
+
+def test_what_a_consumer_has_is_discarded_as_processed_and_the_rest_released(place: Path, tmp_path: Path) -> None:
+    found = listed(place)
+    file = tmp_path / "has"
+    file.write_text(f"order-1\r\n{found[0]['identifier']}\n\n{found[4]['first']}\norder-77\n", encoding="utf-8")
+    dry = oms_json("release", "--except", str(file), "--dry-run", spool=place)
+    assert dry == {"released": 3, "discarded": 3, "unknown": 1, "held": 0, "dry_run": True}
+    done = oms_json("release", "--except", str(file), "--yes", spool=place)
+    assert done == dry | {"dry_run": False}
+    with Broker.open(place, broker_id=BROKER_ID) as broker:
+        with broker.session("ALICE", token="T") as alice:
+            statuses = [alice.query(each["identifier"]).status for each in found[:4]]
+        assert statuses == [Status.PROCESSED, Status.PROCESSED, Status.ACCEPTED, Status.ACCEPTED]
+        assert (received(broker), read(broker)) == ([b"2", b"more"], [b"sun"])
+
+
+def test_some_are_released_by_number_queue_and_age_and_some_discarded(place: Path) -> None:
+    found = listed(place)
+    second = found[1]["first"] + 1
+    assert oms_json("release", str(second), "--yes", spool=place)["released"] == 1
+    assert oms_json("release", str(second), "--yes", spool=place, code=1)["unknown"] == 1
+    assert oms_json("release", "--queue", "A/B/D", "--discard", "--yes", spool=place)["discarded"] == 1
+    assert oms_json("release", "--older", "1h", "--yes", spool=place)["held"] == 4
+    assert oms_json("release", "--queue", "topic/NEWS", "--newer", "1h", "--yes", spool=place)["released"] == 2
+    assert [each["producer"] for each in listed(place)] == ["order-0", "order-2"]
+    assert end(place) == ([b"1", b"more"], [b"rain", b"sun"])
+
+
+def test_a_broker_that_runs_is_told_with_oms_cmd(place: Path) -> None:
+    with Broker.open(place, broker_id=BROKER_ID):
+        refused = oms("release", "--all", "--yes", spool=place, code=3)
+    assert "oms cmd RELEASE" in refused.stderr
+    assert len(listed(place)) == 6
+    wrong = oms("release", "--except", "-", "--by", "property:n", "--yes", spool=place, code=2, stdin=b"x\n")
+    assert "no properties" in wrong.stderr
+
+
+# On a broker that runs.
+
+
+@pytest.fixture
+def running(place: Path) -> Iterator[WebPlace]:
+    with WebPlace(place, broker_id=BROKER_ID) as found:
+        yield found
+
+
+def told(running: WebPlace, *words: str, code: int = 0, stdin: str | None = None) -> dict[str, Any]:
+    data = None if stdin is None else stdin.encode()
+    said = oms("cmd", *words, "--yes", "--json", "--broker", f"http://127.0.0.1:{running.port}", code=code, stdin=data)
+    return dict(json.loads(said.stdout or "{}"))
+
+
+def test_a_running_broker_releases_by_service_and_by_what_a_consumer_has(running: WebPlace, tmp_path: Path) -> None:
+    file = tmp_path / "has"
+    uowids = [row["uowid"] for row in rows(running, "PSF")]
+    file.write_text(f"{uowids[0]}\norder-2\norder-3\n", encoding="utf-8")
+    done = told(running, "RELEASE", "service=A/B/C", "--except", str(file))
+    assert done == {"released": 1, "discarded": 2, "unknown": 1}
+    assert [row["status"] for row in rows(running, "PSF")] == ["PROCESSED", "ACCEPTED", "PROCESSED", "ACCEPTED"]
+    assert [row["held"] for row in rows(running, "PSF")] == [False, False, False, True]
+    assert told(running, "DISCARD", "PROCESSED", "all=yes")["affected"] == 1
+    first = rows(running, "PUBLICATION")[0]["publication_id"]
+    done = told(running, "RELEASE", "SUBSCRIBER", "topic=NEWS", "--except", "-", stdin=first)
+    assert done == {"released": 1, "discarded": 1, "unknown": 0}
+    assert [row["held"] for row in rows(running, "SUBSCRIBER")] == [0]
+
+
+def test_except_goes_with_release_and_names_something(running: WebPlace) -> None:
+    for words in (("DISCARD", "PROCESSED", "all=yes"), ("PURGE", "uowid=1")):
+        told(running, *words, "--except", "-", code=2, stdin="x")
+    told(running, "RELEASE", "all=yes", "--except", "-", code=2, stdin="\n")
+    told(running, "RELEASE", "--except", "/no/such/file", code=2)
+    told(running, "RELEASE", code=2)
+    assert rows(running, "BROKER")[0]["held_uows"] == 4
