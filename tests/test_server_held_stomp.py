@@ -93,6 +93,8 @@ def test_a_killed_server_holds_on(tmp_path: Path) -> None:
             assert got(orders, 1) == [b"new"]
             restored.child.kill()
             restored.child.wait()
+            orders.close()
+            news.close()
     with Serving(spool) as restored:
         assert tell(restored, command="DISCARD", option="DISCARDED", all=True)["affected"] == 2
         orders, news = consuming(restored)
