@@ -11,6 +11,7 @@ import pytest
 from database import DatabaseView, DiskError, MessageDamaged, MessageDatabase, NoSuchMessage
 from database.lookup import look_up
 from journal.names import INDEX, DataFileName
+from tests import golden_files
 from tests.small_files import open_small
 
 
@@ -303,3 +304,16 @@ def test_a_message_is_looked_up_with_or_without_the_index_file(index: str, tmp_p
         else:
             with pytest.raises(NoSuchMessage):
                 look_up(tmp_path, number)
+
+
+def test_the_first_group_of_a_file_that_the_one_before_it_names_is_shown_whole_frames_at_a_time(tmp_path: Path) -> None:
+    writing = golden_files.journal(tmp_path)
+    golden_files.write(writing, golden_files.add(b"q", b"one"))
+    writing.roll_at_next_commit()
+    golden_files.write(writing, golden_files.add(b"q", b"two"), golden_files.add(b"q", b"three"))
+    writing.seal_all()
+
+    with DatabaseView.open(tmp_path) as view:
+        assert [message.payload for message in view.undelivered()] == [b"one", b"two"]
+        assert view.stats().bytes % 8 == 0
+    writing.close(seal=False)
