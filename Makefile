@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/installed
 
-.PHONY: help venv demo test campaign simulate simulate-faults faults fuzz bench lint audit format clean
+.PHONY: help venv demo test torture soak campaign simulate simulate-faults faults fuzz bench lint audit format clean
 
 help:
 	@echo "make demo      the main job on 336,776 real flights, with a kill, a recovery and a report"
@@ -15,6 +15,8 @@ help:
 	@echo "make simulate-faults  faults made on purpose, to see that the simulation finds each of them"
 	@echo "make faults    each file call of the C library fails in its turn: MINUTES=n for a share of them"
 	@echo "make fuzz      inputs that coverage leads to, at every decoder; SECONDS=60 of each, TARGET=footer for some"
+	@echo "make torture   real brokers and clients, killed, stopped, overtaken, without room: MINUTES=n, ARGS=\"--seed n\""
+	@echo "make soak      real load for MINUTES=n, with memory, descriptors, threads and files watched"
 	@echo "make bench     the benchmarks, as a table; ARGS=--quick for a look"
 	@echo "make lint      format, lint, types and layers, checked"
 	@echo "make audit     ask for known holes in what is installed; needs the network"
@@ -54,6 +56,12 @@ faults: $(READY)
 fuzz: $(READY)
 	@$(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[fuzz]"
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(TARGET)
+
+torture: $(READY)
+	$(BIN)/python -m tests.campaign --minutes $(or $(MINUTES),10) $(ARGS)
+
+soak: $(READY)
+	$(BIN)/python -m tests.campaign.soak --minutes $(or $(MINUTES),10)
 
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)

@@ -26,7 +26,8 @@ class Reserve:
     """The reserve of one directory, for any thread.
 
     While it is short, since something was paid from it, nothing may take new space but what is paid
-    from it: or new messages would eat what the next deliveries live on.
+    from it: or new messages would eat what the next deliveries live on. What was all paid is one byte long; no
+    file, or an empty one, is a reserve that there never was room for, and holds up nothing.
     """
 
     def __init__(self, disk: Disk, directory: Path, size: int, name: str = names.RESERVE) -> None:
@@ -34,7 +35,7 @@ class Reserve:
         self._path = directory / name
         self._wanted = size
         self._lock = threading.Lock()  # guards the file
-        self.is_short = self._exists() and self.size() < size
+        self.is_short = 0 < self.size() < size
 
     def size(self) -> int:
         """Return how many bytes are kept back."""
@@ -95,7 +96,7 @@ class Reserve:
         self.is_short = True
         file = self._disk.open(self._path, writable=True)
         try:
-            file.truncate(max(0, have - size))
+            file.truncate(max(1, have - size))
             file.sync()
         finally:
             file.close()

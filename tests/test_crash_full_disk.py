@@ -145,6 +145,18 @@ def _clean_up(database: Unattended | object) -> None:
         pass  # it may find no room for what it has to move
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_disk_too_small_for_the_reserve_takes_messages_after_a_restart_as_before_it(is_cut: bool) -> None:
+    disk = SimulatedDisk(space=40 * SMALL)
+    for turn in range(3):
+        database = open_unattended(disk)
+        for number in range(4):
+            database.add("q", b"%d %d" % (turn, number))
+            database.tend()
+        database.close()
+        disk = disk.crash(turn) if is_cut else disk.restart()
+
+
 def test_a_full_disk_while_a_commit_is_written_is_final() -> None:
     disk, account = SimulatedDisk(), Account()
     writer = Writer(open_unattended(disk), account)

@@ -13,6 +13,7 @@ users_read       users, changed              the users file was read again
 certificate_read -                           a renewed certificate is used
 held             uows, publications          so much is held since the store was restored from a backup
 insecure         host                        INSECURE-NETWORK=YES lets everybody in the network in
+exhausted        reason                      the system has no descriptor or memory left for a connection
 wide             path, mode                  others can reach what only the broker should
 message          -                           any other line
 """

@@ -31,6 +31,7 @@ from broker.opening import open_store, spool_directory
 from broker.server.access import Access
 from broker.server.administration import Administration
 from broker.server.closed_door import ClosedDoor
+from broker.server.complaints import Complaints
 from broker.server.events import event
 from broker.server.limits import StompLimits
 from broker.server.listening import web_listener
@@ -111,6 +112,7 @@ class Server:
         AccessRefused, StartRefused, PortRefused; StandbyEnds of a standby that cannot be one; StoreTaken; MoveFailed.
         """
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(Complaints())
         for number in _SIGNALS:
             loop.add_signal_handler(number, self.stop, number.name)
         try:

@@ -1,0 +1,139 @@
+"""The campaign with real processes (`make torture`): what its checks find, and a round of each kind."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.campaign.campaign import Figures, play
+from tests.campaign.checks import Left, violations
+from tests.campaign.clients import FROM, NEWS, PAIRED, TO, WORK
+from tests.campaign.records import read
+
+
+class Story:
+    """Records of clients, told line by line; a line is a tenth of a second after the one before."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._at = 0.0
+        self.left = Left()
+
+    def tell(self, who: str, what: str, body: str, queue: str, *, began: float = 0.0) -> None:
+        self._at += 0.1
+        place = "to" if what in ("send", "receipt") else "of"
+        line: dict[str, Any] = {"what": what, "who": who, "body": body, "at": self._at, "began": began, place: queue}
+        with (self._directory / f"{who}.record").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def sent(self, body: str, queue: str, who: str = "s") -> None:
+        self.tell(who, "send", body, queue)
+        self.tell(who, "receipt", body, queue)
+
+    def received(self, body: str, queue: str, who: str = "r", *, began: float = 0.0) -> None:
+        for what in ("got", "ack", "acked"):
+            self.tell(who, what, body, queue, began=began)
+
+    def kinds(self) -> list[str]:
+        return sorted({text.partition(":")[0] for text in violations(read(self._directory), self.left)})
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    return Story(tmp_path)
+
+
+def test_what_goes_well_breaks_no_promise(story: Story) -> None:
+    for queue in (WORK, PAIRED):
+        story.sent("p 1", queue)
+        story.received("p 1", queue)
+    story.sent("s 1", WORK)
+    story.left.bodies[WORK].append("s 1")
+    story.sent("m 1", FROM)
+    story.received("m 1", FROM)
+    story.sent("m 1", TO, "mover")
+    story.left.bodies[TO].append("m 1")
+    story.tell("f", "subscribed", NEWS, "")
+    story.sent("n 1", NEWS)
+    story.received("n 1", NEWS, "f")
+
+    assert story.kinds() == []
+
+
+def test_what_has_a_receipt_and_is_nowhere_is_lost(story: Story) -> None:
+    story.sent("s 1", WORK)
+    story.tell("r", "got", "s 1", WORK)
+    assert story.kinds() == ["lost"], "who got it has not asked for it to go"
+
+
+def test_what_nobody_sent_is_invented(story: Story) -> None:
+    story.left.bodies[WORK].append("s 1")
+    assert story.kinds() == ["invented"]
+
+
+def test_what_is_there_twice_is_found(story: Story) -> None:
+    story.sent("s 1", WORK)
+    story.left.bodies[WORK] += ["s 1", "s 1"]
+    assert story.kinds() == ["twice"]
+
+
+@pytest.mark.parametrize("comes_to", ["the store", "another connection", "the same connection"])
+def test_what_was_acknowledged_and_comes_again_is_found(story: Story, comes_to: str) -> None:
+    story.sent("s 1", WORK)
+    story.received("s 1", WORK)
+    if comes_to == "the store":
+        story.left.bodies[WORK].append("s 1")
+    else:
+        who, began = ("other", 10.0) if comes_to == "another connection" else ("r", 0.0)
+        story.tell(who, "got", "s 1", WORK, began=began)
+    assert story.kinds() == ["again"]
+
+
+def test_what_was_on_its_way_before_the_acknowledgement_is_not(story: Story) -> None:
+    story.sent("s 1", WORK)
+    story.received("s 1", WORK)
+    story.tell("slow", "got", "s 1", WORK, began=0.05)
+    assert story.kinds() == []
+
+
+def test_half_a_transaction_is_found(story: Story) -> None:
+    for queue in (WORK, PAIRED):
+        story.tell("s", "send", "p 1", queue)
+    story.left.bodies[WORK].append("p 1")
+    assert story.kinds() == ["half"]
+
+
+@pytest.mark.parametrize("where", [(), (FROM, TO)])
+def test_what_was_moved_is_in_one_place(story: Story, where: tuple[str, ...]) -> None:
+    story.sent("m 1", FROM)
+    story.tell("mover", "send", "m 1", TO)
+    story.tell("mover", "ack", "m 1", FROM)
+    for queue in where:
+        story.left.bodies[queue].append("m 1")
+    assert story.kinds() == ["moved"]
+
+
+def test_a_publication_that_a_durable_subscriber_missed_is_found(story: Story) -> None:
+    story.sent("n 1", NEWS)
+    story.tell("f", "subscribed", NEWS, "")
+    story.sent("n 2", NEWS)
+    assert story.kinds() == ["not followed"]
+
+
+def test_an_order_that_was_not_kept_is_found(story: Story) -> None:
+    for number in (1, 2):
+        story.sent(f"s {number}", WORK)
+    for number in (2, 1):
+        story.received(f"s {number}", WORK)
+    assert story.kinds() == ["order"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_a_round_of_every_kind_breaks_no_promise(seed: int) -> None:
+    figures = Figures()
+    play(seed, figures, seconds=20)
+
+    assert figures.violations == []
+    assert figures.notes["acked"] > 100
