@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from journal.footer import MAGIC as FOOTER_MAGIC
-from journal.footer import BadFooter, Summary
+from journal.footer import TRAILER, BadFooter, Summary, trailer_size
 from journal.format import (
     ALIGNMENT_MAX,
     ALIGNMENT_MIN,
-    FRAME,
     FRAME_BYTES_MAX,
     FRAME_SIZE,
     GAP,
@@ -62,11 +63,17 @@ def gather(data: bytes, expected: Expected, footer: Summary | BadFooter | None) 
     """Walk the file's bytes; `footer` is what stands at its end, good or not."""
     end = expected.end if expected.end is not None else footer.end if isinstance(footer, Summary) else None
     span = _span(data, expected, len(data) if end is None else end)
-    if footer is not None and end is None:
+    sealed_at = _sealed_at(data)
+    if end is None and sealed_at is not None and sealed_at >= span.start:
+        span = replace(span, limit=sealed_at)
+    elif end is None and footer is not None:
         span = replace(span, limit=_limit_of_bad_footer(data, span))
     found = walk(data, span)
+    if end is None and span.limit == sealed_at:
+        # A footer is written behind the last frame: what stands before it was durable, readable or not.
+        end = found.end if align(found.end, span.alignment) == sealed_at else sealed_at
     footer_at = align(found.end if end is None else end, span.alignment)
-    if footer is None and _was_sealed(data, footer_at):
+    if footer is None and footer_at == sealed_at:
         footer = BadFooter("the file was cut to its length, yet its footer has no good end")
     if end is None and data[footer_at : footer_at + len(FOOTER_MAGIC)] == FOOTER_MAGIC:
         found = walk(data, replace(span, limit=found.end))  # a footer that was begun is no torn frame
@@ -96,17 +103,22 @@ def is_padding(bad: BadRange, found: Walk, header: FileHeader | None) -> bool:
     return not (before.flags | behind.flags) & GAP and behind.commit == before.commit + 1
 
 
-def looks_written(data: bytes) -> bool:
-    """Say whether a file whose identity is unknown held more than its first group."""
-    at = HEADERS_SIZE
-    while at + FRAME_SIZE <= len(data):
-        _, length, meta, _, _, synced, *_ = FRAME.unpack_from(data, at)
-        if not length or length % 8 or length > FRAME_BYTES_MAX or length < FRAME_SIZE + meta:
-            return False
-        if HEADERS_SIZE < synced <= at:
-            return True
-        at += length
-    return False
+def looks_written(data: bytes, *, since: int = 0) -> bool:
+    """Say whether a file whose identity is unknown held more than its first group.
+
+    Its frames cannot be verified. What looks like one, of a commit numbered `since` or higher, and says that what
+    stands before it was durable, is taken for one; lower numbers are those of a file whose blocks this one has got.
+    """
+    words = np.frombuffer(data[HEADERS_SIZE : HEADERS_SIZE + (len(data) - HEADERS_SIZE) // 8 * 8], "<u8")
+    count = len(words) - FRAME_SIZE // 8 + 1
+    if count <= 0:
+        return False
+    sizes, commit, owner, synced = (words[field : field + count] for field in range(1, 5))
+    length, meta = sizes & np.uint64(0xFFFFFFFF), sizes >> np.uint64(32)
+    offsets = HEADERS_SIZE + 8 * np.arange(count, dtype=np.uint64)
+    plausible = (length >= meta + np.uint64(FRAME_SIZE)) & (length % 8 == 0) & (length <= FRAME_BYTES_MAX)
+    plausible &= (owner > 0) & (commit > 0) & (commit >= since) & (words[6 : 6 + count] >> np.uint64(32) <= GAP)
+    return bool((plausible & (synced > HEADERS_SIZE) & (synced <= offsets)).any())
 
 
 def _span(data: bytes, expected: Expected, limit: int) -> Span:
@@ -134,10 +146,18 @@ def _limit_of_bad_footer(data: bytes, span: Span) -> int:
     return at if at > span.start and at % 8 == 0 else len(data)
 
 
-def _was_sealed(data: bytes, start: int) -> bool:
-    """Say whether a footer that was finished once starts at this offset."""
+def _sealed_at(data: bytes) -> int | None:
+    """Return where the footer of a file begins that was sealed once, as one end of the footer or the other says."""
+    size = trailer_size(data[-TRAILER.size :])
+    starts = [data.rfind(FOOTER_MAGIC), len(data) - size if size is not None else -1]
+    return next((start for start in starts if start >= HEADERS_SIZE and _is_footer(data, start, size)), None)
+
+
+def _is_footer(data: bytes, start: int, size: int | None) -> bool:
+    """Say whether one of the footer's ends says that it begins here and ends with the file."""
     head = data[start : start + 16]
-    return len(head) == 16 and head[:8] == FOOTER_MAGIC and int.from_bytes(head[8:], "little") == len(data) - start
+    begins = len(head) == 16 and head[:8] == FOOTER_MAGIC and int.from_bytes(head[8:], "little") == len(data) - start
+    return start % 8 == 0 and (begins or size == len(data) - start)
 
 
 def _ranges_up_to(end: int, found: Walk, size: int) -> list[BadRange]:

@@ -37,6 +37,7 @@ class Task:
     database: bytes | None = None  # of the directory, for a file whose own header is gone
     owner: int = 0  # of its successor, likewise
     alignment: int = ALIGNMENT_MIN  # of its neighbours, likewise
+    next_commit: int = 0  # no commit before the file before it was as high
     numbers: tuple[int, int] = (0, 0)  # which messages it can have, as the headers say; 0 where they don't
     vouched_only: bool = False
     kept_commit: int | None = None  # its writer told the callers of later commits that they had failed
@@ -106,6 +107,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
                 database=near.database if near else None,
                 owner=kept[successor[0]].owner if successor[0] else 0,
                 alignment=near.alignment if near else ALIGNMENT_MIN,
+                next_commit=max((header.next_commit for seq, header in kept.items() if seq < sequence), default=0),
                 numbers=(lowest, highest),
             )
         )

@@ -23,6 +23,7 @@ from journal.format import (
     decode_frame,
     decode_header,
     encode_headers,
+    xxh3,
 )
 from journal.message import payload_offsets
 from journal.names import LOCK
@@ -44,6 +45,7 @@ class Piece:
     content: Content | None = None
     key: str = ""
     value: bytes = b""
+    is_whole: bool = True  # False: its bytes were damaged when it was read, as somebody has noted
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +113,11 @@ class Store:
             for piece in frame.pieces:
                 if piece.content is not None:
                     state.messages.pop(piece.number, None)
-                    if piece not in damaged:
+                    if piece.is_whole and piece not in damaged:
                         state.messages[piece.number] = piece.content
                 elif not piece.key.startswith("\0"):
                     state.keys.pop(piece.key, None)
-                    if piece not in damaged:
+                    if piece.is_whole and piece not in damaged:
                         state.keys[piece.key] = piece.value
             for number in frame.removed:
                 state.messages.pop(number, None)
@@ -197,10 +199,14 @@ def _pieces(data: bytes, frame: FrameHeader, records: list[Record]) -> Iterator[
         for index, start in enumerate(starts):
             if record.kind == Operation.PUT:
                 end = start + record.count
-                yield Piece(start, end, key=name, value=data[start:end])
+                is_whole = xxh3(data[start:end]) == record.checksum(index)
+                yield Piece(start, end, key=name, value=data[start:end], is_whole=is_whole)
                 continue
             size = record.property_sizes[index] if record.flags & PROPERTIES else 0
             end = start + record.sizes[index]
+            if xxh3(data[start:end]) != record.checksum(index):
+                yield Piece(start, end, record.message(index), Content(name, b""), is_whole=False)
+                continue
             properties = tuple(decode_properties(data[start : start + size]).items())
             yield Piece(start, end, record.message(index), Content(name, data[start + size : end], properties))
 

@@ -32,19 +32,46 @@ def test_both_rotted_copies_of_a_header_cost_nothing_while_a_neighbour_or_the_fo
         found_after(disk)
 
 
-def test_a_lone_file_whose_header_is_lost_is_kept_in_an_archive_and_its_numbers_stay_lost() -> None:
+@pytest.mark.parametrize("lost", [768, 768 + 8, 768 + 104, 768 + 3 * 104])
+def test_a_lone_file_whose_header_is_lost_is_kept_in_an_archive_and_its_numbers_stay_lost(lost: int) -> None:
+    """Its first groups perhaps with it: their sectors may have been written elsewhere."""
     disk = SimulatedDisk()
     with open_unattended(disk, max_data_file_size="64K") as database:
         numbers = [database.add("q", b"lost") for _ in range(5)]
     (name,) = [name for name in disk.list(SPOOL) if name.endswith(".data")]
-    frames = disk.content(SPOOL / name)[768 : 768 + 5 * 104]
-    disk.put(SPOOL / name, bytes(768) + frames + bytes(1000))
+    frames = disk.content(SPOOL / name)[lost : 768 + 5 * 104]
+    disk.put(SPOOL / name, bytes(lost) + frames + bytes(1000))
     with open_unattended(disk) as database:
         assert [loss.name for loss in database.recovery.lost] == [name]
         assert len(archives_in(disk)) == 1
     with open_unattended(disk) as database:
         assert database.recovery.intact
         assert database.add("q", b"new") > numbers[-1]
+
+
+def test_older_frames_without_a_header_are_what_the_blocks_of_a_prepared_file_held_before() -> None:
+    name = f"omsmsg-{headers_of(SEALED.files[LAST]).sequence + 1:010}.data"
+    stale = bytes(768) + SEALED.files[SEALED.data_files()[0]][768:2048] + bytes(2048)
+    disk = SEALED.damaged(name, stale)
+    with open_unattended(disk) as database:
+        assert database.recovery.files[-1].row == "torn at birth"
+        assert not database.recovery.lost
+        assert state_of(database) == SEALED.state()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("into_footer", [0, 8, 16, 40, 600])
+def test_the_last_frames_of_a_closed_file_are_promised_though_its_footer_rots_with_them(
+    count: int, into_footer: int
+) -> None:
+    data, frames = SEALED.files[LAST], SEALED.frames_of(LAST)[-count:]
+    start, end = frames[0].offset, frames[-1].end
+    rotten = data[:start] + b"\xee" * (end + into_footer - start) + data[end + into_footer :]
+    disk = SEALED.damaged(LAST, rotten)
+    with open_unattended(disk) as database:
+        assert [(loss.name, loss.start, loss.end) for loss in database.recovery.lost] == [(LAST, start, end)]
+        assert state_of(database) == SEALED.state(lost=frames)
+    found_after(disk)
 
 
 @pytest.mark.parametrize("change", [(8, 2), (12, 0), (116, 1)], ids=["version", "header size", "flags"])

@@ -62,6 +62,12 @@ class Account:
             self.done(one, [next(new) for _ in one.change.adds])
         self.pending, self.taken_in = [], doing
 
+    def found_damaged(self, found: State) -> None:
+        """Take what a start has found in spite of damage for what is promised from now on."""
+        self.state = found
+        self.highest = max([self.highest, *found.messages])
+        self.identified.clear()  # some of them may be lost with their commits
+
     def allows(self, found: State) -> bool:
         return self._outcome(found) is not None
 

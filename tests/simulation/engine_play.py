@@ -16,12 +16,25 @@ from journal.errors import (
     DiskFull,
     JournalError,
     NotAttempted,
+    NotThisDatabase,
     TakenOver,
 )
 from journal.names import LOCK
 from tests.crash_model import SPOOL, Unattended, state_of
+from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import Fault, Killed, Kind, SimulatedDisk
 from tests.simulation.engine_account import THERE, Account
+from tests.simulation.engine_rot import (
+    FOUND,
+    ONLY,
+    REBUILT,
+    REPORTED,
+    RETURNED,
+    check_found,
+    check_rebuilt,
+    hits,
+    rotten_files,
+)
 from tests.simulation.engine_steps import (
     Add,
     AddMany,
@@ -41,6 +54,7 @@ from tests.simulation.engine_steps import (
     Remove,
     Reopen,
     Resend,
+    Rot,
     Silence,
     Space,
     Take,
@@ -85,6 +99,8 @@ class Run:
     alignment_min: int = 4096  # of all files so far
     starts: int = 0
     bits: random.Random = field(default_factory=lambda: random.Random(1))
+    is_rotten: bool = False
+    is_faulty: bool = False  # a call went wrong for this opening
     callers: Callers = field(init=False)
     _acting: Unattended | None = None  # whose step it is
 
@@ -116,6 +132,9 @@ class Run:
         except (JournalError, OSError) as failure:
             self._go_on(failure)
 
+        finally:
+            self.is_rotten |= any(fault.kind is Kind.MISDIRECTED for fault in self.disk.failed)
+
     def _go_on(self, failure: JournalError | OSError) -> None:
         try:
             self._failed(failure)
@@ -134,6 +153,10 @@ class Run:
                 self._arm_pause(step)
             case Former(what):
                 self._let_former(what)
+            case Rot():
+                self._rot(step)
+            case Look() | Take() | Resend() if self.is_rotten:
+                pass  # what can be read is known again after the next start
             case Close() | Reopen():
                 self._close()
                 if isinstance(step, Reopen):
@@ -201,7 +224,7 @@ class Run:
         return Options(
             max_data_file_size=opening.size,
             group_alignment=opening.alignment,
-            validation=opening.validation,  # type: ignore[arg-type]
+            validation="full" if self.is_rotten else opening.validation,  # type: ignore[arg-type]
             compact_share=opening.share,
             retention_directory=KEPT if opening.retention else None,
             hold_suspects=opening.holds,
@@ -221,12 +244,19 @@ class Run:
 
     def _start(self) -> None:
         """Open the database, in spite of what the disk does, and hold what is found against the account."""
+        self.is_faulty = False
+        rotten = rotten_files(self.disk) if self.is_rotten else {}
+        before = self.disk.restart() if rotten else self.disk
         for attempt in range(OPENINGS_MAX):
             failed = len(self.disk.failed)
             try:
                 self.database = self._open(self.disk)
                 break
             except JournalError as failure:
+                if isinstance(failure, NotThisDatabase) and rotten:
+                    self._restore(rotten)
+                    rotten = {}
+                    continue
                 if len(self.disk.failed) == failed and self.disk.space is None:
                     raise PromiseBroken(f"a start is refused only where the disk refuses\n{failure!r}") from failure
                 self._note_faults()
@@ -237,7 +267,46 @@ class Run:
         assert self.database is not None
         self._note_faults()
         self.callers.taken.clear()
-        self._check_start(self.database)
+        if rotten:
+            self._check_rotten(before, rotten, self.database)
+        else:
+            self._check_start(self.database)
+
+    def _check_rotten(self, before: SimulatedDisk, rotten: dict[str, list[tuple[int, int]]], found: Unattended) -> None:
+        """Hold what was found in spite of rot against what the same disk without rot holds."""
+        healed = before.healed()
+        files = healed.restart()
+        base = self._open(healed)
+        self.account.settle(state_of(base))
+        self.seen.checked[REBUILT] += 1
+        store = check_rebuilt(files, base.recovery.files, self.account.state)
+        hit = hits(store, rotten)
+        for name in () if hit.is_unclear else (ONLY, REPORTED, RETURNED, FOUND):
+            self.seen.checked[name] += 1
+        if not hit.is_unclear:
+            check_found(base, hit, store, found)
+            counted = {report.name for report in found.recovery.files}
+            if left := [name for name in rotten_files(self.disk) if name in counted]:
+                raise PromiseBroken(f"{FOUND}\n{left}: {found.recovery}")
+        self._enter_rows(found)
+        self.account.found_damaged(state_of(found))
+        self.is_rotten = bool(rotten_files(self.disk))
+
+    def _restore(self, rotten: dict[str, list[tuple[int, int]]]) -> None:
+        """Do what somebody has to do who finds a sector of one file in the place of another's header."""
+        if not any(start < 768 for ranges in rotten.values() for start, _ in ranges):
+            raise PromiseBroken(f"a start is refused only where the disk refuses\nno header has rotted: {rotten}")
+        self.faults.append(("refused: NotThisDatabase", "recovery"))
+        self.disk = self.disk.healed()
+        self.is_rotten = False
+
+    def _enter_rows(self, database: Unattended) -> None:
+        """Enter which branches of recovery followed the faults since the start before."""
+        rows = {file.row for file in database.recovery.files} - {"sealed"} or {"sealed"}
+        for fault, operation in self.faults:
+            for row in rows:
+                self.seen.met[fault, operation, row] += 1
+        self.faults.clear()
 
     def _open(self, disk: SimulatedDisk) -> Unattended:
         database = Unattended.open(SPOOL, disk=disk, options=self.options())
@@ -248,11 +317,7 @@ class Run:
 
     def _check_start(self, database: Unattended) -> None:
         report, found = database.recovery, state_of(database)
-        rows = {file.row for file in report.files} - {"sealed"} or {"sealed"}
-        for fault, operation in self.faults:
-            for row in rows:
-                self.seen.met[fault, operation, row] += 1
-        self.faults.clear()
+        self._enter_rows(database)
         self.seen.checked[INTACT] += 1
         if report.lost or report.suspects:
             raise PromiseBroken(f"{INTACT}\n{report}")
@@ -262,22 +327,26 @@ class Run:
         if left := [name for name in self.disk.list(SPOOL) if name.endswith(".new")]:
             raise PromiseBroken(f"{TIDY}\n{left}")
         self.starts += 1
-        if self.starts % 3 == 0:
+        if self.starts % 4 == 0:
             self._check_same()
 
     def _check_same(self) -> None:
         """Check that what a start has found is there for the next one too, after a power cut as well."""
         self.seen.checked[SAME] += 1
-        for copy in (self.disk.restart(), self.disk.crash(self.starts, is_harsh=self.alignment_min >= 512)):
-            again = self._open(copy)
-            self._check_is_same(again)
-            again.close()
-            before = _files(copy)
-            third = self._open(copy)
-            self._check_is_same(third)
-            changed = [name for name, data in _files(copy).items() if before.get(name) != data]
-            if changed and not third.cleaned_at_start.deleted:
-                raise PromiseBroken(f"{SAME}\n{changed} changed: {third.recovery}")
+        copy = self.disk.restart()
+        if self.starts % 8:
+            copy = self.disk.crash(self.starts, is_harsh=self.alignment_min >= 512)
+        again = self._open(copy)
+        self._check_is_same(again)
+        again.close()
+        before = _files(copy)
+        third = self._open(copy)
+        self._check_is_same(third)
+        changed = [name for name, data in _files(copy).items() if before.get(name) != data]
+        if changed and not third.cleaned_at_start.deleted:
+            raise PromiseBroken(f"{SAME}\n{changed} changed: {third.recovery}")
+        self.seen.checked[REBUILT] += 1
+        check_rebuilt(copy, third.recovery.files, self.account.state)
 
     def _check_is_same(self, again: Unattended) -> None:
         if not again.recovery.intact:
@@ -309,7 +378,7 @@ class Run:
         self.seen.changes += before.steps
         if isinstance(step, PowerCut):
             is_harsh = step.is_harsh and self.alignment_min >= 512
-            for other in range(step.others):
+            for other in range(0 if self.is_rotten else step.others):
                 self._look_at(before.crash(step.seed + 1 + other, is_harsh=is_harsh))
             self.disk = before.crash(step.seed, is_harsh=is_harsh)
             self.faults.append(("power cut", operation))
@@ -341,13 +410,17 @@ class Run:
     def _arm_fault(self, step: Fail) -> None:
         if step.seconds:
             self.disk.slow(step.verb, step.nth, step.seconds)
+        elif step.misdirected:
+            self.disk.misdirect(step.verb, step.nth, step.misdirected)
         else:
             self.disk.fail(step.verb, step.nth, step.code, is_short=step.is_short)
 
     def _note_faults(self) -> None:
         """Enter the faults that came to pass, and the operation that they hit."""
+        self.is_faulty |= bool(self.disk.failed)
         for fault in self.disk.failed:
             self.faults.append((_name(fault), self.operation))
+            self.is_rotten |= fault.kind is Kind.MISDIRECTED
         self.disk.failed.clear()
 
     def _failed(self, failure: JournalError | OSError) -> None:
@@ -355,8 +428,8 @@ class Run:
         if self._acting is not None and self._acting is self.former:
             self.seen.checked[FENCED] += 1
             return  # it stood still in the middle, and has noticed
-        is_excused = bool(self.disk.failed) or bool(self.faults) or self.disk.space is not None
         self._note_faults()
+        is_excused = self.is_faulty or self.disk.space is not None
         if not is_excused:
             raise failure
         if isinstance(failure, DiskFull | NotAttempted):
@@ -399,6 +472,28 @@ class Run:
         self.seen.changes += self.disk.steps
         self.disk = self.disk.restart()
         self.armed = None
+
+    def _rot(self, step: Rot) -> None:
+        """Change bytes of a data file under whoever uses it."""
+        if SPOOL not in self.disk.directories():
+            return
+        names = [name for name, data in self.disk.contents(SPOOL).items() if name.endswith(".data") and any(data)]
+        if not names:
+            return
+        path = SPOOL / names[step.file % len(names)]
+        data = self.disk.content(path)
+        start = int(step.place * len(data))
+        if step.size == SECTOR:
+            start = start // SECTOR * SECTOR
+        chance = random.Random(step.seed)
+        new = bytes([data[start] ^ 1 << step.seed % 8]) if not step.size else chance.randbytes(step.size)
+        if step.size == SECTOR and step.seed % 3 == 0:
+            new = bytes(SECTOR)
+        self.disk.rot(path, new, start)
+        self.is_rotten = True
+        what = "bit rot" if not step.size else "sector rot" if step.size == SECTOR else "rotten bytes"
+        is_sealed = data.endswith(b"1ATOOFSM")
+        self.faults.append((f"{what} {'sealed' if is_sealed else 'active'}", "running" if self.database else "idle"))
 
     # Owners.
 
@@ -466,6 +561,8 @@ def _files(disk: SimulatedDisk) -> dict[str, bytes]:
 
 def _name(fault: Fault) -> str:
     """Return what a fault is called in the tables."""
+    if fault.kind is Kind.MISDIRECTED:
+        return "misdirected write"
     if fault.kind is Kind.SLOW:
         return "slow call"
     if fault.code in (errno.ENOSPC, errno.EDQUOT):

@@ -23,6 +23,7 @@ from tests.simulation.engine_steps import (
     Remove,
     Reopen,
     Resend,
+    Rot,
     Silence,
     Take,
     Tend,
@@ -75,7 +76,7 @@ class _Writer:
         makers: list[tuple[int, Callable[[], Step]]] = [
             (20, self._add),
             (6, self._add_many),
-            (14, self._remove),
+            (16, self._remove),
             (7, self._put),
             (3, lambda: Drop(chance.randrange(5))),
             (7, self._block),
@@ -85,7 +86,7 @@ class _Writer:
             (1, lambda: Release(chance.randrange(10))),
             (9, Tend),
             (4, lambda: Silence(chance.choice((1.0, 1.0, 1.0, 600.0)))),
-            (7, lambda: CleanUp(compact=chance.random() < 0.5, is_due=chance.random() < 0.3)),
+            (9, lambda: CleanUp(compact=chance.random() < 0.5, is_due=chance.random() < 0.3)),
             (2, Close),
             (2, self._reopen),
             (2, Look),
@@ -111,7 +112,7 @@ class _Writer:
 
     def _remove(self) -> Remove:
         chance = self._chance
-        count = chance.choice((1, 1, 2, 5, 12))
+        count = chance.choice((1, 1, 2, 5, 12, 40))
         start = chance.choice((0, 0, chance.randrange(40)))
         places = range(start, start + count) if chance.random() < 0.7 else [chance.randrange(60) for _ in range(count)]
         return Remove(tuple(places), chance.random() < 0.7)
@@ -140,12 +141,14 @@ class _Writer:
             (3, self._death),
             (5, self._fault),
             (2, self._pause),
+            (5, self._rot),
+            (1, self._misdirected),
         ]
         ((_, make),) = chance.choices(makers, [weight for weight, _ in makers])
         return make()
 
     def _power_cut(self) -> list[Step]:
-        cut = PowerCut(self._after(), self._seed(), self._is_harsh, self._chance.choice((0, 2, 4)))
+        cut = PowerCut(self._after(), self._seed(), self._is_harsh, self._chance.choice((0, 4, 10)))
         return [cut, *(self._work() for _ in range(self._chance.randint(1, 6)))]
 
     def _again_and_again(self) -> list[Step]:
@@ -176,6 +179,21 @@ class _Writer:
         if chance.random() < 0.6:
             steps += [PowerCut(chance.randint(1, 6), self._seed(), self._is_harsh), self._work(), self._work()]
         return steps
+
+    def _rot(self) -> list[Step]:
+        """Bytes rot between two openings, or while there is one; mostly few at a time."""
+        chance = self._chance
+        steps: list[Step] = [Close()] if chance.random() < 0.4 else []
+        for _ in range(chance.choice((1, 1, 1, 2, 4))):
+            size = chance.choice((0, 0, 1, 8, 512, 512))
+            steps.append(Rot(chance.randrange(20), round(chance.random(), 4), size, self._seed()))
+        steps += [self._work() for _ in range(chance.randint(0, 4))]
+        return [*steps, PowerCut(0, self._seed()) if chance.random() < 0.7 else Close(), self._work()]
+
+    def _misdirected(self) -> list[Step]:
+        chance = self._chance
+        fault = Fail("write_durably", chance.randint(1, 3), misdirected=1 + self._seed())
+        return [fault, *(self._work() for _ in range(chance.randint(2, 6))), PowerCut(0, self._seed()), self._work()]
 
     def _pause(self) -> list[Step]:
         chance = self._chance

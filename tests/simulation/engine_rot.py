@@ -1,0 +1,163 @@
+"""What a start may find where bytes have rotted: all that the same disk without its rot holds, but what stood there.
+
+The files are read here frame by frame, by themselves (`tests/crash_store.py`), without recovery and without footers.
+Replayed without the frames that rot has hit, and with the messages damaged whose bytes it has hit, they give exactly
+what must be found; and from the same follows what must be reported.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from journal.operations import LOW_WATER_KEY
+from recovery.report import FileReport, Loss, RecoveryReport
+from tests.crash_model import SPOOL, Account, State, Unattended, state_of
+from tests.crash_store import FrameAt, Piece, Store
+from tests.faulty_disk import SimulatedDisk
+from tests.simulation.world import PromiseBroken
+
+REBUILT = "the index is what a rebuild from the files gives"
+ONLY = "rot costs what it has hit, and nothing else"
+REPORTED = "what rot has destroyed is reported, exactly"
+RETURNED = "what comes back since its removal is lost is listed as suspect"
+FOUND = "rot is found by a start"
+_HEADERS = ((0, 256), (512, 768))
+_PADDING = 4096  # a loss may go up to the next group
+
+
+@dataclass(slots=True)
+class Hit:
+    """What rot has hit in the files that count."""
+
+    lost: list[FrameAt] = field(default_factory=list)  # promised
+    cut: list[FrameAt] = field(default_factory=list)  # not vouched for, or behind such a place
+    damaged: list[Piece] = field(default_factory=list)
+    damaged_in: list[FrameAt] = field(default_factory=list)
+    is_unclear: bool = False  # so much is gone that what is left depends on more than frames
+
+
+def rotten_files(disk: SimulatedDisk) -> dict[str, list[tuple[int, int]]]:
+    """Return the data files that have rotted, and where."""
+    if SPOOL not in disk.directories():
+        return {}
+    ranges = {name: disk.rotten(SPOOL / name) for name in disk.contents(SPOOL) if name.endswith(".data")}
+    return {name: found for name, found in ranges.items() if found}
+
+
+def read_store(disk: SimulatedDisk, reports: Sequence[FileReport]) -> Store:
+    """Return the files that count, with those frames that a start keeps."""
+    ends = {report.name: report.good_end for report in reports}
+    files = {name: data for name, data in disk.contents(SPOOL).items() if ends.get(name)}
+    store = Store(files, Account())
+    store.frames = [frame for frame in store.frames if frame.offset < ends[frame.name]]
+    return store
+
+
+def check_rebuilt(disk: SimulatedDisk, reports: Sequence[FileReport], found: State) -> Store:
+    """Check that what was found is what the frames add up to, read by themselves."""
+    store = read_store(disk, reports)
+    rebuilt = store.state()
+    if rebuilt != found:
+        raise PromiseBroken(f"{REBUILT}\nfound {found}\nrebuilt {rebuilt}")
+    return store
+
+
+def hits(store: Store, rotten: dict[str, list[tuple[int, int]]]) -> Hit:
+    """Return what the rot has hit."""
+    hit = Hit()
+    names = store.data_files()
+    for name in names:
+        ranges = rotten.get(name, [])
+        if not ranges:
+            continue
+        if all(any(low < end and start < high for low, high in ranges) for start, end in _HEADERS):
+            hit.is_unclear = True
+        frames = store.frames_of(name)
+        bad = [frame for frame in frames if _touches(ranges, frame.offset, frame.body)]
+        damaged = {
+            frame.offset: pieces
+            for frame in frames
+            if frame not in bad and (pieces := [one for one in frame.pieces if _touches(ranges, one.start, one.end)])
+        }
+        vouched = _vouched(store, name, ranges, [frame for frame in frames if frame not in bad])
+        doubtful = [frame.offset for frame in bad if frame.offset >= vouched]
+        doubtful += [offset for offset in damaged if offset >= vouched]
+        cut = min(doubtful, default=1 << 60)
+        hit.cut += [frame for frame in frames if frame.offset >= cut]
+        hit.lost += [frame for frame in bad if frame.offset < cut]
+        for frame in frames:
+            if frame.offset < cut and frame.offset in damaged:
+                hit.damaged += damaged[frame.offset]
+                hit.damaged_in.append(frame)
+    mark = LOW_WATER_KEY.decode()
+    gone = [piece for frame in hit.lost + hit.cut for piece in frame.pieces] + hit.damaged
+    hit.is_unclear |= any(piece.key == mark for piece in gone)
+    return hit
+
+
+def _touches(ranges: Sequence[tuple[int, int]], start: int, end: int) -> bool:
+    return start < end and any(low < end and start < high for low, high in ranges)
+
+
+def _vouched(store: Store, name: str, ranges: Sequence[tuple[int, int]], good: Sequence[FrameAt]) -> int:
+    """Return what is promised of a file: all of it where its end is known, else what its good frames say."""
+    is_followed = name != store.newest()
+    frames = store.frames_of(name)
+    end = frames[-1].end if frames else 0
+    has_footer = store.files[name].endswith(b"1ATOOFSM")
+    size = len(store.files[name])
+    is_footer_whole = not any(high > end and low < end + 16 for low, high in ranges)
+    is_trailer_whole = not any(high > size - 16 for _, high in ranges)
+    if is_followed or (has_footer and (is_footer_whole or is_trailer_whole)):
+        return 1 << 60
+    vouched = max((frame.synced for frame in good), default=0)
+    return max(vouched, frames[0].offset + 1 if frames and _is_named(store, name) else 0)
+
+
+def _is_named(store: Store, name: str) -> bool:
+    """Say whether the file before it says in its footer that this one was begun."""
+    before = [data for other, data in store.files.items() if other < name][-1:]
+    if not before or not before[0].endswith(b"1ATOOFSM"):
+        return False
+    size = int.from_bytes(before[0][-16:-8], "little")
+    return f"omsmsg-{int.from_bytes(before[0][len(before[0]) - size + 56 :][:8], 'little'):010}.data" == name
+
+
+def check_found(base: Unattended, hit: Hit, store: Store, found: Unattended) -> None:
+    """Check what a start has found in spite of the rot, and what it says of it."""
+    state = state_of(found)
+    expected = store.state(lost=[*hit.lost, *hit.cut], damaged=hit.damaged)
+    if state != expected:
+        lost = {number: expected.messages[number] for number in expected.messages.keys() - state.messages.keys()}
+        extra = {number: state.messages[number] for number in state.messages.keys() - expected.messages.keys()}
+        raise PromiseBroken(f"{ONLY}\nlost {lost}\nextra {extra}\n{hit}\n{found.recovery}")
+    _check_report(found.recovery, hit)
+    returned = state.messages.keys() - state_of(base).messages.keys()
+    ranges = [range(one.first, one.last + 1) for one in found.recovery.suspects if one.kind == "message"]
+    unlisted = [number for number in returned if not any(number in one for one in ranges)]
+    if unlisted and hit.lost:
+        raise PromiseBroken(f"{RETURNED}\n{unlisted} are not among {ranges}")
+
+
+def _check_report(report: RecoveryReport, hit: Hit) -> None:
+    ranges = [loss for loss in report.lost if loss.start != loss.end]
+    for frame in hit.lost:
+        mine = [loss for loss in ranges if loss.name == frame.name and loss.start <= frame.offset < loss.end]
+        numbers = [piece.number for piece in frame.pieces if piece.content is not None]
+        is_known = bool(mine) and (mine[0].is_exact or bool(mine[0].numbers))  # nothing behind it may tell them
+        if not mine or (is_known and not all(_names(mine[0], number) for number in numbers)):
+            raise PromiseBroken(f"{REPORTED}\n{frame.name} at {frame.offset} with {numbers} is not in {report.lost}")
+    for loss in ranges:
+        mine_frames = [one for one in hit.lost if one.name == loss.name and loss.start <= one.offset < loss.end]
+        covered = sum(frame.end - frame.offset for frame in mine_frames)
+        if not mine_frames or loss.end - loss.start - covered >= len(mine_frames) * _PADDING:
+            raise PromiseBroken(f"{REPORTED}\n{loss} was not hit: {hit.lost}")
+        known = {piece.number for frame in mine_frames for piece in frame.pieces if piece.content is not None}
+        if loss.is_exact and {n for first, last in loss.numbers for n in range(first, last + 1)} != known:
+            raise PromiseBroken(f"{REPORTED}\n{loss} held {sorted(known)}")
+    single = {(loss.name, loss.start) for loss in report.lost if loss.start == loss.end}
+    if single != {(frame.name, frame.offset) for frame in hit.damaged_in}:
+        raise PromiseBroken(f"{REPORTED}\nbytes of messages: {sorted(single)}, {hit.damaged_in}")
+
+
+def _names(loss: Loss, number: int) -> bool:
+    return any(first <= number <= last for first, last in loss.numbers)
