@@ -118,7 +118,22 @@ def looks_written(data: bytes, *, since: int = 0) -> bool:
     offsets = HEADERS_SIZE + 8 * np.arange(count, dtype=np.uint64)
     plausible = (length >= meta + np.uint64(FRAME_SIZE)) & (length % 8 == 0) & (length <= FRAME_BYTES_MAX)
     plausible &= (owner > 0) & (commit > 0) & (commit >= since) & (words[6 : 6 + count] >> np.uint64(32) <= GAP)
-    return bool((plausible & (synced > HEADERS_SIZE) & (synced <= offsets)).any())
+    found = np.flatnonzero(plausible & (synced > HEADERS_SIZE) & (synced <= offsets))
+    return any(_follows(data, int(synced[place]), int(offsets[place])) for place in found.tolist())
+
+
+def _follows(data: bytes, synced: int, offset: int) -> bool:
+    """Say whether a frame belongs here: its group begins behind what was durable, and leads up to it frame by frame."""
+    return any(_leads(data, align(synced, one), offset) for one in _ALIGNMENTS)
+
+
+def _leads(data: bytes, at: int, offset: int) -> bool:
+    while at < offset:
+        length = int.from_bytes(data[at + 8 : at + 12], "little")
+        if length < FRAME_SIZE or length % 8:
+            return False
+        at += length
+    return at == offset
 
 
 def _span(data: bytes, expected: Expected, limit: int) -> Span:

@@ -59,6 +59,18 @@ def test_older_frames_without_a_header_are_what_the_blocks_of_a_prepared_file_he
         assert state_of(database) == SEALED.state()
 
 
+@pytest.mark.parametrize("sector", [3, 5, 6])
+def test_a_write_of_another_file_that_lies_in_a_prepared_one_makes_it_no_lost_one(sector: int) -> None:
+    frame = UNSEALED.frames_of(LAST)[-1]
+    start, end = frame.offset // 512 * 512, -(-frame.end // 512) * 512
+    name = f"omsmsg-{headers_of(UNSEALED.files[LAST]).sequence + 1:010}.data"
+    zeros = bytearray(4096)
+    zeros[sector * 512 : sector * 512 + end - start] = UNSEALED.files[LAST][start:end]
+    with open_unattended(UNSEALED.damaged(name, bytes(zeros))) as database:
+        assert not database.recovery.lost
+        assert state_of(database) == UNSEALED.state()
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("into_footer", [0, 8, 16, 40, 600])
 def test_the_last_frames_of_a_closed_file_are_promised_though_its_footer_rots_with_them(
