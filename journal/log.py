@@ -116,7 +116,7 @@ class Journal:
     @property
     def needs_tending(self) -> bool:
         """Whether there is something to prepare or seal."""
-        return self._supply.has_rolled or self._wants_space() or self._wants_next() or self._reserve.is_short
+        return self._supply.has_rolled or self._wants_space() or self._wants_next() or self._reserve.is_wanting
 
     def unsealed_bytes(self) -> int:
         """Return how far the active file is written."""

@@ -36,6 +36,7 @@ class Reserve:
         self._wanted = size
         self._lock = threading.Lock()  # guards the file
         self.is_short = 0 < self.size() < size
+        self.is_wanting = self.size() < size  # there is something to fill, also where nothing was ever kept back
 
     def size(self) -> int:
         """Return how many bytes are kept back."""
@@ -49,6 +50,7 @@ class Reserve:
         with self._lock:
             is_full = self._fill()
             self.is_short = self.is_short and not is_full
+            self.is_wanting = not is_full
             return is_full
 
     def _fill(self) -> bool:
@@ -93,7 +95,7 @@ class Reserve:
         have = self.size()
         if not have:
             return False
-        self.is_short = True
+        self.is_short = self.is_wanting = True
         file = self._disk.open(self._path, writable=True)
         try:
             file.truncate(max(1, have - size))

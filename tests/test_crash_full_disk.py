@@ -93,6 +93,24 @@ def test_a_full_database_opens_for_draining(is_closed: bool, has_reserve: bool) 
     assert found_after(disk) == writer.account.state
 
 
+@pytest.mark.parametrize("size", [SMALL, 16 * SMALL, 256 * SMALL])
+def test_a_database_of_one_message_is_drained_on_a_full_disk_too(size: int) -> None:
+    disk = SimulatedDisk()
+    writer = Writer(open_unattended(disk, max_data_file_size=size), Account())
+    number = writer.add("q", b"the only one")
+    writer.database.close()
+    disk = disk.restart()
+    disk.space = disk.used()
+
+    writer.database = open_unattended(disk, max_data_file_size=size)
+    with pytest.raises(DiskFull):
+        writer.database.add("q", b"x" * 500)
+    writer.deliver(number)
+    writer.put("key", b"value")
+    writer.database.close()
+    assert found_after(disk, max_data_file_size=size) == writer.account.state
+
+
 @pytest.mark.parametrize("is_cut", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_space_that_comes_and_goes_costs_nothing(seed: int, is_cut: bool) -> None:

@@ -6,6 +6,7 @@ Exit status: 0 nothing was broken, 1 something was (or never met, with --gaps-fa
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -71,4 +72,5 @@ def _count(text: str) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in its background has it ignored
     sys.exit(main())

@@ -1,0 +1,54 @@
+"""Faults made on purpose: the simulation finds those that it finds soon; `make simulate-faults` makes all of them."""
+
+import inspect
+import sys
+
+import pytest
+
+from tests.simulation.campaign import Search, answer
+from tests.simulation.faults import FAULTS
+
+# Found in the first few runs. The others take longer, and are for the long campaign.
+SOON = (
+    "no-commit-is-synced",
+    "a-commit-is-synced-with-the-next-one",
+    "a-new-files-name-is-not-synced",
+    "a-repaired-file-is-not-synced",
+    "the-owner-is-not-checked-before-an-answer",
+    "one-file-too-many-is-deleted",
+    "keys-do-not-keep-their-file",
+    "a-footer-is-not-synced",
+)
+
+
+@pytest.mark.parametrize("name", SOON)
+def test_a_fault_made_on_purpose_is_found(name: str) -> None:
+    found = answer(Search(FAULTS[name].world, name))
+
+    assert found.failure is not None, f"not in {found.runs} runs: {FAULTS[name].text}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FAULTS if name not in SOON])
+def test_a_fault_that_is_harder_to_find_is_found(name: str) -> None:
+    found = answer(Search(FAULTS[name].world, name))
+
+    assert found.failure is not None, f"not in {found.runs} runs: {FAULTS[name].text}"
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_gone_when_its_block_ends(name: str) -> None:
+    def product() -> dict[str, object]:
+        functions: dict[str, object] = {}
+        for module in list(sys.modules.values()):
+            if getattr(module, "__name__", "").split(".")[0] in ("journal", "index", "recovery", "database", "broker"):
+                for place, value in vars(module).items():
+                    functions[f"{module.__name__}.{place}"] = value
+                    if inspect.isclass(value) and value.__module__ == module.__name__:
+                        functions |= {f"{value.__qualname__}.{part}": each for part, each in vars(value).items()}
+        return functions
+
+    before = product()
+    with FAULTS[name].made():
+        assert any(before[place] is not each for place, each in product().items())
+    assert all(before[place] is each for place, each in product().items())
