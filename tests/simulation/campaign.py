@@ -23,7 +23,7 @@ from tests.simulation.world import Seen
 from tests.simulation.worlds import WORLDS
 
 SECONDS_OF_SHRINKING = 40
-SECONDS_OF_SEARCHING = 600  # of a deliberate fault
+SECONDS_OF_SEARCHING = 3600  # until the search for a deliberate fault is given up
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,9 @@ class Play:
 
     @property
     def patience(self) -> float:
-        return self.seconds + 60  # until the worker is killed: it may have to start first, and it ends a run itself
+        return (
+            20 * self.seconds + 60
+        )  # until the worker is killed: it ends a run itself, which counts the processor's time
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Shorten:
     world: str
     seed: int
     kind: str
-    patience: float = 2 * SECONDS_OF_SHRINKING
+    patience: float = 20 * SECONDS_OF_SHRINKING
 
 
 @dataclass(frozen=True, slots=True)
