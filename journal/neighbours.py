@@ -45,8 +45,9 @@ def promised_files(disk: Disk, directory: Path, there: Collection[int], kept: Co
     """
     found = {}
     ordered = sorted(there)
+    newest = max(kept, default=0)  # a file without a header behind it names none
     for sequence, following in zip(ordered, [*ordered[1:], None], strict=False):
-        is_vouched = following in kept and following != ordered[-1]
+        is_vouched = following in kept and following != newest
         if sequence not in kept or is_vouched:
             continue
         summary = _summary(disk, directory / str(DataFileName(sequence)))

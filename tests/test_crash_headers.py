@@ -21,6 +21,22 @@ def test_one_rotted_copy_of_a_header_costs_nothing(name: str, place: int) -> Non
     assert found_after(disk) == SEALED.state()
 
 
+@pytest.mark.parametrize("validation", ["full", "footers"])
+@pytest.mark.parametrize("name", SEALED.data_files())
+def test_a_frame_that_rotted_beside_a_copy_of_the_header_is_found_since_the_file_is_written_anew(
+    name: str, validation: str
+) -> None:
+    frame = SEALED.frames_of(name)[1]
+    data = bytearray(SEALED.files[name])
+    data[8] ^= 1
+    data[frame.offset + 20] ^= 1
+    with open_unattended(SEALED.damaged(name, bytes(data)), validation=validation) as database:
+        assert [(loss.name, loss.start, loss.end) for loss in database.recovery.lost] == [
+            (name, frame.offset, frame.end)
+        ]
+        assert state_of(database) == SEALED.state(lost=[frame])
+
+
 @pytest.mark.parametrize("name", SEALED.data_files())
 def test_both_rotted_copies_of_a_header_cost_nothing_while_a_neighbour_or_the_footer_knows_the_file(name: str) -> None:
     data = SEALED.files[name]
@@ -69,6 +85,22 @@ def test_a_write_of_another_file_that_lies_in_a_prepared_one_makes_it_no_lost_on
     with open_unattended(UNSEALED.damaged(name, bytes(zeros))) as database:
         assert not database.recovery.lost
         assert state_of(database) == UNSEALED.state()
+
+
+@pytest.mark.parametrize("has_prepared", [False, True])
+def test_the_first_group_of_a_file_is_promised_by_the_footer_before_it_whatever_was_prepared_behind_it(
+    has_prepared: bool,
+) -> None:
+    """A file is sealed when its successor has a durable group."""
+    first = UNSEALED.frames_of(LAST)[0]
+    data = bytearray(UNSEALED.files[LAST][: first.end].ljust(4096, b"\0"))
+    data[first.offset + 20] ^= 1
+    disk = UNSEALED.damaged(LAST, bytes(data))
+    if has_prepared:
+        disk.put(SPOOL / f"omsmsg-{headers_of(UNSEALED.files[LAST]).sequence + 1:010}.data", bytes(4096))
+    with open_unattended(disk) as database:
+        assert [(loss.name, loss.start) for loss in database.recovery.lost] == [(LAST, first.offset)]
+        assert state_of(database) == UNSEALED.state(lost=UNSEALED.frames_of(LAST))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
