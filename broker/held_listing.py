@@ -59,6 +59,7 @@ class Records:
 
     get: Callable[[str], bytes | None]
     keys: Callable[[str], Iterator[str]]
+    is_held_back: bool = False  # by the engine, of which the first start makes a hold of the broker's
 
     def every(self, prefix: str) -> Iterator[bytes]:
         for key in self.keys(prefix):
@@ -69,7 +70,7 @@ class Records:
 
 def held_in(records: Records) -> list[Held]:
     """Return all that is held, the oldest first; units of work before publications. RecordError."""
-    is_restored = records.get(RESTORED_KEY) is not None
+    is_restored = records.is_held_back or records.get(RESTORED_KEY) is not None
     value = records.get(HOLD_KEY)
     if value is None and not is_restored:
         return []

@@ -6,6 +6,7 @@ from broker.pstore import MessageUnreadable
 from broker.stored import StoredIdentifier, StoredMessage
 from database import bulk
 from database.questions import Look
+from index.held import KEY_PREFIX
 from journal.message import Message
 
 
@@ -27,6 +28,12 @@ def records_of(look: Look, prefix: str) -> Iterator[tuple[str, bytes]]:
         if value is None:
             raise MessageUnreadable(f"the value of key {key.decode()} is damaged")
         yield key.decode(), value
+
+
+def holds_back(look: Look) -> bool:
+    """Say whether the engine holds messages back: a restore has made it do so, or a repair that was asked to."""
+    with look.ledger.lock:
+        return any(True for _ in look.ledger.index.keyed.keys(KEY_PREFIX))
 
 
 def identifiers_of(look: Look) -> Iterator[StoredIdentifier]:

@@ -13,11 +13,12 @@ from heapq import merge
 from operator import attrgetter
 from pathlib import Path
 
-from broker.changes import Changes
+from broker.changes import Changes, Put
 from broker.codes import Code
 from broker.drafting import draft_of
-from broker.journal_reading import identifiers_of, records_of, stored
+from broker.journal_reading import holds_back, identifiers_of, records_of, stored
 from broker.pstore import (
+    RESTORED_KEY,
     CommitRefused,
     MessageUnreadable,
     StartRefused,
@@ -26,6 +27,7 @@ from broker.pstore import (
     StoreUnavailable,
     Values,
 )
+from broker.records import MASTER_KEY
 from broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from broker.stored_files import StoredFile, of_journal
 from database import bulk
@@ -99,7 +101,19 @@ class JournalStore:
         value = store.record(ERASING_KEY)
         if value is not None:
             store._finish_erasing(value.decode().split("\n"))
+        store._take_hold()
         return store
+
+    def _take_hold(self) -> None:
+        """Let the broker hold what the engine holds back: it would not hold units of work, but messages. StoreError."""
+        if not holds_back(self._database.look()) or self.record(MASTER_KEY) is None:
+            return
+        if self.record(RESTORED_KEY) is None:
+            self.commit(Changes(puts=[Put(RESTORED_KEY, b"{}")]))
+        try:
+            self._database.unhold()
+        except JournalError as failure:
+            raise self._meaning(failure, self._database) from failure
 
     @property
     def is_connected(self) -> bool:

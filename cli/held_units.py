@@ -39,7 +39,7 @@ def held_of(looking: "DatabaseView") -> "list[Held]":
     from broker.records import RecordError
 
     try:
-        return held_in(Records(looking.get, looking.keys))
+        return held_in(Records(looking.get, looking.keys, looking.held_count() > 0))
     except RecordError as failure:
         raise Failure(f"a record of the broker cannot be read: {failure}", ExitCode.UNUSABLE) from failure
 

@@ -6,8 +6,17 @@ from pathlib import Path
 from broker.changes import Changes, Put
 from broker.journal_store import JournalStore
 from broker.pstore import RESTORED_KEY
+from database.database import MessageDatabase
+from index.held import Held
 
 SOURCE = "/backup/orders"
+
+
+def hold_back(directory: Path) -> None:
+    """Let the engine hold back all messages there are, as a restore does that knows no brokers."""
+    with MessageDatabase.open(directory) as database, database._holding.lock:
+        held = Held([(1, database.look().next_message - 1)])
+        database._holding.write(held)
 
 
 def mark_restored(directory: Path) -> None:

@@ -9,13 +9,15 @@ import pytest
 from broker.broker import Broker
 from broker.changes import Changes
 from broker.effects import ReleaseHeld, ReleasePublications
+from broker.journal_store import JournalStore
 from broker.looking.question import Question
 from broker.looking.uows import uows
 from broker.pstore import RESTORED_KEY, RESTORED_STARTS, Pstore, StartRefused, Store, StoreError, StoreUnavailable
 from broker.records import HELDS, HOLD, HOLD_KEY, MASTER, MASTER_KEY, UOW, UOWS, Flag
 from broker.restore import restored
+from database.database import MessageDatabase
 from tests.broker_stores import DRIVERS, Driver, JournalDriver, begun, put
-from tests.held_stores import SOURCE, mark_restored
+from tests.held_stores import SOURCE, hold_back, mark_restored
 from tests.moved_stores import attributes, move, source, target
 from tests.test_broker_restore import NOW, SERVICE, record, store_of
 
@@ -205,6 +207,32 @@ def test_a_hold_moves_with_the_store_to_either_driver(place: Path, tmp_path: Pat
 def test_a_store_that_was_restored_and_not_started_is_not_moved(place: Path, tmp_path: Path) -> None:
     with pytest.raises(StartRefused, match="was restored from a backup and not started since"):
         move(source(place), target(tmp_path / "moved", "SQLITE"))
+
+
+def test_what_the_engine_holds_back_is_held_by_the_broker(place: Path, tmp_path: Path) -> None:
+    with Broker.open(place) as broker:
+        release(broker)
+    hold_back(place)
+    with pytest.raises(StartRefused, match="was restored from a backup and not started since"):
+        move(source(place), target(tmp_path / "moved", "SQLITE"))
+    for _ in range(2):
+        with Broker.open(place) as broker:
+            assert (received(broker), read(broker)) == ([], [])
+    with Broker.open(place) as broker:
+        assert broker._running.world.withheld.unit_count == 3
+        release(broker)
+        assert (received(broker), read(broker)) == ([b"1", b"2", b"3"], [b"rain"])
+    with MessageDatabase.open(place) as database:
+        assert list(database.held()) == []
+
+
+def test_what_the_engine_holds_back_is_held_whenever_the_start_is_killed(place: Path) -> None:
+    hold_back(place)
+    store = JournalStore.open(place)  # killed before it was begun
+    store.close()
+    hold_back(place)  # and before the engine let it go
+    with Broker.open(place) as broker:
+        assert (received(broker), read(broker)) == ([], [])
 
 
 def test_a_store_that_is_disconnected_and_connected_holds_what_it_held(place: Path) -> None:
