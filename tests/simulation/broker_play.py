@@ -4,45 +4,24 @@ What was told is so afterwards. A call that nobody was told of is done as a whol
 every way that was promised (`broker_ways`), and what the next broker's store holds and answers says which it was.
 """
 
-import contextlib
-import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from broker.block import Function, Option
-from broker.pstore import StartRefused, StoreUnavailable
-from tests.broker_model import WITHOUT_STORE
+from broker.pstore import StoreUnavailable
 from tests.broker_words import Ask, Person
 from tests.faulty_disk import Killed
-from tests.oracle_desk import Said, request_of
-from tests.oracle_play import Play, State, Way, wrong
+from tests.oracle_play import State, Way
 from tests.simulation import broker_ways as ways
-from tests.simulation.broker_machine import MachineDesk
+from tests.simulation.broker_restarts import RestartingPlay
 from tests.simulation.broker_steps import Crash
-from tests.simulation.world import PromiseBroken, Seen
 
-ANSWERS = "every answer is the model's"
-LEFT = "what was told is there after a crash, the rest whole or not at all"
 LENGTH_STEP, LENGTH_MAX = 379, 1200  # bytes of messages
 AT_ONCE = Crash("killed", 0, 0)
-STARTS_MAX = 3  # under faults, until it is tried without
 
 
-class CrashingPlay(Play):
-    """The broker and its model, through crashes and faults."""
-
-    states_max = 60
-    desk: MachineDesk
-
-    def __init__(self, desk: MachineDesk, seen: Seen) -> None:
-        super().__init__(desk)
-        self.seen = seen
-        self.operation = "idle"  # what is under way
-        self.crash: Crash | None = None  # that is to come
-        self.has_crashed = False  # and nobody has come back since
-        self.taking: MachineDesk | None = None  # that has just taken over
-        self.paused: list[MachineDesk] = []  # brokers that were taken over, and go on
+class CrashingPlay(RestartingPlay):
+    """What is done to the broker and its model, and which ways they may go."""
 
     @property
     def _is_lost(self) -> bool:
@@ -137,6 +116,7 @@ class CrashingPlay(Play):
                 disk.space = None
                 disk.faults.clear()
                 self.desk.find()
+            self.desk.machine.disk.faults.clear()  # what the store is told now is told once
 
         self._act(connect, lambda: [find], lambda: (ways.nothing, find), lambda: [find], lambda: [find])
         if not self.has_crashed:
@@ -194,196 +174,6 @@ class CrashingPlay(Play):
             self._compare(list(full()), unheard)
         else:
             self._compare(whole(), unheard)
-
-    # Crashes.
-
-    def arm(self, crash: Crash) -> None:
-        """Let the process end before the n-th change from now on, or now."""
-        if not crash.change:
-            self.crash_now(crash)
-            return
-        self.crash = crash
-        disk = self.desk.machine.disk
-        disk.kill_at = disk.steps + crash.change
-
-    def crash_now(self, crash: Crash) -> None:
-        self.operation = "idle"
-        self.lines.append(f"    {crash.ending}")
-        self._go_down([ways.nothing], crash)
-
-    def _ended(self, where: str) -> Crash:
-        crash, self.crash = self.crash, None
-        assert crash is not None
-        self.lines.append(f"    {crash.ending}: {where}")
-        return crash
-
-    def _go_down(self, dead: Sequence[Way], crash: Crash) -> None:
-        """The broker is no more: start another, whose state is what one of the ways leads to."""
-        self._restart_models(dead, self.desk.answers)
-        self.paused = []
-        self._start_until_it_lasts(crash)
-        self._compare_start()
-
-    def _compare_start(self) -> None:
-        self._compare([ways.nothing])
-        self._compare_store()
-        self.seen.checked[LEFT] += 1
-
-    def _restart_models(self, dead: Sequence[Way], heard: Mapping[int, Said]) -> None:
-        """Leave of the states those that answer as was heard, and restart them."""
-        self.has_crashed = True
-        self.desk.answers = {}
-        left: dict[str, State] = {}
-        reports = []
-        for state in self.states:
-            for way, are_served in product(dead, (True, False) if state.model.waits else (True,)):
-                after = _copied(state)
-                after.model.now, after.model.answers = self.desk.now, {}
-                if not are_served:  # who waits gets what comes by a commit of its own
-                    after.model.waits = []
-                way(after)
-                told = [wrong(after, after.model.answers.get(handle), said) for handle, said in heard.items()]
-                if any(told):
-                    reports.append(str(told))
-                    continue
-                for found in (after, *_in_doubt(after)):
-                    found.model.answers = {}
-                    found.model.restart()
-                    left.setdefault(repr(found), found)
-        self._hold(bool(left), "what was answered before a crash was answered right", reports)
-        self.states = list(left.values())
-
-    def _start_until_it_lasts(self, crash: Crash) -> None:
-        machine = self.desk.machine
-        machine.end(crash.ending, crash.choice)
-        for place, change in enumerate((*crash.again, *[None] * STARTS_MAX)):
-            machine.disk.kill_at = change
-            try:
-                self.desk.start_on_what_is_left()
-                self.desk.settle()
-            except Killed as killed:
-                self.lines.append(f"    again: {killed}")
-                self._note(crash.ending, "killed again")
-                machine.end(crash.ending, crash.choice + place + 1)
-                self.operation = "recovery"
-                continue
-            except StartRefused as refused:
-                self.lines.append(f"    refused: {refused}")
-                self._note(crash.ending, f"refused: {type(refused.__cause__).__name__}")
-                machine.end("killed", 0)
-                machine.disk.space = None
-                continue
-            machine.disk.kill_at = None
-            self._note(crash.ending, *(file.row for file in self.desk.database.recovery.files))
-            self._note_faults(*(file.row for file in self.desk.database.recovery.files))
-            return
-        self._hold(False, "a broker can be started after a crash", [])
-
-    # Takeovers.
-
-    def arm_takeover(self, change: int) -> None:
-        """Let this broker stand still before the n-th change from now on, or now, and a standby take over."""
-        machine = self.desk.machine
-        self.crash = machine.disk.kill_at = machine.disk.space = None
-        machine.disk.faults.clear()
-        machine.disk.before_change = None
-        if not change:
-            self.operation = "idle"
-            self.taking = self.desk.taken_over()
-            self._go_over([ways.nothing])
-            return
-        due = machine.disk.steps + change
-
-        def stand_still(what: str) -> None:
-            if machine.disk.steps == due:
-                machine.disk.before_change = machine.disk.space = None
-                machine.disk.faults.clear()
-                self.lines.append(f"    stands still: {what}")
-                self.taking = self.desk.taken_over()
-
-        machine.disk.before_change = stand_still
-
-    def _go_over(self, dead: Sequence[Way]) -> None:
-        """A standby has taken over, and who stood still has gone on since: it may have refused what was written."""
-        before, self.taking, taken = self.desk, None, self.taking
-        assert taken is not None
-        heard = {handle: said for handle, said in before.answers.items() if said.reply.code not in WITHOUT_STORE}
-        self._restart_models(dead, heard)
-        self.paused.append(before)
-        self.desk = taken
-        taken.settle()
-        self._note("paused owner", *(file.row for file in taken.database.recovery.files))
-        self._compare_start()
-
-    def go_on_paused(self, what: str, ask: Ask | None) -> None:
-        """Let the broker that was taken over last do something: nothing that it acknowledges needs the store."""
-        if not self.paused:
-            return
-        old, edges = self.paused[-1], self.desk.machine.edges
-        self.lines.append(f"paused: {what} {ask or ''}")
-        durable, edges.pid = old.durable, old.pid
-        disk = self.desk.machine.disk
-        stand_still, disk.before_change = disk.before_change, None
-        try:
-            old.answers = {}
-            if what == "connect":
-                with contextlib.suppress(StoreUnavailable):
-                    old.find()
-            elif what == "close":
-                self.paused.pop()
-                old.stop()
-            elif what == "tick":
-                old.tick(1)
-            elif ask is not None:
-                self.handles += 1
-                old.call(self.handles, request_of(ask), ask.who.connection)
-            else:
-                old.look_after(what)
-            old.settle()
-        except Killed as killed:
-            self._go_down([ways.nothing], self._ended(str(killed)))
-            return
-        finally:
-            edges.pid, disk.before_change = self.desk.pid, stand_still
-        self._hold(old.durable == durable, "a broker that was taken over acknowledges nothing", [what])
-
-    def _note(self, fault: str, *branches: str) -> None:
-        for branch in branches:
-            self.seen.met[fault, self.operation, branch] += 1
-
-    def _note_faults(self, *branches: str) -> None:
-        failed = self.desk.machine.disk.failed
-        for fault in failed:
-            self._note(f"failed {fault.verb}", *branches)
-        failed.clear()
-
-    # Holding promises.
-
-    def _hold(self, is_so: bool, promise: str, found: Sequence[str]) -> None:
-        """Hold a promise against what was found."""
-        self.seen.checked[promise] += 1
-        if not is_so:
-            raise PromiseBroken("\n".join([promise, *found, "", *self.lines]))
-
-    def _compare(self, ways: Sequence[Way], unheard: int = 0) -> None:
-        super()._compare(ways, unheard)
-        self.seen.checked[ANSWERS] += 1
-
-
-def _copied(state: State) -> State:
-    copied: State = pickle.loads(pickle.dumps(state))
-    return copied
-
-
-def _in_doubt(state: State) -> Iterable[State]:
-    """Yield the states in which another process may find what was refused when the store was lost."""
-    doubts, state.doubts = state.doubts, []
-    for model in doubts:
-        found = _copied(state)
-        found.model = model
-        found.model.now = state.model.now
-        found.model.numbers = state.model.numbers
-        yield found
 
 
 def _both(one: Way, other: Way) -> Way:

@@ -1,0 +1,307 @@
+"""What clients were promised, kept from their calls and answers alone: knows neither the kernel nor its model.
+
+A unit of work is certain once its sender was told that it is committed, and over once its receiver was told so. What
+was asked for and not answered, or refused since the store was lost, may be either. What is certain and not over must
+be in the store, whole; what lies there must belong to something.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from broker.block import Function, Option, Reception, Store
+from broker.codes import Code
+from broker.pstore import MessageUnreadable
+from broker.pstore import Store as StorePort
+from broker.records import PUBLICATION, PUBLICATIONS, UOW, UOWS, PublicationRecord, Status, UowRecord
+from recovery.report import RecoveryReport, Verdict
+from tests.broker_model import COMPLETE, WITHOUT_STORE
+from tests.broker_words import BOTH, NEW, Ask, Name
+from tests.oracle_desk import SERVICES, TOPICS, Said
+from tests.simulation.world import PromiseBroken, Seen
+
+THERE = "an acknowledged unit of work is there, whole"
+NEWS_THERE = "an acknowledged publication is there for its durable subscribers, whole"
+NOTHING_OVER = "no message is in the store that belongs to nothing"
+NOT_BEFORE = "no message is handed out before its commit"
+NOT_AFTER = "no message is handed out after its receiver's commit"
+IN_ORDER = "the messages of a unit of work are handed out in their order, as they were sent"
+IN_TURN = "the units of work of a conversation are handed out in the order of their commits"
+NEW_NUMBERS = "an identifier is never given twice"
+NO_REPEAT = "a repeat of a producer's identifier adds nothing"
+NOT_OTHERS = "damage never shows one message for another"
+REPORTED = "what damage has destroyed is reported"
+
+AnyRecord = UowRecord | PublicationRecord
+_COMMITS = (Option.COMMIT, Option.EOC, Option.EOCCANCEL)
+
+
+@dataclass(slots=True)
+class Unit:
+    """A unit of work, as its people were told."""
+
+    conv_id: str
+    sender: Name
+    lives_on: bool  # it is persistent, and has no lifetime
+    bodies: list[bytes] = field(default_factory=list)
+    is_certain: bool = False  # its commit was acknowledged
+    may_be_committed: bool = False
+    is_over: bool = False  # acknowledged by its receiver, or taken back
+    may_be_over: bool = False
+    place: int = 0  # in the order of commits
+    handed_out: int = 0  # messages, of this delivery
+    is_vague: bool = False  # whether it has another message nobody was told
+
+
+@dataclass(slots=True)
+class News:
+    """A publication, and the durable subscribers that were there when it was committed."""
+
+    topic: str
+    bodies: list[bytes] = field(default_factory=list)
+    is_certain: bool = False
+    readers: set[tuple[str, str]] = field(default_factory=set)  # that have not acknowledged it
+    is_vague: bool = False
+
+
+class Promises:
+    """What was promised so far."""
+
+    def __init__(self, seen: Seen) -> None:
+        self.seen = seen
+        self.units: dict[str, Unit] = {}
+        self.news: dict[str, News] = {}
+        self.subscribed: dict[str, set[tuple[str, str]]] = {}  # durably, by topic
+        self.producers: dict[tuple[Name, str, str], str] = {}
+        self.reading: dict[Name, set[str]] = {}  # units of work that somebody is receiving
+        self.places = 0
+
+    def hold(self, is_so: bool, promise: str, found: object) -> None:
+        """Hold a promise against what was found."""
+        self.seen.checked[promise] += 1
+        if not is_so:
+            raise PromiseBroken(f"{promise}\n{found}")
+
+    # What clients hear.
+
+    def hear(self, ask: Ask, said: Said) -> None:
+        """Take in an answer."""
+        code = said.reply.code
+        if code in WITHOUT_STORE:
+            self.unheard(ask)
+        elif code is Code.OK:
+            rooms = {
+                Function.SEND: self._sent,
+                Function.RECEIVE: self._received,
+                Function.SYNCPOINT: self._synced,
+                Function.SUBSCRIBE: self._subscribed,
+                Function.UNSUBSCRIBE: self._unsubscribed,
+                Function.SEND_PUBLICATION: self._published,
+                Function.CONTROL_PUBLICATION: self._controlled,
+            }
+            if ask.function in rooms:
+                rooms[ask.function](ask, said)
+
+    def _sent(self, ask: Ask, said: Said) -> None:
+        uowid = said.reply.uowid
+        if ask.option is Option.NONE or not uowid:
+            return
+        key = (ask.who.name, ask.service, ask.producer)
+        if ask.producer and key in self.producers:
+            self.hold(self.producers[key] == uowid, NO_REPEAT, f"{ask} is answered {uowid}")
+            return
+        unit = self.units.get(uowid)
+        if unit is None:
+            unit = self.units[uowid] = self._unit(ask, said)
+        else:
+            is_same = unit.sender[:2] == ask.who.name[:2] and not unit.is_certain and not unit.is_over
+            self.hold(is_same, NEW_NUMBERS, f"{ask} is answered {uowid}, which was committed or another's")
+        if ask.producer:
+            self.producers[key] = uowid
+        unit.bodies.append(ask.body)
+        if ask.option in _COMMITS:
+            self._commit(unit)
+
+    def _unit(self, ask: Ask, said: Said) -> Unit:
+        conv_id, is_stored = said.reply.conv_id, said.reply.store is Store.BROKER
+        of_talk = [unit for unit in self.units.values() if unit.conv_id == conv_id]
+        self.hold(ask.talk != NEW or not of_talk, NEW_NUMBERS, f"{ask} is answered {conv_id}")
+        terms = SERVICES.get(ask.service or said.reply.service)
+        has_lifetime = bool(ask.uwtime) or terms is None or bool(terms.uwtime)
+        return Unit(conv_id, ask.who.name, is_stored and not has_lifetime)
+
+    def _commit(self, unit: Unit) -> None:
+        self.places += 1
+        unit.is_certain, unit.place = True, self.places
+
+    def _received(self, ask: Ask, said: Said) -> None:
+        unit = self.units.get(said.reply.uowid)
+        if unit is None or said.body is None:
+            return
+        told = f"{ask} is answered {said.reply.uowid} {said.body!r}"
+        self.hold(unit.is_certain or unit.may_be_committed, NOT_BEFORE, told)
+        self.hold(not unit.is_over, NOT_AFTER, told)
+        if said.reply.uow_status in (Reception.RECV_FIRST, Reception.RECV_ONLY):
+            unit.handed_out = 0
+            self._check_turn(unit, told)
+        at, unit.handed_out = unit.handed_out, unit.handed_out + 1
+        is_next = at < len(unit.bodies) and unit.bodies[at] == said.body
+        self.hold(is_next or unit.is_vague, IN_ORDER, f"{told}, after {at} of it")
+        self.reading.setdefault(ask.who.name, set()).add(said.reply.uowid)
+
+    def _check_turn(self, unit: Unit, told: str) -> None:
+        before = [
+            other
+            for other in self.units.values()
+            if (other.conv_id, other.sender[:2]) == (unit.conv_id, unit.sender[:2])
+            and other.is_certain
+            and unit.is_certain
+            and other.place < unit.place
+            and other.lives_on
+            and not (other.is_over or other.may_be_over)
+        ]
+        self.hold(not before, IN_TURN, f"{told}, and not {before}")
+
+    def _synced(self, ask: Ask, said: Said) -> None:
+        if ask.uow == BOTH:
+            for uowid in self.reading.pop(ask.who.name, set()):
+                self.units[uowid].may_be_over = True
+        unit = self.units.get(said.reply.uowid)
+        if unit is None or ask.option in (Option.QUERY, Option.LAST, Option.SETUSTATUS):
+            return
+        status = said.reply.uow_status
+        if ask.option is Option.BACKOUT and status is not Status.BACKEDOUT:
+            unit.handed_out = 0
+        elif ask.option in _COMMITS and not unit.is_certain and status not in COMPLETE:
+            self._commit(unit)
+        else:
+            unit.is_over = True
+        for mine in self.reading.values():
+            mine.discard(said.reply.uowid)
+
+    # Publish and subscribe: topics without a lifetime.
+
+    def _subscribed(self, ask: Ask, _: Said) -> None:
+        if ask.option is Option.DURABLE:
+            self.subscribed.setdefault(ask.topic, set()).add(ask.who.name[:2])
+
+    def _unsubscribed(self, ask: Ask, _: Said) -> None:
+        self._let_go(ask)
+
+    def _let_go(self, ask: Ask) -> None:
+        self.subscribed.get(ask.topic, set()).discard(ask.who.name[:2])
+        for news in self.news.values():
+            if news.topic == ask.topic:
+                news.readers.discard(ask.who.name[:2])
+
+    def _published(self, ask: Ask, said: Said) -> None:
+        identifier = said.reply.publication_id
+        news = self.news.setdefault(identifier, News(ask.topic))
+        news.bodies.append(ask.body)
+        if ask.option is Option.COMMIT:
+            self._publish(news)
+
+    def _publish(self, news: News) -> None:
+        news.is_certain = True
+        news.readers |= self.subscribed.get(news.topic, set())
+
+    def _controlled(self, ask: Ask, said: Said) -> None:
+        news = self.news.get(said.reply.publication_id or str(ask.publication))
+        if news is None or ask.option not in (Option.COMMIT, Option.BACKOUT):
+            return
+        if not news.is_certain and ask.option is Option.COMMIT:
+            self._publish(news)
+        elif ask.option is Option.COMMIT:
+            news.readers.discard(ask.who.name[:2])
+
+    # What nobody hears.
+
+    def unheard(self, ask: Ask) -> None:
+        """Take in a call that was not answered, or of which nobody knows whether the store has it."""
+        mine = [unit for unit in self.units.values() if not unit.is_certain and unit.sender[:2] == ask.who.name[:2]]
+        if ask.function in (Function.SEND, Function.SYNCPOINT):
+            for unit in mine:
+                unit.may_be_committed = unit.is_vague = True
+        if ask.function is Function.SYNCPOINT:
+            for uowid in {str(ask.uow), *self.reading.get(ask.who.name, ())}:
+                if uowid in self.units:
+                    self.units[uowid].may_be_over = True
+        elif ask.function in (Function.UNSUBSCRIBE, Function.SUBSCRIBE):
+            self._let_go(ask)
+        elif ask.function is Function.SEND_PUBLICATION and str(ask.publication) in self.news:
+            self.news[str(ask.publication)].is_vague = True
+        elif ask.function is Function.CONTROL_PUBLICATION and str(ask.publication) in self.news:
+            self.news[str(ask.publication)].readers.discard(ask.who.name[:2])
+
+    def restart(self) -> None:
+        """The broker was started again: what was not committed is no more, and what was being received comes again."""
+        self.reading = {}
+        for unit in self.units.values():
+            unit.is_over |= not (unit.is_certain or unit.may_be_committed)
+            unit.handed_out = 0
+
+    # What the store holds.
+
+    def check(self, store: StorePort) -> None:
+        """Hold what was promised against a store that nothing has damaged."""
+        units, news = _units_in(store), _news_in(store)
+        for uowid, unit in self._certain_units():
+            found = _bodies(store, units.get(uowid))
+            self.hold(found == unit.bodies, THERE, f"{uowid} is {units.get(uowid)} with {found} and not {unit.bodies}")
+        for identifier, one in self._certain_news():
+            found = _bodies(store, news.get(identifier))
+            self.hold(found == one.bodies, NEWS_THERE, f"{identifier} is {news.get(identifier)} with {found}")
+        owned: set[int] = set()
+        for unit_record in units.values():
+            owned.update(_numbers(unit_record))
+        for news_record in news.values():
+            owned.update(_numbers(news_record))
+        there = {message.number for message in store.messages()}
+        self.hold(there == owned, NOTHING_OVER, f"messages {sorted(there ^ owned)}")
+
+    def check_damaged(self, store: StorePort, report: RecoveryReport) -> None:
+        """Hold what was promised against a store that was damaged, and what its start has reported of that."""
+        units, news = _units_in(store), _news_in(store)
+        wanted: list[tuple[str, list[bytes], AnyRecord | None]] = []
+        wanted += [(uowid, unit.bodies, units.get(uowid)) for uowid, unit in self._certain_units()]
+        wanted += [(identifier, one.bodies, news.get(identifier)) for identifier, one in self._certain_news()]
+        is_reported = bool(report.lost) or any(file.verdict is not Verdict.CLEAN for file in report.files)
+        for identifier, bodies, record in wanted:
+            found = _bodies(store, record)
+            self.hold(found == bodies or is_reported, REPORTED, f"{identifier} is {record} with {found}")
+            of_others = [body for body in found if body is not None and body not in bodies]
+            self.hold(not of_others, NOT_OTHERS, f"{identifier} holds {of_others} and not {bodies}")
+
+    def _certain_units(self) -> Iterator[tuple[str, Unit]]:
+        for uowid, unit in self.units.items():
+            if unit.is_certain and unit.lives_on and not (unit.is_over or unit.may_be_over or unit.is_vague):
+                yield uowid, unit
+
+    def _certain_news(self) -> Iterator[tuple[str, News]]:
+        for identifier, one in self.news.items():
+            terms = TOPICS[one.topic]
+            if one.is_certain and one.readers and terms.is_durable and not (terms.lifetime or one.is_vague):
+                yield identifier, one
+
+
+def _units_in(store: StorePort) -> dict[str, UowRecord]:
+    return {key.removeprefix(UOWS): UOW.decode(value) for key, value in store.records(UOWS)}
+
+
+def _news_in(store: StorePort) -> dict[str, PublicationRecord]:
+    return {key.removeprefix(PUBLICATIONS): PUBLICATION.decode(value) for key, value in store.records(PUBLICATIONS)}
+
+
+def _numbers(record: AnyRecord | None) -> range:
+    is_there = record is not None and record.first and record.status not in COMPLETE
+    return range(record.first, record.first + record.messages) if record is not None and is_there else range(0)
+
+
+def _bodies(store: StorePort, record: AnyRecord | None) -> list[bytes | None]:
+    """Return the messages of a record; None for one that cannot be read."""
+    found: list[bytes | None] = []
+    for number in _numbers(record):
+        try:
+            found.append(store.read(number).payload)
+        except MessageUnreadable:
+            found.append(None)
+    return found
