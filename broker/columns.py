@@ -126,6 +126,12 @@ class Columns:
         self.places = self.places[rows]
         self.texts = {int(where[at]): text for at, text in self.texts.items() if where[at] >= 0}
 
+    def latest_begin(self) -> int:
+        """Return a reading of the pseudo-clock that it has reached: when the latest lifetime began that goes on."""
+        living = self.heads[(self.heads["ends"] > 0) & ~np.isin(self.heads["status"], list(COMPLETE))]
+        begins = living["ends"].astype(np.int64) - living["lifetime"].astype(np.int64) * MICROSECONDS
+        return max(0, int(begins.max(initial=0)))
+
     # The restart.
 
     def restart(self, clock: int, now: int, *, holds_all: bool = False) -> Iterator[Changes]:

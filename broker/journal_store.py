@@ -120,6 +120,10 @@ class JournalStore:
         return not self._away
 
     @property
+    def openings(self) -> int:
+        return self._database.look().owner
+
+    @property
     def waited_seconds(self) -> float:
         return self._database.group.waited_seconds
 

@@ -12,6 +12,7 @@ whose data that is. PSTORE=NO is a broker without a store. (EntireX 9.6, Managin
 """
 
 import json
+import logging
 import platform as machine
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,60 +23,33 @@ from broker.changes import Changes, Put
 from broker.codes import BrokerError, Code
 from broker.effects import Action, Reported
 from broker.identifiers import Identifiers
+from broker.mastering import following_start, made_again
 from broker.records import (
     CHECKPOINT,
     CHECKPOINTS,
     CLOCK_KEY,
     MASTER,
     MASTER_KEY,
+    PREFIX,
     CheckpointName,
     CheckpointRecord,
     MasterRecord,
     RecordError,
     kind_of,
 )
+from broker.store_errors import CommitRefused as CommitRefused
+from broker.store_errors import MessageUnreadable as MessageUnreadable
+from broker.store_errors import StoreError as StoreError
+from broker.store_errors import StoreFull as StoreFull
+from broker.store_errors import StoreUnavailable as StoreUnavailable
 from broker.stored import Loaded, StoredIdentifier, StoredMessage
 
+_log = logging.getLogger("oms.broker")
 STORE_PREFIX = "store/"  # of keys that are about the store itself, and stay where they are
 LOADING_KEY = "store/loading"  # there while a load is not finished: whose, as JSON; the first record of its store
 RESTORED_KEY = "store/restored"  # of a store that was restored from a backup, until it is started: whence, as JSON
 LOADED_KEY = "store/loaded"  # after a load, until the store is started: what was loaded, as JSON
 RESTORED_STARTS = 1024  # that a restored store leaves out
-
-
-class StoreError(Exception):
-    """The root of what a driver raises.
-
-    StoreError
-    ├── StoreUnavailable   nothing can be written or read; carries whether the commit was attempted
-    ├── StoreFull          no room for messages: nothing was written, commits without any go on
-    ├── CommitRefused      the store is well, this commit cannot be carried out: nothing was written
-    └── MessageUnreadable  one message: it is gone, or its bytes are damaged
-    """
-
-
-class StoreUnavailable(StoreError):
-    """The store is lost or disconnected.
-
-    A commit that `was_attempted` may be there when another process opens the store; after `connect` in this one it
-    is not, as it is not when it was not attempted.
-    """
-
-    def __init__(self, text: str, *, was_attempted: bool = False) -> None:
-        super().__init__(text)
-        self.was_attempted = was_attempted
-
-
-class StoreFull(StoreError):
-    """There is no room for new messages."""
-
-
-class CommitRefused(StoreError):
-    """This commit is over a limit, or removes what is gone."""
-
-
-class MessageUnreadable(StoreError):
-    """A message cannot be handed out."""
 
 
 class Values(NamedTuple):
@@ -101,6 +75,11 @@ class Store(Protocol):
     @property
     def is_taken_over(self) -> bool:
         """Whether another broker has the store by now: nothing is acknowledged here any more, and `connect` fails."""
+        ...
+
+    @property
+    def openings(self) -> int:
+        """How often it was opened, this time included: no opening has had a higher number, damage or not. Or 0."""
         ...
 
     @property
@@ -218,7 +197,7 @@ def begin(store: Store, wanted: StoreStart) -> Begun:
     """
     assert wanted.pstore is not Pstore.NO, "a broker without a store has none to begin"
     _check_is_whole(store)
-    found = _master(store)
+    found = _master(store, wanted)
     if found is None:
         _check_nobodys(store, wanted)
         return _cold(store, wanted, None)
@@ -232,7 +211,8 @@ def begin(store: Store, wanted: StoreStart) -> Begun:
             f"the persistent store belongs to broker {found.broker_id}, not to {wanted.broker_id}; nothing was changed",
         )
     # The lost broker of a restored store may have been started since its backup, and have given out identifiers.
-    master = replace_master(found, wanted, RESTORED_STARTS if store.record(RESTORED_KEY) is not None else 0)
+    jump = RESTORED_STARTS if store.record(RESTORED_KEY) is not None else 0
+    master = _replaced(found, wanted, store.openings, jump)
     checkpoint = _checkpoint(CheckpointName.ETBH, master, wanted)
     reported = _created(store, [checkpoint], master)
     store.commit(Changes(puts=[_master_put(master), checkpoint], drops=_loaded(store)))
@@ -255,11 +235,12 @@ def end(store: Store, begun: Begun, *, now: int, job: str = "") -> Sequence[Repo
 
 
 def _created(store: Store, puts: Sequence[Put], master: MasterRecord) -> list[Reported]:
-    """Return what the report says of those of the records that are not there yet."""
+    """Return what the report says of those of the checkpoints that are not there yet."""
+    there = {key.decode() for found in store.values(CHECKPOINTS) for key in (*found.keys, *found.damaged)}
     return [
         Reported(_name_of(put.key, master), kind, Action.CREATED, 1, len(put.value))
         for put in puts
-        if (kind := kind_of(put.key)) is not None and store.record(put.key) is None
+        if (kind := kind_of(put.key)) is not None and put.key not in there
     ]
 
 
@@ -274,12 +255,20 @@ def _name_of(key: str, master: MasterRecord) -> str:
     return master.broker_id if key == MASTER_KEY else key.rpartition("/")[2]
 
 
-def _master(store: Store) -> MasterRecord | None:
-    value = store.record(MASTER_KEY)
+def _master(store: Store, wanted: StoreStart) -> MasterRecord | None:
+    """Return the master record, made again where a broker's store has lost it; None in a store of no broker."""
     try:
-        return None if value is None else MASTER.decode(value)
+        value = store.record(MASTER_KEY)
+        if value is not None:
+            return MASTER.decode(value)
     except RecordError as failure:
         raise StartRefused(Code.RESTART_FAILED, f"the store's master record cannot be read: {failure}") from failure
+    except MessageUnreadable:
+        pass
+    if not any(found.keys or found.damaged for found in store.values(PREFIX)):
+        return None
+    _log.error("LOST: the master record of the persistent store is lost, and is made again from what there is")
+    return made_again((value for found in store.values(CHECKPOINTS) for value in found.values), wanted.broker_id)
 
 
 def _check_is_whole(store: Store) -> None:
@@ -348,7 +337,7 @@ def _holds_anything(store: Store) -> bool:
 def _cold(store: Store, wanted: StoreStart, found: MasterRecord | None) -> Begun:
     """Begin an empty store. The count of starts goes on, so that no identifier comes again."""
     master = MasterRecord(
-        starts=1 if found is None else found.starts + 1,
+        starts=following_start(0 if found is None else found.starts, store.openings),
         created=wanted.now,
         started=wanted.now,
         broker_id=wanted.broker_id,
@@ -375,11 +364,10 @@ def _cold(store: Store, wanted: StoreStart, found: MasterRecord | None) -> Begun
     )
 
 
-def replace_master(found: MasterRecord, wanted: StoreStart, jump: int = 0) -> MasterRecord:
+def _replaced(found: MasterRecord, wanted: StoreStart, openings: int, jump: int) -> MasterRecord:
     """Return the master record of one more start; `jump` is starts that are left out."""
-    return found._replace(
-        starts=found.starts + jump + 1, started=wanted.now, platform=wanted.platform, version=wanted.version
-    )
+    starts = following_start(found.starts + jump, openings)
+    return found._replace(starts=starts, started=wanted.now, platform=wanted.platform, version=wanted.version)
 
 
 def _master_put(master: MasterRecord) -> Put:

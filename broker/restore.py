@@ -14,12 +14,13 @@ Units of Work, "Recovery Processing": both restart tables, bindings to servers, 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from broker.codes import Code
 from broker.columns import Columns, Line
 from broker.effects import Action, Reported
 from broker.holding import Found, hold_all
-from broker.pstore import RESTORED_KEY, StartRefused, Store
+from broker.pstore import RESTORED_KEY, MessageUnreadable, StartRefused, Store
 from broker.records import (
     CLOCK,
     CLOCK_KEY,
@@ -74,25 +75,25 @@ def restored(store: Store, *, now: int) -> Restored:
 
     `now` is microseconds since 1970 UTC. For a store that was begun and that nobody writes meanwhile.
     """
-    value = store.record(CLOCK_KEY)
-    clock = 0 if value is None else _decoded(CLOCK, CLOCK_KEY, value).clock
     columns = Columns()
     for batch in store.values(UOWS):
         columns.take(batch.keys, batch.values, batch.damaged)
     columns.sort()
+    lost = list(columns.lost)
+    for key in columns.lost:
+        _log.error("LOST: the record of the unit of work under %s is damaged; its messages stay in the store", key)
+    clock = _clock(store, columns, lost)
     is_restored = store.record(RESTORED_KEY) is not None
     reported: list[Reported] = []
     for changes in columns.restart(clock, now, holds_all=is_restored):
         store.commit(changes)
         reported += [Reported(key.removeprefix(UOWS), RecordKind.UOW, Action.DELETED) for key in changes.drops]
-    found = _found(store, clock)
+    found = _found(store, clock, lost)
     if is_restored:
         found = hold_all(store, found, now, has_units=bool(columns.withheld(store.highest())))
     last = 0 if found.hold is None else found.hold.last
     units = Units(last)
     units.fill(columns.heads, columns.parties, columns.places, columns.texts)
-    for key in columns.lost:
-        _log.error("LOST: the record of the unit of work under %s is damaged; its messages stay in the store", key)
     return Restored(
         clock=clock,
         highest=store.highest(),
@@ -103,20 +104,24 @@ def restored(store: Store, *, now: int) -> Restored:
         publications=found.publications,
         withheld=Withheld(found.hold, columns.withheld(last)),
         held=found.held,
-        lost=columns.lost,
+        lost=lost,
         reported=reported,
     )
 
 
-def _found(store: Store, clock: int) -> Found:
-    """Return what the store has of topics, and what it holds."""
+def _found(store: Store, clock: int, lost: list[str]) -> Found:
+    """Return what the store has of topics, and what it holds; of that nothing is left out, or it would be delivered."""
     value = store.record(HOLD_KEY)
+    held_lost: list[str] = []
+    held = {record.subscription_id: record for record in _every(store, HELD, HELDS, held_lost)}
+    if held_lost:
+        raise StartRefused(Code.RESTART_FAILED, f"{held_lost[0]} in the persistent store is damaged")
     return Found(
         clock=clock,
-        publications=sorted(_every(store, PUBLICATION, PUBLICATIONS), key=lambda record: record.first),
+        publications=sorted(_every(store, PUBLICATION, PUBLICATIONS, lost), key=lambda record: record.first),
         hold=None if value is None else _decoded(HOLD, HOLD_KEY, value),
-        subscriptions=_every(store, SUBSCRIPTION, SUBSCRIPTIONS),
-        held={record.subscription_id: record for record in _every(store, HELD, HELDS)},
+        subscriptions=_every(store, SUBSCRIPTION, SUBSCRIPTIONS, lost),
+        held=held,
     )
 
 
@@ -127,5 +132,25 @@ def _decoded(layout: Layout[R], key: str, value: bytes) -> R:
         raise StartRefused(Code.RESTART_FAILED, f"{key} in the persistent store: {failure}") from failure
 
 
-def _every(store: Store, layout: Layout[R], prefix: str) -> list[R]:
-    return [_decoded(layout, key, value) for key, value in store.records(prefix)]
+def _clock(store: Store, columns: Columns, lost: list[str]) -> int:
+    """Return the pseudo-clock as it was written last; where that is damaged, no later than it was."""
+    try:
+        value = store.record(CLOCK_KEY)
+    except MessageUnreadable:
+        _log.error("LOST: the pseudo-clock is damaged; it goes on from when the latest lifetime began")
+        lost.append(CLOCK_KEY)
+        return columns.latest_begin()
+    return 0 if value is None else _decoded(CLOCK, CLOCK_KEY, value).clock
+
+
+def _every(store: Store, layout: Layout[R], prefix: str, lost: list[str]) -> list[R]:
+    """Return the records with the prefix, in order; note those that are damaged."""
+    found = []
+    for batch in store.values(prefix):
+        found += [
+            (key, _decoded(layout, key.decode(), value)) for key, value in zip(batch.keys, batch.values, strict=True)
+        ]
+        for key in batch.damaged:
+            _log.error("LOST: %s is damaged, and left out", key.decode())
+            lost.append(key.decode())
+    return [record for _, record in sorted(found, key=itemgetter(0))]

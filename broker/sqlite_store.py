@@ -107,6 +107,10 @@ class SqliteStore(SqliteReading):
         return self._is_lost
 
     @property
+    def openings(self) -> int:
+        return 0  # SQLite counts none
+
+    @property
     def is_taken_over(self) -> bool:
         return False  # its lock ends with its process, and nobody passes it
 

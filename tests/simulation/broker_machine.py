@@ -1,6 +1,7 @@
 """A machine with a spool directory, and a broker on it whose edge waits for nobody: groups of commits, and crashes."""
 
 import contextlib
+import random
 from collections import deque
 
 from broker.beginning import Beginning
@@ -17,6 +18,7 @@ from journal.names import LOCK
 from journal.owner import Holder, read_holder
 from tests.broker_stores import MESSAGE_BYTES_MAX, begun
 from tests.crash_model import SPOOL, Unattended
+from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import SimulatedDisk
 from tests.kernel_desk import T0
 from tests.oracle_desk import OracleDesk, attributes
@@ -55,6 +57,24 @@ class Machine:
         self.seen.changes += self.disk.steps
         self.disk = self.disk.crash(choice) if ending == "power cut" else self.disk.restart()
         self.seen.crashes.add(self.disk.digest(without=LOCK))
+
+    def rot(self, kind: str, choice: int) -> str:
+        """Damage a place of a data file; return where it is."""
+        chance = random.Random(choice)
+        files = {name: data for name, data in self.disk.contents(SPOOL).items() if name.endswith(".data") and data}
+        name = chance.choice(sorted(files))
+        data = files[name]
+        at = chance.randrange(len(data)) if kind == "bit" else chance.randrange(0, len(data), SECTOR)
+        size = len(data[at : at + (1 if kind == "bit" else SECTOR)])
+        stale = chance.choice(sorted(files))
+        damaged = {
+            "bit": bytes([data[at] ^ 1 << chance.randrange(8)]),
+            "sector": chance.randbytes(size),
+            "zeros": bytes(size),
+            "stale": files[stale][at : at + size].ljust(size, b"\0"),
+        }
+        self.disk.rot(SPOOL / name, damaged[kind], at)
+        return f"{kind} of {name} at {at}"
 
 
 class MachineDesk(OracleDesk):

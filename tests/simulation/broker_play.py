@@ -9,6 +9,7 @@ from typing import Any
 
 from broker.block import Function, Option
 from broker.pstore import StoreUnavailable
+from tests.broker_model import WITHOUT_STORE
 from tests.broker_words import Ask, Person
 from tests.faulty_disk import Killed
 from tests.oracle_play import State, Way
@@ -152,8 +153,7 @@ class CrashingPlay(RestartingPlay):
         unheard: int = 0,
     ) -> None:
         """Do it; then the model goes one of the ways for what has become of it."""
-        world, was_lost = self.desk.kernel.world, self._is_lost
-        was_forbidden = world.is_new_forbidden
+        was_lost, was_forbidden = self._is_lost, self.desk.kernel.world.is_new_forbidden
         try:
             act()
             self.desk.settle()
@@ -161,19 +161,26 @@ class CrashingPlay(RestartingPlay):
                 self._go_over(list(dead()))
                 return
         except Killed as killed:
-            is_full = not was_forbidden and world.is_new_forbidden
+            is_full = self._has_no_room(was_forbidden=was_forbidden)
             self._go_down([*dead(), *(full() if is_full else ())], self._ended(str(killed)))
             return
         if not was_lost and not self.desk.store.is_connected:
             self.lines.append("    the store is lost by a fault")
             self._note_faults("running")
             self._compare(list(lost()), unheard)
-        elif not was_forbidden and world.is_new_forbidden:
+        elif self._has_no_room(was_forbidden=was_forbidden):
             self.lines.append("    the disk is full")
             self.seen.met["full disk", self.operation, "running"] += 1
-            self._compare(list(full()), unheard)
+            self._compare([*whole(), *full()], unheard)
         else:
             self._compare(whole(), unheard)
+
+    def _has_no_room(self, *, was_forbidden: bool) -> bool:
+        """Say whether something was refused since the disk is full."""
+        if self.desk.machine.disk.space is None:
+            return False
+        is_refused = any(said.reply.code in WITHOUT_STORE for said in self.desk.answers.values())
+        return is_refused or (self.desk.kernel.world.is_new_forbidden and not was_forbidden)
 
 
 def _both(one: Way, other: Way) -> Way:

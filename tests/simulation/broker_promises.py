@@ -284,11 +284,18 @@ class Promises:
 
 
 def _units_in(store: StorePort) -> dict[str, UowRecord]:
-    return {key.removeprefix(UOWS): UOW.decode(value) for key, value in store.records(UOWS)}
+    return {key: UOW.decode(value) for key, value in _readable(store, UOWS)}
 
 
 def _news_in(store: StorePort) -> dict[str, PublicationRecord]:
-    return {key.removeprefix(PUBLICATIONS): PUBLICATION.decode(value) for key, value in store.records(PUBLICATIONS)}
+    return {key: PUBLICATION.decode(value) for key, value in _readable(store, PUBLICATIONS)}
+
+
+def _readable(store: StorePort, prefix: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the identifiers and records that can be read."""
+    for batch in store.values(prefix):
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            yield key.decode().removeprefix(prefix), value
 
 
 def _numbers(record: AnyRecord | None) -> range:

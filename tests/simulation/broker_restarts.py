@@ -17,7 +17,7 @@ from tests.oracle_play import Play, State, Way, wrong
 from tests.simulation import broker_ways as ways
 from tests.simulation.broker_machine import MachineDesk
 from tests.simulation.broker_promises import Promises
-from tests.simulation.broker_steps import Crash
+from tests.simulation.broker_steps import Crash, Rot
 from tests.simulation.world import PromiseBroken, Seen
 
 ANSWERS = "every answer is the model's"
@@ -200,6 +200,43 @@ class RestartingPlay(Play):
         finally:
             edges.pid, disk.before_change = self.desk.pid, stand_still
         self._hold(old.durable == durable, "a broker that was taken over acknowledges nothing", [what])
+
+    # Damage.
+
+    def damage(self, step: Rot) -> None:
+        """Let the broker end, damage what it leaves, and see what the next one is able to say of that."""
+        machine = self.desk.machine
+        disk = machine.disk
+        disk.kill_at = disk.space = disk.before_change = None
+        disk.faults.clear()
+        if step.ending == "closed":
+            self.desk.stop()
+        self._restart_models([ways.nothing], self.desk.answers)
+        machine.end("killed" if step.ending == "closed" else step.ending, step.choice)
+        for time in range(step.times):
+            self.lines.append(f"    {machine.rot(step.kind, step.choice + time)}")
+        fault = f"{step.kind} rot, {step.ending}"
+        try:
+            self.desk.start_on_what_is_left()
+            self.desk.settle()
+        except StartRefused as refused:
+            self.lines.append(f"    refused: {refused} {refused.__cause__}")
+            self._note(fault, f"refused: {type(refused.__cause__).__name__}")
+            return
+        told = [*self.promises.units, *(unit.conv_id for unit in self.promises.units.values()), *self.promises.news]
+        self._hold(
+            max(told, default="") < self.desk.begun.identifiers.next(), "no identifier comes again after damage", []
+        )
+        report = self.desk.database.recovery
+        self._note(fault, *(file.row for file in report.files))
+        with self._telling():
+            self.promises.check_damaged(self.desk.store, report)
+        found = list(self.desk.store.messages())
+        self.desk.stop()
+        machine.end("killed", 0)
+        again = machine.open()
+        self._hold(again._database.recovery.intact, "the next start after damage finds none", [])
+        self._hold(list(again.messages()) == found, "the next start after damage finds the same messages", [])
 
     def _note(self, fault: str, *branches: str) -> None:
         for branch in branches:

@@ -37,6 +37,7 @@ FAILING = {
     "unlink": 1,
     "lock_write": 1,
 }
+ROTTEN = 0.3  # of scripts end in damage
 ENDINGS = ("power cut", "killed")
 
 
@@ -104,7 +105,18 @@ class GoOn:
     number: int
 
 
-AnyStep = Setting | Do | Crash | Fail | Room | TakeOver | GoOn
+@dataclass(frozen=True, slots=True)
+class Rot:
+    """The process ends, and what lies in a data file is damaged: the last thing that happens in its world."""
+
+    ending: str
+    kind: str  # of DAMAGES
+    choice: int  # of file, place and bytes
+    times: int = 1
+
+
+AnyStep = Setting | Do | Crash | Fail | Room | TakeOver | GoOn | Rot
+DAMAGES = ("bit", "sector", "zeros", "stale")
 PAUSED = (*["call"] * 4, "tick", "clean_up", "compact", "vouch", "tend", "connect", "close")
 
 
@@ -132,6 +144,9 @@ def random_steps(seed: int) -> Script:
         if chance.random() < 3 * takeovers:
             steps.append(GoOn(chance.choice(PAUSED), chance.getrandbits(32)))
         steps.append(Do(chance.choices(names, weights)[0], chance.getrandbits(32)))
+    if chance.random() < ROTTEN:
+        kind, times = chance.choice(DAMAGES), chance.choice((1, 1, 1, 2, 5))
+        steps.append(Rot(chance.choice((*ENDINGS, "closed")), kind, chance.getrandbits(32), times))
     return steps
 
 
