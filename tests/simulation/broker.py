@@ -10,7 +10,19 @@ from tests.oracle_script import NUMBERS, Chance, Script, bounds
 from tests.simulation.broker_edges import simulated_edges
 from tests.simulation.broker_machine import Machine, MachineDesk
 from tests.simulation.broker_play import CrashingPlay
-from tests.simulation.broker_steps import CHORES, Crash, Do, Fail, GoOn, Room, Rot, Setting, TakeOver, random_steps
+from tests.simulation.broker_steps import (
+    CHORES,
+    Crash,
+    Do,
+    Fail,
+    GoOn,
+    Move,
+    Room,
+    Rot,
+    Setting,
+    TakeOver,
+    random_steps,
+)
 from tests.simulation.world import PromiseBroken, Seen
 from tests.simulation.world import Script as Steps
 
@@ -62,6 +74,8 @@ class Playing(Script):
                 case Rot():
                     self.play.damage(step)
                     return
+                case Move() if not self._model.is_lost:
+                    self.play.move(step)
                 case TakeOver() if not self._model.is_lost:
                     self.play.arm_takeover(step.change)
                 case GoOn():

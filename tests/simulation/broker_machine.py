@@ -3,6 +3,7 @@
 import contextlib
 import random
 from collections import deque
+from pathlib import Path
 
 from broker.beginning import Beginning
 from broker.codes import Code
@@ -36,10 +37,13 @@ class Machine:
         self.edges = edges
         self.seen = seen
         self.disk = SimulatedDisk()
+        self.directory = SPOOL  # where the store is
         self.clock = HandClock()
 
-    def open(self, *, creates: bool = True, passing: Holder | None = None) -> JournalStore:
-        """Open the store, in a new process; `passing` is a silent owner that is taken over."""
+    def open(
+        self, directory: Path | None = None, *, creates: bool = True, passing: Holder | None = None
+    ) -> JournalStore:
+        """Open the store, or one elsewhere, in a new process; `passing` is a silent owner that is taken over."""
         self.edges.pid += 1
         options = Options(
             max_message_size=MESSAGE_BYTES_MAX,
@@ -50,7 +54,7 @@ class Machine:
             chance=self.edges.chance,
             sleep=lambda _: None,
         )
-        return JournalStore.open(SPOOL, options, disk=self.disk, creates=creates)
+        return JournalStore.open(directory or self.directory, options, disk=self.disk, creates=creates)
 
     def end(self, ending: str, choice: int) -> None:
         """Let the process end; the disk is then what it leaves."""
@@ -58,10 +62,17 @@ class Machine:
         self.disk = self.disk.crash(choice) if ending == "power cut" else self.disk.restart()
         self.seen.crashes.add(self.disk.digest(without=LOCK))
 
+    def recovered(self) -> None:
+        """Let a start repair what is there, as a move of what is damaged asks for."""
+        self.open().close()
+        self.end("killed", 0)
+
     def rot(self, kind: str, choice: int) -> str:
         """Damage a place of a data file; return where it is."""
         chance = random.Random(choice)
-        files = {name: data for name, data in self.disk.contents(SPOOL).items() if name.endswith(".data") and data}
+        files = {
+            name: data for name, data in self.disk.contents(self.directory).items() if name.endswith(".data") and data
+        }
         name = chance.choice(sorted(files))
         data = files[name]
         at = chance.randrange(len(data)) if kind == "bit" else chance.randrange(0, len(data), SECTOR)
@@ -73,7 +84,7 @@ class Machine:
             "zeros": bytes(size),
             "stale": files[stale][at : at + size].ljust(size, b"\0"),
         }
-        self.disk.rot(SPOOL / name, damaged[kind], at)
+        self.disk.rot(self.directory / name, damaged[kind], at)
         return f"{kind} of {name} at {at}"
 
 
@@ -110,7 +121,7 @@ class MachineDesk(OracleDesk):
         """Return the broker of a standby that passes this one, which stands still."""
         machine = self.machine
         self.database.show_alive()  # who has never done that is opening the store, and is not passed
-        taken = MachineDesk(machine, now=self.now, passing=read_holder(machine.disk, SPOOL))
+        taken = MachineDesk(machine, now=self.now, passing=read_holder(machine.disk, machine.directory))
         machine.edges.pid = self.pid
         return taken
 

@@ -14,11 +14,9 @@ from tests.broker_words import Ask, Person
 from tests.faulty_disk import Killed
 from tests.oracle_play import State, Way
 from tests.simulation import broker_ways as ways
-from tests.simulation.broker_restarts import RestartingPlay
-from tests.simulation.broker_steps import Crash
+from tests.simulation.broker_restarts import AT_ONCE, RestartingPlay
 
 LENGTH_STEP, LENGTH_MAX = 379, 1200  # bytes of messages
-AT_ONCE = Crash("killed", 0, 0)
 
 
 class CrashingPlay(RestartingPlay):

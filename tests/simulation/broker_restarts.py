@@ -14,14 +14,16 @@ from tests.broker_words import Ask
 from tests.faulty_disk import Killed
 from tests.oracle_desk import Said, request_of
 from tests.oracle_play import Play, State, Way, wrong
+from tests.simulation import broker_moving as moving
 from tests.simulation import broker_ways as ways
 from tests.simulation.broker_machine import MachineDesk
 from tests.simulation.broker_promises import Promises
-from tests.simulation.broker_steps import Crash, Rot
+from tests.simulation.broker_steps import Crash, Move, Rot
 from tests.simulation.world import PromiseBroken, Seen
 
 ANSWERS = "every answer is the model's"
 LEFT = "what was told is there after a crash, the rest whole or not at all"
+AT_ONCE = Crash("killed", 0, 0)
 STARTS_MAX = 3  # under faults, until it is tried without
 
 
@@ -201,18 +203,47 @@ class RestartingPlay(Play):
             edges.pid, disk.before_change = self.desk.pid, stand_still
         self._hold(old.durable == durable, "a broker that was taken over acknowledges nothing", [what])
 
+    # Moves.
+
+    def _end(self, ending: str, choice: int) -> None:
+        """Let the broker end, and no other begin."""
+        machine = self.desk.machine
+        machine.disk.kill_at = machine.disk.space = machine.disk.before_change = self.crash = None
+        machine.disk.faults.clear()
+        if ending == "closed":
+            self.desk.stop()
+        self._restart_models([ways.nothing], self.desk.answers)
+        self.paused = []
+        machine.end("killed" if ending == "closed" else ending, choice)
+
+    def move(self, step: Move) -> None:
+        """Let the broker end, and its store be moved, by movers that end too, until one comes to its end."""
+        machine = self.desk.machine
+        self._end(step.ending, step.choice)
+        machine.recovered()
+        target = machine.directory.with_name(f"{machine.directory.name}x")
+        for change in (*step.changes, None):
+            machine.disk.kill_at = None if change is None else machine.disk.steps + change
+            try:
+                moving.move(machine, target)
+            except Killed as killed:
+                self.lines.append(f"    the move ends: {killed}")
+                self._note(step.ending, "killed again")
+                machine.end("power cut", step.choice + (change or 0))
+        machine.disk.kill_at = None
+        loaded = machine.open(target)
+        self._hold(not (found := moving.differences(machine, loaded)), "a store that was moved is a replica", found)
+        loaded.close()
+        machine.directory = target
+        self._start_until_it_lasts(AT_ONCE)
+        self._compare_start()
+
     # Damage.
 
     def damage(self, step: Rot) -> None:
         """Let the broker end, damage what it leaves, and see what the next one is able to say of that."""
         machine = self.desk.machine
-        disk = machine.disk
-        disk.kill_at = disk.space = disk.before_change = None
-        disk.faults.clear()
-        if step.ending == "closed":
-            self.desk.stop()
-        self._restart_models([ways.nothing], self.desk.answers)
-        machine.end("killed" if step.ending == "closed" else step.ending, step.choice)
+        self._end(step.ending, step.choice)
         for time in range(step.times):
             self.lines.append(f"    {machine.rot(step.kind, step.choice + time)}")
         fault = f"{step.kind} rot, {step.ending}"

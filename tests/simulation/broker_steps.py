@@ -37,6 +37,7 @@ FAILING = {
     "unlink": 1,
     "lock_write": 1,
 }
+MOVED = 0.01
 ROTTEN = 0.3  # of scripts end in damage
 ENDINGS = ("power cut", "killed")
 
@@ -106,6 +107,15 @@ class GoOn:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """The broker ends, and its store is moved; the mover ends at each of these changes first, and begins again."""
+
+    ending: str
+    choice: int
+    changes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Rot:
     """The process ends, and what lies in a data file is damaged: the last thing that happens in its world."""
 
@@ -115,7 +125,7 @@ class Rot:
     times: int = 1
 
 
-AnyStep = Setting | Do | Crash | Fail | Room | TakeOver | GoOn | Rot
+AnyStep = Setting | Do | Crash | Fail | Room | TakeOver | GoOn | Move | Rot
 DAMAGES = ("bit", "sector", "zeros", "stale")
 PAUSED = (*["call"] * 4, "tick", "clean_up", "compact", "vouch", "tend", "connect", "close")
 
@@ -143,6 +153,9 @@ def random_steps(seed: int) -> Script:
             steps.append(TakeOver(chance.choice((0, 1, 2, 3, chance.randint(1, 15)))))
         if chance.random() < 3 * takeovers:
             steps.append(GoOn(chance.choice(PAUSED), chance.getrandbits(32)))
+        if chance.random() < MOVED:
+            ends = tuple(chance.randint(1, 40) for _ in range(chance.choice((0, 1, 2, 3))))
+            steps.append(Move(chance.choice((*ENDINGS, "closed")), chance.getrandbits(32), ends))
         steps.append(Do(chance.choices(names, weights)[0], chance.getrandbits(32)))
     if chance.random() < ROTTEN:
         kind, times = chance.choice(DAMAGES), chance.choice((1, 1, 1, 2, 5))
