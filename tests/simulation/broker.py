@@ -17,6 +17,7 @@ from tests.simulation.broker_steps import (
     Fail,
     GoOn,
     Move,
+    Reconfigure,
     Room,
     Rot,
     Setting,
@@ -76,6 +77,8 @@ class Playing(Script):
                     return
                 case Move() if not self._model.is_lost:
                     self.play.move(step)
+                case Reconfigure() if not self._model.is_lost:
+                    self.play.reconfigure(step.place)
                 case TakeOver() if not self._model.is_lost:
                     self.play.arm_takeover(step.change)
                 case GoOn():

@@ -5,6 +5,7 @@ import random
 from collections import deque
 from pathlib import Path
 
+from broker.attributes import parse
 from broker.beginning import Beginning
 from broker.codes import Code
 from broker.effects import Commit, Durable
@@ -17,16 +18,30 @@ from database.options import Options
 from journal.errors import JournalError
 from journal.names import LOCK
 from journal.owner import Holder, read_holder
+from tests.broker_model import Terms
 from tests.broker_stores import MESSAGE_BYTES_MAX, begun
 from tests.crash_model import SPOOL, Unattended
 from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import SimulatedDisk
 from tests.kernel_desk import T0
-from tests.oracle_desk import OracleDesk, attributes
+from tests.oracle_desk import ATTRIBUTES, SERVICES, OracleDesk
 from tests.simulation.broker_edges import Edges
 from tests.simulation.broker_steps import Setting
 from tests.simulation.world import Seen
 from tests.watched_disk import HandClock
+
+BLITZ = "STORE=OFF UWTIME=40S UWSTATP=2 DEFERRED=NO MAX-MESSAGES-IN-UOW=3 MAX-UOWS=4"
+POSTPONED = "MAX-DELIVERY-COUNT=2 POSTPONE-ATTEMPTS=1 POSTPONE-DELAY=30S"
+OTHER_BLITZ = "STORE=BROKER UWTIME=100S UWSTATP=1 DEFERRED=YES MAX-MESSAGES-IN-UOW=5 MAX-UOWS=9"
+OTHER_POSTPONED = "MAX-DELIVERY-COUNT=1 POSTPONE-ATTEMPTS=2 POSTPONE-DELAY=60S"
+OTHER_TERMS = Terms(
+    uwtime=100, uwstatp=1, uows_max=9, messages_max=5, delivery_max=1, postpone_attempts=2, postpone_delay=60
+)
+SETTINGS = (  # attribute files, and what they say of the services
+    (ATTRIBUTES, SERVICES),
+    (ATTRIBUTES.replace(BLITZ, OTHER_BLITZ).replace(POSTPONED, OTHER_POSTPONED), SERVICES | {"BLITZ": OTHER_TERMS}),
+)
+assert SETTINGS[0][0] != SETTINGS[1][0]
 
 
 class Machine:
@@ -38,6 +53,7 @@ class Machine:
         self.seen = seen
         self.disk = SimulatedDisk()
         self.directory = SPOOL  # where the store is
+        self.attributes = parse(ATTRIBUTES)
         self.clock = HandClock()
 
     def open(
@@ -93,7 +109,6 @@ class MachineDesk(OracleDesk):
 
     def __init__(self, machine: Machine, *, now: int = T0, passing: Holder | None = None) -> None:
         self.machine = machine
-        self.attributes = attributes()
         self.now = now
         self._groups = 0
         self.durable = 0  # commits that were told so
@@ -102,7 +117,7 @@ class MachineDesk(OracleDesk):
         self._start()
 
     def _start(self) -> None:
-        store = self.store
+        store, self.attributes = self.store, self.machine.attributes
         self.begun = begun(store, now=self.now)
         self.kernel = Kernel(self.attributes, restored(store, now=self.now), self.begun.identifiers)
         beginning = Beginning(

@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
+from broker.attributes import parse
 from broker.pstore import StartRefused, StoreUnavailable
 from tests.broker_model import WITHOUT_STORE
 from tests.broker_words import Ask
@@ -16,7 +17,7 @@ from tests.oracle_desk import Said, request_of
 from tests.oracle_play import Play, State, Way, wrong
 from tests.simulation import broker_moving as moving
 from tests.simulation import broker_ways as ways
-from tests.simulation.broker_machine import MachineDesk
+from tests.simulation.broker_machine import SETTINGS, MachineDesk
 from tests.simulation.broker_promises import Promises
 from tests.simulation.broker_steps import Crash, Move, Rot
 from tests.simulation.world import PromiseBroken, Seen
@@ -235,6 +236,18 @@ class RestartingPlay(Play):
         self._hold(not (found := moving.differences(machine, loaded)), "a store that was moved is a replica", found)
         loaded.close()
         machine.directory = target
+        self._start_until_it_lasts(AT_ONCE)
+        self._compare_start()
+
+    def reconfigure(self, place: int) -> None:
+        """Let the broker end, and start again with other attributes: they hold for what comes, and for what waits."""
+        self._end("closed", 0)
+        text, services = SETTINGS[place]
+        self.desk.machine.attributes = parse(text)
+        for state in self.states:
+            state.model.services = services
+            for unit in state.model.uows.values():
+                unit.terms = services[unit.service]
         self._start_until_it_lasts(AT_ONCE)
         self._compare_start()
 

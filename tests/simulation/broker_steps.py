@@ -37,7 +37,7 @@ FAILING = {
     "unlink": 1,
     "lock_write": 1,
 }
-MOVED = 0.01
+MOVED = RECONFIGURED = 0.01  # of steps
 ROTTEN = 0.3  # of scripts end in damage
 ENDINGS = ("power cut", "killed")
 
@@ -116,6 +116,13 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Reconfigure:
+    """The broker is started again with other attributes: those of `broker_machine.SETTINGS` at this place."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rot:
     """The process ends, and what lies in a data file is damaged: the last thing that happens in its world."""
 
@@ -125,7 +132,7 @@ class Rot:
     times: int = 1
 
 
-AnyStep = Setting | Do | Crash | Fail | Room | TakeOver | GoOn | Move | Rot
+AnyStep = Setting | Do | Crash | Fail | Room | TakeOver | GoOn | Move | Reconfigure | Rot
 DAMAGES = ("bit", "sector", "zeros", "stale")
 PAUSED = (*["call"] * 4, "tick", "clean_up", "compact", "vouch", "tend", "connect", "close")
 
@@ -156,6 +163,8 @@ def random_steps(seed: int) -> Script:
         if chance.random() < MOVED:
             ends = tuple(chance.randint(1, 40) for _ in range(chance.choice((0, 1, 2, 3))))
             steps.append(Move(chance.choice((*ENDINGS, "closed")), chance.getrandbits(32), ends))
+        if chance.random() < RECONFIGURED:
+            steps.append(Reconfigure(chance.randrange(2)))
         steps.append(Do(chance.choices(names, weights)[0], chance.getrandbits(32)))
     if chance.random() < ROTTEN:
         kind, times = chance.choice(DAMAGES), chance.choice((1, 1, 1, 2, 5))
