@@ -160,7 +160,9 @@ class CrashingPlay(RestartingPlay):
                 return
         except Killed as killed:
             is_full = self._has_no_room(was_forbidden=was_forbidden)
-            self._go_down([*dead(), *(full() if is_full else ())], self._ended(str(killed)))
+            is_lost = not was_lost and not self.desk.store.is_connected
+            also = (*(full() if is_full else ()), *(lost() if is_lost else ()))
+            self._go_down([*dead(), *also], self._ended(str(killed)))
             return
         if not was_lost and not self.desk.store.is_connected:
             self.lines.append("    the store is lost by a fault")
