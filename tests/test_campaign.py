@@ -1,6 +1,7 @@
 """The campaign with real processes (`make torture`): what its checks find, and a round of each kind."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.campaign.campaign import Figures, play
 from tests.campaign.checks import Left, violations
 from tests.campaign.clients import FROM, NEWS, PAIRED, TO, WORK
 from tests.campaign.records import read
+from tests.campaign.soak import RISE_MAX, Look, rises
 
 
 class Story:
@@ -127,6 +129,23 @@ def test_an_order_that_was_not_kept_is_found(story: Story) -> None:
     for number in (2, 1):
         story.received(f"s {number}", WORK)
     assert story.kinds() == ["order"]
+
+
+def test_what_rises_all_the_time_is_told_from_what_goes_up_and_down() -> None:
+    def looks(memory: Callable[[int], float]) -> list[Look]:
+        return [
+            Look(seconds=turn, memory_kib=int(memory(turn)), descriptors=9, threads=7, files=5, waiting=turn % 7)
+            for turn in range(60)
+        ]
+
+    leaking = rises(looks(lambda turn: 70_000 + 250 * turn))["memory_kib"]
+    busy = rises(looks(lambda turn: 70_000 + 400 * (turn % 10)))["memory_kib"]
+    grown = rises(looks(lambda turn: 70_000 + 20_000 * min(turn, 20) / 20))["memory_kib"]
+
+    assert leaking > RISE_MAX["memory_kib"]
+    assert abs(busy) < RISE_MAX["memory_kib"]
+    assert abs(grown) < 1
+    assert rises(looks(float))["descriptors"] == 0
 
 
 @pytest.mark.slow

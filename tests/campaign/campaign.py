@@ -57,10 +57,11 @@ class Figures:
 class Clients:
     """The clients of a round, as processes."""
 
-    def __init__(self, directory: Path, ports: list[int], seed: str) -> None:
+    def __init__(self, directory: Path, ports: list[int], seed: str, *, pause: float = 0.05) -> None:
         self._directory = directory
         self._ports = ports
         self._seed = seed
+        self._pause = pause
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._roles: dict[str, str] = {}
         self._lives = 0
@@ -76,7 +77,7 @@ class Clients:
         record = self._directory / f"{name}.record"
         words = (self._roles[name], name, str(record), f"{self._seed}/{self._lives}", *map(str, self._ports))
         with (self._directory / "clients.log").open("ab") as log:
-            environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+            environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "CAMPAIGN_PAUSE": str(self._pause)}
             command = [sys.executable, "-m", "tests.campaign.clients", *words]
             self._children[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 

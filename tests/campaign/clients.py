@@ -32,7 +32,7 @@ from broker.server.frames import Frame
 from tests.stomp_server import Heard, Wire, connected
 
 SILENT_SECONDS = 6.0  # of a server, after which a client tries elsewhere
-PAUSE_SECONDS = 0.05
+PAUSE_SECONDS = float(os.environ.get("CAMPAIGN_PAUSE", "0.05"))  # between two windows of a sender
 WORK, PAIRED, FROM, TO, NEWS = "/queue/work", "/queue/paired", "/queue/from", "/queue/to", "/topic/news"
 
 
