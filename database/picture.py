@@ -22,7 +22,7 @@ from recovery.examined import Examined, read_contents
 from recovery.report import Verdict
 from recovery.survey import Task, survey
 from recovery.unreadable import ForgivingDisk
-from recovery.validate import as_followed, examine
+from recovery.validate import as_followed, examine, has_gone_since
 
 LOOKS_MAX = 20  # while files go and come that were to be read
 
@@ -83,13 +83,15 @@ class SourceReader:
         """Return what is there, None where no commit is vouched for. DiskError, NotThisDatabase, NewerFormat."""
         before = self._holder()
         for _ in range(LOOKS_MAX):
-            tasks = survey(self.disk, self.directory)
-            found = [self._examine(task) for task in tasks]
-            found = as_followed(self.disk, tasks, found, full=False)
-            if any(one.decision.row == "missing" and one.task.is_listed for one in found):
-                continue
             try:
-                return self._picture(found, before)
+                tasks = survey(self.disk, self.directory)
+                found = [self._examine(task) for task in tasks]
+                found = as_followed(self.disk, tasks, found, full=False)
+                if not any(one.decision.row == "missing" and one.task.is_listed for one in found):
+                    return self._picture(found, before)
+            except DiskError as failure:
+                if not has_gone_since(failure, self.directory):
+                    raise
             except NewerFormat:
                 raise
             except FormatError:

@@ -27,7 +27,7 @@ from recovery import holding
 from recovery.decide import Action
 from recovery.examined import read_contents
 from recovery.survey import Task
-from recovery.validate import Progress, examine_directory, no_progress
+from recovery.validate import Progress, examine_directory, has_gone_since, no_progress
 
 ATTEMPTS_MAX = 20  # a running database may clean up while it is being read
 
@@ -173,8 +173,7 @@ def _read_beside(disk: Disk, directory: Path, progress: Progress) -> _Read:
         try:
             return _read(disk, directory, progress)
         except DiskError as failure:
-            is_gone = isinstance(failure.failure, FileNotFoundError) and failure.path != directory
-            if attempt == ATTEMPTS_MAX or not is_gone:
+            if attempt == ATTEMPTS_MAX or not has_gone_since(failure, directory):
                 raise
     raise AssertionError("the last attempt returns or raises")
 

@@ -70,7 +70,12 @@ def examine_directory(
     What is to be examined is marked first, where somebody knows more of it than its neighbours do.
     """
     for attempt in range(1, ATTEMPTS_MAX + 1):
-        tasks = [mark(task) if mark is not None else task for task in survey(disk, directory)]
+        try:
+            tasks = [mark(task) if mark is not None else task for task in survey(disk, directory)]
+        except DiskError as failure:
+            if attempt == ATTEMPTS_MAX or not has_gone_since(failure, directory):
+                raise
+            continue
         total = sum(_size(disk, task.path) for task in tasks)
         done = 0
         found: list[Examined] = []
@@ -111,6 +116,11 @@ def as_followed(disk: Disk, tasks: Sequence[Task], found: Sequence[Examined], *,
         task = replace(before.task, named=header.previous, successor=(header.sequence, header.identity))
         result[place - 1] = examine(disk, task, full=full)
     return result
+
+
+def has_gone_since(failure: DiskError, directory: Path) -> bool:
+    """Say whether a data file was listed and was not there any more when it was to be read."""
+    return isinstance(failure.failure, FileNotFoundError) and failure.path != directory
 
 
 def _has_gone(disk: Disk, examined: Examined) -> bool:

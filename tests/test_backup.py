@@ -16,6 +16,7 @@ from journal.datafile import DataFile, Footer
 from journal.disk import Buffer, DiskFile, RealDisk
 from journal.errors import BehindItsBackup, NothingToBackUp, NotReadBack, NotThisBackup
 from journal.names import DataFileName
+from recovery.validate import validate_directory
 from tests.small_files import churn, fill, open_small
 
 QUICK = BackupOptions(vouch_seconds=5.0)
@@ -452,3 +453,30 @@ class _Full(RealDisk):
         if path.parent == self._directory:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         return super().create(path)
+
+
+class _Listing(RealDisk):
+    """A disk that still lists a file, once, when it has gone."""
+
+    def __init__(self, path: Path) -> None:
+        self._stale: Path | None = path
+
+    def list(self, directory: Path) -> list[str]:
+        found = super().list(directory)
+        if self._stale is not None and directory == self._stale.parent:
+            found = sorted({*found, self._stale.name})
+            self._stale = None
+        return found
+
+
+def test_a_file_that_goes_between_the_list_and_the_look_is_no_failure(spool: Path, target: Path) -> None:
+    with open_small(spool) as db:
+        churn(db, 3)
+        gone = spool / str(DataFileName(1))
+        db.cleanup()
+        assert not gone.exists()
+        assert all(report.verdict == "clean" for report in validate_directory(spool, _Listing(gone)))
+        with Backup.open(spool, target, QUICK, disk=(disk := RealDisk())) as backup:
+            backup.source.disk = _Listing(gone)
+            assert not backup.run().damage
+            assert disk.list(target)
