@@ -92,7 +92,7 @@ INFORMATION: Json = {
     "summary": "Rows of an information object.",
     "description": "Which selectors an object has, and what its columns are, says /info; any other is refused.",
     "parameters": [
-        {"name": "subject", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
+        {"name": "subject", "in": "path", "required": True, "schema": {"type": "string", "enum": list(SUBJECTS)}},
         {
             "name": "limit",
             "in": "query",
