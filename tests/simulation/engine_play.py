@@ -24,6 +24,8 @@ from tests.crash_model import SPOOL, Unattended, state_of
 from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import Fault, Killed, Kind, SimulatedDisk
 from tests.simulation.engine_account import THERE, Account
+from tests.simulation.engine_bounds import BOUNDED, NEEDED, check_files, check_kept, check_memory
+from tests.simulation.engine_bounds import KEPT as KEPT_WHOLE
 from tests.simulation.engine_rot import (
     FOUND,
     ONLY,
@@ -163,7 +165,19 @@ class Run:
                     self.opening = step
             case _:
                 self._acting = self._opened()
+                active = self._acting._journal.active_sequence or 0
                 self._work(self._acting, step)
+                self._check_bounds(self._acting, step, active)
+
+    def _check_bounds(self, database: Unattended, step: Step, active: int) -> None:
+        """Check what a database keeps, while nothing is wrong with it."""
+        if database is not self.database or self.is_rotten or self.is_faulty or self.disk.faults or self.disk.space:
+            return
+        self.seen.checked[BOUNDED] += 1
+        check_memory(database, len(self.callers.taken))
+        if isinstance(step, CleanUp) and self.disk.kill_at is None and self.disk.before_change is None:
+            self.seen.checked[NEEDED] += 1
+            check_files(self.disk, database, active)
 
     def _work(self, database: Unattended, step: Any) -> None:
         callers = self.callers
@@ -326,6 +340,9 @@ class Run:
         self.seen.checked[TIDY] += 1
         if left := [name for name in self.disk.list(SPOOL) if name.endswith(".new")]:
             raise PromiseBroken(f"{TIDY}\n{left}")
+        if self.opening.retention:
+            self.seen.checked[KEPT_WHOLE] += 1
+            check_kept(self.disk, KEPT)
         self.starts += 1
         if self.starts % 4 == 0:
             self._check_same()

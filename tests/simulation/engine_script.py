@@ -25,6 +25,7 @@ from tests.simulation.engine_steps import (
     Resend,
     Rot,
     Silence,
+    Space,
     Take,
     Tend,
 )
@@ -143,6 +144,7 @@ class _Writer:
             (2, self._pause),
             (5, self._rot),
             (1, self._misdirected),
+            (2, self._full_disk),
         ]
         ((_, make),) = chance.choices(makers, [weight for weight, _ in makers])
         return make()
@@ -179,6 +181,15 @@ class _Writer:
         if chance.random() < 0.6:
             steps += [PowerCut(chance.randint(1, 6), self._seed(), self._is_harsh), self._work(), self._work()]
         return steps
+
+    def _full_disk(self) -> list[Step]:
+        """There is no more room, and later there is; the power may go meanwhile."""
+        chance = self._chance
+        steps: list[Step] = [Space(chance.choice((0, 2000, 9000, 30_000)))]
+        steps += [self._work() for _ in range(chance.randint(2, 8))]
+        if chance.random() < 0.5:
+            steps += [PowerCut(self._after(), self._seed(), self._is_harsh), *(self._work() for _ in range(3))]
+        return [*steps, Space()]
 
     def _rot(self) -> list[Step]:
         """Bytes rot between two openings, or while there is one; mostly few at a time."""

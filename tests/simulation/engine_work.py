@@ -159,6 +159,7 @@ class Callers:
         for one, draft in zip(doing, drafts, strict=True):
             if draft.failure is None:
                 self.account.done(one, range(draft.first, draft.first + len(one.change.adds)))
+                database.forget_taken(one.change.removed)
                 for number in one.change.removed:
                     self.taken.pop(number, None)
         self.account.pending = [one for one in doing if one not in done]
