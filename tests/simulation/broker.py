@@ -6,10 +6,11 @@ Clients are random programs of its calls, and every answer is compared with that
 import contextlib
 
 from tests.faulty_disk import SimulatedDisk
-from tests.oracle_script import NUMBERS, Chance, Script, bounds
+from tests.oracle_script import NUMBERS, Chance, bounds
 from tests.simulation.broker_edges import simulated_edges
 from tests.simulation.broker_machine import Machine, MachineDesk
 from tests.simulation.broker_play import CrashingPlay
+from tests.simulation.broker_sense import SENSIBLE, Sensible
 from tests.simulation.broker_steps import (
     CHORES,
     Crash,
@@ -53,7 +54,7 @@ class BrokerWorld:
                 seen.changes += machine.disk.steps
 
 
-class Playing(Script):
+class Playing(Sensible):
     """The steps of this world, as the oracle's and a few more."""
 
     play: CrashingPlay
@@ -125,7 +126,9 @@ class Playing(Script):
                 self.play.tick(WAIT_MAX)
             if self.play.desk.store.is_connected:
                 self.play.chore("tend")  # what a full disk leaves to be done takes room that was kept
-            self._disk.space = self._disk.used() + step.spare
+            room = self._disk.used() + step.spare
+            # Nobody else takes what was given up from the reserve: it would be spent without a commit.
+            self._disk.space = room if self._disk.space is None else max(room, self._disk.space)
 
     def _come_again(self, chance: Chance) -> None:
         """Who is there is let in after the step."""
@@ -140,7 +143,19 @@ class Playing(Script):
 
 WAIT_MAX = 100
 OPERATIONS = {"clean_up": "clean-up", "compact": "compaction", "vouch": "idle", "lose_or_find": "connect"}
-ONE_CALL = ("send", "receive", "syncpoint", "answer", "end", "undo", "publish", "read", "control", "subscribe")
+ONE_CALL = (
+    "send",
+    "receive",
+    "syncpoint",
+    "answer",
+    "end",
+    "undo",
+    "publish",
+    "read",
+    "control",
+    "subscribe",
+    *SENSIBLE,
+)
 
 
 def _chance(step: Do | GoOn) -> Chance:

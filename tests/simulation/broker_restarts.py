@@ -10,6 +10,7 @@ from itertools import product
 
 from broker.attributes import parse
 from broker.pstore import StartRefused, StoreUnavailable
+from journal.errors import DatabaseLocked
 from tests.broker_model import WITHOUT_STORE
 from tests.broker_words import Ask
 from tests.faulty_disk import Killed
@@ -156,7 +157,11 @@ class RestartingPlay(Play):
                 machine.disk.before_change = machine.disk.space = None
                 machine.disk.faults.clear()
                 self.lines.append(f"    stands still: {what}")
-                self.taking = self.desk.taken_over()
+                try:
+                    self.taking = self.desk.taken_over()
+                except StartRefused as refused:  # it is opening its store again, and nobody passes it meanwhile
+                    assert isinstance(refused.__cause__, DatabaseLocked) and not self.desk.store.is_connected
+                    machine.edges.pid = self.desk.pid
 
         machine.disk.before_change = stand_still
 

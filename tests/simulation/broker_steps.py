@@ -7,6 +7,13 @@ from dataclasses import dataclass
 from tests.simulation.world import Script
 
 CALLS = {  # what a step may do, and how often
+    "exchange": 30,
+    "circulate": 12,
+    "serve": 12,
+    "acknowledge": 12,
+    "go_on": 14,
+    "take_up": 3,
+    "be_done": 7,
     "send": 24,
     "receive": 20,
     "syncpoint": 22,
@@ -145,7 +152,7 @@ def random_steps(seed: int) -> Script:
         Setting(file_bytes, chance.choice((1, 2, 4, 100)), chance.choice((1, 1, 3, 10)), is_forgetful)
     ]
     names, weights = zip(*(CALLS | CHORES | BESIDE).items(), strict=True)
-    crashes = chance.choice((0.05, 0.1, 0.3))
+    crashes = chance.choice((0.03, 0.1, 0.2))
     faults = chance.choice((0.0, 0.03, 0.1))
     takeovers = chance.choice((0.0, 0.0, 0.05, 0.1))
     rooms = chance.choice((0.0, 0.0, 0.03, 0.1))
