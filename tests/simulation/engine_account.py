@@ -1,6 +1,6 @@
 """What a database has promised its callers, kept beside it; and what was asked for and not answered."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.crash_model import Change, Content, State
@@ -41,6 +41,7 @@ class Account:
     pending: list[Doing] = field(default_factory=list)
     highest: int = 0  # of all numbers that anybody has seen
     identified: dict[Scope, Identified] = field(default_factory=dict)
+    is_disk_full: bool = False  # there may be no room for what adds
     taken_in: list[Doing] = field(default_factory=list)  # what was on its way, and the last start has found
 
     def done(self, doing: Doing, numbers: Sequence[int]) -> None:
@@ -78,8 +79,7 @@ class Account:
     def _outcome(self, found: State) -> list[Doing] | None:
         """Return which of what was on its way has happened: the first few, in order, and as many as can be."""
         new = sorted(found.messages.keys() - self.state.messages.keys())
-        for count in range(len(self.pending), -1, -1):
-            doing = self.pending[:count]
+        for doing in self._candidates():
             if sum(len(one.change.adds) for one in doing) != len(new) or (new and new[0] <= self.highest):
                 continue
             state, numbers = self.state, iter(new)
@@ -88,6 +88,16 @@ class Account:
             if state == found:
                 return doing
         return None
+
+    def _candidates(self) -> Iterator[list[Doing]]:
+        """Yield what may have happened; on a full disk what adds is refused from some point on, the rest goes on."""
+        for count in range(len(self.pending), -1, -1):
+            yield self.pending[:count]
+        if self.is_disk_full:
+            for count in range(len(self.pending)):
+                rest = [one for one in self.pending[count:] if not one.change.adds]
+                for more in range(len(rest), 0, -1):
+                    yield self.pending[:count] + rest[:more]
 
     def _complaint(self, found: State) -> str:
         """Return which promise was broken, and how."""

@@ -1,7 +1,6 @@
 """One run of the world "engine": the steps of a script, one after another."""
 
 import contextlib
-import errno
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from journal.errors import (
     TakenOver,
 )
 from journal.names import LOCK
+from journal.reserve import NO_SPACE
 from tests.crash_model import SPOOL, Unattended, state_of
 from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import Fault, Killed, Kind, SimulatedDisk
@@ -151,6 +151,7 @@ class Run:
                 self._arm_fault(step)
             case Space(left):
                 self.disk.space = None if left is None else self.disk.used() + left
+                self.account.is_disk_full |= left is not None
             case Pause():
                 self._arm_pause(step)
             case Former(what):
@@ -330,6 +331,10 @@ class Run:
         return database
 
     def _check_start(self, database: Unattended) -> None:
+        self._settle(database)
+        self.account.is_disk_full = self.disk.space is not None
+
+    def _settle(self, database: Unattended) -> None:
         report, found = database.recovery, state_of(database)
         self._enter_rows(database)
         self.seen.checked[INTACT] += 1
@@ -338,7 +343,8 @@ class Run:
         self.seen.checked[THERE] += 1
         self.account.settle(found)
         self.seen.checked[TIDY] += 1
-        if left := [name for name in self.disk.list(SPOOL) if name.endswith(".new")]:
+        left = [] if self.is_faulty else [name for name in self.disk.list(SPOOL) if name.endswith(".new")]
+        if left:
             raise PromiseBroken(f"{TIDY}\n{left}")
         if self.opening.retention:
             self.seen.checked[KEPT_WHOLE] += 1
@@ -390,6 +396,7 @@ class Run:
         """Go on with what the end of the machine, or of the process, leaves."""
         step, self.armed = self.armed, None
         assert step is not None
+        self._note_faults()
         operation = self._operation_at(where)
         before, self.database, self.former = self.disk, None, None
         self.seen.changes += before.steps
@@ -438,6 +445,7 @@ class Run:
         for fault in self.disk.failed:
             self.faults.append((_name(fault), self.operation))
             self.is_rotten |= fault.kind is Kind.MISDIRECTED
+            self.account.is_disk_full |= fault.code in NO_SPACE
         self.disk.failed.clear()
 
     def _failed(self, failure: JournalError | OSError) -> None:
@@ -582,7 +590,7 @@ def _name(fault: Fault) -> str:
         return "misdirected write"
     if fault.kind is Kind.SLOW:
         return "slow call"
-    if fault.code in (errno.ENOSPC, errno.EDQUOT):
+    if fault.code in NO_SPACE:
         return "full disk"
     if fault.kind is Kind.SHORT:
         return "short write"

@@ -8,7 +8,7 @@ from typing import Protocol
 from database.block import CommitBlock
 from database.options import Options
 from journal.draft import Draft
-from journal.errors import DuplicateConflict, NoSuchMessage
+from journal.errors import DuplicateConflict, NoSuchMessage, OutcomeUnknown
 from journal.group import AnyDraft
 from journal.operations import Operation
 from tests.crash_model import Change, Content, Unattended, state_of
@@ -155,15 +155,17 @@ class Callers:
         if database is not self._openings.database:
             self._check_fenced(doing, failures)
             raise failures[-1] or AssertionError("the last one came too late")
-        done = [one for one, failure in zip(doing, failures, strict=True) if failure is None]
         for one, draft in zip(doing, drafts, strict=True):
             if draft.failure is None:
                 self.account.done(one, range(draft.first, draft.first + len(one.change.adds)))
                 database.forget_taken(one.change.removed)
                 for number in one.change.removed:
                     self.taken.pop(number, None)
-        self.account.pending = [one for one in doing if one not in done]
-        for failure in failures:
+        in_doubt = [one for one in failures if isinstance(one, OutcomeUnknown)]
+        self.account.pending = [
+            one for one, failure in zip(doing, failures, strict=True) if isinstance(failure, OutcomeUnknown)
+        ]
+        for failure in (*in_doubt, *failures):
             if failure is not None:
                 raise failure
 
