@@ -1,0 +1,247 @@
+"""How a run of the world "engine" opens its database, and what it holds each start against."""
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from database.options import Options
+from journal.errors import (
+    JournalError,
+    NotThisDatabase,
+)
+from journal.reserve import NO_SPACE
+from tests.crash_model import SPOOL, Unattended, state_of
+from tests.faulty_disk import Fault, Kind, SimulatedDisk
+from tests.simulation.engine_account import THERE, Account
+from tests.simulation.engine_bounds import KEPT as KEPT_WHOLE
+from tests.simulation.engine_bounds import check_kept
+from tests.simulation.engine_rot import (
+    FOUND,
+    ONLY,
+    REBUILT,
+    REPORTED,
+    RETURNED,
+    check_found,
+    check_rebuilt,
+    hits,
+    rotten_files,
+)
+from tests.simulation.engine_steps import (
+    Death,
+    PowerCut,
+    Reopen,
+)
+from tests.simulation.engine_work import Callers
+from tests.simulation.world import PromiseBroken, Seen
+from tests.watched_disk import HandClock
+
+KEPT = Path("/kept")
+OPENINGS_MAX = 6  # attempts while the disk fails
+SAME = "a second start finds the same and changes nothing"
+INTACT = "nothing is reported that did not happen"
+TIDY = "no unfinished file is left over"
+NEVER = 1 << 60  # commits between two looks of a tender that is a step
+
+
+@dataclass(slots=True)
+class Starts:
+    """The disk and the database of one run, whichever opening has it, and what was promised."""
+
+    seen: Seen
+    disk: SimulatedDisk = field(default_factory=SimulatedDisk)
+    clock: HandClock = field(default_factory=HandClock)
+    account: Account = field(default_factory=Account)
+    opening: Reopen = field(default_factory=Reopen)
+    database: Unattended | None = None
+    former: Unattended | None = None
+    armed: PowerCut | Death | None = None
+    operation: str = "idle"
+    faults: list[tuple[str, str]] = field(default_factory=list)  # since the last start, and what they hit
+    alignment_min: int = 4096  # of all files so far
+    starts: int = 0
+    bits: random.Random = field(default_factory=lambda: random.Random(1))
+    is_rotten: bool = False
+    is_faulty: bool = False  # a call went wrong for this opening
+    callers: Callers = field(init=False)
+    _acting: Unattended | None = None  # whose step it is
+
+    def __post_init__(self) -> None:
+        self._tell_time()
+        self.callers = Callers(self, self.account, self.clock, self.seen)
+
+    def _tell_time(self) -> None:
+        self.disk.tell_time(lambda: self.clock.now / 1e6, self.clock.advance)
+
+    # Starts.
+
+    def options(self) -> Options:
+        opening = self.opening
+        return Options(
+            max_data_file_size=opening.size,
+            group_alignment=opening.alignment,
+            validation="full" if self.is_rotten else opening.validation,  # type: ignore[arg-type]
+            compact_share=opening.share,
+            retention_directory=KEPT if opening.retention else None,
+            hold_suspects=opening.holds,
+            cleanup_interval=0,
+            clock=self.clock,
+            chance=self.bits.getrandbits,
+            sleep=lambda _: None,
+        )
+
+    def _opened(self) -> Unattended:
+        if self.database is None:
+            during, self.operation = self.operation, "recovery"
+            self._start()
+            self.operation = during
+        assert self.database is not None
+        return self.database
+
+    def _start(self) -> None:
+        """Open the database, in spite of what the disk does, and hold what is found against the account."""
+        self.is_faulty = False
+        rotten = rotten_files(self.disk) if self.is_rotten else {}
+        before = self.disk.restart() if rotten else self.disk
+        for attempt in range(OPENINGS_MAX):
+            failed = len(self.disk.failed)
+            try:
+                self.database = self._open(self.disk)
+                break
+            except JournalError as failure:
+                if isinstance(failure, NotThisDatabase) and rotten:
+                    self._restore(rotten)
+                    rotten = {}
+                    continue
+                if len(self.disk.failed) == failed and self.disk.space is None:
+                    raise PromiseBroken(f"a start is refused only where the disk refuses\n{failure!r}") from failure
+                self._note_faults()
+                self.faults.append((f"refused: {type(failure).__name__}", "recovery"))
+                if attempt >= OPENINGS_MAX // 2:
+                    self.disk.faults.clear()
+                    self.disk.space = None
+        assert self.database is not None
+        self._note_faults()
+        self.callers.taken.clear()
+        if rotten:
+            self._check_rotten(before, rotten, self.database)
+        else:
+            self._check_start(self.database)
+
+    def _check_rotten(self, before: SimulatedDisk, rotten: dict[str, list[tuple[int, int]]], found: Unattended) -> None:
+        """Hold what was found in spite of rot against what the same disk without rot holds."""
+        healed = before.healed()
+        files = healed.restart()
+        base = self._open(healed)
+        self.account.settle(state_of(base))
+        self.seen.checked[REBUILT] += 1
+        store = check_rebuilt(files, base.recovery.files, self.account.state)
+        hit = hits(store, rotten)
+        for name in () if hit.is_unclear else (ONLY, REPORTED, RETURNED, FOUND):
+            self.seen.checked[name] += 1
+        if not hit.is_unclear:
+            check_found(base, hit, store, found)
+            counted = {report.name for report in found.recovery.files}
+            if left := [name for name in rotten_files(self.disk) if name in counted]:
+                raise PromiseBroken(f"{FOUND}\n{left}: {found.recovery}")
+        self._enter_rows(found)
+        self.account.found_damaged(state_of(found))
+        self.is_rotten = bool(rotten_files(self.disk))
+
+    def _restore(self, rotten: dict[str, list[tuple[int, int]]]) -> None:
+        """Do what somebody has to do who finds a sector of one file in the place of another's header."""
+        if not any(start < 768 for ranges in rotten.values() for start, _ in ranges):
+            raise PromiseBroken(f"a start is refused only where the disk refuses\nno header has rotted: {rotten}")
+        self.faults.append(("refused: NotThisDatabase", "recovery"))
+        self.disk = self.disk.healed()
+        self.is_rotten = False
+
+    def _enter_rows(self, database: Unattended) -> None:
+        """Enter which branches of recovery followed the faults since the start before."""
+        rows = {file.row for file in database.recovery.files} - {"sealed"} or {"sealed"}
+        for fault, operation in self.faults:
+            for row in rows:
+                self.seen.met[fault, operation, row] += 1
+        self.faults.clear()
+
+    def _open(self, disk: SimulatedDisk) -> Unattended:
+        database = Unattended.open(SPOOL, disk=disk, options=self.options())
+        assert isinstance(database, Unattended)
+        database.patience = NEVER
+        self.alignment_min = min(self.alignment_min, self.opening.alignment)
+        return database
+
+    def _check_start(self, database: Unattended) -> None:
+        self._settle(database)
+        self.account.is_disk_full = self.disk.space is not None
+
+    def _settle(self, database: Unattended) -> None:
+        report, found = database.recovery, state_of(database)
+        self._enter_rows(database)
+        self.seen.checked[INTACT] += 1
+        if report.lost or report.suspects:
+            raise PromiseBroken(f"{INTACT}\n{report}")
+        self.seen.checked[THERE] += 1
+        self.account.settle(found)
+        self.seen.checked[TIDY] += 1
+        left = [] if self.is_faulty else [name for name in self.disk.list(SPOOL) if name.endswith(".new")]
+        if left:
+            raise PromiseBroken(f"{TIDY}\n{left}")
+        if self.opening.retention:
+            self.seen.checked[KEPT_WHOLE] += 1
+            check_kept(self.disk, KEPT)
+        self.starts += 1
+        if self.starts % 4 == 0:
+            self._check_same()
+
+    def _check_same(self) -> None:
+        """Check that what a start has found is there for the next one too, after a power cut as well."""
+        self.seen.checked[SAME] += 1
+        copy = self.disk.restart()
+        if self.starts % 8:
+            copy = self.disk.crash(self.starts, is_harsh=self.alignment_min >= 512)
+        again = self._open(copy)
+        self._check_is_same(again)
+        again.close()
+        before = _files(copy)
+        third = self._open(copy)
+        self._check_is_same(third)
+        changed = [name for name, data in _files(copy).items() if before.get(name) != data]
+        if changed and not third.cleaned_at_start.deleted:
+            raise PromiseBroken(f"{SAME}\n{changed} changed: {third.recovery}")
+        self.seen.checked[REBUILT] += 1
+        check_rebuilt(copy, third.recovery.files, self.account.state)
+
+    def _check_is_same(self, again: Unattended) -> None:
+        if not again.recovery.intact:
+            raise PromiseBroken(f"{SAME}\n{again.recovery}")
+        if state_of(again) != self.account.state:
+            raise PromiseBroken(f"{SAME}\n{state_of(again)}\n{self.account.state}")
+
+    # Faults that came to pass.
+
+    def _note_faults(self) -> None:
+        """Enter the faults that came to pass, and the operation that they hit."""
+        self.is_faulty |= bool(self.disk.failed)
+        for fault in self.disk.failed:
+            self.faults.append((_name(fault), self.operation))
+            self.is_rotten |= fault.kind is Kind.MISDIRECTED
+            self.account.is_disk_full |= fault.code in NO_SPACE
+        self.disk.failed.clear()
+
+
+def _files(disk: SimulatedDisk) -> dict[str, bytes]:
+    return {name: data for name, data in disk.contents(SPOOL).items() if name.endswith((".data", ".archive"))}
+
+
+def _name(fault: Fault) -> str:
+    """Return what a fault is called in the tables."""
+    if fault.kind is Kind.MISDIRECTED:
+        return "misdirected write"
+    if fault.kind is Kind.SLOW:
+        return "slow call"
+    if fault.code in NO_SPACE:
+        return "full disk"
+    if fault.kind is Kind.SHORT:
+        return "short write"
+    verb = {"write_durably": "write", "sync_directory": "sync of a directory"}.get(fault.verb, fault.verb)
+    return f"failed {verb}"
