@@ -102,6 +102,7 @@ class CrashingPlay(RestartingPlay):
 
     def find(self) -> None:
         self.lines.append("the store is found")
+        self.desk.machine.disk.before_change = None  # who is opening the store is not passed
 
         def find(state: State) -> None:
             state.model.find()
