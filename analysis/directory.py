@@ -19,7 +19,7 @@ from journal.disk import Disk
 from journal.errors import DiskError, NotThisDatabase
 from journal.format import ALIGNMENT_MIN, FileHeader, Previous
 from journal.names import SEQUENCE_MAX, ArchiveName, DataFileName
-from journal.neighbours import late_files, promised_files
+from journal.neighbours import late_files, promised_files, stranger
 
 ATTEMPTS_MAX = 5  # clean-up of a running database may be faster than who reads it without the lock
 REQUESTS_MAX = 16  # of a remote file system at once
@@ -178,7 +178,7 @@ def _surveyed(location: Location, asked: set[str], files: Mapping[str, _File], k
     headers = {sequence: file.header for sequence, file in data_files.items() if file.header is not None}
     archived = [file.header for name, file in files.items() if file.header is not None and _is_archive(name)]
     every = [*headers.values(), *archived]
-    _check_lineage(every, location)
+    _check_lineage(((sequence_of(name), file.header) for name, file in files.items()), location)
     late = late_files({sequence: file.header for sequence, file in data_files.items()})
     kept = {sequence: header for sequence, header in headers.items() if sequence not in late}
     is_retained = location.identity in {*known, *(header.database.hex() for header in every)}
@@ -264,15 +264,13 @@ def _newest(headers: Iterable[FileHeader]) -> FileHeader:
     return max(headers, key=lambda header: header.sequence)
 
 
-def _check_lineage(headers: Sequence[FileHeader], location: Location) -> None:
+def _check_lineage(headers: Iterable[tuple[int, FileHeader | None]], location: Location) -> None:
     """Refuse files of different databases, unless one was restored from the other."""
-    newest = _newest(headers) if headers else None
-    for header in headers:
-        assert newest is not None, "there is a header"
-        is_parent = header.database == newest.parent and header.sequence <= newest.parent_sequence
-        if header.database != newest.database and not is_parent:
-            found = " and ".join(sorted({one.database.hex() for one in headers}))
-            raise NotThisDatabase(
-                f"{location.directory} holds data files of different databases ({found}), "
-                f"one of them is {DataFileName(header.sequence)}"
-            )
+    ordered = list(headers)
+    found = stranger(ordered, is_whole=location.is_whole)
+    if found is not None:
+        databases = " and ".join(sorted({one.database.hex() for _, one in ordered if one is not None}))
+        raise NotThisDatabase(
+            f"{location.directory} holds data files of different databases ({databases}), "
+            f"one of them is {DataFileName(found.sequence)}"
+        )

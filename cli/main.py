@@ -18,6 +18,7 @@ from journal.errors import JournalError
 # Commands with a module of their own that is imported when the command is called.
 _LATE = {
     "backup": ("cli.backing_up", "backup", "Back a database up into a directory, while it runs."),
+    "restore": ("cli.restoring", "restore", "Make a database from a backup, in a directory that is new."),
     "io-test": ("cli.iotest", "io_test", "Measure how fast this directory's device makes bytes durable."),
     "demo": ("cli.demo", "demo", "Run the main job on 336,776 real flights, a kill included."),
     "analyze": ("cli.analyze", "analyze", "Say what is stuck, slow, full or lost, as a page and tables."),

@@ -79,7 +79,7 @@ def recover(  # noqa: PLR0913
     if as_json:
         output.print_json(report.as_dict())
     else:
-        _print_recovery(report, dry_run=dry_run, hold=hold)
+        print_recovery(report, dry_run=dry_run, hold=hold)
     if report.lost:
         raise typer.Exit(ExitCode.NO)
 
@@ -92,7 +92,8 @@ def _recovered(run: Callable[[], "RecoveryReport"]) -> "RecoveryReport":
         raise Failure(str(refused), ExitCode.NO) from refused
 
 
-def _print_recovery(report: "RecoveryReport", *, dry_run: bool, hold: bool) -> None:
+def print_recovery(report: "RecoveryReport", *, dry_run: bool = False, hold: bool = False) -> None:
+    """Print what was found and done, and what is lost."""
     bad = [file for file in report.files if file.verdict != "clean"]
     if bad:
         columns = (

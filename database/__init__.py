@@ -32,6 +32,8 @@ from journal.errors import (
     NotUndelivered,
     OutcomeUnknown,
     RecoveryRefused,
+    RestoreRefused,
+    RestoreUnfinished,
     TakenOver,
 )
 from journal.message import Message
@@ -71,6 +73,8 @@ __all__ = [
     "Options",
     "OutcomeUnknown",
     "RecoveryRefused",
+    "RestoreRefused",
+    "RestoreUnfinished",
     "TakenOver",
     "back_up",
 ]

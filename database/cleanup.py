@@ -34,8 +34,10 @@ from journal.errors import DiskError, MessageDamaged
 from journal.log import Journal
 from journal.message import Message
 from journal.names import DataFileName
+from journal.neighbours import splits
 from journal.operations import LOW_WATER_KEY
 from journal.records import MOVED, encode_properties
+from recovery.startup import Started
 
 MOVE_BYTES = 256 << 10  # moved in one commit: commits of others wait behind it
 MOVE_MESSAGES = 256
@@ -54,7 +56,11 @@ class CleanupContext:
     holding: Holding
     journal: Journal
     options: Options
-    database: bytes
+    started: Started  # whose the directory is, and of which databases the files are that were there
+
+    @property
+    def database(self) -> bytes:
+        return self.started.opening.database
 
 
 class Cleanup:
@@ -62,6 +68,7 @@ class Cleanup:
 
     def __init__(self, context: CleanupContext) -> None:
         self._context = context
+        self._splits = splits(context.started.files)
         self._running = threading.Lock()
 
     def at_start(self) -> CleanupReport:
@@ -253,6 +260,9 @@ class Cleanup:
             except OSError as failure:
                 raise DiskError(look.directory / name, failure, "remove") from failure
             look.files.forget(fact.sequence)
+            if fact.sequence in self._splits:
+                # Where a file of the ancestor came back after a power cut, nobody would be left who names it.
+                look.disk.sync_directory(look.directory)
             with look.ledger.lock:
                 look.ledger.index.table.forget_file(fact.sequence)
                 look.ledger.index.keyed.forget_file(fact.sequence)

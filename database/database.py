@@ -76,7 +76,7 @@ class MessageDatabase:
             holding=self._holding,
             journal=self._journal,
             options=options,
-            database=started.opening.database,
+            started=started,
         )
         self._cleanup = Cleanup(context)
         self._tender = Tender(

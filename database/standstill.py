@@ -19,6 +19,7 @@ from journal.names import DataFileName, parse
 from journal.owner import Ownership
 from recovery.examined import Examined, read_contents
 from recovery.report import Verdict
+from recovery.restoring import refuse_unfinished
 from recovery.startup import refuse_backup
 from recovery.validate import examine_directory, no_progress
 
@@ -46,10 +47,12 @@ class Standstill:
     def open(cls, directory: str | Path, *, disk: Disk | None = None, forgives: bool = False) -> "Standstill":
         """Lock the directory and read it; with `forgives` as much as can be read of a damaged one.
 
-        DatabaseLocked, IsBackup, RecoveryRefused where data files are damaged, DiskError, NewerFormat, NotThisDatabase.
+        DatabaseLocked, IsBackup, RestoreUnfinished, RecoveryRefused where data files are damaged, DiskError,
+        NewerFormat, NotThisDatabase.
         """
         disk, path = disk or RealDisk(), Path(directory).absolute()
         refuse_backup(disk, path)
+        refuse_unfinished(disk, path)
         ownership = Ownership.acquire(disk, path)
         try:
             examined = examine_directory(disk, path, no_progress, full=False)

@@ -26,6 +26,7 @@ from journal.owner import Holder, read_holder
 from recovery import holding
 from recovery.decide import Action
 from recovery.examined import read_contents
+from recovery.restoring import refuse_unfinished
 from recovery.survey import Task
 from recovery.validate import Progress, examine_directory, has_gone_since, no_progress
 
@@ -46,7 +47,10 @@ class DatabaseView:
     def open(
         cls, directory: str | Path, *, disk: Disk | None = None, progress: Progress = no_progress
     ) -> "DatabaseView":
-        """Read the directory; DiskError when it is missing or cannot be read, NewerFormat, NotThisDatabase."""
+        """Read the directory; DiskError when it is missing or cannot be read, NewerFormat, NotThisDatabase.
+
+        RestoreUnfinished where a backup is being restored.
+        """
         disk = disk or RealDisk()
         path = Path(directory).absolute()
         return cls(disk, path, _read_beside(disk, path, progress))
@@ -179,6 +183,7 @@ def _read_beside(disk: Disk, directory: Path, progress: Progress) -> _Read:
 
 
 def _read(disk: Disk, directory: Path, progress: Progress) -> _Read:
+    refuse_unfinished(disk, directory)
     index = Index(WindowBounds())
     read = _Read(index, None, 0)
     for examined in examine_directory(disk, directory, progress, full=False, mark=_vouched_only):

@@ -100,13 +100,23 @@ class DuplicateWindow:
             self.remember(scope, seen)
 
     def load(self, values: Iterable[bytes]) -> None:
-        """Take in what was carried forward; older than anything in the data files."""
+        """Take in what was carried forward; older than anything in the data files.
+
+        Where an identifier stands in both, and was carried with a later time, that one counts: a restore
+        has put it there, since nobody could send anything while the database was not there.
+        """
         carried = {scope: seen for value in values for scope, seen in _decode(value)}
         newer, self._seen = self._seen, {}
         for scope, seen in sorted(carried.items(), key=lambda pair: pair[1].time):
             self.remember(scope, seen)
         for scope, seen in newer.items():
-            self.remember(scope, seen)
+            known = carried.get(scope)
+            if known is None or known.first != seen.first or known.time <= seen.time:
+                self.remember(scope, seen)
+
+    def later(self, microseconds: int) -> dict[Scope, Seen]:
+        """Return what `every` does, as if it had come so much later."""
+        return {scope: seen._replace(time=seen.time + microseconds) for scope, seen in self._seen.items()}
 
 
 def _identifiers(contents: Contents, sequence: int) -> Iterator[tuple[Scope, Seen]]:

@@ -13,6 +13,8 @@ JournalError
 ├── BehindItsBackup        the database lacks commits that its backup has
 ├── NotReadBack            what was written to a backup is not what is read
 ├── NothingToBackUp        no commit is vouched for
+├── RestoreRefused         no finished backup, or a place for it that is not empty; nothing was changed
+├── RestoreUnfinished      a restore into the directory was interrupted: run it again
 ├── RecoveryRefused        damage was found and the policy says to change nothing
 ├── DatabaseLocked         another opening owns the directory; carries its pid and host
 ├── TakenOver              another opening owns the directory by now: nothing here is acknowledged any more
@@ -90,6 +92,18 @@ class NotReadBack(JournalError):
 
 class NothingToBackUp(JournalError):
     """The database has no commit that is vouched for."""
+
+
+class RestoreRefused(JournalError):
+    """What was to be restored is no finished backup, or the place for it is not empty. Nothing was changed."""
+
+
+class RestoreUnfinished(JournalError):
+    """A backup was being restored into the directory, and only a part of it may be there."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"{directory} holds an unfinished restore: run `oms restore` again; nothing was changed")
+        self.directory = directory
 
 
 class RecoveryRefused(JournalError):

@@ -219,12 +219,12 @@ def _files(entries: list[tuple[int, int, int, int, int]]) -> Iterator[BackupFile
         )
 
 
-def read(disk: Disk, directory: Path) -> Manifest | None:
+def read(disk: Disk, directory: Path, name: str = names.BACKUP) -> Manifest | None:
     """Return the directory's manifest, None where there is none: it is no backup.
 
     DiskError; FormatError when neither copy is good, NewerFormat when it is beyond this program.
     """
-    path = directory / names.BACKUP
+    path = directory / name
     try:
         file = disk.open(path)
         try:
@@ -241,10 +241,10 @@ def read(disk: Disk, directory: Path) -> Manifest | None:
     return found
 
 
-def write(disk: Disk, directory: Path, manifest: Manifest) -> None:
+def write(disk: Disk, directory: Path, manifest: Manifest, name: str = names.BACKUP) -> None:
     """Put the manifest in its place, durably: from now on it is what the backup consists of. OSError."""
-    path = directory / names.BACKUP
-    unfinished = directory / names.unfinished(names.BACKUP)
+    path = directory / name
+    unfinished = directory / names.unfinished(name)
     with contextlib.suppress(FileNotFoundError):
         disk.unlink(unfinished)
     file = disk.create(unfinished)

@@ -9,9 +9,10 @@
     omsmsg.reserve              space kept back so that a full disk can be drained
     omsmsg.hold                 what a start is about to hold back, until that is durable
     omsmsg.backup               only in a backup: what it consists of
+    omsmsg.restore              the same, where it is being restored, until that is done
 
-(Seed "Message Database Environment"; `.new`, `.reserve`, `.hold` and `.backup` are ours.) Sorted names of data files
-are in the order of writing.
+(Seed "Message Database Environment"; `.new`, `.reserve`, `.hold`, `.backup` and `.restore` are ours.)
+Sorted names of data files are in the order of writing.
 """
 
 import re
@@ -22,11 +23,12 @@ INDEX = "omsmsg.index"
 RESERVE = "omsmsg.reserve"
 HOLD = "omsmsg.hold"
 BACKUP = "omsmsg.backup"
+RESTORE = "omsmsg.restore"
 SEQUENCE_MAX = 9_999_999_999
 VERSION_MAX = 9_999
 
 _DATA = re.compile(r"omsmsg-([0-9]{10})\.data")
-_UNFINISHED = re.compile(r"omsmsg-[0-9]{10}(\.data|-v[0-9]{4}\.archive)\.new|omsmsg\.(index|hold|backup)\.new")
+_UNFINISHED = re.compile(r"omsmsg-[0-9]{10}(\.data|-v[0-9]{4}\.archive)\.new|omsmsg\.(index|hold|backup|restore)\.new")
 _ARCHIVE = re.compile(r"omsmsg-([0-9]{10})-v([0-9]{4})\.archive")
 
 
@@ -63,7 +65,7 @@ class UnfinishedName:
 
 @dataclass(frozen=True, slots=True, order=True)
 class OwnName:
-    """The name of one of the journal's single files: index, lock, reserve, hold, backup."""
+    """The name of one of the journal's single files: index, lock, reserve, hold, backup, restore."""
 
     name: str
 
@@ -83,7 +85,7 @@ def parse(name: str) -> JournalName | None:
         return ArchiveName(sequence, version) if sequence and version else None
     if _UNFINISHED.fullmatch(name):
         return UnfinishedName(name)
-    if name in (LOCK, INDEX, RESERVE, HOLD, BACKUP):
+    if name in (LOCK, INDEX, RESERVE, HOLD, BACKUP, RESTORE):
         return OwnName(name)
     return None
 

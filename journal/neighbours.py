@@ -1,17 +1,78 @@
 """What the data files of one directory say of each other: whose they are, and which of them there must be."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 from journal.datafile import DataFile, Footer
 from journal.disk import Disk
 from journal.errors import DiskError
 from journal.footer import Summary
-from journal.format import FileHeader
+from journal.format import FileHeader, align
 from journal.names import DataFileName
+from journal.walk import Span, walk
 
 Headers = Mapping[int, FileHeader | None]  # of the data files that are there, by sequence; None: not to be read
+NO_PARENT = bytes(16)
+
+
+def stranger(headers: Iterable[tuple[int, FileHeader | None]], *, is_whole: bool = True) -> FileHeader | None:
+    """Return the newest header that belongs neither to the newest one's database nor to its lineage; None for none.
+
+    A database that was restored names its parent, and up to which file that one's are its own; the parent's
+    files name theirs. Where a header between them has rotted, nobody can name the next ancestor: a file of
+    an unknown database is taken for its, so that rot costs no more than it destroys. So it is where a file
+    between them was left out, when not the `is_whole` directory is asked about.
+    """
+    ordered = sorted(headers, key=lambda pair: -pair[0])
+    there = {sequence for sequence, _ in ordered}
+    mine: FileHeader | None = None  # the last one seen of the lineage
+    above: FileHeader | None = None
+    is_gap = False
+    for sequence, header in ordered:
+        if header is None or not header.created:  # made by a repair, which could not know of the lineage either
+            is_gap = is_gap or mine is not None
+            continue
+        if not is_whole and above is not None:
+            is_gap = is_gap or sequence < above.previous.sequence not in there
+        if mine is None or header.database == mine.database:
+            mine = mine or header
+        elif sequence > mine.parent_sequence or not (header.database == mine.parent or _may_be_between(mine, is_gap)):
+            return header
+        else:
+            mine = header
+        above, is_gap = header, False
+    return None
+
+
+def splits(headers: Mapping[int, FileHeader]) -> frozenset[int]:
+    """Return the data files behind which another database goes on: the last one of every ancestor."""
+    ordered = sorted(headers.items())
+    return frozenset(
+        sequence for (sequence, header), (_, behind) in pairwise(ordered) if header.database != behind.database
+    )
+
+
+def _may_be_between(header: FileHeader, is_gap: bool) -> bool:
+    return is_gap and header.parent != NO_PARENT
+
+
+def is_grown(disk: Disk, path: Path, header: FileHeader, end: int) -> bool:
+    """Say whether frames stand behind the offset at which a file ended when its database was split. DiskError."""
+    try:
+        with DataFile(disk, path) as file:
+            footer = file.footer(identity=header.identity)
+            if isinstance(footer, Footer):
+                return footer.summary.end > end
+            data = file.bytes()
+    except FileNotFoundError:
+        return False
+    except OSError as failure:
+        raise DiskError(path, failure, "read") from failure
+    start = align(end, 8)
+    span = Span(path=path, identity=header.identity, start=start, limit=len(data), alignment=header.alignment)
+    return bool(walk(data, span).frames)
 
 
 def late_files(headers: Headers) -> set[int]:

@@ -266,10 +266,12 @@ def _extent(examined: Examined, header: FileHeader, *, truncate: bool) -> tuple[
 
 def _stand_in(examined: Examined, before: Before) -> FileHeader:
     """Return a header for a file whose own is gone, from what its neighbours and its frames say."""
-    database = examined.task.database or before.database
-    identity = examined.task.identity
+    near, identity = examined.task.near, examined.task.identity
+    database = near.database if near is not None else before.database
     return FileHeader(
         database=database,
+        parent=near.parent if near is not None else bytes(16),
+        parent_sequence=near.parent_sequence if near is not None else 0,
         identity=xxh3(database, examined.sequence) if identity is None else identity,
         sequence=examined.sequence,
         owner=examined.owner or before.owner,

@@ -42,6 +42,7 @@ from recovery.examined import Examined, read_contents
 from recovery.losses import ranges_of
 from recovery.repair import Before, Repairer
 from recovery.report import FileReport, Loss, RecoveryReport, Suspect, Verdict
+from recovery.restoring import OWNERS_APART, Split, refuse_unfinished
 from recovery.unreadable import ForgivingDisk
 from recovery.validate import Progress, examine_directory, no_progress
 
@@ -71,6 +72,7 @@ class RecoveryOptions:
     continuing: Continuing | None = None  # an opening of this process that failed
     passing: Holder | None = None  # an owner that was silent for long enough: it is taken over
     is_shared: bool = False  # with another host
+    split: Split | None = None  # a backup was copied into the directory: another database goes on with it
     renew_seconds: float = RENEW_SECONDS
 
     def claim(self, disk: Disk, directory: Path) -> Ownership:
@@ -95,12 +97,14 @@ class Started:
 def start(disk: Disk, directory: Path, options: RecoveryOptions) -> Started:
     """Own the directory and make it trustworthy.
 
-    DatabaseLocked when another opening has it, IsBackup, RecoveryRefused when the policy forbids what would be
-    needed, NotThisDatabase, NewerFormat and DiskError as their names say, CannotContinue where a failed
+    DatabaseLocked when another opening has it, IsBackup, RestoreUnfinished, RecoveryRefused when the policy forbids
+    what would be needed, NotThisDatabase, NewerFormat and DiskError as their names say, CannotContinue where a failed
     opening was to go on and cannot; then nothing was changed but the owner's number.
     """
     began = options.seconds()
     refuse_backup(disk, directory)
+    if options.split is None:
+        refuse_unfinished(disk, directory)
     if options.continuing is not None:
         ownership = options.continuing.acquire(disk, directory, options.claim)
     else:
@@ -129,6 +133,7 @@ def recover(directory: Path | str, options: RecoveryOptions | None = None, *, dr
     """Do what a start does, and let go again. A dry run takes no lock and changes nothing."""
     options = options or RecoveryOptions()
     disk = RealDisk()
+    refuse_unfinished(disk, Path(directory))
     if not dry_run:
         started = start(disk, Path(directory), options)
         started.ownership.close()
@@ -170,6 +175,7 @@ class _Start:
         index = Index(self._options.window)
         reserve = Reserve(self._disk, self._directory, reserve_size(self._options.data_file_bytes_max))
         repairer = Repairer(self._disk, self._directory, reserve.release)
+        split = self._options.split
         counters = _Counters(examined, self._options.new_identity)
         reports: list[FileReport] = []
         files: dict[int, FileHeader] = {}
@@ -192,12 +198,15 @@ class _Start:
         if sequence := holding.intended(self._disk, self._directory):
             index.hold_up_to(sequence)
         highest_owner = max((header.owner for header in files.values()), default=0)
-        if ownership.number <= highest_owner:
+        if split is not None:
+            ownership.raise_to(max(highest_owner, split.owner) + OWNERS_APART)
+        elif ownership.number <= highest_owner:
             ownership.raise_to(highest_owner + 1)
+        opening = _opening(ownership.number, examined, counters.before(index, is_followed=False), files)
         return Started(
             ownership=ownership,
             index=index,
-            opening=_opening(ownership.number, examined, counters.before(index, is_followed=False), files),
+            opening=opening if split is None else _parted(opening, split),
             report=self.report(index, reports, began),
             files=files,
             sealed=tuple(sealed),
@@ -236,7 +245,10 @@ class _Start:
 
     def _intend_to_hold(self, examined: Sequence[Examined]) -> None:
         damaged = [one.sequence for one in examined if any(_is_range(loss) for loss in one.losses)]
-        if self._options.hold_suspects and damaged:
+        split = self._options.split
+        if split is not None and split.holds:
+            holding.intend(self._disk, self._directory, split.sequence)
+        elif self._options.hold_suspects and damaged:
             holding.intend(self._disk, self._directory, max(damaged))
 
     def _load_engine_values(self, index: Index, files: dict[int, FileHeader]) -> None:
@@ -338,6 +350,20 @@ def _opening(owner: int, examined: Sequence[Examined], before: Before, files: di
         next_commit=before.next_commit,
         low_water=max([1, *known, *(one.low_water for one in examined)]),
         previous=before.previous,
+    )
+
+
+def _parted(opening: Opening, split: Split) -> Opening:
+    """Return what the first opening of a restored database starts from."""
+    return replace(
+        opening,
+        database=split.database,
+        parent=split.parent,
+        parent_sequence=split.sequence,
+        low_water=max(opening.low_water, split.low_water),
+        next_sequence=split.next_sequence,
+        next_message=max(opening.next_message, split.next_message) + split.jump,
+        next_commit=max(opening.next_commit, split.next_commit) + split.jump,
     )
 
 

@@ -2,7 +2,7 @@
 
 What a directory must not hold together is refused here, before anything is changed: files of another
 database, a file under another file's name, a newer format. Of a backup only what its manifest names counts, and
-its last file ends as that says.
+its last file ends as that says; so it is while a backup is being restored.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -16,7 +16,9 @@ from journal.errors import DiskError, NotThisDatabase
 from journal.format import ALIGNMENT_MIN, FileHeader, Previous
 from journal.manifest import Manifest
 from journal.names import DataFileName
-from journal.neighbours import late_files, promised_files
+from journal.neighbours import is_grown, late_files, promised_files, stranger
+
+Named = Mapping[int, tuple[Previous, tuple[int, int]]]  # how files ended, and which later one says so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class Task:
     is_listed: bool = True
     is_late: bool = False  # a former owner wrote it, when the directory was another's already
     stranger: FileHeader | None = None  # the header of another file, where its own should be
-    database: bytes | None = None  # of the directory, for a file whose own header is gone
+    near: FileHeader | None = None  # of the directory, for a file whose own is gone: they share their lineage
     owner: int = 0  # of its successor, likewise
     alignment: int = ALIGNMENT_MIN  # of its neighbours, likewise
     next_commit: int = 0  # no commit before the file before it was as high
@@ -65,19 +67,19 @@ def data_files(disk: Disk, directory: Path) -> list[tuple[int, Path]]:
 def survey(disk: Disk, directory: Path) -> list[Task]:
     """Read every header, and say what is to be examined; files below the low-water mark are not.
 
-    NotThisDatabase when the headers name different databases; NewerFormat when one is beyond us; FormatError
-    when the manifest of a backup cannot be read.
+    NotThisDatabase when the headers name different databases; NewerFormat; FormatError of a backup's manifest.
     """
-    backup = manifest.read(disk, directory)
+    backup = manifest.read(disk, directory) or manifest.read(disk, directory, names.RESTORE)
     wanted = {file.sequence for file in backup.files} if backup is not None else None
     files, strangers = _files(disk, directory, wanted)
-    headers = {sequence: file.header for sequence, file in files.items() if file.header is not None}
-    _check_lineage([*headers.values(), *strangers.values()], directory)
-    late = late_files({sequence: file.header for sequence, file in files.items()})
-    kept = {sequence: header for sequence, header in headers.items() if sequence not in late}
+    headers = {sequence: file.header for sequence, file in files.items()}
+    _check_lineage(headers.items(), strangers.values(), directory)
+    late = late_files(headers)
+    kept = {sequence: header for sequence, header in headers.items() if header is not None and sequence not in late}
     low_water = max((one.low_water for one in (backup, *kept.values()) if one is not None), default=0)
     named = _named(kept, backup)
     promised = promised_files(disk, directory, files, kept) if wanted is None else {}
+    _check_split(disk, kept, named, directory)
     lowest = 0
     newest = kept[max(kept)] if kept else None
     tasks = []
@@ -104,7 +106,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
                 is_listed=sequence in files,
                 is_late=sequence in late,
                 stranger=strangers.get(sequence),
-                database=near.database if near else None,
+                near=near,
                 owner=kept[successor[0]].owner if successor[0] else 0,
                 alignment=near.alignment if near else ALIGNMENT_MIN,
                 next_commit=max((header.next_commit for seq, header in kept.items() if seq < sequence), default=0),
@@ -166,15 +168,30 @@ def check_strangers(tasks: Iterable[Task], low_water: int) -> None:
             )
 
 
-def _check_lineage(headers: Iterable[FileHeader], directory: Path) -> None:
-    databases = sorted({header.database for header in headers})
-    newest = max(headers, key=lambda header: header.sequence, default=None)
-    for header in headers:
-        assert newest is not None
-        is_parent = header.database == newest.parent and header.sequence <= newest.parent_sequence
-        if header.database != newest.database and not is_parent:
-            found = " and ".join(database.hex() for database in databases)
+def _check_lineage(
+    files: Iterable[tuple[int, FileHeader | None]], strangers: Iterable[FileHeader], directory: Path
+) -> None:
+    ordered = [*files, *((header.sequence, header) for header in strangers)]
+    found = stranger(ordered)
+    if found is not None:
+        databases = sorted({header.database.hex() for _, header in ordered if header is not None})
+        raise NotThisDatabase(
+            f"{directory} holds data files of different databases ({' and '.join(databases)}); "
+            f"move the strangers away, starting with {DataFileName(found.sequence)}"
+        )
+
+
+def _check_split(disk: Disk, headers: Mapping[int, FileHeader], named: Named, directory: Path) -> None:
+    """Refuse a file that its database went on with after another one was restored from what it was before."""
+    for sequence, (previous, (successor, _)) in named.items():
+        header = headers.get(sequence)
+        if header is None or not successor or header.database == headers[successor].database:
+            continue
+        path = directory / str(DataFileName(sequence))
+        if is_grown(disk, path, header, previous.end):
             raise NotThisDatabase(
-                f"{directory} holds data files of different databases ({found}); "
-                f"move the strangers away, starting with {DataFileName(header.sequence)}"
+                f"{path} was written on by database {header.database.hex()} after byte {previous.end}, where database "
+                f"{headers[successor].database.hex()} was restored from it: these are files of two directories; "
+                f"put {path.name} back as the restored one had it, or move the files from "
+                f"{DataFileName(successor)} on away; nothing was changed"
             )

@@ -22,6 +22,7 @@ from recovery.decide import Body, Foot, Head, Seen, decide
 from recovery.examined import Examined
 from recovery.losses import between
 from recovery.report import FileReport, Loss, Verdict
+from recovery.restoring import refuse_unfinished
 from recovery.survey import Task, check_strangers, survey
 from recovery.walked import ends_as, examine_frames, low_water_of
 
@@ -44,6 +45,7 @@ def validate_directory(
     """
     disk = disk or RealDisk()
     path = Path(directory)
+    refuse_unfinished(disk, path)
     examined = examine_directory(disk, path, progress, full=full)
     reports = [one.report(action="") for one in examined]
     if reports and reports[-1].verdict is Verdict.TORN and (who := _writer(disk, path, examined[-1])):

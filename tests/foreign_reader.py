@@ -389,7 +389,7 @@ def directory(path: Path) -> list[Fields]:
             if any(data):
                 found[int(match[1])] = {"data": data, "header": file_header(data, int(match[1]))}
     drop_late(found)
-    check_lineage([file["header"] for file in found.values() if file["header"]])
+    check_lineage(found)
     mark = max([file["header"]["low_water"] for file in found.values() if file["header"]], default=0)
     for file in found.values():
         head = file["header"]
@@ -416,12 +416,19 @@ def drop_late(found: dict[int, Fields]) -> None:
                     del found[skipped]
 
 
-def check_lineage(heads: list[Fields]) -> None:
-    for head in heads:
-        newest = max(heads, key=lambda head: int(head["sequence"]))
-        is_parent = head["database"] == newest["parent"] and head["sequence"] <= newest["parent_sequence"]
-        if head["database"] != newest["database"] and not is_parent:
-            raise Refused("another database")
+def check_lineage(found: dict[int, Fields]) -> None:
+    mine, gap = None, False
+    for sequence in sorted(found, reverse=True):
+        head = found[sequence]["header"]
+        if not head or not head["created"]:
+            gap = True
+            continue
+        if mine and head["database"] != mine["database"]:
+            known = head["database"] == mine["parent"] or (gap and any(mine["parent"]))
+            if sequence > mine["parent_sequence"] or not known:
+                raise Refused("another database")
+            mine = head
+        mine, gap = mine or head, False
 
 
 def read_file(file: Fields) -> Fields:

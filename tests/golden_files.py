@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from index.held import KEY_PREFIX as HELD_KEY_PREFIX
 from journal.disk import RealDisk
 from journal.draft import Added, Composer, Draft
 from journal.dump import Dumped, DumpedDamage, dump
-from journal.format import ALIGNMENT_MIN
+from journal.format import ALIGNMENT_MIN, Previous, xxh3
 from journal.log import Journal, JournalSettings, Opening
 from journal.names import DataFileName
 from journal.operations import Operation
@@ -22,14 +23,17 @@ GOLDEN = Path(__file__).parent / "golden"
 DATABASE = bytes(range(0x10, 0x20))
 START = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z, microseconds
 DATA_FILE_BYTES = 16 << 10
+RESTORED_SEQUENCE = 3 + (1 << 20)
 
 Compose = Callable[[Composer], None]
 
 
-def journal(directory: Path, *, alignment: int = ALIGNMENT_MIN, next_message: int = 1) -> Journal:
+def journal(
+    directory: Path, *, alignment: int = ALIGNMENT_MIN, next_message: int = 1, opening: Opening | None = None
+) -> Journal:
     """Return a journal that writes the same bytes each time."""
     clock, identities = count(START, 1_000_003), count(0x1122_3344_5566_7788, 0x0101_0101_0101_0101)
-    opening = Opening(database=DATABASE, owner=7, next_message=next_message, next_commit=40)
+    opening = opening or Opening(database=DATABASE, owner=7, next_message=next_message, next_commit=40)
     settings = JournalSettings(
         random_identity=lambda: next(identities),
         clock=lambda: next(clock),
@@ -151,6 +155,24 @@ def _repaired(directory: Path) -> None:
     recover(directory)
 
 
+def _first_after_a_restore(directory: Path) -> None:
+    parted = Opening(
+        database=bytes(range(0x20, 0x30)),
+        parent=DATABASE,
+        parent_sequence=3,
+        owner=7 + (1 << 20),
+        next_sequence=RESTORED_SEQUENCE,
+        next_message=9 + (1 << 40),
+        next_commit=40 + (1 << 40),
+        previous=Previous(sequence=3, identity=0x0102_0304_0506_0708, end=824, commit=39, chain=xxh3(bytes(8))),
+    )
+    writing = journal(directory, opening=parted)
+    held = np.array([(5, 8)], "<u8").tobytes()
+    write(writing, lambda composer: composer.put(HELD_KEY_PREFIX + b"000000", held))
+    write(writing, vouch)
+    writing.close(seal=True)
+
+
 # What is pinned: a name, how its directory is made, which file of it is meant.
 _RECIPES: tuple[tuple[str, Callable[[Path], None], int], ...] = (
     ("smallest", _smallest, 1),
@@ -158,6 +180,7 @@ _RECIPES: tuple[tuple[str, Callable[[Path], None], int], ...] = (
     ("unsealed", _everything, 2),
     ("aligned", _aligned, 1),
     ("repaired", _repaired, 1),
+    ("restored", _first_after_a_restore, RESTORED_SEQUENCE),
 )
 NAMES = tuple(name for name, _, _ in _RECIPES)
 

@@ -17,7 +17,7 @@ from tests.cli_runner import REPOSITORY, command_line, environment, oms, oms_pro
 
 COMMANDS = [
     *("load", "send", "receive", "list", "show", "dump", "stats", "explain", "delete", "drop", "release", "verify"),
-    *("recover", "cleanup", "backup", "io-test", "demo"),
+    *("recover", "cleanup", "backup", "restore", "io-test", "demo"),
 ]
 
 
@@ -142,6 +142,8 @@ def every_error() -> list[JournalError]:
         errors.BehindItsBackup("behind"),
         errors.NotReadBack("lies"),
         errors.NothingToBackUp("empty"),
+        errors.RestoreRefused("not empty"),
+        errors.RestoreUnfinished(path.parent),
         errors.RecoveryRefused("damage"),
         errors.DatabaseLocked(path, pid=7, host="h"),
         errors.TakenOver(),

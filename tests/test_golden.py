@@ -10,7 +10,7 @@ from journal.format import HEADER_SIZE, VERSION
 from journal.names import DataFileName
 from tests import foreign_reader, golden_writer
 from tests.annotated import annotated, as_bytes
-from tests.golden_files import GOLDEN, NAMES, make, told
+from tests.golden_files import GOLDEN, NAMES, RESTORED_SEQUENCE, make, told
 
 FILES = sorted(GOLDEN.glob("*.hex"))
 
@@ -24,7 +24,8 @@ def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def _restored(stem: str, directory: Path) -> Path:
     directory.mkdir()
     data = as_bytes((GOLDEN / f"{stem}.hex").read_text(encoding="utf-8"))
-    path = directory / str(DataFileName(2 if stem.endswith("unsealed") else 1))
+    sequence = {"v1-unsealed": 2, "v1-restored": RESTORED_SEQUENCE}.get(stem, 1)
+    path = directory / str(DataFileName(sequence))
     path.write_bytes(data)
     return path
 

@@ -50,13 +50,15 @@ def test_sorted_names_are_in_the_order_of_writing(sequences: list[int]) -> None:
     assert sorted_names == [str(DataFileName(sequence)) for sequence in sorted(sequences)]
 
 
-@pytest.mark.parametrize("name", [names.LOCK, names.INDEX, names.RESERVE, names.HOLD, names.BACKUP])
+@pytest.mark.parametrize("name", [names.LOCK, names.INDEX, names.RESERVE, names.HOLD, names.BACKUP, names.RESTORE])
 def test_a_single_files_name_comes_back(name: str) -> None:
     assert parse(name) == OwnName(name)
     assert str(OwnName(name)) == name
 
 
-@pytest.mark.parametrize("name", [str(DataFileName(7)), str(ArchiveName(7, 2)), names.INDEX, names.BACKUP])
+@pytest.mark.parametrize(
+    "name", [str(DataFileName(7)), str(ArchiveName(7, 2)), names.INDEX, names.BACKUP, names.RESTORE]
+)
 def test_what_is_being_built_is_known_as_unfinished(name: str) -> None:
     assert parse(unfinished(name)) == UnfinishedName(unfinished(name))
 

@@ -1,0 +1,279 @@
+"""Make a database from a backup: whole or not at all, and another one than the one that was backed up.
+
+    1  note in the new directory that a restore is under way: nobody opens it until the note is gone
+    2  copy what the manifest names, up to where it says, and read it back
+    3  start in it as in any directory (`recovery/startup.py`): what the backup did not keep whole is reported
+    4  begin the new database's first data file: it names the parent, is far ahead with all numbers, and has
+       in it what is held, and the producers' identifiers as old as they were when the backup was taken
+    5  remove the note
+
+Killed in between, the same call begins anew. The backup is only read.
+"""
+
+import contextlib
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from database.options import system_clock
+from index import duplicates, held
+from index.table import NUMBER_MAX
+from journal import manifest, names
+from journal.datafile import DataFile
+from journal.disk import Disk, DiskFile, RealDisk
+from journal.draft import Composer, Draft
+from journal.errors import DiskError, RestoreRefused
+from journal.log import Journal, JournalSettings
+from journal.manifest import BackupFile, Manifest
+from journal.names import DataFileName
+from journal.operations import MIB
+from journal.owner import Ownership
+from recovery import holding
+from recovery.report import RecoveryReport
+from recovery.restoring import Split
+from recovery.startup import RecoveryOptions, Started, start
+from recovery.unreadable import ForgivingDisk
+from recovery.validate import Progress, no_progress
+
+COPY_BYTES = 1 << 20
+ATTEMPTS_MAX = 5  # a backup that is being added to lets go of files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreOptions:
+    """How a restore goes about it; time and chance come in from outside."""
+
+    unreadable_as_damaged: bool = False  # give up what the device of the backup cannot read
+    data_file_bytes_max: int = 25 * MIB
+    clock: Callable[[], int] = system_clock  # microseconds since 1970-01-01 UTC
+    new_identity: Callable[[], bytes] = field(default=lambda: uuid.uuid4().bytes)
+    progress: Progress = no_progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreReport:
+    """What was made of which backup. Sizes in bytes, times in microseconds since 1970-01-01 UTC."""
+
+    directory: str
+    database: str  # its identity, 32 hexadecimal digits
+    parent: str  # of the database that was backed up
+    taken_at: int
+    was_closed: bool  # so that nothing can have been delivered since
+    has_broker: bool
+    files: int
+    bytes: int
+    undelivered: int
+    held: int  # of these
+    changed: tuple[str, ...]  # files that are not as they were when they were backed up
+    recovery: RecoveryReport
+
+    @property
+    def intact(self) -> bool:
+        """Whether all that the backup had is there."""
+        return self.recovery.intact and not self.changed
+
+    def as_dict(self) -> dict[str, object]:
+        plain = {name: getattr(self, name) for name in self.__slots__ if name != "recovery"}
+        return plain | {"intact": self.intact, "recovery": self.recovery.as_dict()}
+
+
+def restore(
+    backup: Path | str, directory: Path | str, options: RestoreOptions | None = None, *, disk: Disk | None = None
+) -> RestoreReport:
+    """Make a database in a new or empty directory from a backup, and report what is in it.
+
+    All that was undelivered is held, unless the backup is of a database that was closed. RestoreRefused where
+    the backup was never finished or the directory is not empty; DatabaseLocked where another restore is at
+    work in it; DiskError, FormatError, NewerFormat. What of the backup is damaged is salvaged and reported.
+    """
+    options = options or RestoreOptions()
+    disk = disk or RealDisk()
+    source, target = Path(backup).absolute(), Path(directory).absolute()
+    _check_apart(source, target)
+    for _ in range(ATTEMPTS_MAX):
+        found = _manifest(disk, source)
+        changed = _copy_all(disk, source, target, found, options)
+        if not changed or manifest.read(disk, source) == found:
+            break
+    split = Split(
+        database=options.new_identity(),
+        parent=found.database,
+        sequence=found.tail.sequence,
+        next_message=found.next_message,
+        next_commit=found.next_commit,
+        owner=found.owner,
+        low_water=found.low_water,
+        holds=not found.was_closed,
+    )
+    started = start(disk, target, _recovery_options(options, split))
+    try:
+        _begin(disk, target, started, options, found.taken_at)
+        holding.done(disk, target)
+        _finish(disk, target, found)
+    finally:
+        started.ownership.close()
+    return _report(target, found, started, changed)
+
+
+def _check_apart(source: Path, target: Path) -> None:
+    one, other = source.resolve(), target.resolve()
+    if one.is_relative_to(other) or other.is_relative_to(one):
+        raise RestoreRefused(f"the backup {source} and {target} are one in the other; give another directory")
+
+
+def _manifest(disk: Disk, source: Path) -> Manifest:
+    found = manifest.read(disk, source)
+    if found is None:
+        raise RestoreRefused(f"{source} is no backup: there is no {names.BACKUP} in it; nothing was changed")
+    if not found.is_complete:
+        raise RestoreRefused(f"{source} holds no finished backup: no back-up into it ever ended; nothing was changed")
+    return found
+
+
+def _recovery_options(options: RestoreOptions, split: Split) -> RecoveryOptions:
+    return RecoveryOptions(
+        hold_suspects=True,
+        data_file_bytes_max=options.data_file_bytes_max,
+        progress=options.progress,
+        split=split,
+    )
+
+
+# Copying.
+
+
+def _copy_all(disk: Disk, source: Path, target: Path, found: Manifest, options: RestoreOptions) -> tuple[str, ...]:
+    """Copy the backup's files into the directory, which is marked before; return which are not as they were."""
+    reading = ForgivingDisk(disk) if options.unreadable_as_damaged else disk
+    try:
+        disk.make_directory(target)
+        _check_empty(disk, target)
+        ownership = Ownership.acquire(disk, target)
+        try:
+            entries = _check_empty(disk, target)
+            manifest.write(disk, target, found, names.RESTORE)
+            _clear(disk, target, entries)
+            changed = []
+            for number, file in enumerate(found.files, start=1):
+                name = str(DataFileName(file.sequence))
+                if not _copy(reading, disk, source / name, target / name, file):
+                    changed.append(name)
+                options.progress("copy", number, len(found.files))
+            disk.sync_directory(target)
+        finally:
+            ownership.close()
+    except OSError as failure:
+        raise DiskError(target, failure, f"restore {source} into") from failure
+    return tuple(changed)
+
+
+def _check_empty(disk: Disk, target: Path) -> list[str]:
+    """Return what a restore that was interrupted has left in the directory; RestoreRefused where it is another's."""
+    entries = disk.list(target)
+    is_ours = names.RESTORE in entries or set(entries) <= {names.LOCK, names.unfinished(names.RESTORE)}
+    strangers = [entry for entry in entries if names.parse(entry) is None]
+    if not is_ours or strangers:
+        raise RestoreRefused(f"{target} is not empty; a restore needs a directory of its own; nothing was changed")
+    return entries
+
+
+def _clear(disk: Disk, target: Path, entries: list[str]) -> None:
+    for entry in entries:
+        if entry not in (names.LOCK, names.RESTORE, names.unfinished(names.RESTORE)):
+            disk.unlink(target / entry)
+    disk.sync_directory(target)
+
+
+def _copy(reading: Disk, disk: Disk, source: Path, target: Path, wanted: BackupFile) -> bool:
+    """Copy as much of a file as belongs to the backup; say whether it is what was put there. OSError."""
+    try:
+        old = reading.open(source)
+    except FileNotFoundError:
+        return False  # which the start will find out too
+    try:
+        new = disk.create(target)
+        try:
+            _copy_bytes(old, new, wanted.size)
+            new.sync()
+        finally:
+            new.close()
+    finally:
+        old.close()
+    with DataFile(disk, target) as file:
+        return file.size() == wanted.size and file.checksum(wanted.size) == wanted.checksum
+
+
+def _copy_bytes(old: DiskFile, new: DiskFile, size: int) -> None:
+    for at in range(0, size, COPY_BYTES):
+        new.write(old.read(min(COPY_BYTES, size - at), at), at)
+
+
+# The first data file of the new database.
+
+
+def _begin(disk: Disk, target: Path, started: Started, options: RestoreOptions, taken_at: int) -> None:
+    """Write the first data file of the new database; DiskError."""
+    draft = _first_commit(started, max(0, options.clock() - taken_at))
+    settings = JournalSettings(
+        random_identity=lambda: int.from_bytes(options.new_identity()[:8], "little"),
+        clock=options.clock,
+        data_file_bytes_max=options.data_file_bytes_max,
+    )
+    writing = Journal(disk, target, started.opening, settings)
+    try:
+        for one in (draft, Composer().draft()):  # an empty commit vouches for the one before it
+            formed = writing.form([one])
+            if formed.group is None:
+                raise formed.refused[0][1]
+            writing.write(formed.group)
+        writing.close(seal=True)
+    except OSError as failure:
+        raise DiskError(target, failure, "write in") from failure
+
+
+def _first_commit(started: Started, away: int) -> Draft:
+    """Return what the new database says first: what is held, and the identifiers, `away` microseconds later."""
+    index = started.index
+    identifiers = duplicates.carried(index.duplicates.later(away))
+    values = index.held.values()
+    values |= {duplicates.KEY_PREFIX + f"{place:06}".encode(): value for place, value in enumerate(identifiers)}
+    composer = Composer()
+    for key, value in values.items():
+        composer.put(key, value)
+    for prefix in (held.KEY_PREFIX, duplicates.KEY_PREFIX):
+        for key in index.keyed.keys(prefix):
+            if key not in values:
+                composer.drop(key)
+    return composer.draft()
+
+
+def _finish(disk: Disk, target: Path, found: Manifest) -> None:
+    """Remove the note: from now on the database is one, or the restore is still unfinished. DiskError."""
+    path = target / names.RESTORE
+    try:
+        disk.unlink(path)
+        disk.sync_directory(target)
+    except OSError as failure:
+        with contextlib.suppress(OSError):
+            manifest.write(disk, target, found, names.RESTORE)
+        raise DiskError(path, failure, "remove") from failure
+
+
+def _report(target: Path, found: Manifest, started: Started, changed: tuple[str, ...]) -> RestoreReport:
+    index = started.index
+    held_count = sum(int(index.held.mask(numbers).sum()) for numbers, _, _ in index.table.batches(None, 0, NUMBER_MAX))
+    return RestoreReport(
+        directory=str(target),
+        database=started.opening.database.hex(),
+        parent=found.database.hex(),
+        taken_at=found.taken_at,
+        was_closed=found.was_closed,
+        has_broker=found.has_broker,
+        files=len(found.files),
+        bytes=sum(file.size for file in found.files),
+        undelivered=index.table.count,
+        held=held_count,
+        changed=changed,
+        recovery=started.report,
+    )
