@@ -130,7 +130,7 @@ class Run(Starts):
         if database is not self.database or self.is_rotten or self.is_faulty or self.disk.faults or self.disk.space:
             return
         self.seen.checked[BOUNDED] += 1
-        check_memory(database, len(self.callers.taken))
+        check_memory(database, len(self.callers.taken) + self.damaged)
         if isinstance(step, CleanUp) and self.disk.kill_at is None and self.disk.before_change is None:
             self.seen.checked[NEEDED] += 1
             check_files(self.disk, database, active)

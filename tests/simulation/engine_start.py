@@ -61,6 +61,7 @@ class Starts:
     starts: int = 0
     bits: random.Random = field(default_factory=lambda: random.Random(1))
     is_rotten: bool = False
+    damaged: int = 0  # messages that cannot be read: who takes one gets the next, and it stays taken
     is_faulty: bool = False  # a call went wrong for this opening
     callers: Callers = field(init=False)
     _acting: Unattended | None = None  # whose step it is
@@ -145,6 +146,7 @@ class Starts:
                 raise PromiseBroken(f"{FOUND}\n{left}: {found.recovery}")
         self._enter_rows(found)
         self.account.found_damaged(state_of(found))
+        self.damaged = found.undelivered_count() - len(self.account.state.messages)
         self.is_rotten = bool(rotten_files(self.disk))
 
     def _restore(self, rotten: dict[str, list[tuple[int, int]]]) -> None:
