@@ -92,7 +92,7 @@ def soak(minutes: float) -> tuple[list[Look], list[str]]:
         finally:
             clients.stop((*SENDERS, *RECEIVERS))
             brokers.end()
-        found = brokers.faults + brokers.tracebacks() + violations(read(directory), left_in(brokers.spool))
+        found = brokers.faults + brokers.complaints() + violations(read(directory), left_in(brokers.spool))
     for name, risen in rises(looks).items():
         _tell("rise", name, round(risen, 1), "at most", RISE_MAX[name])
         if risen > RISE_MAX[name]:
