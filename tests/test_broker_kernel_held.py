@@ -217,6 +217,23 @@ def test_an_answer_is_held_for_its_client_and_another_goes_with_both_units_of_wo
     assert white.receive(other.conv_id).body == b"another answer"
 
 
+def test_a_held_one_behind_a_released_one_is_looked_for_by_nobody_and_does_not_time_out() -> None:
+    desk = Desk()
+    white, _ = people(desk)
+    first = white.send(b"1", uwtime="100S")
+    second = white.send(b"2", COMMIT, first.conv_id, uwtime="100S", uwstatp=2)
+    again = desk.restored()
+    white, black = people(again)
+    assert release(again, first.uowid) is Code.OK
+    assert drained(black) == [b"1"]
+    world = again.kernel.world
+    assert (len(world.services["GAME", "CHESS", "BLACK"].waiting), world.instances) == (0, {})
+    again.tick(200)
+    assert (white.sync(QUERY, second.uowid).status, held(again)) == (Status.ACCEPTED, 1)
+    assert release(again, second.uowid) is Code.OK
+    assert drained(black, first.conv_id) == [b"2"]
+
+
 # Lifetimes.
 
 
