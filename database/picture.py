@@ -128,7 +128,7 @@ class SourceReader:
         tail = with_frames[-1]
         contents, ending = self._ending(tail)
         missing = [one for one in kept if one.decision.row == "missing"]
-        mark = self._mark_behind(tail) if missing else 0
+        mark = max((self._mark_behind(one) for one in found if missing and one.sequence >= tail.sequence), default=0)
         lost = tuple(one.name for one in missing if one.sequence >= mark)
         holder = self._holder()
         files = tuple(
@@ -160,9 +160,9 @@ class SourceReader:
         sequence, identity = tail.sequence, tail.header.identity
         return contents, Previous(sequence=sequence, identity=identity, end=tail.end, commit=commit, chain=chain)
 
-    def _mark_behind(self, tail: Examined) -> int:
-        """Return the low-water mark with what nothing vouches for yet."""
-        return examine(self.disk, replace(tail.task, vouched_only=False), full=False).low_water
+    def _mark_behind(self, examined: Examined) -> int:
+        """Return the low-water mark of a file with what nothing vouches for yet."""
+        return examine(self.disk, replace(examined.task, vouched_only=False), full=False).low_water
 
     def _is_to_hold(self) -> bool:
         """Say whether a start was killed before it held what damage may have brought back."""
