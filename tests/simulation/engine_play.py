@@ -9,6 +9,7 @@ from typing import Any
 from database.reopening import Reopening
 from journal.errors import (
     CommitFailed,
+    DatabaseLocked,
     DiskError,
     DiskFull,
     JournalError,
@@ -49,6 +50,8 @@ from tests.simulation.engine_steps import (
 )
 from tests.simulation.engine_work import FENCED
 from tests.simulation.world import PromiseBroken, Script, Step
+
+ALONE = "nobody opens a directory that another opening has"
 
 _OPERATIONS = {
     CleanUp: "clean-up",
@@ -160,8 +163,17 @@ class Run(Starts):
                 callers.release(database, place)
             case Look():
                 callers.look(database)
+                self._check_alone()
             case _:
                 self._tend(database, step)
+
+    def _check_alone(self) -> None:
+        self.seen.checked[ALONE] += 1
+        try:
+            Unattended.open(SPOOL, disk=self.disk, options=self.options())
+        except (DatabaseLocked, DiskError):  # or the disk fails, as it was asked to
+            return
+        raise PromiseBroken(ALONE)
 
     def _tend(self, database: Unattended, step: Any) -> None:
         """Do what the tender does in time."""

@@ -40,6 +40,7 @@ OPENINGS_MAX = 6  # attempts while the disk fails
 SAME = "a second start finds the same and changes nothing"
 INTACT = "nothing is reported that did not happen"
 TIDY = "no unfinished file is left over"
+ARCHIVED = "the archives that a start reports are there"
 NEVER = 1 << 60  # commits between two looks of a tender that is a step
 
 
@@ -185,9 +186,13 @@ class Starts:
         self.seen.checked[THERE] += 1
         self.account.settle(found)
         self.seen.checked[TIDY] += 1
-        left = [] if self.is_faulty else [name for name in self.disk.list(SPOOL) if name.endswith(".new")]
+        names = self.disk.list(SPOOL)
+        left = [] if self.is_faulty else [name for name in names if name.endswith(".new")]
         if left:
             raise PromiseBroken(f"{TIDY}\n{left}")
+        self.seen.checked[ARCHIVED] += 1
+        if gone := set(report.archives).difference(names):
+            raise PromiseBroken(f"{ARCHIVED}\n{gone}")
         if self.opening.retention:
             self.seen.checked[KEPT_WHOLE] += 1
             check_kept(self.disk, KEPT)

@@ -183,15 +183,15 @@ def a_conversation_is_not_bound_to_its_receiver() -> Iterator[None]:
 def a_unit_of_work_goes_on_after_a_backout() -> Iterator[None]:
     """What was backed out is handed out again from where its receiver had come to."""
 
-    def of(hand_back: Callable[..., None]) -> Callable[..., None]:
-        def kept(world: Any, talk: Any, unit: Any, status: Any) -> None:
+    def of(method: Callable[..., None]) -> Callable[..., None]:
+        def kept(world: Any, talk: Any, unit: Any, *more: Any) -> None:
             place = unit.next
-            hand_back(world, talk, unit, status)
-            unit.next = place
+            method(world, talk, unit, *more)
+            unit.next = place if place < unit.count else 0
 
         return kept
 
-    with changed(broker.receiver, "hand_back", of):
+    with changed(broker.receiver, "hand_back", of), changed(broker.receiving, "deliver", of):
         yield
 
 
