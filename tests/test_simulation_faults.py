@@ -18,6 +18,10 @@ SOON = (
     "one-file-too-many-is-deleted",
     "keys-do-not-keep-their-file",
     "a-footer-is-not-synced",
+    "no-lock-is-taken",
+    "no-archive-is-kept",
+    "both-is-committed-by-halves",
+    "a-publication-goes-with-its-first-acknowledgement",
 )
 
 
