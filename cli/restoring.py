@@ -31,12 +31,14 @@ def restore(
     It is another database than the one that was backed up, and neither takes the other's files.
     Interrupted, it begins anew when it is called again. Exits 1 when something of the backup is damaged.
     """
+    from broker.pstore import RESTORED_KEY
     from database.restore import RestoreOptions
     from database.restore import restore as restored
 
     with ProgressBar() as progress:
         chosen = RestoreOptions(
             unreadable_as_damaged=unreadable_as_damaged,
+            broker_key=RESTORED_KEY.encode(),
             data_file_bytes_max=engine_options().max_data_file_size,
             progress=progress,
         )

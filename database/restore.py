@@ -11,9 +11,11 @@ Killed in between, the same call begins anew. The backup is only read.
 """
 
 import contextlib
+import json
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from database.options import system_clock
@@ -37,6 +39,7 @@ from recovery.unreadable import ForgivingDisk
 from recovery.validate import Progress, no_progress
 
 COPY_BYTES = 1 << 20
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ATTEMPTS_MAX = 5  # a backup that is being added to lets go of files
 
 
@@ -46,6 +49,7 @@ class RestoreOptions:
 
     unreadable_as_damaged: bool = False  # give up what the device of the backup cannot read
     data_file_bytes_max: int = 25 * MIB
+    broker_key: bytes = b""  # where a broker's store keeps, as JSON, what it was restored from, until its first start
     clock: Callable[[], int] = system_clock  # microseconds since 1970-01-01 UTC
     new_identity: Callable[[], bytes] = field(default=lambda: uuid.uuid4().bytes)
     progress: Progress = no_progress
@@ -108,7 +112,7 @@ def restore(
     )
     started = start(disk, target, _recovery_options(options, split))
     try:
-        _begin(disk, target, started, options, found.taken_at)
+        _begin(disk, target, started, options, found)
         holding.done(disk, target)
         _finish(disk, target, found)
     finally:
@@ -212,9 +216,12 @@ def _copy_bytes(old: DiskFile, new: DiskFile, size: int) -> None:
 # The first data file of the new database.
 
 
-def _begin(disk: Disk, target: Path, started: Started, options: RestoreOptions, taken_at: int) -> None:
+def _begin(disk: Disk, target: Path, started: Started, options: RestoreOptions, found: Manifest) -> None:
     """Write the first data file of the new database; DiskError."""
-    draft = _first_commit(started, max(0, options.clock() - taken_at))
+    marks = {}
+    if options.broker_key and found.has_broker and not found.was_closed:
+        marks = {options.broker_key: json.dumps({"source": found.source, "taken": _text(found.taken_at)}).encode()}
+    draft = _first_commit(started, max(0, options.clock() - found.taken_at), marks)
     settings = JournalSettings(
         random_identity=lambda: int.from_bytes(options.new_identity()[:8], "little"),
         clock=options.clock,
@@ -232,11 +239,18 @@ def _begin(disk: Disk, target: Path, started: Started, options: RestoreOptions, 
         raise DiskError(target, failure, "write in") from failure
 
 
-def _first_commit(started: Started, away: int) -> Draft:
+def _text(microseconds: int) -> str:
+    try:
+        return (EPOCH + timedelta(microseconds=microseconds)).isoformat()
+    except OverflowError:  # a year that no calendar has
+        return f"{microseconds} µs"
+
+
+def _first_commit(started: Started, away: int, marks: dict[bytes, bytes]) -> Draft:
     """Return what the new database says first: what is held, and the identifiers, `away` microseconds later."""
     index = started.index
     identifiers = duplicates.carried(index.duplicates.later(away))
-    values = index.held.values()
+    values = marks | index.held.values()
     values |= {duplicates.KEY_PREFIX + f"{place:06}".encode(): value for place, value in enumerate(identifiers)}
     composer = Composer()
     for key, value in values.items():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.broker import Broker
 from database import AsyncMessageDatabase, DatabaseView, MessageDatabase, NotThisDatabase, RestoreUnfinished
 from database.backup import back_up
 from journal import names
@@ -182,6 +183,20 @@ def test_the_analysis_reads_both_generations_under_one_name(backup: Path) -> Non
     rows = analysed(spool)
     assert {row["database"] for row in rows} == {identity}
     assert {row["operation"] for row in rows if row["message"] == 20} == {"ADD", "DELIVER"}
+
+
+def test_what_waits_in_a_brokers_store_is_held_by_the_broker(tmp_path: Path) -> None:
+    with Broker.open(tmp_path / "spool") as broker, broker.session("ALICE", token="PC1") as alice:
+        sent = alice.send("A/B/C", b"before")
+        oms("backup", str(tmp_path / "backup"), spool=tmp_path / "spool")
+    spool = restored(tmp_path / "backup")
+    with Broker.open(spool) as broker, broker.session("BOB", token="S1") as bob:
+        bob.register("A/B/C")
+        assert list(bob.receive_units(wait=0)) == [], "it may have been delivered since"
+        with broker.session("ALICE", token="PC2") as alice:
+            after = alice.send("A/B/C", b"after")
+        assert after.uowid != sent.uowid
+        assert [unit.uowid for unit in bob.receive_units(wait=0)] == [after.uowid]
 
 
 def test_asyncio_has_it_too(backup: Path) -> None:
