@@ -237,6 +237,8 @@ def test_an_unreadable_master_record_is_no_reason_to_begin_anew(driver: Driver) 
     store.close()
 
 
+# The thread beside the commits ends with its process, by the same exception.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("keys", [0, 5])
 def test_an_erasure_that_was_interrupted_is_finished_by_the_next_opening(tmp_path: Path, keys: int) -> None:
     driver = JournalDriver(tmp_path)
