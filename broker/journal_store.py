@@ -88,18 +88,15 @@ class JournalStore:
         """Open the directory, and finish an erasure that was begun; made where `creates` says so. StartRefused."""
         path, disk = Path(directory).absolute(), disk or RealDisk()
         if not creates and not has_data(disk, path):
-            raise StartRefused(
-                Code.RESTART_FAILED,
-                f"{path} holds no persistent store; PSTORE=WARM begins one where there is none, PSTORE=COLD always",
-            )
+            why = f"{path} holds no persistent store; PSTORE=WARM begins one where there is none, PSTORE=COLD always"
+            raise StartRefused(Code.RESTART_FAILED, why)
         try:
             store = cls(MessageDatabase.open(path, options=options or Options(), disk=disk))
         except JournalError as failure:
             raise StartRefused(Code.RESTART_FAILED, f"the persistent store cannot be opened: {failure}") from failure
         for loss in store._database.recovery.lost:
             _log.error("LOST of the persistent store: %s from byte %d: %s", loss.name, loss.start, loss.reason)
-        value = store.record(ERASING_KEY)
-        if value is not None:
+        if (value := store.record(ERASING_KEY)) is not None:
             store._finish_erasing(value.decode().split("\n"))
         store._take_hold()
         return store
