@@ -22,12 +22,16 @@ def restore(
     unreadable_as_damaged: Annotated[
         bool, typer.Option("--unreadable-as-damaged", help="Give up what the backup's device cannot read.")
     ] = False,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="Hold what is undelivered also where the backup is of a closed database.")
+    ] = False,
     spool: options.Spool = options.SPOOL_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
     """Make a database from a backup, in a directory that is new.
 
     What may have been delivered since the backup is held: oms list --held shows it, oms release decides.
+    Nothing is where the database was closed before the backup and not opened again, as far as can be seen from here.
     It is another database than the one that was backed up, and neither takes the other's files.
     Interrupted, it begins anew when it is called again. Exits 1 when something of the backup is damaged.
     """
@@ -38,6 +42,7 @@ def restore(
     with ProgressBar() as progress:
         chosen = RestoreOptions(
             unreadable_as_damaged=unreadable_as_damaged,
+            hold=hold,
             broker_key=RESTORED_KEY.encode(),
             data_file_bytes_max=engine_options().max_data_file_size,
             progress=progress,
@@ -54,6 +59,7 @@ def restore(
 def _print(report: "RestoreReport") -> None:
     age = age_text(datetime.now(UTC).timestamp() - report.taken_at / 1e6)
     state = "of a closed database" if report.was_closed else "of a running database"
+    state += ", which was opened again since" if report.went_on else ""
     facts = {
         "database": f"{report.database}, restored from {report.parent}",
         "backup": f"{state}, as of {iso_microseconds(report.taken_at)} ({age} ago)",

@@ -12,9 +12,10 @@ Killed in between, the same call begins anew. The backup is only read.
 
 import contextlib
 import json
+import socket
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,12 +26,12 @@ from journal import manifest, names
 from journal.datafile import DataFile
 from journal.disk import Disk, DiskFile, RealDisk
 from journal.draft import Composer, Draft
-from journal.errors import DiskError, RestoreRefused
+from journal.errors import DiskError, JournalError, RestoreRefused
 from journal.log import Journal, JournalSettings
 from journal.manifest import BackupFile, Manifest
 from journal.names import DataFileName
 from journal.operations import MIB
-from journal.owner import Ownership
+from journal.owner import Ownership, read_holder
 from recovery import holding
 from recovery.report import RecoveryReport
 from recovery.restoring import Split
@@ -48,6 +49,7 @@ class RestoreOptions:
     """How a restore goes about it; time and chance come in from outside."""
 
     unreadable_as_damaged: bool = False  # give up what the device of the backup cannot read
+    hold: bool = False  # what is undelivered, also where the backup is of a database that was closed
     data_file_bytes_max: int = 25 * MIB
     broker_key: bytes = b""  # where a broker's store keeps, as JSON, what it was restored from, until its first start
     clock: Callable[[], int] = system_clock  # microseconds since 1970-01-01 UTC
@@ -63,7 +65,8 @@ class RestoreReport:
     database: str  # its identity, 32 hexadecimal digits
     parent: str  # of the database that was backed up
     taken_at: int
-    was_closed: bool  # so that nothing can have been delivered since
+    was_closed: bool  # so that nothing had been delivered since when it was taken
+    went_on: bool  # the database was opened again after that, as can be seen from here
     has_broker: bool
     files: int
     bytes: int
@@ -87,9 +90,10 @@ def restore(
 ) -> RestoreReport:
     """Make a database in a new or empty directory from a backup, and report what is in it.
 
-    All that was undelivered is held, unless the backup is of a database that was closed. RestoreRefused where
-    the backup was never finished or the directory is not empty; DatabaseLocked where another restore is at
-    work in it; DiskError, FormatError, NewerFormat. What of the backup is damaged is salvaged and reported.
+    All that was undelivered is held, unless the backup is of a database that was closed, and that was not opened
+    again as far as can be seen from here: the backup says where it was. RestoreRefused where the backup was never
+    finished or the directory is not empty; DatabaseLocked where another restore is at work in it; DiskError,
+    FormatError, NewerFormat. What of the backup is damaged is salvaged and reported.
     """
     options = options or RestoreOptions()
     disk = disk or RealDisk()
@@ -100,6 +104,8 @@ def restore(
         changed = _copy_all(disk, source, target, found, options)
         if not changed or manifest.read(disk, source) == found:
             break
+    went_on = found.was_closed and _went_on(disk, found)
+    options = replace(options, hold=options.hold or went_on or not found.was_closed)
     split = Split(
         database=options.new_identity(),
         parent=found.database,
@@ -108,7 +114,7 @@ def restore(
         next_commit=found.next_commit,
         owner=found.owner,
         low_water=found.low_water,
-        holds=not found.was_closed,
+        holds=options.hold,
     )
     started = start(disk, target, _recovery_options(options, split))
     try:
@@ -117,7 +123,19 @@ def restore(
         _finish(disk, target, found)
     finally:
         started.ownership.close()
-    return _report(target, found, started, changed)
+    return _report(target, found, started, changed, went_on=went_on)
+
+
+def _went_on(disk: Disk, found: Manifest) -> bool:
+    """Say whether the database was opened again after its backup; False where it is not there to be asked."""
+    host, _, directory = found.source.partition(":")
+    if host != socket.gethostname() or not Path(directory).is_absolute():
+        return False
+    try:
+        holder = read_holder(disk, Path(directory))
+    except (JournalError, OSError):
+        return False
+    return holder is not None and holder.number > found.owner
 
 
 def _check_apart(source: Path, target: Path) -> None:
@@ -219,7 +237,7 @@ def _copy_bytes(old: DiskFile, new: DiskFile, size: int) -> None:
 def _begin(disk: Disk, target: Path, started: Started, options: RestoreOptions, found: Manifest) -> None:
     """Write the first data file of the new database; DiskError."""
     marks = {}
-    if options.broker_key and found.has_broker and not found.was_closed:
+    if options.broker_key and found.has_broker and options.hold:
         marks = {options.broker_key: json.dumps({"source": found.source, "taken": _text(found.taken_at)}).encode()}
     draft = _first_commit(started, max(0, options.clock() - found.taken_at), marks)
     settings = JournalSettings(
@@ -274,7 +292,9 @@ def _finish(disk: Disk, target: Path, found: Manifest) -> None:
         raise DiskError(path, failure, "remove") from failure
 
 
-def _report(target: Path, found: Manifest, started: Started, changed: tuple[str, ...]) -> RestoreReport:
+def _report(
+    target: Path, found: Manifest, started: Started, changed: tuple[str, ...], *, went_on: bool
+) -> RestoreReport:
     index = started.index
     held_count = sum(int(index.held.mask(numbers).sum()) for numbers, _, _ in index.table.batches(None, 0, NUMBER_MAX))
     return RestoreReport(
@@ -283,6 +303,7 @@ def _report(target: Path, found: Manifest, started: Started, changed: tuple[str,
         parent=found.database.hex(),
         taken_at=found.taken_at,
         was_closed=found.was_closed,
+        went_on=went_on,
         has_broker=found.has_broker,
         files=len(found.files),
         bytes=sum(file.size for file in found.files),

@@ -29,6 +29,7 @@ def restored(
     at: int = BEGAN + 120_000_000,
     seed: int = 1,
     unreadable_as_damaged: bool = False,
+    hold: bool = False,
 ) -> RestoreReport:
     """Make a database from the backup; which identities it draws is told by the seed."""
     numbers = count(seed << 32)
@@ -37,6 +38,7 @@ def restored(
         new_identity=lambda: xxh3(b"a", next(numbers)).to_bytes(8, "little") + xxh3(b"b", seed).to_bytes(8, "little"),
         data_file_bytes_max=SMALL,
         unreadable_as_damaged=unreadable_as_damaged,
+        hold=hold,
     )
     return restore(backup, new, options, disk=disk)
 

@@ -94,6 +94,26 @@ def test_nothing_is_held_where_the_database_was_closed_before() -> None:
         assert held(database) == []
 
 
+def test_a_database_that_was_closed_and_opened_again_may_have_delivered_what_its_backup_has() -> None:
+    was = made(closed=True)
+    with opened(was.disk, SPOOL, at=BEGAN + DAY) as again:
+        again.deliver(was.numbers[0])
+
+    report = restored(was.disk)
+
+    assert (report.was_closed, report.went_on, report.held) == (True, True, len(was.numbers))
+    with opened(was.disk, NEW) as database:
+        assert held(database) == was.numbers
+
+
+def test_whoever_knows_that_it_was_opened_elsewhere_has_all_of_it_held() -> None:
+    was = made(closed=True)
+
+    report = restored(was.disk, hold=True)
+
+    assert (report.was_closed, report.went_on, report.held) == (True, False, len(was.numbers))
+
+
 def test_it_is_another_database_and_gives_no_number_that_its_parent_or_a_sibling_gives() -> None:
     was = made()
     reports = [restored(was.disk, new=Path(f"/new{seed}"), seed=seed) for seed in (1, 2, 3)]
