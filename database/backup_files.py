@@ -23,7 +23,7 @@ import xxhash
 from database.picture import Wanted
 from journal import names
 from journal.datafile import DataFile
-from journal.disk import Disk, DiskFile
+from journal.disk import NO_LINKS, Disk, DiskFile
 from journal.errors import DiskError, NotReadBack
 from journal.manifest import BackupFile
 from journal.names import ArchiveName
@@ -31,7 +31,6 @@ from recovery.report import Verdict
 from recovery.validate import examine
 
 COPY_BYTES = 1 << 20
-NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,15 @@
 """The retention directory: where clean-up moves data files, so that their history can be analysed.
 
-A file is renamed, or, on another file system, copied, synced and renamed there. Nothing is ever
-overwritten. The oldest go when the bounds on age and bytes are reached.
+A file gets a second name there, or, on another file system, is copied; its first name goes when that is durable.
+Nothing is ever overwritten. The oldest go when the bounds on age and bytes are reached.
 """
 
 import contextlib
-import errno
 from pathlib import Path
 
 from database.options import Options
 from journal import names
-from journal.disk import Disk
+from journal.disk import NO_LINKS, Disk
 from journal.errors import DiskError
 
 COPY_BYTES = 1 << 20
@@ -28,17 +27,32 @@ class Retention:
         """Move a data file here; False when there is one of this name already. OSError."""
         self._disk.make_directory(self._directory)
         target = self._directory / path.name
-        if path.name in self._disk.list(self._directory):
+        if path.name not in self._disk.list(self._directory):
+            self._put(path, target)
+        elif not self._is_same(path, target):  # it is, where a move was interrupted
             return False
+        self._disk.sync_directory(self._directory)  # a rename would be two changes here, of which either may be lost
+        self._disk.unlink(path)
+        return True
+
+    def _put(self, path: Path, target: Path) -> None:
         try:
-            self._disk.rename(path, target)
+            self._disk.link(path, target)
         except OSError as failure:
-            if failure.errno != errno.EXDEV:
+            if failure.errno not in NO_LINKS:
                 raise
             self._copy(path, target)
-            self._disk.unlink(path)
-        self._disk.sync_directory(self._directory)
-        return True
+
+    def _is_same(self, path: Path, target: Path) -> bool:
+        one, other = self._disk.open(path), self._disk.open(target)
+        try:
+            size = one.size()
+            return size == other.size() and all(
+                one.read(COPY_BYTES, at) == other.read(COPY_BYTES, at) for at in range(0, size, COPY_BYTES)
+            )
+        finally:
+            one.close()
+            other.close()
 
     def _copy(self, path: Path, target: Path) -> None:
         unfinished = target.with_name(names.unfinished(target.name))

@@ -155,7 +155,7 @@ def test_a_backup_of_a_database_at_work_is_of_one_commit(tmp_path: Path) -> None
             with process(command, env=environment(spool)) as backing:
                 while backing.poll() is None:
                     _enter(record, writer, 1)
-                assert backing.returncode == 0
+                assert backing.returncode == 0, backing.stdout.read() if backing.stdout else None
         writer.kill()
         _enter(record, writer)
     for number in range(4):

@@ -12,17 +12,17 @@ from database.options import Options
 from database.retention import Retention
 from journal.disk import RealDisk
 from journal.names import DataFileName
+from tests.crash_model import SPOOL, open_unattended
+from tests.faulty_disk import Killed, SimulatedDisk
 from tests.small_files import churn, open_small
 from tests.watched_disk import WatchedDisk
 
 
 class TwoFileSystems(WatchedDisk):
-    """A disk on which nothing can be renamed from one of two directories into the other."""
+    """A disk on which no file of one directory can have a name in another one."""
 
-    def rename(self, old: Path, new: Path) -> None:
-        if old.parent != new.parent:
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        super().rename(old, new)
+    def link(self, old: Path, new: Path) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
 
 def _open(tmp_path: Path, **named: object) -> MessageDatabase:
@@ -56,6 +56,43 @@ def test_what_clean_up_lets_go_is_kept_as_it_was(disk: type[WatchedDisk], tmp_pa
         assert db.recovery.intact
     with DatabaseView.open(directories[0]) as history:
         assert history.undelivered_count() > 0, "what is kept can be read like a database"
+
+
+class TwoSimulatedFileSystems(SimulatedDisk):
+    """Likewise, in memory, where the power can be cut."""
+
+    def link(self, old: Path, new: Path) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+
+@pytest.mark.parametrize("kind", [SimulatedDisk, TwoSimulatedFileSystems])
+def test_a_power_cut_while_clean_up_moves_files_leaves_each_of_them_here_or_there(kind: type[SimulatedDisk]) -> None:
+    retention, step = Path("/kept"), 0
+    while True:
+        disk = kind()
+        db = open_unattended(disk, retention_directory=retention)
+        for _ in range(3):
+            db.deliver_many(db.add_many("q", [bytes(700)] * 5))
+        before = {name: data for name, data in disk.contents(SPOOL).items() if name.endswith(".data")}
+        disk.kill_at = disk.steps + (step := step + 1)
+        try:
+            moved = db.cleanup(compact=True).moved
+        except Killed:
+            moved = ()
+        kept = retention / db._journal._opening.database.hex()
+        for seed in range(4):
+            left = disk.crash(seed)
+            here = left.contents(SPOOL)
+            there = left.contents(kept) if kept in left._directories else {}
+            for name, data in before.items():
+                assert name in here or there.get(name) == data, (step, seed, name)
+            again = open_unattended(left, retention_directory=retention)
+            again.cleanup(compact=True)
+            assert not left.contents(SPOOL).keys() & left.contents(kept).keys(), "what was interrupted is finished"
+            again.close()
+        if moved:
+            assert step > 5 and len(moved) >= 2
+            return
 
 
 def test_two_databases_may_share_a_retention_directory(tmp_path: Path) -> None:
