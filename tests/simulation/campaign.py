@@ -92,9 +92,14 @@ def answer(task: Task) -> Answer:
                 while found.failure is None and found.runs < fault.budget:
                     played = play_seed(world, first + found.runs)
                     found.runs += 1
-                    found.failure = played.failure
+                    found.failure = None if _is_slip(played.failure) else played.failure
                     found.seen.add(played.seen)
             return found
+
+
+def _is_slip(failure: Failure | None) -> bool:
+    """Say whether the deliberate fault does not fit the product any more: that is no find."""
+    return failure is not None and failure.kind.startswith(("TypeError in", "NameError in", "AttributeError in"))
 
 
 @dataclass(slots=True)

@@ -22,8 +22,10 @@ from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import Killed, Kind, SimulatedDisk
 from tests.simulation.engine_account import THERE
 from tests.simulation.engine_bounds import BOUNDED, NEEDED, check_files, check_memory
-from tests.simulation.engine_start import INTACT, NEVER, OPENINGS_MAX, Starts
+from tests.simulation.engine_misplaced import Misplacing
+from tests.simulation.engine_start import INTACT, NEVER, OPENINGS_MAX
 from tests.simulation.engine_steps import (
+    ROLLS,
     Add,
     AddMany,
     Block,
@@ -35,6 +37,7 @@ from tests.simulation.engine_steps import (
     Former,
     Group,
     Look,
+    Misplace,
     Pause,
     PowerCut,
     Put,
@@ -65,7 +68,7 @@ _ROLLING = ("create", "write ", "sync ", "sync_directory", "unlink")
 
 
 @dataclass(slots=True)
-class Run(Starts):
+class Run(Misplacing):
     """The world of one script."""
 
     def play(self, script: Script) -> None:
@@ -116,6 +119,8 @@ class Run(Starts):
                 self._let_former(what)
             case Rot():
                 self._rot(step)
+            case Misplace():
+                self._misplace(step)
             case Look() | Take() | Resend() if self.is_rotten:
                 pass  # what can be read is known again after the next start
             case Close() | Reopen():
@@ -338,8 +343,10 @@ class Run(Starts):
     def _arm_pause(self, step: Pause) -> None:
         at = self.disk.steps + step.after
 
-        def take_over(_: str) -> None:
+        def take_over(what: str) -> None:
             if self.disk.steps < at or self.database is None or self.operation == "recovery":
+                return
+            if not what.startswith(step.verb):
                 return
             self.disk.before_change = None
             self._take_over(step.meanwhile)
@@ -384,7 +391,7 @@ class Run(Starts):
                     former.close()
                     return
                 case _:
-                    number = former.add("q0", b"too late")
+                    number = former.add("q0", b"too late" * (500 if what == ROLLS else 1))
         except (JournalError, OSError):
             return
         raise PromiseBroken(f"{FENCED}\nmessage {number}")

@@ -110,10 +110,10 @@ def _vouched(store: Store, name: str, ranges: Sequence[tuple[int, int]], good: S
     if is_followed or (has_footer and (is_footer_whole or is_trailer_whole)):
         return 1 << 60
     vouched = max((frame.synced for frame in good), default=0)
-    return max(vouched, frames[0].offset + 1 if frames and _is_named(store, name) else 0)
+    return max(vouched, frames[0].offset + 1 if frames and is_named(store, name) else 0)
 
 
-def _is_named(store: Store, name: str) -> bool:
+def is_named(store: Store, name: str) -> bool:
     """Say whether the file before it says in its footer that this one was begun."""
     before = [data for other, data in store.files.items() if other < name][-1:]
     if not before or not before[0].endswith(b"1ATOOFSM"):
@@ -149,7 +149,8 @@ def _check_report(report: RecoveryReport, hit: Hit, store: Store) -> None:
     for loss in ranges:
         mine_frames = [one for one in hit.lost if one.name == loss.name and loss.start <= one.offset < loss.end]
         covered = sum(frame.end - frame.offset for frame in mine_frames)
-        if not mine_frames or loss.end - loss.start - covered >= len(mine_frames) * _PADDING:
+        start = loss.start or min((frame.offset for frame in mine_frames), default=0)  # a whole file has headers
+        if not mine_frames or loss.end - start - covered >= len(mine_frames) * _PADDING:
             raise PromiseBroken(f"{REPORTED}\n{loss} was not hit: {hit.lost}")
         held = {piece.number for frame in mine_frames for piece in frame.pieces if piece.content is not None}
         if loss.is_exact and {n for first, last in loss.numbers for n in range(first, last + 1)} != held:

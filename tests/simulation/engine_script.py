@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 
 from tests.simulation.engine_steps import (
+    ROLLS,
     Add,
     AddMany,
     Block,
@@ -16,6 +17,7 @@ from tests.simulation.engine_steps import (
     Former,
     Group,
     Look,
+    Misplace,
     Pause,
     PowerCut,
     Put,
@@ -56,7 +58,7 @@ class _Writer:
             steps += [self._work() for _ in range(chance.randint(2, 14))]
             steps += self._trouble()
         steps += [self._work() for _ in range(3)]
-        return steps
+        return steps + self._ending()
 
     def _seed(self) -> int:
         return self._chance.randrange(1 << 20)
@@ -215,3 +217,46 @@ class _Writer:
             if chance.random() < 0.7:
                 steps.append(Former(chance.randrange(8)))
         return steps
+
+    # What chance alone would hardly ever bring: one of these at the end of most scripts.
+
+    def _ending(self) -> list[Step]:
+        makers = (self._misplaced, self._misplaced, self._headless, self._told_as_failed, self._late, self._late)
+        chosen = self._chance.choice((*makers, self._read_error, self._read_error, None))
+        return [Space(), *chosen()] if chosen is not None else []
+
+    def _misplaced(self) -> list[Step]:
+        what = self._chance.choice(("gone", "gone", "emptied", "copied", "exchanged", "hidden"))
+        return [self._add_many(), Misplace(what, self._chance.randrange(20)), *(self._work() for _ in range(3))]
+
+    def _headless(self) -> list[Step]:
+        """Both copies of the newest file's header rot, before the file before it is sealed."""
+        chance = self._chance
+        adds = [Add(0, chance.choice((200, 600)), self._seed()) for _ in range(chance.randint(2, 14))]
+        ends: list[Step] = [PowerCut(0, self._seed()), Death(0)]
+        return [Close(), *adds, Rot(-1, 0.0, 768, self._seed()), chance.choice(ends), self._work()]
+
+    def _told_as_failed(self) -> list[Step]:
+        """A sync fails in the middle of a file, and the same process goes on: the frame reads back."""
+        return [
+            self._add(),
+            self._add(),
+            Fail("write_durably", self._chance.randint(1, 2)),
+            *(self._add() for _ in "123"),
+        ]
+
+    def _late(self) -> list[Step]:
+        """A process stands still while it makes a file, which comes to light under its successor."""
+        chance = self._chance
+        steps: list[Step] = [Pause(1, (), chance.choice(("create", "create", "create", "")))]
+        for _ in range(6):
+            steps += [Add(0, chance.choice((600, 1200)), self._seed()), Tend()]
+        for what in (ROLLS, chance.randrange(8), chance.randrange(8)):
+            steps += [Former(what), self._work()]
+        return [*steps, Add(0, 2600, 1), Add(0, 2600, 2), PowerCut(0, self._seed())]
+
+    def _read_error(self) -> list[Step]:
+        """A start cannot read something, once."""
+        chance = self._chance
+        fault = Fail(chance.choice(("read", "read", "open")), chance.randint(1, 12))
+        return [PowerCut(0, self._seed()), fault, self._work(), self._work()]

@@ -7,6 +7,8 @@ means something whatever stands before it.
 import errno
 from dataclasses import dataclass
 
+ROLLS = 7  # what a former owner does
+
 # What callers do.
 
 
@@ -171,11 +173,12 @@ class Pause:
 
     after: int
     meanwhile: tuple[Add | Remove | Put, ...]
+    verb: str = ""  # not before a change of this kind
 
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """The process that stood still does something more."""
+    """The process that stood still does something more; ROLLS: a commit that needs a new file."""
 
     what: int
 
@@ -188,3 +191,14 @@ class Rot:
     place: float  # share of the file
     size: int  # bytes; 0: one bit
     seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Misplace:
+    """While nobody has the database, somebody's hand, or the device, does something to a data file.
+
+    It is "gone", "emptied", "copied" under the next name, "exchanged" for another database's, or "hidden" for a while.
+    """
+
+    what: str
+    file: int

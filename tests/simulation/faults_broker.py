@@ -179,7 +179,7 @@ def a_conversation_is_not_bound_to_its_receiver() -> Iterator[None]:
         yield
 
 
-@fault("broker", budget=100)
+@fault("broker", budget=300)
 def a_unit_of_work_goes_on_after_a_backout() -> Iterator[None]:
     """What was backed out is handed out again from where its receiver had come to."""
 
@@ -208,8 +208,8 @@ def a_producers_repeat_is_added_after_a_restart() -> Iterator[None]:
 
 def _subscription(**fields: Callable[[Any], object]) -> Callable[..., Any]:
     def made(every: Callable[..., Any]) -> Callable[..., Any]:
-        def read(store: Any, layout: Any, prefix: str) -> Any:
-            records = every(store, layout, prefix)
+        def read(store: Any, layout: Any, prefix: str, lost: list[str]) -> Any:
+            records = every(store, layout, prefix, lost)
             if layout is not SUBSCRIPTION:
                 return records
             return [record._replace(**{name: of(store) for name, of in fields.items()}) for record in records]

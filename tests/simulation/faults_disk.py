@@ -70,7 +70,7 @@ def a_commit_is_synced_with_the_next_one() -> Iterator[None]:
         yield
 
 
-@fault("engine", budget=100)
+@fault("engine", budget=120)
 def a_failed_sync_is_tried_again() -> Iterator[None]:
     """After a failed sync the sync is done again, and its success is believed."""
 
@@ -187,7 +187,7 @@ def a_footer_is_not_synced() -> Iterator[None]:
         yield
 
 
-@fault("engine", budget=300)
+@fault("engine", budget=600)
 def no_reserve_is_kept() -> Iterator[None]:
     """Nothing is kept back for the deliveries on a full disk."""
     with changed(Reserve, "fill", lambda _: lambda self: True):

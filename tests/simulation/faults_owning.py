@@ -12,7 +12,7 @@ from database.questions import file_facts
 from index.keyed import Keyed
 from index.replay import Index
 from journal.names import DataFileName
-from journal.owner import Ownership, _holder
+from journal.owner import LOCK_BYTE_BASE, Ownership, _holder
 from tests.simulation.fault import Instead, changed, fault, nothing
 
 
@@ -43,8 +43,10 @@ def the_owners_number_is_not_raised() -> Iterator[None]:
 
     def of(claim: Callable[..., int]) -> Callable[..., int]:
         def claimed(lock: Any, path: Any, passing: Any) -> int:
-            before = _holder(lock, path).number
-            return claim(lock, path, passing) if not before or passing is None else before
+            before = _holder(lock, path)
+            if before.number and not before.is_open and lock.try_lock(LOCK_BYTE_BASE + before.number):
+                return before.number
+            return claim(lock, path, passing)
 
         return claimed
 
