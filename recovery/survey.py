@@ -13,7 +13,7 @@ from journal import manifest, names
 from journal.datafile import DataFile
 from journal.disk import Disk
 from journal.errors import DiskError, NotThisDatabase
-from journal.format import ALIGNMENT_MIN, FileHeader, Previous
+from journal.format import ALIGNMENT_MIN, BadHeader, FileHeader, Previous
 from journal.manifest import Manifest
 from journal.names import DataFileName
 from journal.neighbours import is_grown, late_files, promised_files, stranger
@@ -142,11 +142,19 @@ def _named(headers: Mapping[int, FileHeader], backup: Manifest | None) -> dict[i
 def _read_header(disk: Disk, path: Path) -> _File:
     try:
         with DataFile(disk, path) as file:
-            copies, best = file.headers(), file.header()
+            before, found = None, _headers(file)
+            while found != before and not all(isinstance(copy, FileHeader) for copy in found[0]):
+                before, found = found, _headers(file)  # it was being written, perhaps, and is written once
     except OSError as failure:
         raise DiskError(path, failure, "read") from failure
+    copies, best = found
     is_rotted = not all(isinstance(copy, FileHeader) for copy in copies)
     return _File(path, best if isinstance(best, FileHeader) else None, is_rotted)
+
+
+def _headers(file: DataFile) -> tuple[list[FileHeader | BadHeader], FileHeader | BadHeader]:
+    """Return what the two copies of the header say, and the best of what the file says."""
+    return file.headers(), file.header()
 
 
 def check_strangers(tasks: Iterable[Task], low_water: int) -> None:

@@ -140,7 +140,26 @@ def _size(disk: Disk, path: Path) -> int:
 
 
 def examine(disk: Disk, task: Task, *, full: bool) -> Examined:
-    """Examine one data file; DiskError when it cannot be read."""
+    """Examine one data file; DiskError when it cannot be read.
+
+    Whoever reads without the lock may read one part before a change and the next one behind it. That looks like damage,
+    but bytes are written once: it does not look the same a second time, and damage does.
+    """
+    found = _examine_once(disk, task, full=full)
+    for _ in range(ATTEMPTS_MAX):
+        if found.decision.verdict is not Verdict.DAMAGED or found.decision.row == "missing":
+            break
+        before, found = found, _examine_once(disk, task, full=full)
+        if _damage_of(found) == _damage_of(before):
+            break
+    return found
+
+
+def _damage_of(examined: Examined) -> tuple[object, ...]:
+    return examined.decision, examined.bad_ranges, examined.bad_padding, examined.bad_payloads
+
+
+def _examine_once(disk: Disk, task: Task, *, full: bool) -> Examined:
     try:
         with DataFile(disk, task.path) as file:
             return _examine(file, task, full=full)
