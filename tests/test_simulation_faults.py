@@ -2,11 +2,15 @@
 
 import inspect
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
+from recovery.startup import RecoveryOptions
 from tests.simulation.campaign import Search, answer
-from tests.simulation.faults import FAULTS
+from tests.simulation.fault import changed
+from tests.simulation.faults import FAULTS, Fault
 
 # Found in the first few runs. The others take longer, and are for the long campaign.
 SOON = (
@@ -56,3 +60,14 @@ def test_a_fault_is_gone_when_its_block_ends(name: str) -> None:
     with FAULTS[name].made():
         assert any(before[place] is not each for place, each in product().items())
     assert all(before[place] is each for place, each in product().items())
+
+
+def test_a_fault_that_does_not_fit_the_product_any_more_is_no_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def made() -> Iterator[None]:
+        with changed(RecoveryOptions, "__init__", lambda _: lambda self: None):  # it is called with more
+            yield
+
+    monkeypatch.setitem(FAULTS, "slip", Fault(name="slip", text="", world="engine", budget=1, made=made))
+
+    assert answer(Search("engine", "slip")).failure is None

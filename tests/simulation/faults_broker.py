@@ -195,7 +195,7 @@ def a_unit_of_work_goes_on_after_a_backout() -> Iterator[None]:
         yield
 
 
-@fault("broker", budget=300)
+@fault("broker", budget=400)
 def a_producers_repeat_is_added_after_a_restart() -> Iterator[None]:
     """The store is not told the producers' identifiers."""
 
