@@ -109,11 +109,19 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
                 near=near,
                 owner=kept[successor[0]].owner if successor[0] else 0,
                 alignment=near.alignment if near else ALIGNMENT_MIN,
-                next_commit=max((header.next_commit for seq, header in kept.items() if seq < sequence), default=0),
+                next_commit=_next_commit(kept, sequence),
                 numbers=(lowest, highest),
             )
         )
     return tasks
+
+
+def _next_commit(headers: Mapping[int, FileHeader], sequence: int) -> int:
+    """Return a number that every commit from a sequence on has, or a higher one, 0 where nothing is known.
+
+    A header that a repair has made up has no time, and a number that keeps clear of what was lost: it proves nothing.
+    """
+    return max((one.next_commit for seq, one in headers.items() if seq < sequence and one.created), default=0)
 
 
 def _files(

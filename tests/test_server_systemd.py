@@ -242,5 +242,7 @@ def test_the_fields_of_each_event_are_those_in_its_table(tmp_path: Path) -> None
         "login_limited": ["user", "peer"],
         "users_read": ["users", "changed"],
         "insecure": ["host"],
+        "exhausted": ["reason"],
+        "held": ["uows", "publications"],
         "wide": ["path", "mode"],
     }
