@@ -265,9 +265,11 @@ def walk(data: bytes, head: Fields, ending: int | None) -> tuple[list[Fields], l
     alignment, identity = head["alignment"], head["identity"]
     limit = len(data) if ending is None else min(ending, len(data))
     at = -(-768 // alignment) * alignment
-    footer_begins = data.rfind(b"OMSFOOT1")
-    if ending is None and data[-8:] == b"1ATOOFSM" and footer_begins > at and footer_begins % 8 == 0:
-        limit = footer_begins
+    sealed = sealed_at(data)
+    if ending is None and sealed is not None and sealed >= at:
+        limit = sealed
+    else:
+        sealed = None
     frames: list[Fields] = []
     bad: list[tuple[int, int]] = []
     footer_place = at
@@ -293,9 +295,25 @@ def walk(data: bytes, head: Fields, ending: int | None) -> tuple[list[Fields], l
             end = content + -content % 8 if ending is None else ending
         bad.append((at, end))
         at = end
+    if sealed is not None and -(-at // alignment) * alignment != sealed:
+        if bad and bad[-1][1] == at:
+            bad[-1] = (bad[-1][0], sealed)
+        else:
+            bad.append((at, sealed))
     if ending is not None and at < ending and (not bad or bad[-1][1] < ending):
         bad.append((at, ending))
     return frames, bad
+
+
+def sealed_at(data: bytes) -> int | None:
+    """Return where a footer begins, good or not, as one of its ends says."""
+    size = int.from_bytes(data[-16:-8], "little") if data[-8:] == b"1ATOOFSM" else None
+    for start in (data.rfind(b"OMSFOOT1"), -1 if size is None else len(data) - size):
+        begins = int.from_bytes(data[start + 8 : start + 16], "little") == len(data) - start
+        begins = begins and data[start : start + 8] == b"OMSFOOT1"
+        if start >= 768 and start % 8 == 0 and (begins or size == len(data) - start):
+            return start
+    return None
 
 
 def chain(frames: Iterable[Fields]) -> int:
@@ -440,7 +458,10 @@ def read_file(file: Fields) -> Fields:
     foot = footer(data, head["identity"])
     ending = named["previous_end"] if named else foot["end"] if foot else None
     frames, bad = walk(data, head, ending)
-    vouched = max([one["synced"] for one in frames], default=0) if ending is None else ending
+    proof = sealed_at(data) if ending is None else ending
+    start = -(-768 // head["alignment"]) * head["alignment"]
+    is_proved = proof is not None and (ending is not None or proof >= start)
+    vouched = proof if is_proved else max([one["synced"] for one in frames], default=0)
     listed = []
     for one in frames:
         listed += [dict(operation, vouched=one["at"] < vouched) for operation in operations(one)]
