@@ -11,7 +11,7 @@ help:
 	@echo "make demo      the main job on 336,776 real flights, with a kill, a recovery and a report"
 	@echo "make test      the tests"
 	@echo "make campaign  the long campaigns: many seeds, many kills"
-	@echo "make simulate  worlds made from seeds, with crashes and faults: SEEDS=n, WORLD=engine or broker, FIRST=seed"
+	@echo "make simulate  worlds made from seeds, with crashes and faults: SEEDS=n, WORLD=engine, broker or backup, FIRST=seed"
 	@echo "make simulate-faults  faults made on purpose, to see that the simulation finds each of them"
 	@echo "make faults    each file call of the C library fails in its turn: MINUTES=n for a share of them"
 	@echo "make fuzz      inputs that coverage leads to, at every decoder; SECONDS=60 of each, TARGET=footer for some"
