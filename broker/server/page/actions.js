@@ -25,8 +25,15 @@ async function carryOut(label, command, confirm, then) {
   then();
 }
 
+let asked = Promise.resolve(); // the question before: a dialog tells a moment after it has closed what was answered
+
 /** Ask whether it is meant; false when the operator leaves it. */
-function confirmed({ what, means, does, typed = "" }) {
+function confirmed(question) {
+  asked = asked.then(() => answered(question));
+  return asked;
+}
+
+function answered({ what, means, does, typed = "" }) {
   const dialog = document.getElementById("confirm");
   const yes = document.getElementById("confirm-yes");
   const input = document.getElementById("confirm-input");
