@@ -56,10 +56,17 @@ def restore(
         raise typer.Exit(ExitCode.NO)
 
 
+_SINCE = {
+    False: "",
+    True: ", which was opened again since",
+    None: ", which may have been opened again since: its lock file cannot be read",
+}
+
+
 def _print(report: "RestoreReport") -> None:
     age = age_text(datetime.now(UTC).timestamp() - report.taken_at / 1e6)
     state = "of a closed database" if report.was_closed else "of a running database"
-    state += ", which was opened again since" if report.went_on else ""
+    state += _SINCE[report.went_on]
     facts = {
         "database": f"{report.database}, restored from {report.parent}",
         "backup": f"{state}, as of {iso_microseconds(report.taken_at)} ({age} ago)",

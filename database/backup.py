@@ -201,20 +201,16 @@ class Backup:
 
     def _settled(self) -> Picture:
         """Return the database with all in it that was acknowledged before the call."""
-        first = picture = self._look()
+        picture = self._look()
+        first = _end_of(picture)
         waited = 0.0
         while waited < self._options.vouch_seconds and (picture is None or picture.is_open):
-            if picture is not None and not picture.lost:
-                is_new = first is None or (picture.tail.sequence, picture.tail.end) > (
-                    first.tail.sequence,
-                    first.tail.end,
-                )
-                if not picture.unvouched or (is_new and first is not None):
-                    break
+            if picture is not None and not picture.lost and (not picture.unvouched or _end_of(picture) > first):
+                break
             self._options.wait(LOOK_SECONDS)
             waited += LOOK_SECONDS
             picture = self._look()
-            first = first or picture
+            first = first or _end_of(picture)
         return self._required(picture)
 
     def _required(self, picture: Picture | None) -> Picture:
@@ -275,6 +271,11 @@ def check_apart(spool: Path, directory: Path) -> None:
         raise NotThisBackup(
             f"the backup {directory} and the database {spool} are one in the other; give another directory"
         )
+
+
+def _end_of(picture: Picture | None) -> tuple[int, ...]:
+    """Return where what is vouched for ends: file and byte; nothing where there is nothing."""
+    return () if picture is None else (picture.tail.sequence, picture.tail.end)
 
 
 def _has_skipped(before: Manifest, picture: Picture) -> bool:

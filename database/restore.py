@@ -66,7 +66,7 @@ class RestoreReport:
     parent: str  # of the database that was backed up
     taken_at: int
     was_closed: bool  # so that nothing had been delivered since when it was taken
-    went_on: bool  # the database was opened again after that, as can be seen from here
+    went_on: bool | None  # the database was opened again after that, as can be seen from here; None: it cannot be read
     has_broker: bool
     files: int
     bytes: int
@@ -91,9 +91,10 @@ def restore(
     """Make a database in a new or empty directory from a backup, and report what is in it.
 
     All that was undelivered is held, unless the backup is of a database that was closed, and that was not opened
-    again as far as can be seen from here: the backup says where it was. RestoreRefused where the backup was never
-    finished or the directory is not empty; DatabaseLocked where another restore is at work in it; DiskError,
-    FormatError, NewerFormat. What of the backup is damaged is salvaged and reported.
+    again as far as can be seen from here: the backup says where it was, and what is there and cannot be read may have
+    been. RestoreRefused where the backup was never finished or the directory is not empty; DatabaseLocked where
+    another restore is at work in it; DiskError, FormatError, NewerFormat. What of the backup is damaged is salvaged
+    and reported.
     """
     options = options or RestoreOptions()
     disk = disk or RealDisk()
@@ -105,7 +106,7 @@ def restore(
         if not changed or manifest.read(disk, source) == found:
             break
     went_on = found.was_closed and _went_on(disk, found)
-    options = replace(options, hold=options.hold or went_on or not found.was_closed)
+    options = replace(options, hold=options.hold or went_on is not False or not found.was_closed)
     split = Split(
         database=options.new_identity(),
         parent=found.database,
@@ -126,15 +127,18 @@ def restore(
     return _report(target, found, started, changed, went_on=went_on)
 
 
-def _went_on(disk: Disk, found: Manifest) -> bool:
-    """Say whether the database was opened again after its backup; False where it is not there to be asked."""
+def _went_on(disk: Disk, found: Manifest) -> bool | None:
+    """Say whether the database was opened again after its backup.
+
+    False where it is not there to be asked, None where it is and cannot be.
+    """
     host, _, directory = found.source.partition(":")
     if host != socket.gethostname() or not Path(directory).is_absolute():
         return False
     try:
         holder = read_holder(disk, Path(directory))
-    except (JournalError, OSError):
-        return False
+    except JournalError:
+        return None
     return holder is not None and holder.number > found.owner
 
 
@@ -293,7 +297,7 @@ def _finish(disk: Disk, target: Path, found: Manifest) -> None:
 
 
 def _report(
-    target: Path, found: Manifest, started: Started, changed: tuple[str, ...], *, went_on: bool
+    target: Path, found: Manifest, started: Started, changed: tuple[str, ...], *, went_on: bool | None
 ) -> RestoreReport:
     index = started.index
     held_count = sum(int(index.held.mask(numbers).sum()) for numbers, _, _ in index.table.batches(None, 0, NUMBER_MAX))

@@ -6,7 +6,6 @@ JournalError
 ├── FormatError            bytes that are not what the format says; carries file and offset
 │   └── NewerFormat        written by a newer version of the format; nothing was changed
 ├── BadRecord              records or columns whose checksum is right, and that no program of this version writes
-├── BadRecord              records that this version of the format does not know (`records.py`)
 ├── NotThisDatabase        a data file that belongs to another database
 ├── IsBackup               the directory is a backup: it is read or restored, never opened for writing
 ├── NotThisBackup          the directory for a backup holds something else, or the backup of another database

@@ -31,6 +31,7 @@ from pathlib import Path
 from journal import names
 from journal.disk import Disk, LockFile
 from journal.errors import DatabaseLocked, DirectoryGone, DiskError, JournalError, TakenOver
+from journal.existing import exists
 
 _OWNER = "owner {:020}\n"
 OWNER_LINE_SIZE = len(_OWNER.format(0))
@@ -65,17 +66,18 @@ class Holder:
 
 
 def read_holder(disk: Disk, directory: Path) -> Holder | None:
-    """Return who owns the directory, or None when nobody ever opened it. Changes nothing."""
+    """Return who owns the directory, or None when nobody ever opened it. DiskError, JournalError. Changes nothing."""
     path = directory / names.LOCK
+    if not exists(disk, path):
+        return None  # opening it would make it
     try:
-        disk.size(path)
         lock = disk.open_lock(path)
-    except OSError:
-        return None
-    try:
-        return _holder(lock, path)
-    finally:
-        lock.close()
+        try:
+            return _holder(lock, path)
+        finally:
+            lock.close()
+    except OSError as failure:
+        raise DiskError(path, failure, "read") from failure
 
 
 def _holder(lock: LockFile, path: Path) -> Holder:

@@ -12,6 +12,7 @@ from pathlib import Path
 from journal import names
 from journal.disk import Disk
 from journal.errors import RestoreUnfinished
+from journal.existing import exists
 from journal.names import SEQUENCE_MAX
 
 MESSAGES_APART = 1 << 40  # at a million a second, two weeks of the parent's life behind the backup
@@ -45,9 +46,9 @@ class Split:
 
 
 def refuse_unfinished(disk: Disk, directory: Path) -> None:
-    """Raise RestoreUnfinished where a backup was being copied into the directory, and is not there as a whole."""
-    try:
-        disk.size(directory / names.RESTORE)
-    except OSError:
-        return
-    raise RestoreUnfinished(directory)
+    """Raise RestoreUnfinished where a backup was being copied into the directory, and is not there as a whole.
+
+    DiskError where that cannot be told.
+    """
+    if exists(disk, directory / names.RESTORE):
+        raise RestoreUnfinished(directory)

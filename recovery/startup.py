@@ -26,6 +26,7 @@ from index.table import NUMBER_MAX
 from journal import names
 from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, IsBackup, RecoveryRefused
+from journal.existing import exists
 from journal.footer import ranges
 from journal.format import FileHeader, Previous
 from journal.log import Opening
@@ -121,12 +122,9 @@ def start(disk: Disk, directory: Path, options: RecoveryOptions) -> Started:
 
 
 def refuse_backup(disk: Disk, directory: Path) -> None:
-    """Raise IsBackup where the directory has a manifest, be it a bad one."""
-    try:
-        disk.size(directory / names.BACKUP)
-    except OSError:
-        return
-    raise IsBackup(directory)
+    """Raise IsBackup where the directory has a manifest, be it a bad one. DiskError where that cannot be told."""
+    if exists(disk, directory / names.BACKUP):
+        raise IsBackup(directory)
 
 
 def recover(directory: Path | str, options: RecoveryOptions | None = None, *, dry_run: bool = False) -> RecoveryReport:

@@ -11,7 +11,7 @@ from tests.project import REPOSITORY
 from tests.simulation.faults import FAULTS
 
 TEXT = (REPOSITORY / "DURABILITY.md").read_text(encoding="utf-8")
-NEVER_TESTED = re.compile(r"FIGURE|TODO|\?\?")
+UNFINISHED = re.compile(r"FIGURE|TO[D]O|\?\?")
 
 
 def rows_of(heading: str) -> list[list[str]]:
@@ -62,7 +62,7 @@ def test_every_branch_of_recovery_is_told_with_how_often_it_was_met() -> None:
 
 
 def test_nothing_is_left_to_be_filled_in() -> None:
-    assert not NEVER_TESTED.search(TEXT)
+    assert not UNFINISHED.search(TEXT)
 
 
 def test_every_command_it_names_is_there() -> None:

@@ -135,3 +135,9 @@ def test_two_brokers_do_not_share_a_store_that_has_no_fence(pair: Pair) -> None:
     with pytest.raises(AttributesInvalid, match="two brokers share a store of PSTORE-TYPE=JOURNAL") as caught:
         read(pair.file(1, "STANDBY", PSTORE_TYPE="SQLITE"))
     assert caught.value.faults[0].keyword == "RUN-MODE"
+
+
+def test_a_broker_whose_lock_file_says_nothing_is_answered_for_without_its_owner(pair: Pair) -> None:
+    first = pair.start(0, "STANDARD")
+    (pair.spool / "omsmsg.lock").write_bytes(b"nonsense")
+    assert asked(first.http_port, "/peer/ping").keys() <= {"run_mode", "is_ready"}

@@ -6,6 +6,7 @@ that both have the same security settings, and tells nobody what they are.
 
 import asyncio
 import hmac
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +20,7 @@ from broker.opening import spool_directory
 from broker.server.partner import introduction
 from broker.server.served import Served
 from journal.disk import RealDisk
+from journal.errors import JournalError
 from journal.owner import read_holder
 
 HELLO = frozenset(("version", "platform", "security", "nonce", "port"))
@@ -45,9 +47,10 @@ async def _state(served: Served) -> dict[str, Any]:
     """Return the run mode, and what the lock file says when the store is this broker's."""
     state: dict[str, Any] = {"run_mode": served.run_mode, "is_ready": served.broker is not None}
     if served.run_mode == "STANDARD" and served.attributes.broker.pstore_type == "JOURNAL":
-        holder = await asyncio.to_thread(read_holder, RealDisk(), spool_directory(served.attributes))
-        if served.broker is not None and holder is not None:
-            state |= {"owner": holder.number, "count": holder.count}
+        with suppress(JournalError):  # what cannot be read is not told: the partner looks for itself
+            holder = await asyncio.to_thread(read_holder, RealDisk(), spool_directory(served.attributes))
+            if served.broker is not None and holder is not None:
+                state |= {"owner": holder.number, "count": holder.count}
     return state
 
 
