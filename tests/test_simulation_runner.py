@@ -14,7 +14,7 @@ import pytest
 from tests.project import REPOSITORY
 from tests.simulation.__main__ import main
 from tests.simulation.commands import Settings, play_file, simulate
-from tests.simulation.coverage import ROWS, gaps, tables
+from tests.simulation.coverage import BEGIN, END, ROWS, gaps, tables, write_section
 from tests.simulation.playing import play_script, play_seed
 from tests.simulation.scripts import NotAScript, parsed, text_of, world_of
 from tests.simulation.shrinking import shrink
@@ -120,6 +120,25 @@ def test_what_breaks_nothing_ends_with_status_0_and_says_what_was_met(tmp_path: 
     assert "never met: missing," in out.getvalue()
     assert re.search(r"\| power cut \| commit +\| +\d+ +\| torn \d+ \|", table.read_text())
     assert simulate(_settings("toy", out, tmp_path, gaps_fail=True), range(3)) == 1
+
+
+def test_a_campaign_is_written_between_the_markers_of_the_document_and_nowhere_else(tmp_path: Path) -> None:
+    document = tmp_path / "DURABILITY.md"
+    document.write_text(f"before\n{BEGIN}\nan older one\n{END}\nafter\n")
+
+    assert simulate(_settings("toy", io.StringIO(), tmp_path, durability=document), range(30)) == 0
+    first = document.read_text()
+    assert simulate(_settings("toy-forgets", io.StringIO(), tmp_path, durability=document), range(60)) == 1
+
+    assert first.startswith(f"before\n{BEGIN}\nThe last campaign")
+    assert first.endswith(f"|\n{END}\nafter\n")
+    assert "an older one" not in first
+    assert re.search(r"^\| toy \| 30 \|( [\d,]+ \|)+ 0 \|$", first, re.MULTILINE)
+    assert re.search(r"^\| torn \| \d+ \| power cut \d+ \| commit \d+ \|$", first, re.MULTILINE)
+    assert re.search(r"^\| toy-forgets \| \d+ \|( [\d,]+ \|)+ [1-9]\d* \|$", document.read_text(), re.MULTILINE)
+    document.write_text("no markers")
+    with pytest.raises(ValueError, match="has no"):
+        write_section(document, ["x"])
 
 
 def test_an_interrupt_ends_the_campaign_and_still_says_what_was_met() -> None:

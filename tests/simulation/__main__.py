@@ -10,6 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
+from tests.project import REPOSITORY
 from tests.simulation.commands import Settings, play_file, replay, search, simulate
 from tests.simulation.faults import FAULTS
 from tests.simulation.playing import SECONDS_MAX
@@ -26,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
         processes=named.processes,
         failures=named.failures,
         table=named.table,
+        durability=REPOSITORY / "DURABILITY.md" if named.write_durability else None,
         gaps_fail=named.gaps_fail,
         seconds=named.seconds_per_run,
     )
@@ -53,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--failures", type=Path, default=Path("simulation-failures"), metavar="DIR", help="for scripts")
     parser.add_argument("--table", type=Path, metavar="FILE", help="write what was met there, as Markdown")
+    parser.add_argument("--write-durability", action="store_true", help="write the campaign into DURABILITY.md")
     parser.add_argument("--gaps-fail", action="store_true", help="fail if a branch of recovery was never met")
     parser.add_argument("--seconds-per-run", type=float, default=SECONDS_MAX, metavar="S", help="more is a failure")
     parser.add_argument("--fault", choices=FAULTS, metavar="NAME", help="make this fault while replaying")

@@ -2,13 +2,13 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
 from tests.simulation.campaign import Answer, Crew, Play, Search, Shorten, Task
-from tests.simulation.coverage import gaps, tables
+from tests.simulation.coverage import Share, gaps, section, tables, write_section
 from tests.simulation.faults import Fault
 from tests.simulation.playing import SECONDS_MAX, Failure, Played, fingerprint, play_script
 from tests.simulation.scripts import NotAScript, parsed, text_of, world_of
@@ -28,6 +28,7 @@ class Settings:
     processes: int = 1
     failures: Path = Path("simulation-failures")
     table: Path | None = None
+    durability: Path | None = None  # the document whose section about the last campaign is written anew
     gaps_fail: bool = False
     seconds: float = SECONDS_MAX  # for one run
     seconds_between_lines: float = 10.0
@@ -41,25 +42,36 @@ class _Tally:
     """What a campaign has done so far."""
 
     wanted: int
+    shares: dict[str, Share]  # of each world
     start: float = field(default_factory=time.monotonic)
     said: float = 0.0
-    runs: int = 0
-    seen: Seen = field(default_factory=Seen)
-    failed: int = 0
     kinds: set[tuple[str, str]] = field(default_factory=set)  # world and kind of failure
 
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.start
+
+    @property
+    def runs(self) -> int:
+        return sum(share.runs for share in self.shares.values())
+
+    @property
+    def failed(self) -> int:
+        return sum(share.failed for share in self.shares.values())
+
     def line(self) -> str:
-        seconds = time.monotonic() - self.start
+        seen = [share.seen for share in self.shares.values()]
         return (
-            f"{self.runs:,} of {self.wanted:,} runs in {seconds:.0f} s, {self.runs / max(seconds, 1e-9):.1f}/s; "
-            f"{self.seen.steps:,} steps, {self.seen.changes:,} disk changes, "
-            f"{len(self.seen.crashes):,} distinct crash points; {self.failed:,} failed"
+            f"{self.runs:,} of {self.wanted:,} runs in {self.seconds:.0f} s, "
+            f"{self.runs / max(self.seconds, 1e-9):.1f}/s; "
+            f"{sum(each.steps for each in seen):,} steps, {sum(each.changes for each in seen):,} disk changes, "
+            f"{sum(len(each.crashes) for each in seen):,} distinct crash points; {self.failed:,} failed"
         )
 
 
 def simulate(settings: Settings, seeds: range) -> int:
     """Play the seeds in every world; print each new failure with a short script, and what was met."""
-    tally = _Tally(len(seeds) * len(settings.worlds))
+    tally = _Tally(len(seeds) * len(settings.worlds), {world.name: Share() for world in settings.worlds})
     tasks = (Play(world.name, seed, settings.seconds) for seed in seeds for world in settings.worlds)
     interrupted = False
     try:
@@ -74,9 +86,11 @@ def simulate(settings: Settings, seeds: range) -> int:
         interrupted = True
         settings.say("interrupted")
     settings.say(tally.line())
-    missing = _show_met(settings, tally.seen)
+    missing = _show_met(settings, tally.shares)
     if interrupted:
         return INTERRUPTED
+    if settings.durability is not None:
+        write_section(settings.durability, section(tally.shares, tally.seconds, settings.processes))
     return int(tally.failed > 0 or (settings.gaps_fail and bool(missing)))
 
 
@@ -92,11 +106,12 @@ def _enter(settings: Settings, crew: Crew, tally: _Tally, answer: Answer) -> Non
     if isinstance(task, Shorten):
         _show_shrunk(settings, task, answer)
         return
-    tally.runs += answer.runs
-    tally.seen.add(answer.seen)
+    share = tally.shares[task.world]
+    share.runs += answer.runs
+    share.seen.add(answer.seen)
     if answer.failure is None:
         return
-    tally.failed += 1
+    share.failed += 1
     if (task.world, answer.failure.kind) in tally.kinds:
         return
     tally.kinds.add((task.world, answer.failure.kind))
@@ -128,7 +143,10 @@ def _show_found(settings: Settings, failure: Failure) -> None:
         settings.say(f"    {line}")
 
 
-def _show_met(settings: Settings, seen: Seen) -> list[str]:
+def _show_met(settings: Settings, shares: Mapping[str, Share]) -> list[str]:
+    seen = Seen()
+    for share in shares.values():
+        seen.add(share.seen)
     lines = list(tables(seen))
     settings.say("")
     for line in lines:
