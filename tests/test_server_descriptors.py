@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.server.complaints import AGAIN_SECONDS, Complaints
+from broker.server.complaints import AGAIN_SECONDS, KINDS_MAX, Complaints
 from tests.stomp_server import Serving, Wire, eventually
 
 DESCRIPTORS = 100
@@ -60,3 +60,14 @@ def test_what_is_said_again_later_says_how_often_it_was_not(caplog: pytest.LogCa
         "no connection can be taken: [Errno 24] Too many open files (4 times since it was last said); "
         "others are served on",
     ]
+
+
+def test_however_many_different_things_are_said_few_are_remembered() -> None:
+    complain, loop = Complaints(lambda: 0.0), asyncio.new_event_loop()
+    for number in range(10 * KINDS_MAX):
+        for _ in range(2):
+            complain(loop, {"message": f"thing {number}"})
+    loop.close()
+
+    assert len(complain._said) <= KINDS_MAX
+    assert len(complain._kept_back) <= KINDS_MAX

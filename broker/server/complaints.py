@@ -14,6 +14,7 @@ from typing import Any
 from broker.server.events import event
 
 AGAIN_SECONDS = 10.0  # before the same is said again
+KINDS_MAX = 100  # that are remembered: their texts may have anything in them
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 _log = logging.getLogger("oms.server")
@@ -36,7 +37,12 @@ class Complaints:
         if now - self._said.get(kind, -AGAIN_SECONDS) < AGAIN_SECONDS:
             self._kept_back[kind] = self._kept_back.get(kind, 0) + 1
             return
+        self._said.pop(kind, None)
         self._said[kind] = now
+        if len(self._said) > KINDS_MAX:
+            oldest = next(iter(self._said))
+            del self._said[oldest]
+            self._kept_back.pop(oldest, None)
         count = self._kept_back.pop(kind, 0)
         more = f" ({count} times since it was last said)" if count else ""
         if is_exhausted:
