@@ -232,11 +232,15 @@ class Kernel:
 
 
 def _serve(world: World, talk: Conversation) -> None:
-    """Give who waits what the conversation has, and let go of a server that wanted to wait for its end."""
+    """Give who waits what the conversation has, and let go of servers that wanted to wait for its end.
+
+    One of them may have given it back: it is then nobody's, and does not say whose it was.
+    """
     serve(world, talk)
-    registration = talk.service.servers.get(talk.server) if talk.server is not None else None
-    if registration is not None and registration.is_quiescing:
-        finish_quiescing(world, registration.name, talk.service)
+    if world.quiescing:
+        for registration in list(talk.service.servers.values()):
+            if registration.is_quiescing:
+                finish_quiescing(world, registration.name, talk.service)
 
 
 def _is_server(participant: Participant | None, request: Request) -> bool:

@@ -152,6 +152,24 @@ def test_quiesce_without_conversations_is_done_at_once(desk: Desk, black: Person
     assert black.receive("NEW").code is Code.RECEIVE_NEW_BY_CLIENT
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("answers", [False, True])
+def test_quiesce_is_done_when_the_last_conversation_is_given_back(
+    desk: Desk, white: Person, black: Person, answers: bool, is_late: bool
+) -> None:
+    sent = white.send(b"e4", uwtime="10S")
+    black.receive()
+    if answers:
+        black.send(b"e5", COMMIT, sent.conv_id)
+    assert black.call(Function.DEREGISTER, Option.QUIESCE, **CHESS).code is Code.OK
+    assert black.sync(Option.QUERY, sent.uowid).status is Status.DELIVERED
+    if is_late:
+        desk.tick(20)
+    assert black.sync(Option.BACKOUT, sent.uowid).code is Code.OK
+    assert black.receive("ANY").code is Code.RECEIVE_ANY_BY_CLIENT, "the conversation is everybody's, and no longer its"
+    assert desk.kernel.world.quiescing == 0
+
+
 def test_deregister_with_patterns_names_several_services(desk: Desk, black: Person) -> None:
     black.register(service="A")
     black.register(service="B", server_name="OTHER")
