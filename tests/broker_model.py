@@ -129,6 +129,7 @@ class Model:
         self.waits: list[tuple[int, Ask, int]] = []
         self.answers: dict[int, Answer] = {}
         self.clock = 0  # of what is persistent
+        self.unwritten = 0  # seconds of it that the store has not heard of
         self.seconds = 0  # of everything else
         self.now = 0  # microseconds, as COMMITTIME shows them
         self.numbers = 0
@@ -838,6 +839,7 @@ class Model:
         self.seconds += seconds
         if not self.is_lost:
             self.clock += seconds
+            self.unwritten = 0
         self.topics.clock, self.topics.seconds = self.clock, self.seconds
         self.topics.tick()
         for unit in list(self.uows.values()):
@@ -861,7 +863,9 @@ class Model:
         self.is_lost = self.topics.is_lost = True
 
     def find(self) -> None:
-        """It is there again."""
+        """It is there again; what the clock was when it was lost is written with the next tick."""
+        if self.stored is not None:
+            self.unwritten = self.clock - self.stored.clock + self.stored.unwritten
         self.stored = None
         self.is_lost = self.topics.is_lost = False
         self.topics.sweep()
@@ -875,6 +879,8 @@ class Model:
         """The broker is started on what its store holds: both restart tables."""
         if self.stored is not None:
             self.__dict__ = copy.deepcopy(self.stored).__dict__ | {"now": self.now, "numbers": self.numbers}
+        self.clock -= self.unwritten
+        self.unwritten, self.topics.clock = 0, self.clock
         self.people, self.waits, self.answers = {}, [], {}
         self.is_lost = self.is_forbidden = False
         self.topics.restart()

@@ -30,6 +30,7 @@ class State:
     uows: Identifiers = field(default_factory=Identifiers)
     publications: Identifiers = field(default_factory=Identifiers)
     doubts: list[Model] = field(default_factory=list)  # what another process may find instead, while the store is lost
+    unread: dict[int, Ask] = field(default_factory=dict)  # calls whose message cannot be read
 
     def in_its_words(self, ask: Ask) -> Ask:
         """Return the call with the model's numbers in the place of identifiers."""

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from broker.attributes import parse
 from broker.beginning import Beginning
+from broker.block import Request
 from broker.codes import Code
-from broker.effects import Commit, Durable
+from broker.effects import Answer, Call, Commit, Durable, Effect
 from broker.journal_store import JournalStore
 from broker.kernel import Kernel
 from broker.pstore import StartRefused, Store, StoreError
 from broker.restore import restored
-from broker.running import Running
+from broker.running import NO_REQUEST, Running, handing_back
 from database.options import Options
 from journal.errors import JournalError
 from journal.names import LOCK
@@ -24,9 +25,10 @@ from tests.crash_model import SPOOL, Unattended
 from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import SimulatedDisk
 from tests.kernel_desk import T0
-from tests.oracle_desk import ATTRIBUTES, SERVICES, OracleDesk
+from tests.oracle_desk import ATTRIBUTES, SERVICES, OracleDesk, Said
 from tests.simulation.broker_edges import Edges
 from tests.simulation.broker_steps import Setting
+from tests.simulation.broker_ways import NOBODY
 from tests.simulation.world import Seen
 from tests.watched_disk import HandClock
 
@@ -117,6 +119,9 @@ class MachineDesk(OracleDesk):
         self._start()
 
     def _start(self) -> None:
+        self._asked: dict[int, tuple[Request, int]] = {}  # calls that are not answered, and from where
+        self._back: list[tuple[Request, int]] = []  # calls that give back what could not be read
+        self.unread: set[int] = set()  # calls whose message could not be read
         store, self.attributes = self.store, self.machine.attributes
         self.begun = begun(store, now=self.now)
         self.kernel = Kernel(self.attributes, restored(store, now=self.now), self.begun.identifiers)
@@ -146,6 +151,29 @@ class MachineDesk(OracleDesk):
         found = self.store._database
         assert isinstance(found, Unattended)
         return found
+
+    # The edge: messages are read where answers leave, and what cannot be read is given back.
+
+    def call(self, handle: int, request: Request, connection: int) -> None:
+        self._asked[handle] = request, connection
+        super().call(handle, request, connection)
+
+    def _take_in(self, effects: list[Effect]) -> None:
+        super()._take_in(effects)
+        self.answers.pop(NOBODY, None)
+        while self._back:
+            request, connection = self._back.pop(0)
+            self.give(Call(request, connection, NOBODY))
+
+    def _read(self, answer: Answer) -> Said:
+        request, connection = self._asked.pop(answer.handle, (NO_REQUEST, 0))
+        answered = self.running.read(NO_REQUEST, answer)
+        if answer.bodies and answered.body is None:
+            self.unread.add(answer.handle)
+            back = handing_back(request, answer.reply)
+            assert back is not None, "what was read from the store can be given back"
+            self._back.append((back, connection))
+        return Said(answered.reply, answered.body)
 
     def settle(self, count_max: int = 1_000_000, *, is_told: bool = True) -> None:
         """Carry out commits, in groups; what the last group has answered is told where `is_told` says so."""

@@ -104,10 +104,6 @@ class CrashingPlay(RestartingPlay):
         self.lines.append("the store is found")
         self.desk.machine.disk.before_change = None  # who is opening the store is not passed
 
-        def find(state: State) -> None:
-            state.model.find()
-            state.doubts = []
-
         def connect() -> None:
             try:
                 self.desk.find()
@@ -118,7 +114,8 @@ class CrashingPlay(RestartingPlay):
                 self.desk.find()
             self.desk.machine.disk.faults.clear()  # what the store is told now is told once
 
-        self._act(connect, lambda: [find], lambda: (ways.nothing, find), lambda: [find], lambda: [find])
+        there = (ways.found, ways.found_with_clock)
+        self._act(connect, lambda: there, lambda: (ways.nothing, *there), lambda: there, lambda: there)
         if not self.has_crashed:
             self.tick(0)  # the pseudo-clock may have gone on when it could not be written
 

@@ -86,6 +86,7 @@ class RestartingPlay(Play):
         """Leave of the states those that answer as was heard, and restart them."""
         self.has_crashed = True
         self.desk.answers = {}
+        dead = self._with_unread(dead, is_dead=True)
         self._hear(heard)
         for ask in self.asks.values():
             self.promises.unheard(ask)
@@ -324,8 +325,18 @@ class RestartingPlay(Play):
         except PromiseBroken as broken:
             raise PromiseBroken("\n".join([str(broken), "", *self.lines])) from None
 
+    def _with_unread(self, usual: Sequence[Way], *, is_dead: bool) -> Sequence[Way]:
+        """Return the ways in which the messages that could not be read are given back, if there are any."""
+        unread = {handle: self.asks[handle] for handle in sorted(self.desk.unread) if handle in self.asks}
+        self.desk.unread = set()
+        if not unread:
+            return usual
+        self.lines.append(f"    could not be read: {[*unread]}")
+        return [way for each in usual for way in ways.unreadable(each, unread, is_dead=is_dead)]
+
     def _compare(self, ways: Sequence[Way], unheard: int = 0) -> None:
         self.desk.settle()
+        ways = self._with_unread(ways, is_dead=False)
         if unheard in self.asks:
             self.promises.unheard(self.asks.pop(unheard))
         self._hear({handle: said for handle, said in self.desk.answers.items() if handle != unheard})

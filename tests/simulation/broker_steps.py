@@ -43,6 +43,8 @@ FAILING = {
     "reserve": 1,
     "unlink": 1,
     "lock_write": 1,
+    "read": 4,
+    "open": 1,
 }
 MOVED = RECONFIGURED = 0.01  # of steps
 ROTTEN = 0.3  # of scripts end in damage

@@ -7,14 +7,16 @@ a full disk                 what was refused is not done, and no new units of wo
 """
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations, product
 
+from broker.block import Function, Option
 from broker.codes import Code
 from tests.broker_model import WITHOUT_STORE
 from tests.broker_words import Ask
 from tests.oracle_play import State, Way
 
+NOBODY = 0  # who hears of what is given back
 NOT_TAKEN = (*WITHOUT_STORE, Code.NO_NEW_UOWS)
 
 
@@ -35,6 +37,7 @@ def called(handles: Sequence[int], asks: Sequence[Ask], order: Sequence[int]) ->
     def way(state: State) -> None:
         for at in order:
             state.model.call(handles[at], state.in_its_words(asks[at]))
+            _give_back(state)
 
     return way
 
@@ -48,6 +51,50 @@ def some_of_them(handles: Sequence[int], asks: Sequence[Ask]) -> Iterator[Way]:
     for order in permutations(range(len(asks))):
         for done in product((False, True), repeat=len(asks)):
             yield called(handles, asks, [at for at in order if done[at]])
+
+
+# Messages that could not be read.
+
+
+def unreadable(way: Way, asks: Mapping[int, Ask], *, is_dead: bool) -> Iterator[Way]:
+    """Yield the ways in which what these calls received could not be read, and is given back for that.
+
+    At once; or behind the rest, when something was on its way to the store; or not before the process ended.
+    """
+
+    def at_once(state: State) -> None:
+        state.unread = dict(asks)
+        way(state)
+        _give_back(state)
+        state.unread = {}
+
+    def behind(state: State) -> None:
+        way(state)
+        state.unread = dict(asks)
+        _give_back(state)
+        state.unread = {}
+
+    def never(state: State) -> None:
+        way(state)
+        for handle in asks:
+            state.model.answers[handle] = {"code": WITHOUT_STORE}
+
+    yield from (at_once, behind, never) if is_dead else (at_once, behind)
+
+
+def _give_back(state: State) -> None:
+    """Let the receivers of what could not be read back it out."""
+    model = state.model
+    for handle, ask in list(state.unread.items()):
+        answer = model.answers.get(handle, {})
+        if "body" not in answer:
+            continue
+        del state.unread[handle]
+        named = {"uow": answer["uow"]} if "uow" in answer else {"publication": answer["publication"]}
+        function = Function.SYNCPOINT if "uow" in answer else Function.CONTROL_PUBLICATION
+        model.call(NOBODY, Ask(ask.who, function, Option.BACKOUT, **named))
+        model.answers.pop(NOBODY, None)
+        model.answers[handle] = {"code": WITHOUT_STORE}
 
 
 # Time.
@@ -79,9 +126,21 @@ def clock_written(seconds: int, now: int) -> Way:
     def way(state: State) -> None:
         passed_unwritten(seconds, now)(state)
         state.model.clock += seconds
-        state.model.topics.clock = state.model.clock
+        state.model.topics.clock, state.model.unwritten = state.model.clock, 0
 
     return way
+
+
+def found(state: State) -> None:
+    """The store is there again; what another process would find is known."""
+    state.model.find()
+    state.doubts = []
+
+
+def found_with_clock(state: State) -> None:
+    """The store is there again, and something that was written at once has taken the pseudo-clock along."""
+    found(state)
+    state.model.unwritten = 0
 
 
 # The loss of the store.
