@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.campaign.campaign import Figures, play
-from tests.campaign.checks import Left, violations
-from tests.campaign.clients import FROM, NEWS, PAIRED, TO, WORK
-from tests.campaign.records import read
+from tests.campaign.campaign import KINDS, Figures, play
+from tests.campaign.checks import Left, promised_nothing, tried, violations
+from tests.campaign.clients import ANSWERS, ASKED, FROM, NEWS, PAIRED, TO, WORK
+from tests.campaign.records import Records, read
 from tests.campaign.soak import RISE_MAX, Look, rises
 
 
@@ -22,10 +22,11 @@ class Story:
         self._at = 0.0
         self.left = Left()
 
-    def tell(self, who: str, what: str, body: str, queue: str, *, began: float = 0.0) -> None:
+    def tell(self, who: str, what: str, body: str, queue: str, *, began: float = 0.0, correlation: str = "") -> None:
         self._at += 0.1
         place = "to" if what in ("send", "receipt") else "of"
         line: dict[str, Any] = {"what": what, "who": who, "body": body, "at": self._at, "began": began, place: queue}
+        line["correlation"] = correlation
         with (self._directory / f"{who}.record").open("a") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -37,8 +38,11 @@ class Story:
         for what in ("got", "ack", "acked"):
             self.tell(who, what, body, queue, began=began)
 
+    def read(self) -> Records:
+        return read(self._directory)
+
     def kinds(self) -> list[str]:
-        return sorted({text.partition(":")[0] for text in violations(read(self._directory), self.left)})
+        return sorted({text.partition(":")[0] for text in violations(self.read(), self.left)})
 
 
 @pytest.fixture
@@ -59,6 +63,11 @@ def test_what_goes_well_breaks_no_promise(story: Story) -> None:
     story.tell("f", "subscribed", NEWS, "")
     story.sent("n 1", NEWS)
     story.received("n 1", NEWS, "f")
+    story.sent("asker 1", ASKED, "asker")
+    story.received("asker 1", ASKED)
+    story.sent("asker 1", ANSWERS, "r")
+    story.tell("asker", "got", "asker 1", ANSWERS, correlation="asker 1")
+    story.received("asker 1", ANSWERS, "asker", began=1.0)
 
     assert story.kinds() == []
 
@@ -106,14 +115,42 @@ def test_half_a_transaction_is_found(story: Story) -> None:
     assert story.kinds() == ["half"]
 
 
-@pytest.mark.parametrize("where", [(), (FROM, TO)])
-def test_what_was_moved_is_in_one_place(story: Story, where: tuple[str, ...]) -> None:
-    story.sent("m 1", FROM)
-    story.tell("mover", "send", "m 1", TO)
-    story.tell("mover", "ack", "m 1", FROM)
-    for queue in where:
+@pytest.mark.parametrize("is_there", [False, True], ids=["nowhere", "in both"])
+@pytest.mark.parametrize(("of", "to"), [(FROM, TO), (ASKED, ANSWERS)], ids=["moved", "answered"])
+def test_what_was_passed_on_is_in_one_place(story: Story, of: str, to: str, is_there: bool) -> None:
+    story.sent("m 1", of)
+    story.tell("mover", "send", "m 1", to)
+    story.tell("mover", "ack", "m 1", of)
+    for queue in (of, to) if is_there else ():
         story.left.bodies[queue].append("m 1")
     assert story.kinds() == ["moved"]
+
+
+@pytest.mark.parametrize(("who", "correlation"), [("other", "asker 1"), ("asker", "asker 2"), ("asker", "")])
+def test_an_answer_that_is_another_ones_or_to_another_question_is_found(
+    story: Story, who: str, correlation: str
+) -> None:
+    story.sent("asker 1", ASKED, "asker")
+    story.received("asker 1", ASKED)
+    story.sent("asker 1", ANSWERS, "r")
+    story.tell(who, "got", "asker 1", ANSWERS, correlation=correlation)
+    story.left.bodies[ANSWERS].append("asker 1")
+    assert set(story.kinds()) == {"answered"}
+
+
+@pytest.mark.parametrize(("began", "count"), [(0.0, 1), (9.0, 0)], ids=["before its end", "by a later broker"])
+@pytest.mark.parametrize(("asked", "promised"), [("send", "receipt"), ("ack", "acked")])
+def test_what_is_promised_without_a_directory_is_found(
+    story: Story, asked: str, promised: str, began: float, count: int
+) -> None:
+    story.sent("s 1", WORK)
+    story.tell("s", asked, "s 2", WORK)  # at 0.3
+    story.tell("s", promised, "s 2", WORK, began=began)
+    gone = [(0.25, 0.35)]
+
+    assert len(promised_nothing(story.read(), gone)) == count
+    assert len(tried(story.read(), gone)) == 1
+    assert promised_nothing(story.read(), [(0.35, 0.5)]) == [], "it was asked for before"
 
 
 def test_a_publication_that_a_durable_subscriber_missed_is_found(story: Story) -> None:
@@ -149,7 +186,7 @@ def test_what_rises_all_the_time_is_told_from_what_goes_up_and_down() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(len(KINDS)))
 def test_a_round_of_every_kind_breaks_no_promise(seed: int) -> None:
     figures = Figures()
     play(seed, figures, seconds=20)

@@ -2,11 +2,12 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import urllib.request
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,12 +15,23 @@ from typing import Any
 from broker.attributes import BUILT_IN
 from tests.stomp_server import TIMEOUT_SECONDS, Serving, eventually
 
+_PORTS = range(10_000, 32_000)  # below those that systems give to whoever asks for any
+
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens at."""
+    """Return ports that nobody listens at, and that nobody is given meanwhile who asks for any port.
+
+    A standby does not listen yet. Were its port one that the system gives away, somebody else could listen there, or
+    who tries to connect to it could be given it for its own end, and be connected to itself.
+    """
+    chance = random.SystemRandom()
+    found: dict[int, socket.socket] = {}
     with ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in sockets]
+        while len(found) < count:
+            port = chance.choice(_PORTS)
+            with suppress(OSError):
+                found[port] = held.enter_context(socket.create_server(("127.0.0.1", port)))
+        return list(found)
 
 
 class Pair:

@@ -29,6 +29,7 @@ class Brokers:
         self.spool = spool
         self.count = count
         self.descriptors_max = 0  # 0: as the system has it
+        self.file_size_max = resource.RLIM_INFINITY  # of the files of a broker that is started
         self.faults: list[str] = []  # what a broker should never have done
         self.starts = self.takeovers = 0
         self._directory = directory
@@ -37,6 +38,7 @@ class Brokers:
         ports = free_ports(2 * count)
         self.http, self.stomp = ports[:count], ports[count:]
         self.children: list[subprocess.Popen[bytes] | None] = [None] * count
+        self._logs: list[subprocess.Popen[bytes] | None] = [None] * count
         self._stopped: set[int] = set()
         with Broker.open(spool, broker_id="ETB001"):
             pass  # a store for both to find
@@ -53,10 +55,14 @@ class Brokers:
         ports = ("--stomp-port", str(self.stomp[number]), "--http-port", str(self.http[number]))
         command = command_line("serve", str(self._file(number)), "--spool", str(self.spool), *ports)
         with self._log(number).open("ab") as log:
+            # The log has a process of its own: no limit on the broker's files is one on what it has to say.
+            kept = self._logs[number] = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=log)
+        assert kept.stdin is not None
+        with kept.stdin:
             self.children[number] = subprocess.Popen(
                 command,
-                stdout=log,
-                stderr=log,
+                stdout=kept.stdin,
+                stderr=kept.stdin,
                 env=environment() | dict(self._variables),
                 preexec_fn=self._limited,
             )
@@ -64,6 +70,14 @@ class Brokers:
     def _limited(self) -> None:
         if self.descriptors_max:
             resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors_max, self.descriptors_max))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self.file_size_max, resource.RLIM_INFINITY))
+
+    def limit_files(self, size: int) -> None:
+        """Let no broker, neither those that run nor those that are started, write to a file behind so many bytes."""
+        self.file_size_max = size
+        for child in self.children:
+            if child is not None and child.poll() is None:
+                resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
     def _file(self, number: int) -> Path:
         said = {"BROKER-ID": "ETB001", "PSTORE": "HOT", "MAX-DELIVERY-COUNT": "UNLIM"}
@@ -83,7 +97,9 @@ class Brokers:
 
     def _judge(self, number: int) -> None:
         """Note what a broker did that has ended, and should not have: another exit code, a traceback."""
-        child = self.children[number]
+        child, log = self.children[number], self._logs[number]
+        if log is not None:
+            log.wait(WAIT_SECONDS)  # what the broker said last is written
         if child is not None and child.returncode not in GOOD_ENDS and not self._is_excused(number, child.returncode):
             self.faults.append(f"broker {number} ended with {child.returncode}: {self.tail(number)}")
 

@@ -10,13 +10,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.campaign.brokers import Brokers
-from tests.campaign.checks import left_in, violations
-from tests.campaign.nemeses import Nemeses
+from tests.campaign.checks import left_in, promised_nothing, tried, violations
+from tests.campaign.clients import ANSWERS
+from tests.campaign.nemeses import OF_KIND, Nemeses, Nemesis
 from tests.campaign.records import read
 from tests.project import REPOSITORY
 
@@ -25,9 +26,11 @@ ROOM_BYTES = 24 << 20  # of the file system that gets full
 DESCRIPTORS_MAX = 200
 QUIET_SECONDS = 3.0  # without a line in any record: everything was received
 DRAIN_SECONDS = 60.0
-OF_THEIR_KIND = ("overtake", "full disk", "descriptors")  # what some rounds alone can do, they do more often
+KINDS = ("alone", *OF_KIND)  # of rounds, by turns
+OWN_TIMES = 4  # what a kind of round alone can do, it does so much more often than anything else
 SENDERS = ("send", "library", "produce", "pair", "publish", "move-in")
-RECEIVERS = ("receive", "listen", "receive-pairs", "receive-moved", "move", "move", "follow", "follow")
+ASKERS = ("ask", "ask")
+RECEIVERS = ("receive", "listen", "receive-pairs", "receive-moved", "move", "move", "follow", "follow", "answer")
 
 
 @dataclass(slots=True)
@@ -50,6 +53,7 @@ class Figures:
                 f"what happened: {events}",
                 f"{notes['send']} sent, {notes['receipt']} receipts, {notes['got']} received, {notes['acked']} "
                 f"acknowledged with a receipt",
+                f"{notes['in vain']} tried while the directory was gone; {notes['waiting answers']} answers left",
                 f"{len(self.violations)} promises broken",
             ]
         )
@@ -68,7 +72,7 @@ class Clients:
         self._lives = 0
 
     def begin(self) -> None:
-        for number, role in enumerate((*SENDERS, *RECEIVERS)):
+        for number, role in enumerate((*SENDERS, *RECEIVERS, *ASKERS)):
             self._roles[f"{role}-{number}"] = role
         for name in self._roles:
             self._start(name)
@@ -100,6 +104,15 @@ class Clients:
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
+
+    def hush(self) -> None:
+        """Let those who ask ask no more, and wait for the answers."""
+        for name, child in self._children.items():
+            if self._roles[name] in ASKERS:
+                child.send_signal(signal.SIGUSR1)
+
+    def end(self) -> None:
+        self.stop((*SENDERS, *ASKERS, *RECEIVERS))
 
     def wait_quiet(self) -> None:
         """Return when nobody has written anything for a while, or after a long one."""
@@ -148,24 +161,34 @@ def play(seed: int, figures: Figures, *, seconds: float = ROUND_SECONDS) -> None
     """Play a round, and enter what came of it. Where a promise was broken, everything it left is kept, and named."""
     chance = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix=f"campaign-{seed}-"))
-    kind = ("alone", "two", "full", "crowded")[seed % 4]
+    kind = KINDS[seed % len(KINDS)]
     with file_system(directory / "room") as is_mounted:
-        room = directory / "room" if kind == "full" and is_mounted else None
         if kind == "full" and not is_mounted:
-            figures.events["full disk: not here, nothing can be mounted"] += 1
+            figures.events["no small file system can be mounted here: its round is one of limited files"] += 1
+            kind = "limited"
+        room = directory / "room" if kind == "full" else None
         clock, variables = stepped_clock(directory)
         brokers = Brokers(directory, (room or directory) / "spool", 2 if kind == "two" else 1, variables)
         brokers.descriptors_max = DESCRIPTORS_MAX if kind == "crowded" else 0
         clients = Clients(directory, brokers.stomp, str(seed))
         nemeses = Nemeses(brokers, room, clock, lambda: clients.kill_one(chance))
+        found: list[str] = []
         try:
-            found = _played(brokers, clients, nemeses, chance, figures, seconds)
-            records, left = read(directory), left_in(brokers.spool)
+            brokers.wait_standard()
+            clients.begin()
+            _let_happen(nemeses.possible(kind), OF_KIND.get(kind, ""), chance, figures, seconds)
+            _let_be_received(brokers, clients)
+        except (TimeoutError, subprocess.TimeoutExpired) as late:
+            found.append(f"{type(late).__name__}: {late}")
         finally:
-            clients.stop((*SENDERS, *RECEIVERS))
+            clients.end()
             brokers.end()
-        found += violations(records, left)
+        records, left = read(directory), left_in(brokers.spool)
+        found += brokers.faults + brokers.complaints() + clients.faults()
+        found += violations(records, left) + promised_nothing(records, nemeses.gone)
         figures.notes += records.counts
+        figures.notes["in vain"] += len(tried(records, nemeses.gone))
+        figures.notes["waiting answers"] += len(left.bodies[ANSWERS])
         if found and room is not None:
             shutil.copytree(brokers.spool, directory / "spool-kept")
     figures.starts += brokers.starts
@@ -177,23 +200,23 @@ def play(seed: int, figures: Figures, *, seconds: float = ROUND_SECONDS) -> None
         shutil.rmtree(directory)
 
 
-def _played(
-    brokers: Brokers, clients: Clients, nemeses: Nemeses, chance: random.Random, figures: Figures, seconds: float
-) -> list[str]:
-    """Let it happen, then let everything be received, and end the brokers; return what they did wrong."""
-    brokers.wait_standard()
-    clients.begin()
+def _let_happen(
+    possible: Mapping[str, Nemesis], own: str, chance: random.Random, figures: Figures, seconds: float
+) -> None:
+    """Let one thing happen after another, for so long."""
+    names = [name for name in sorted(possible) for _ in range(OWN_TIMES if name == own else 1)]
     ends = time.monotonic() + seconds
-    possible = nemeses.possible()
-    names = [name for name in sorted(possible) for _ in range(4 if name in OF_THEIR_KIND else 1)]
     while time.monotonic() < ends:
         time.sleep(chance.uniform(0.3, 4.0))
         name = chance.choice(names)
         figures.events[name] += 1
         possible[name](chance)
+
+
+def _let_be_received(brokers: Brokers, clients: Clients) -> None:
+    """Let everything be received that was sent."""
     brokers.wait_standard()
+    clients.hush()
     clients.stop(SENDERS)
     clients.wait_quiet()
-    clients.stop(RECEIVERS)
-    brokers.end()
-    return brokers.faults + brokers.complaints() + clients.faults()
+    clients.stop((*ASKERS, *RECEIVERS))

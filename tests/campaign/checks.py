@@ -4,16 +4,17 @@ Each check returns what it found broken, in words, so that one campaign can tell
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 from database import MessageDatabase
-from tests.campaign.clients import FROM, NEWS, PAIRED, TO, WORK
+from tests.campaign.clients import ANSWERS, ASKED, FROM, NEWS, PAIRED, TO, WORK
 from tests.campaign.records import Note, Records
 
-QUEUES = (WORK, PAIRED, FROM, TO)
+QUEUES = (WORK, PAIRED, FROM, TO, ASKED, ANSWERS)
+PASSED_ON = ((FROM, TO), (ASKED, ANSWERS))  # with one commit: out of the one, into the other
 SHOWN = 5  # of one kind of violation
 
 
@@ -41,7 +42,9 @@ def left_in(spool: Path) -> Left:
 
 
 def _destination(queue: str) -> str:
-    """Return the STOMP destination of a queue of the store."""
+    """Return the STOMP destination of a queue of the store. Answers lie in one of their own beside what was asked."""
+    if queue.endswith("/reply"):
+        return ANSWERS
     kind, _, name = queue.partition("/")
     return f"/topic/{name}" if kind == "topic" else f"/queue/{name.partition('/')[0]}"
 
@@ -49,7 +52,7 @@ def _destination(queue: str) -> str:
 def violations(records: Records, left: Left) -> list[str]:
     """Return all that is broken, a few of each kind."""
     found: list[str] = list(left.faults)
-    for check in (_lost, _invented, _twice, _again, _halves, _moved, _followed, _ordered):
+    for check in (_lost, _invented, _twice, _again, _halves, _moved, _answered, _followed, _ordered):
         broken = list(check(records, left.bodies))
         found += broken[:SHOWN]
         if len(broken) > SHOWN:
@@ -58,6 +61,30 @@ def violations(records: Records, left: Left) -> list[str]:
 
 
 Bodies = Mapping[str, list[str]]
+Span = tuple[float, float]  # from when until when
+
+
+def tried(records: Records, gone: Sequence[Span]) -> list[Note]:
+    """Return what clients asked for while the store's directory was gone."""
+    begun = chain(records.sent.values(), records.asked.values())
+    notes = (note for bodies in begun for each in bodies.values() for note in each)
+    return [note for note in notes if any(since < note.at < until for since, until in gone)]
+
+
+def promised_nothing(records: Records, gone: Sequence[Span]) -> list[str]:
+    """Return what clients asked for while the store's directory was gone, and were promised all the same."""
+    promised = {
+        (note.who, note.began, note.queue, note.body)
+        for kind in (records.receipted, records.acknowledged)
+        for bodies in kind.values()
+        for notes in bodies.values()
+        for note in notes
+    }
+    return [
+        f"without a directory: {note.who} was promised {note.body!r} of {note.queue}"
+        for note in tried(records, gone)
+        if (note.who, note.began, note.queue, note.body) in promised
+    ]
 
 
 def _lost(records: Records, left: Bodies) -> Iterator[str]:
@@ -119,12 +146,27 @@ def _halves(records: Records, left: Bodies) -> Iterator[str]:
 
 
 def _moved(records: Records, left: Bodies) -> Iterator[str]:
-    """What was moved is in one place: gone from the first queue with the same commit that put it into the second."""
-    there, arrived = set(left.get(FROM, ())), _seen(records, left, TO)
-    for body in there & arrived:
-        yield f"moved: {body!r} is in both queues"
-    for body in records.receipted[FROM].keys() - there - arrived:
-        yield f"moved: {body!r} is in neither queue"
+    """What was passed on is in one place: gone from the first queue with the same commit that put it into the second.
+
+    So each question has one answer, or is there.
+    """
+    for of, to in PASSED_ON:
+        there, arrived = set(left.get(of, ())), _seen(records, left, to)
+        for body in there & arrived:
+            yield f"moved: {body!r} is in {of} and in {to}"
+        for body in records.receipted[of].keys() - there - arrived:
+            yield f"moved: {body!r} is in neither of {of} and {to}"
+
+
+def _answered(records: Records, _: Bodies) -> Iterator[str]:
+    """An answer comes to who has asked, and says what it is the answer to on the connection that asked it."""
+    for body, notes in records.got[ANSWERS].items():
+        asked = {(note.who, note.began) for note in records.sent[ASKED].get(body, ())}
+        for note in notes:
+            if note.who not in {who for who, _ in asked}:
+                yield f"answered: {note.who} got the answer to {body!r}, which is somebody else's"
+            if note.correlation != (body if (note.who, note.began) in asked else ""):
+                yield f"answered: {note.who} got the answer to {body!r} as one to {note.correlation!r}"
 
 
 def _followed(records: Records, left: Bodies) -> Iterator[str]:
@@ -142,7 +184,7 @@ def _ordered(records: Records, _left: Bodies) -> Iterator[str]:
 
     In the queue of what was moved, several movers are the senders.
     """
-    for queue in (WORK, PAIRED, FROM, NEWS):
+    for queue in (WORK, PAIRED, FROM, ASKED, NEWS):
         streams: dict[tuple[str, float, str], list[tuple[float, int]]] = defaultdict(list)
         for body in records.got[queue].keys() & records.receipted[queue].keys():
             sender, _, number = body.rpartition(" ")

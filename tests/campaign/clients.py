@@ -13,6 +13,11 @@ about to do, was promised, or got. A line is one write to a file: it outlives th
     move       a transaction of a SEND and the ACK           got, ack, acked
     publish    SEND to a topic                               send, receipt
     follow     a durable subscription                        subscribed, got, ack, acked
+    ask        SEND with reply-to, ACK of the answer, EOC    send, receipt, got, ack, acked
+    answer     a transaction of the answer and the ACK       got, ack, acked, send, receipt
+
+Whoever asks is told by SIGUSR1 to ask no more; it goes on to wait for the answers to what it has asked, on whatever
+connection, by the conversations that it has written down.
 """
 
 import json
@@ -34,6 +39,7 @@ from tests.stomp_server import Heard, Wire, connected
 SILENT_SECONDS = 6.0  # of a server, after which a client tries elsewhere
 PAUSE_SECONDS = float(os.environ.get("CAMPAIGN_PAUSE", "0.05"))  # between two windows of a sender
 WORK, PAIRED, FROM, TO, NEWS = "/queue/work", "/queue/paired", "/queue/from", "/queue/to", "/topic/news"
+ASKED, ANSWERS = "/queue/asked", "/temp/answers"
 
 
 class _Refused(OSError):
@@ -47,6 +53,7 @@ class Client:
         self.name = name
         self.chance = random.Random(seed)
         self.began = 0.0  # of the connection
+        self.is_hushed = False
         self._record = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._said = self._before(record)
 
@@ -64,6 +71,15 @@ class Client:
         self.note("life", str(life))
         for number in count(1):
             yield f"{self.name}.{life} {number}"
+
+    def hush(self, *_: object) -> None:
+        self.is_hushed = True
+
+    def asked_before(self) -> dict[str, str]:
+        """Return the conversations that earlier lives have begun and are not done with, and what was asked in each."""
+        asked = {line["conversation"]: line["body"] for line in self._said if line.get("conversation")}
+        done = {line["body"] for line in self._said if line["what"] == "acked"}
+        return {conversation: body for conversation, body in asked.items() if body not in done}
 
     def unanswered(self) -> str | None:
         """Return the last body that an earlier life sent and heard nothing of."""
@@ -187,13 +203,22 @@ def follow(client: Client, wire: Wire) -> None:
 
 
 def move(client: Client, wire: Wire) -> None:
-    wire.say("SUBSCRIBE", destination=FROM, id="1", ack="client-individual", prefetch_count="5")
+    _pass_on(client, wire, FROM, TO)
+
+
+def answer(client: Client, wire: Wire) -> None:
+    _pass_on(client, wire, ASKED, ANSWERS)
+
+
+def _pass_on(client: Client, wire: Wire, of: str, to: str) -> None:
+    """Send what comes from one place on to another, an answer into its conversation, in a transaction with its ACK."""
+    wire.say("SUBSCRIBE", destination=of, id="1", ack="client-individual", prefetch_count="5")
     waiting: list[Frame] = []
 
     def take() -> Frame:
         frame = heard(wire)
         if frame.command == "MESSAGE":
-            client.note("got", frame.body.decode(), of=FROM, delivery=int(frame.headers.get("delivery-count", 0)))
+            client.note("got", frame.body.decode(), of=of, delivery=int(frame.headers.get("delivery-count", 0)))
             waiting.append(frame)
         return frame
 
@@ -204,15 +229,78 @@ def move(client: Client, wire: Wire) -> None:
         frame = waiting.pop(0)
         body, ack = frame.body.decode(), frame.headers["ack"]
         wire.say("BEGIN", transaction=ack)
-        client.note("send", body, to=TO)
-        wire.say("SEND", frame.body, destination=TO, transaction=ack)
-        client.note("ack", body, of=FROM)
+        client.note("send", body, to=to)
+        wire.say("SEND", frame.body, destination=frame.headers.get("reply-to", to), transaction=ack)
+        client.note("ack", body, of=of)
         wire.say("ACK", id=ack, transaction=ack)
         wire.say("COMMIT", transaction=ack, receipt=ack)
         while take().command != "RECEIPT":
             pass
-        client.note("acked", body, of=FROM)
-        client.note("receipt", body, to=TO)
+        client.note("acked", body, of=of)
+        client.note("receipt", body, to=to)
+
+
+class _Asker:
+    """The conversations of one connection: those that it begins, and those that were begun on earlier ones."""
+
+    def __init__(self, client: Client, wire: Wire) -> None:
+        self._client = client
+        self._wire = wire
+        self._open = _OPEN.setdefault(client.name, client.asked_before())
+        self._acknowledged: dict[str, tuple[str, str]] = {}  # by the receipt: the conversation and what was asked
+
+    def run(self) -> None:
+        said = {"ack": "client-individual", "prefetch_count": "10"}
+        self._wire.say("SUBSCRIBE", destination=ANSWERS, id="answers", **said)
+        for conversation in self._open:
+            self._wire.say("SUBSCRIBE", destination=f"/conversation/{conversation}", id=conversation, **said)
+        for bodies in _windows(self._client):
+            while self._client.is_hushed:
+                self._take()
+            self._ask(bodies[:5])
+            time.sleep(PAUSE_SECONDS)
+
+    def _ask(self, bodies: list[str]) -> None:
+        waited = set(bodies)
+        for body in bodies:
+            self._client.note("send", body, to=ASKED)
+            headers = {"destination": ASKED, "reply_to": ANSWERS, "correlation_id": body, "receipt": body}
+            self._wire.say("SEND", body.encode(), **headers)
+        while waited:
+            waited.discard(self._take())
+
+    def _take(self) -> str:
+        """Take a frame; return what was asked, when it says that its answer has been acknowledged."""
+        frame = heard(self._wire)
+        receipt = frame.headers.get("receipt-id", "")
+        if frame.command == "MESSAGE":
+            self._acknowledge(frame)
+        elif receipt in self._acknowledged:
+            conversation, body = self._acknowledged.pop(receipt)
+            self._client.note("acked", body, of=ANSWERS)
+            self._open.pop(conversation, None)
+            end = json.dumps({"function": "EOC", "conv_id": conversation}).encode()
+            self._wire.say("SEND", end, destination="/aci", receipt="over")
+            return body
+        elif receipt != "over":
+            self._open[frame.headers["conversation"]] = receipt
+            self._client.note("receipt", receipt, to=ASKED, conversation=frame.headers["conversation"])
+        return ""
+
+    def _acknowledge(self, frame: Frame) -> None:
+        body, ack = frame.body.decode(), frame.headers["ack"]
+        correlation, count = frame.headers.get("correlation-id", ""), int(frame.headers.get("delivery-count", 0))
+        self._client.note("got", body, of=ANSWERS, delivery=count, correlation=correlation)
+        self._client.note("ack", body, of=ANSWERS)
+        self._acknowledged[ack] = frame.headers["conversation"], body
+        self._wire.say("ACK", id=ack, receipt=ack)
+
+
+_OPEN: dict[str, dict[str, str]] = {}
+
+
+def ask(client: Client, wire: Wire) -> None:
+    _Asker(client, wire).run()
 
 
 def library(client: Client, port: int) -> None:
@@ -268,6 +356,8 @@ BY_WIRE: dict[str, Callable[[Client, Wire], None]] = {
     "receive-moved": receive_moved,
     "move": move,
     "follow": follow,
+    "ask": ask,
+    "answer": answer,
 }
 BY_LIBRARY: dict[str, Callable[[Client, int], None]] = {"library": library, "listen": listen}
 
@@ -275,6 +365,7 @@ BY_LIBRARY: dict[str, Callable[[Client, int], None]] = {"library": library, "lis
 def main(role: str, name: str, record: str, seed: str, *ports: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     client = Client(name, record, seed)
+    signal.signal(signal.SIGUSR1, client.hush)
     for turn in count():
         port = int(ports[turn % len(ports)])
         with suppress(OSError, EOFError, stomp.exception.StompException):

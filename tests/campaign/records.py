@@ -18,6 +18,7 @@ class Note:
     began: float  # when the connection began that it is about
     queue: str = ""  # where to, or where from
     delivery: int = 0
+    correlation: str = ""  # what an answer says that it is the answer to
 
 
 @dataclass(slots=True)
@@ -62,5 +63,12 @@ def _notes(paths: Iterable[Path]) -> Iterator[Note]:
             line = json.loads(text)
             queue = line.get("to") or line.get("of") or ""
             yield Note(
-                line["what"], line["who"], line["body"], line["at"], line["began"], queue, line.get("delivery", 0)
+                what=line["what"],
+                who=line["who"],
+                body=line["body"],
+                at=line["at"],
+                began=line["began"],
+                queue=queue,
+                delivery=line.get("delivery", 0),
+                correlation=line.get("correlation", ""),
             )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from database import DatabaseView
 from tests.campaign.brokers import Brokers
-from tests.campaign.campaign import RECEIVERS, SENDERS, Clients
+from tests.campaign.campaign import SENDERS, Clients
 from tests.campaign.checks import left_in, violations
 from tests.campaign.records import read
 
@@ -87,10 +87,11 @@ def soak(minutes: float) -> tuple[list[Look], list[str]]:
                 time.sleep(max(0.0, began + (turn + 1) * minutes * 60 / LOOKS - time.monotonic()))
                 looks.append(look(child.pid, brokers.spool, began))
                 _tell(*astuple(looks[-1]))
+            clients.hush()
             clients.stop(SENDERS)
             clients.wait_quiet()
         finally:
-            clients.stop((*SENDERS, *RECEIVERS))
+            clients.end()
             brokers.end()
         found = brokers.faults + brokers.complaints() + violations(read(directory), left_in(brokers.spool))
     for name, risen in rises(looks).items():
