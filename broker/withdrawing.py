@@ -24,6 +24,7 @@ from broker.withheld import Window
 from broker.world import World
 
 REMOVED_AT_ONCE = 1000  # publications in one commit
+PAST_MAX = 10_000  # publishers of a topic that can still be told of their last publication once it is gone
 
 
 def publication_record(publication: Publication, status: Status) -> PublicationRecord:
@@ -94,9 +95,11 @@ def forget(world: World, publication: Publication, status: Status) -> None:
         publication.messages = None
     topic.ended += publication.status is Status.ACCEPTED
     publication.status = status
-    past = topic.past.get((owner.user, owner.token))
-    if past is None or past[0] < publication.publication_id:
-        topic.past[owner.user, owner.token] = (publication.publication_id, status, publication.ustatus)
+    past = topic.past.pop((owner.user, owner.token), ("", status, ""))
+    topic.past[owner.user, owner.token] = max(past, (publication.publication_id, status, publication.ustatus))
+    if len(topic.past) > PAST_MAX:
+        del topic.past[next(iter(topic.past))]
+    world.forget_idle(owner)
 
 
 def one_less(world: World, publication: Publication) -> None:
@@ -204,6 +207,7 @@ def end_subscription(world: World, subscription: Subscription) -> None:
     for publication in list(topic.publications.values()):
         if subscription.wants(publication):
             one_less(world, publication)
+    world.forget_idle(subscription.owner)
 
 
 # What time ends.

@@ -204,8 +204,9 @@ class World:
 
     def forget_idle(self, owner: Owner) -> None:
         """Forget an owner that nobody is and of whom no unit of work lives."""
-        if owner.is_idle():
-            self.owners.pop((owner.user, owner.token), None)
+        name = (owner.user, owner.token)
+        if owner.is_idle() and self.owners.get(name) is owner:  # and not who came again since
+            del self.owners[name]
 
     # What.
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from broker import withdrawing
 from broker.attributes import parse
 from broker.block import Function, Option, Reception, Store
 from broker.codes import Code
+from broker.effects import Gone
 from broker.records import PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS, Status
 from tests.kernel_desk import Desk, Person, Said, attributes
 
@@ -223,6 +225,46 @@ def test_a_durable_subscription_expires_when_nobody_uses_it() -> None:
     desk.tick(5 * 3600)
     assert desk.paper.messages == {} and desk.paper.keys.keys() <= {"broker/clock"}
     assert get(reader).code is Code.UOW_NOT_FOUND
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_who_is_gone_is_forgotten_with_the_last_that_was_restored_of_it(is_over: bool) -> None:
+    desk = Desk(attributes(publication_lifetime="1H", subscription_expiration="2H"))
+    subscribe(Person(desk, "READER", "R", caller=2))
+    publish(Person(desk, "PAPER", "P", caller=1))
+    desk = desk.restart()
+    assert desk.kernel.world.owners.keys() == {("PAPER", "P"), ("READER", "R")}
+    if is_over:
+        desk.tick(2 * 3600)
+    else:
+        reader = Person(desk, "READER", "R", caller=2)
+        control(reader, COMMIT, get(reader))
+        reader.call(Function.UNSUBSCRIBE, topic=TOPIC)
+        reader.gone()
+    assert desk.kernel.world.owners == {}
+
+
+def test_who_came_again_is_there_though_what_it_had_published_before_is_gone() -> None:
+    desk = Desk()
+    subscribe(Person(desk, "READER", "R", caller=2))
+    publish(Person(desk, "PAPER", "P", caller=1))
+    desk.give(Gone(1))
+    paper = Person(desk, "PAPER", "P", caller=3)
+    reader = Person(desk, "READER", "R", caller=2)
+    control(reader, COMMIT, get(reader))
+    assert desk.kernel.world.owners["PAPER", "P"].members == 1
+    assert control(paper, Option.LAST).status is Status.PROCESSED
+
+
+def test_a_topic_remembers_the_last_publications_of_so_many_publishers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(withdrawing, "PAST_MAX", 3)
+    desk = Desk()
+    publishers = [Person(desk, f"PAPER{number}", "P", caller=number + 1) for number in range(5)]
+    for paper in (publishers[0], *publishers, publishers[2]):
+        publish(paper)
+    publish(publishers[1])
+    codes = [control(paper, Option.LAST).code for paper in publishers]
+    assert codes == [Code.UOW_NOT_FOUND, Code.OK, Code.OK, Code.UOW_NOT_FOUND, Code.OK]
 
 
 def test_auto_commit_acknowledges_what_was_read_when_the_next_is_asked_for() -> None:

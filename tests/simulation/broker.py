@@ -87,6 +87,7 @@ class Playing(Sensible):
                     self.play.go_on_paused(step.what, ask)
                 case _:
                     pass  # the setting is made, and what no store can fail in is not done
+            self.play.check_memory()
             if self.play.has_crashed:
                 self.play.has_crashed = False
                 self.begin()

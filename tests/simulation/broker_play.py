@@ -14,7 +14,9 @@ from tests.broker_words import Ask, Person
 from tests.faulty_disk import Killed
 from tests.oracle_play import State, Way
 from tests.simulation import broker_ways as ways
+from tests.simulation.broker_bounds import FEW, check_compacted, check_kernel
 from tests.simulation.broker_restarts import AT_ONCE, RestartingPlay
+from tests.simulation.engine_bounds import BOUNDED, NEEDED, check_files, check_memory
 
 LENGTH_STEP, LENGTH_MAX = 379, 1200  # bytes of messages
 
@@ -93,7 +95,34 @@ class CrashingPlay(RestartingPlay):
         if not self.desk.store.is_connected:
             return
         self.lines.append(what)
+        active = self._active()
         self._do(lambda: self.desk.look_after(what), ways.nothing)
+        self._check_files(what, active)
+
+    def _active(self) -> int:
+        return self.desk.database.look().active or 0
+
+    def _check_files(self, what: str, active: int) -> None:
+        """Hold against a chore that nothing has disturbed which files it has left."""
+        disk = self.desk.machine.disk
+        is_disturbed = self.has_crashed or not self.desk.store.is_connected or disk.space is not None
+        if is_disturbed or disk.faults or disk.kill_at is not None or disk.before_change is not None:
+            return
+        with self._telling():
+            if what in ("clean_up", "compact"):
+                self.seen.checked[NEEDED] += 1
+                check_files(disk, self.desk.database, active)
+            if what == "compact":
+                self.seen.checked[FEW] += 1
+                check_compacted(self.desk.database, active)
+
+    def check_memory(self) -> None:
+        """Hold against the broker what it keeps in memory between two steps."""
+        self.seen.checked[BOUNDED] += 1
+        with self._telling():
+            check_kernel(self.desk.kernel, len(self.first.model.waits))
+            if self.desk.store.is_connected:
+                check_memory(self.desk.database, 0)
 
     def lose(self) -> None:
         self.lines.append("the store is lost")

@@ -5,7 +5,7 @@ from pathlib import Path
 from journal.names import DataFileName, parse
 from recovery.report import Verdict
 from recovery.validate import validate_directory
-from tests.crash_model import SPOOL, Unattended
+from tests.crash_model import Unattended
 from tests.faulty_disk import SimulatedDisk
 from tests.simulation.world import PromiseBroken
 
@@ -20,7 +20,8 @@ def check_files(disk: SimulatedDisk, database: Unattended, active: int) -> None:
     if explained and not explained[0].needed and explained[0].sequence < active:
         raise PromiseBroken(f"{NEEDED}\n{explained[0]}")
     lowest = database._journal.low_water
-    left = [name for name in map(parse, disk.list(SPOOL)) if isinstance(name, DataFileName) and name.sequence < lowest]
+    names = map(parse, disk.list(database.directory))
+    left = [name for name in names if isinstance(name, DataFileName) and name.sequence < lowest]
     if left:
         raise PromiseBroken(f"{NEEDED}\n{left} are below the low-water mark {lowest}")
 

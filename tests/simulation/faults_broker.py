@@ -20,6 +20,9 @@ from broker.lifetimes import MICROSECONDS
 from broker.records import CLOCK, SUBSCRIPTION
 from broker.service import End
 from broker.subscribing import Acknowledging
+from broker.world import World
+from database.cleanup import Cleanup
+from database.plan import leading_dead
 from tests.simulation.fault import changed, fault, nothing
 
 HOUR = 3600 * MICROSECONDS
@@ -254,4 +257,18 @@ def a_publication_goes_with_its_first_acknowledgement() -> Iterator[None]:
 def what_was_told_as_failed_comes_back() -> Iterator[None]:
     """Connecting a store again keeps commits whose callers were told that they had failed."""
     with changed(recovery.walked, "_disowned", lambda _: lambda found, task: None):
+        yield
+
+
+@fault("broker", budget=30)
+def who_is_gone_is_remembered() -> Iterator[None]:
+    """Who has logged off, and has nothing left, stays in memory."""
+    with changed(World, "forget_idle", lambda _: nothing):
+        yield
+
+
+@fault("broker", budget=60)
+def compaction_moves_nothing() -> Iterator[None]:
+    """Compaction lets go of files that nobody needs anything of, and moves nothing out of others."""
+    with changed(Cleanup, "_doomed", lambda doomed: lambda self, facts, *, compact: facts[: leading_dead(facts)]):
         yield
