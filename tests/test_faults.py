@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults.shim import GONE, SHORTENED, Fault, why_not
+from tests.faults.shim import FULL, GONE, ONCE, SHORTENED, TORN, Fault, why_not
 from tests.faults.sweep import SCENARIOS, Findings, Run, Sweep, swept
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "it is")
@@ -67,6 +67,33 @@ def test_what_was_found_stays_put_right(sweep: Sweep, what: str) -> None:
     findings = Findings()
     [scenario] = [each for each in SCENARIOS if each.name == name]
     sweep.do(Run(scenario, replace(fault, nth=fault.nth or 1)), findings)
+
+    assert findings.violations == []
+    assert findings.never == 0
+    assert list(findings.outcomes.values()) == [{word: 1}]
+
+
+SERVED = {
+    "a store that cannot be read": ("says so, ends", "start", "pread64", "data", GONE, errno.EIO),
+    "a directory that cannot be synced": ("says so, ends", "start", "fsync", "directory", ONCE, errno.EIO),
+    "a commit that fails": ("goes on without", "commit", "pwritev2", "data", ONCE, errno.EIO),
+    "a commit on a full disk": ("goes on without", "commit", "pwritev2", "data", FULL, errno.ENOSPC),
+    "half a commit, then a full disk": ("goes on without", "commit", "pwritev2", "data", TORN, errno.ENOSPC),
+    "a commit in two pieces": ("goes on", "commit", "pwritev2", "data", SHORTENED, 0),
+    "a commit that is interrupted": ("goes on", "commit", "pwritev2", "data", ONCE, errno.EINTR),
+    "an owner who cannot be seen": ("goes on without", "commit", "pread64", "lock", GONE, errno.EIO),
+    "a delivery that fails": ("goes on without", "deliver", "pwritev2", "data", ONCE, errno.EIO),
+    "a message that is read in two pieces": ("goes on", "deliver", "pread64", "data", SHORTENED, 0),
+    "a sync at the end that fails": ("goes on", "stop", "fsync", "data", ONCE, errno.EIO),
+}
+
+
+@pytest.mark.parametrize("what", SERVED)
+def test_a_server_keeps_what_it_promised_whatever_fails(sweep: Sweep, what: str) -> None:
+    word, phase, call, kind, mode, code = SERVED[what]
+    findings = Findings()
+    [scenario] = [each for each in SCENARIOS if each.program == "server"]
+    sweep.do(Run(scenario, Fault(phase=phase, call=call, kind=kind, nth=1, mode=mode, code=code)), findings)
 
     assert findings.violations == []
     assert findings.never == 0

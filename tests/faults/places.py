@@ -7,6 +7,7 @@ from pathlib import Path
 from database import MessageDatabase
 from tests.crash_model import State, state_of
 from tests.faults.programs import OPTIONS
+from tests.faults.visits import make_store
 
 _LAST = b"nothing vouches for this one"
 _HIT = b"this one is hit in the middle of a sealed file"
@@ -24,6 +25,12 @@ class Place:
     def copied(self, to: Path) -> Path:
         shutil.copytree(self.directory, to)
         return to
+
+
+def served(under: Path) -> Place:
+    """Make the store of a broker, with messages in it."""
+    make_store(under / "served")
+    return Place("served", under / "served", State())
 
 
 def places(under: Path) -> list[Place]:

@@ -18,7 +18,7 @@ from journal.errors import CommitFailed, DiskFull, JournalError
 from journal.owner import read_holder
 from tests.crash_writer import commit_one, say
 from tests.faults.nursery import Job
-from tests.faults.shim import arm, phase
+from tests.faults.shim import arm, phase, phase_in
 
 FILE_BYTES = 4096
 OPTIONS: dict[str, Any] = {"max_data_file_size": FILE_BYTES, "cleanup_interval": 0, "renew_interval": 3600}
@@ -61,6 +61,16 @@ def command(job: Job) -> None:
     sys.argv = ["oms", *job.arguments]
     arm(Path(job.directory), job.path("trace"), job.fault)
     phase(job.arguments[0])
+    main()
+
+
+def server(job: Job) -> None:
+    """`oms serve`, whose client says what it is about to do in a file beside (`visits`)."""
+    from cli.main import main
+
+    sys.argv = ["oms", *job.arguments]
+    phase_in(job.path("phase"))
+    arm(Path(job.directory), job.path("trace"), job.fault)
     main()
 
 

@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -21,12 +22,23 @@
 enum { NONE, FAIL, SHORT };
 enum { ONCE, SHORTENED, TORN, FULL, GONE }; /* what a fault is like */
 
-static char root[1024], phase[64], want_phase[64], want_call[32], want_kind[32];
+static char root[1024], own_phase[64], want_phase[64], want_call[32], want_kind[32];
 static int is_armed, trace = -1, mode, code;
 static long nth, seen;
 static int has_begun;
+static const char *phase = own_phase;
 
-void fault_phase(const char *name) { snprintf(phase, sizeof phase, "%s", name); }
+void fault_phase(const char *name) { snprintf(own_phase, sizeof own_phase, "%s", name); }
+
+/* The phase is what the file says, 64 bytes, from now on: somebody else writes it. */
+int fault_phase_in(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    void *at = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof own_phase, PROT_READ, MAP_SHARED, fd, 0);
+    if (fd >= 0) close(fd);
+    if (at == MAP_FAILED) return -1;
+    phase = at;
+    return 0;
+}
 
 /* The n-th such call from now on; n = 0: none. What is empty fits everything. */
 void fault_arm(const char *under, int trace_to, const char *in_phase, const char *call, const char *kind, long n,

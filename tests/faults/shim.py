@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("shim.c")
-ONCE, SHORTENED, TORN, FULL, GONE = range(5)  # as in shim.c
+PHASE_BYTES = 64
+ONCE, SHORTENED, TORN, FULL, GONE = range(5)  # these as in shim.c
 _MODES = ("once", "shortened", "torn", "full", "gone")
 
 
@@ -55,6 +56,18 @@ def phase(name: str) -> None:
     loaded = ctypes.CDLL(None)
     if hasattr(loaded, "fault_phase"):
         loaded.fault_phase(name.encode())
+
+
+def phase_in(path: Path) -> None:
+    """Let the phase be what a file says from now on, which is another process's to write."""
+    if ctypes.CDLL(None).fault_phase_in(bytes(path)):
+        raise OSError(f"{path} cannot be mapped")
+
+
+def write_phase(path: Path, name: str) -> None:
+    """Say what such a process is about to do."""
+    with path.open("r+b" if path.exists() else "w+b", buffering=0) as file:
+        file.write(name.encode().ljust(PHASE_BYTES, b"\0"))
 
 
 def arm(root: Path, trace: Path, fault: Fault) -> None:

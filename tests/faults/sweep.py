@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.faults.nursery import Job, Nursery
-from tests.faults.places import Place, places
+from tests.faults.places import Place, places, served
 from tests.faults.shim import FULL, GONE, ONCE, SHORTENED, TORN, Fault, build
 from tests.faults.verdicts import Ended, Violated, outcome
+from tests.faults.visits import ARGUMENTS, handed_out, visited
 
 PROBES = 2  # runs without a fault that say which calls there are; threads make them differ a little
 _MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # what fails is the shim's, so that no device is needed
@@ -64,7 +65,7 @@ class Scenario:
 
     def job(self, directory: Path, place: Path, fault: Fault) -> Job:
         arguments = self.arguments
-        if self.program == "command":
+        if self.program in ("command", "server"):
             arguments = (*arguments, "--spool", str(directory))
         return Job(program=self.program, directory=str(directory), place=str(place), fault=fault, arguments=arguments)
 
@@ -79,6 +80,7 @@ SCENARIOS = [
     Scenario("list, left open", "command", ("list", "q0"), "left open"),
     Scenario("verify, damaged", "command", ("verify",), "damaged"),
     Scenario("cleanup, closed", "command", ("cleanup", "--compact"), "closed"),
+    Scenario("serve", "server", ARGUMENTS, "served"),
 ]
 
 
@@ -127,7 +129,8 @@ class Sweep:
             self._under = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="faults-", dir=_MEMORY)))
             self._nursery = held.enter_context(Nursery(build(self._under)))
             (self._under / "places").mkdir()
-            self._places = {place.name: place for place in places(self._under / "places")}
+            made = (*places(self._under / "places"), served(self._under / "places"))
+            self._places = {place.name: place for place in made}
             self._held = held.pop_all()
         return self
 
@@ -173,12 +176,20 @@ class Sweep:
         if place is not None:
             place.copied(directory)
         job = scenario.job(directory, at, fault)
-        ended = Ended(job, self._nursery.run(job))
+        ended = self._visited(job) if scenario.program == "server" else Ended(job, self._nursery.run(job))
         traced: Counter[tuple[str, str, str]] = Counter()
         for line in job.path("trace").read_text().splitlines():
             phase, call, kind = line.rsplit(" ", 2)
             traced[phase, call, kind] += 1
         return ended, traced, place
+
+    def _visited(self, job: Job) -> Ended:
+        """Let a client visit a server, and another one what a server finds there without a fault."""
+        code, visit = visited(self._nursery, job)
+        later = replace(job, place=str(job.path("later")), fault=Fault())
+        Path(later.place).mkdir()
+        later_code, handed = handed_out(self._nursery, later)
+        return Ended(job, code, visit=visit, later=Ended(later, later_code, handed=handed))
 
     def _clear(self, ended: Ended) -> None:
         shutil.rmtree(ended.job.place, ignore_errors=True)

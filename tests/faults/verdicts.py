@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from broker.codes import Code
 from database import MessageDatabase
 from tests.crash_model import Account, State, state_of
 from tests.crash_writer import enter
 from tests.faults.nursery import Job
 from tests.faults.places import Place
 from tests.faults.programs import OPTIONS
+from tests.faults.visits import RECEIVED, SENT, WAITING, Visit
 
 THREADS = 2
+_LOSS = re.compile("LOST")
 _EXITS = {0: "goes on", 1: "says no", 3: "says so, ends", 4: "says so, ends"}
 
 
@@ -32,6 +35,9 @@ class Ended:
 
     job: Job
     code: int | None
+    visit: Visit | None = None  # of a client, where a server was run
+    handed: list[str] | None = None  # by a later server, all that there was
+    later: "Ended | None" = None
 
     def text(self, name: str) -> str:
         return self.job.path(name).read_text("utf-8", "replace")
@@ -44,15 +50,22 @@ def must(holds: object, what: str) -> None:
 
 def outcome(ended: Ended, place: Place | None) -> str:
     """Return what came of a run, in a word for the table. Violated."""
-    must(ended.code is not None, "it hangs")
-    errors = ended.text("err")
-    must("Traceback" not in errors and "Exception ignored" not in errors, f"a traceback: {errors}")
-    must("Warning" not in errors, f"a warning: {errors}")
+    errors = _errors(ended)
+    if ended.job.program == "server":
+        return _of_server(ended)
     if ended.job.program == "command":
         assert place is not None
         return _of_command(ended, place)
     must(ended.code == 0, f"exit {ended.code}: {errors}")
     return _of_account(ended)
+
+
+def _errors(ended: Ended) -> str:
+    must(ended.code is not None, f"it hangs: {ended.text('err')}")
+    errors = ended.text("err")
+    must("Traceback" not in errors and "Exception ignored" not in errors, f"a traceback: {errors}")
+    must("Warning" not in errors, f"a warning: {errors}")
+    return errors
 
 
 def found_after(directory: Path) -> tuple[State, bool]:
@@ -128,10 +141,7 @@ def _difference(account: Account, found: State) -> str:
 def _of_command(ended: Ended, place: Place) -> str:
     """Compare what a command said with what is there."""
     name, errors, code = ended.job.arguments[0], ended.text("err"), ended.code
-    must(code in _EXITS, f"exit {code}: {errors}")
-    if code in (3, 4):
-        last = errors.splitlines()[-1:]
-        must(last and last[0].startswith(("oms: ", '{"error": ')), f"exit {code} with: {errors!r}")
+    _check_said(code, errors)
     state, lost = found_after(Path(ended.job.directory))
     must(lost <= place.is_damaged, "a start reports a loss")
     before = place.state
@@ -143,6 +153,44 @@ def _of_command(ended: Ended, place: Place) -> str:
         must(state == before, f"{name} has changed what is there: {_difference(Account(before), state)}")
     assert code is not None
     return _EXITS[code]
+
+
+def _check_said(code: int | None, errors: str) -> None:
+    """An exit code that stands for a failure goes with a line that says which."""
+    must(code in _EXITS, f"exit {code}: {errors}")
+    if code in (3, 4):
+        last = errors.splitlines()[-1:]
+        must(last and last[0].startswith(("oms: ", '{"error": ')), f"exit {code} with: {errors!r}")
+
+
+def _of_server(ended: Ended) -> str:
+    """Compare what a client was promised with what a later server hands out."""
+    visit, later = ended.visit, ended.later
+    assert visit is not None and later is not None
+    _check_said(ended.code, ended.text("err"))
+    must(not visit.silent, f"no answer to {visit.silent}: {ended.text('err')}")
+    must(not _LOSS.search(_errors(later)), f"a start reports a loss: {later.text('err')}")
+    must(later.code == 0 and later.handed is not None, f"a later server: exit {later.code}: {later.text('err')}")
+    assert later.handed is not None
+    _compare_handed(visit, later.handed)
+    _, lost = found_after(Path(ended.job.directory))
+    must(not lost, "a start reports a loss")
+    if ended.code in (3, 4):
+        return _EXITS[ended.code]
+    is_all = len(visit.receipted) == len(SENT) and len(visit.acknowledged) == RECEIVED
+    return "goes on" if is_all else "goes on without"
+
+
+def _compare_handed(visit: Visit, handed: list[str]) -> None:
+    there = set(handed)
+    must(len(there) == len(handed), f"handed out twice: {handed}")
+    must(handed == [body for body in (*WAITING, *SENT) if body in there], f"in another order, or invented: {handed}")
+    lost = {*WAITING, *visit.receipted} - there - set(visit.asked)
+    must(not lost, f"promised and lost: {lost}; {visit}")
+    must(not there & set(visit.acknowledged), f"acknowledged, and there: {there & set(visit.acknowledged)}")
+    withdrawn = {body for body, text in visit.refused.items() if text.startswith(Code.NO_NEW_UOWS.value)}
+    must(not there & withdrawn, f"refused, and there: {there & withdrawn}")
+    must(set(visit.got) <= {*WAITING, *SENT}, f"invented: {visit.got}")
 
 
 def _compare_sent(ended: Ended, before: State, after: State) -> None:
