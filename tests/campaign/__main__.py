@@ -17,7 +17,9 @@ def main() -> int:
     given = asked.parse_args()
     figures, ends = Figures(), time.monotonic() + given.minutes * 60
     for seed in count(given.seed) if given.round is None else (given.round,):
+        known = len(figures.violations)
         play(seed, figures, seconds=given.seconds)
+        sys.stdout.write("".join(f"{text}\n" for text in figures.violations[known:]))
         sys.stdout.write(f"round {seed} done; {len(figures.violations)} promises broken\n")
         sys.stdout.flush()
         if time.monotonic() > ends:

@@ -125,7 +125,8 @@ class Clients:
             time.sleep(0.2)
 
     def faults(self) -> list[str]:
-        text = (self._directory / "clients.log").read_text("utf-8", "replace")
+        path = self._directory / "clients.log"
+        text = path.read_text("utf-8", "replace") if path.exists() else ""
         return [f"a client: {text[-1500:]}"] if "Traceback" in text else []
 
 
