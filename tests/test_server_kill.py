@@ -2,8 +2,8 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -126,3 +126,34 @@ def test_what_has_a_receipt_is_there_and_what_was_acknowledged_is_not(tmp_path: 
         pairs = {body.rsplit(b" ", 1)[0] for body in [*left, *seen] if b"pair" in body}
         assert pairs == {body.rsplit(b" ", 1)[0] for body in other}, "both of a transaction, or neither"
         assert drained(serving.port, "/queue/load") == []
+
+
+def test_an_answer_finds_who_has_asked_on_a_later_connection_to_a_later_server(tmp_path: Path) -> None:
+    with Serving(tmp_path / "spool") as serving, known(serving, "asker") as asker:
+        asker.say("SEND", b"1+1", destination="/queue/sums", reply_to="/temp/answers", receipt="asked")
+        conversation = asker.hear().headers["conversation"]
+        serving.kill()
+    with Serving(tmp_path / "spool") as serving, known(serving, "worker") as worker:
+        worker.say("SUBSCRIBE", destination="/queue/sums", id="1", ack="client")
+        question = worker.hear()
+        worker.say("BEGIN", transaction="t")
+        worker.say("SEND", b"2", destination=question.headers["reply-to"], transaction="t")
+        worker.say("ACK", id=question.headers["ack"], transaction="t")
+        worker.say("COMMIT", transaction="t", receipt="answered")
+        assert worker.hear().headers["receipt-id"] == "answered"
+        serving.kill()
+    with Serving(tmp_path / "spool") as serving, known(serving, "asker") as asker:
+        asker.say("SUBSCRIBE", destination=f"/conversation/{conversation}", id="mine", ack="client")
+        answer = asker.hear()
+        assert (answer.body, answer.headers["subscription"]) == (b"2", "mine")
+        asker.say("ACK", id=answer.headers["ack"], receipt="read")
+        assert asker.hear().headers["receipt-id"] == "read"
+
+
+@contextmanager
+def known(serving: Serving, login: str) -> Iterator[Wire]:
+    """Return the connection of somebody who is the same on each."""
+    with closing(Wire(serving.port, connects=False)) as made:
+        made.say("CONNECT", accept_version="1.2", login=login, token="1")
+        assert made.hear().command == "CONNECTED"
+        yield made
