@@ -1,13 +1,24 @@
 """What a message database holds, as a broker's store says it: messages, records, and producers' identifiers."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from broker.pstore import MessageUnreadable
 from broker.stored import StoredIdentifier, StoredMessage
 from database import bulk
 from database.questions import Look
 from index.held import KEY_PREFIX
+from journal.disk import Disk
 from journal.message import Message
+from journal.names import DataFileName, parse
+
+
+def has_data(disk: Disk, directory: Path) -> bool:
+    """Say whether there is a data file."""
+    try:
+        return any(isinstance(parse(entry), DataFileName) for entry in disk.list(directory))
+    except OSError:
+        return False
 
 
 def stored(message: Message) -> StoredMessage:

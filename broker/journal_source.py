@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from broker.codes import Code
-from broker.journal_reading import holds_back, identifiers_of, records_of, stored
-from broker.journal_store import has_data
+from broker.journal_reading import has_data, holds_back, identifiers_of, records_of, stored
 from broker.pstore import RESTORED_KEY, StartRefused, StoreUnavailable
 from broker.stored import StoredIdentifier, StoredMessage
 from database import questions

@@ -16,7 +16,8 @@ from pathlib import Path
 from broker.changes import Changes, Put
 from broker.codes import Code
 from broker.drafting import draft_of
-from broker.journal_reading import holds_back, identifiers_of, records_of, stored
+from broker.journal_reading import has_data, holds_back, identifiers_of, records_of, stored
+from broker.mastering import Opened
 from broker.pstore import (
     RESTORED_KEY,
     CommitRefused,
@@ -52,7 +53,6 @@ from journal.errors import (
     TakenOver,
 )
 from journal.message import Message
-from journal.names import DataFileName, parse
 
 _log = logging.getLogger("oms.broker")
 ERASING_KEY = "store/erasing"  # there while an erasure goes on: the keys that stay, one a line
@@ -117,8 +117,9 @@ class JournalStore:
         return not self._away
 
     @property
-    def openings(self) -> int:
-        return self._database.look().owner
+    def opened(self) -> Opened:
+        look = self._database.look()
+        return Opened(look.database.hex(), look.owner)
 
     @property
     def waited_seconds(self) -> float:
@@ -390,11 +391,3 @@ class JournalStore:
 def _parts(keys: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     for start in range(0, len(keys), size):
         yield keys[start : start + size]
-
-
-def has_data(disk: Disk, directory: Path) -> bool:
-    """Say whether there is a data file."""
-    try:
-        return any(isinstance(parse(entry), DataFileName) for entry in disk.list(directory))
-    except OSError:
-        return False

@@ -20,7 +20,7 @@ from broker.attributes import Attributes
 from broker.changes import Changes, Put
 from broker.codes import Code
 from broker.effects import Action
-from broker.journal_store import has_data
+from broker.journal_reading import has_data
 from broker.migration import Mark, MoveRefused, Offer, decode_mark, encode_mark, partner_refusal
 from broker.opening import open_store, place_of
 from broker.pstore import LOADED_KEY, LOADING_KEY, StartRefused, Store, StoreError, StoreUnavailable

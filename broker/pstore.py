@@ -23,7 +23,7 @@ from broker.changes import Changes, Put
 from broker.codes import BrokerError, Code
 from broker.effects import Action, Reported
 from broker.identifiers import Identifiers
-from broker.mastering import following_start, made_again
+from broker.mastering import Opened, following_start, made_again
 from broker.records import (
     CHECKPOINT,
     CHECKPOINTS,
@@ -49,7 +49,7 @@ STORE_PREFIX = "store/"  # of keys that are about the store itself, and stay whe
 LOADING_KEY = "store/loading"  # there while a load is not finished: whose, as JSON; the first record of its store
 RESTORED_KEY = "store/restored"  # of a store that was restored from a backup, until it is started: whence, as JSON
 LOADED_KEY = "store/loaded"  # after a load, until the store is started: what was loaded, as JSON
-RESTORED_STARTS = 1024  # that a restored store leaves out
+IDENTITY_KEY = "store/identity"  # which database the store was when it was started last
 
 
 class Values(NamedTuple):
@@ -78,8 +78,8 @@ class Store(Protocol):
         ...
 
     @property
-    def openings(self) -> int:
-        """How often it was opened, this time included: no opening has had a higher number, damage or not. Or 0."""
+    def opened(self) -> Opened:
+        """Which database it is, and how often it was opened."""
         ...
 
     @property
@@ -210,12 +210,11 @@ def begin(store: Store, wanted: StoreStart) -> Begun:
             Code.INVALID_BROKER_ID,
             f"the persistent store belongs to broker {found.broker_id}, not to {wanted.broker_id}; nothing was changed",
         )
-    # The lost broker of a restored store may have been started since its backup, and have given out identifiers.
-    jump = RESTORED_STARTS if store.record(RESTORED_KEY) is not None else 0
-    master = _replaced(found, wanted, store.openings, jump)
+    starts = following_start(found.starts, store.opened, is_restored=_is_restored(store))
+    master = found._replace(starts=starts, started=wanted.now, platform=wanted.platform, version=wanted.version)
     checkpoint = _checkpoint(CheckpointName.ETBH, master, wanted)
     reported = _created(store, [checkpoint], master)
-    store.commit(Changes(puts=[_master_put(master), checkpoint], drops=_loaded(store)))
+    store.commit(Changes(puts=[_master_put(master), checkpoint, *_identity(store)], drops=_loaded(store)))
     return Begun(
         master=master,
         how=CheckpointName.ETBH,
@@ -287,6 +286,22 @@ def _check_is_whole(store: Store) -> None:
     )
 
 
+def _is_restored(store: Store) -> bool:
+    """Say whether this is the first start since a restore, or may be: damage may have taken what tells it."""
+    try:
+        before = store.record(IDENTITY_KEY)
+    except MessageUnreadable:
+        return True
+    is_another = before is not None and before.decode(errors="replace") != store.opened.identity
+    return is_another or store.record(RESTORED_KEY) is not None
+
+
+def _identity(store: Store) -> list[Put]:
+    """Return the note of which database the store is, where the driver knows that."""
+    identity = store.opened.identity
+    return [Put(IDENTITY_KEY, identity.encode())] if identity else []
+
+
 def _loaded(store: Store) -> list[str]:
     """Return the key that a load has left, where there is one."""
     return [] if store.record(LOADED_KEY) is None else [LOADED_KEY]
@@ -330,14 +345,16 @@ def _check_cold(store: Store, wanted: StoreStart, found: MasterRecord) -> None:
 def _holds_anything(store: Store) -> bool:
     if store.message_count():
         return True
-    own = (MASTER_KEY, CLOCK_KEY)
+    own = (MASTER_KEY, CLOCK_KEY, IDENTITY_KEY)
     return any(key not in own and not key.startswith(CHECKPOINTS) for key, _ in store.records(""))
 
 
 def _cold(store: Store, wanted: StoreStart, found: MasterRecord | None) -> Begun:
     """Begin an empty store. The count of starts goes on, so that no identifier comes again."""
     master = MasterRecord(
-        starts=following_start(0 if found is None else found.starts, store.openings),
+        starts=following_start(
+            0 if found is None else found.starts, store.opened, is_restored=found is not None and _is_restored(store)
+        ),
         created=wanted.now,
         started=wanted.now,
         broker_id=wanted.broker_id,
@@ -345,12 +362,13 @@ def _cold(store: Store, wanted: StoreStart, found: MasterRecord | None) -> Begun
         version=wanted.version,
     )
     puts = [_master_put(master), _checkpoint(CheckpointName.ETBC, master, wanted)]
+    kept = [*puts, *_identity(store)]
     reported = []
     if found is None:
-        store.commit(Changes(puts=puts))
+        store.commit(Changes(puts=kept))
     else:
         reported = _erased(store, found) if wanted.is_reported else []
-        store.erase({put.key: put.value for put in puts})
+        store.erase({put.key: put.value for put in kept})
     for put in puts:
         kind = kind_of(put.key)
         assert kind is not None, "a broker's store begins with records of a broker"
@@ -362,12 +380,6 @@ def _cold(store: Store, wanted: StoreStart, found: MasterRecord | None) -> Begun
         identifiers=Identifiers(master.starts),
         reported=reported,
     )
-
-
-def _replaced(found: MasterRecord, wanted: StoreStart, openings: int, jump: int) -> MasterRecord:
-    """Return the master record of one more start; `jump` is starts that are left out."""
-    starts = following_start(found.starts + jump, openings)
-    return found._replace(starts=starts, started=wanted.now, platform=wanted.platform, version=wanted.version)
 
 
 def _master_put(master: MasterRecord) -> Put:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from broker.changes import Changes
 from broker.codes import Code
+from broker.mastering import Opened
 from broker.pstore import (
     CommitRefused,
     StartRefused,
@@ -107,8 +108,8 @@ class SqliteStore(SqliteReading):
         return self._is_lost
 
     @property
-    def openings(self) -> int:
-        return 0  # SQLite counts none
+    def opened(self) -> Opened:
+        return Opened()  # SQLite counts none, and is not backed up by us
 
     @property
     def is_taken_over(self) -> bool:

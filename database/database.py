@@ -391,6 +391,7 @@ class MessageDatabase:
             active_bytes=self._journal.unsealed_bytes(),
             owner=self._ownership.number,
             next_message=self._journal.next_message,
+            database=self._journal.database,
             now=self.options.clock(),
             compact_share=self.options.compact_share,
             data_file_bytes_max=self.options.max_data_file_size,

@@ -39,6 +39,7 @@ class Look:
     owner: int
     now: int
     next_message: int = 0  # the lowest number that the next message can get
+    database: bytes = b""  # its identity, where it is open for writing
     compact_share: float = 0.25
     data_file_bytes_max: int = 25 << 20
 

@@ -76,6 +76,7 @@ class Journal:
     def __init__(self, disk: Disk, directory: Path, opening: Opening, settings: JournalSettings) -> None:
         self.directory = directory
         self.low_water = opening.low_water
+        self.database = opening.database  # its identity
         self._disk = disk
         self._opening = opening
         self._settings = settings

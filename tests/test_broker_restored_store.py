@@ -12,7 +12,8 @@ from broker.effects import ReleaseHeld, ReleasePublications
 from broker.journal_store import JournalStore
 from broker.looking.question import Question
 from broker.looking.uows import uows
-from broker.pstore import RESTORED_KEY, RESTORED_STARTS, Pstore, StartRefused, Store, StoreError, StoreUnavailable
+from broker.mastering import RESTORED_STARTS
+from broker.pstore import RESTORED_KEY, Pstore, StartRefused, Store, StoreError, StoreUnavailable
 from broker.records import HELDS, HOLD, HOLD_KEY, MASTER, MASTER_KEY, UOW, UOWS, Flag
 from broker.restore import restored
 from database.database import MessageDatabase

@@ -13,7 +13,7 @@ from broker.codes import Code
 from broker.effects import Action, Reported
 from broker.identifiers import Identifiers
 from broker.journal_store import ERASING_KEY, JournalStore
-from broker.pstore import Pstore, StartRefused, Store, begin, end
+from broker.pstore import IDENTITY_KEY, Pstore, StartRefused, Store, begin, end
 from broker.records import CHECKPOINT, CHECKPOINTS, CLOCK_KEY, MASTER, MASTER_KEY, CheckpointName, RecordKind
 from database.database import MessageDatabase
 from tests.broker_stores import DRIVERS, Driver, JournalDriver, added, begun, contents, payloads, put, start
@@ -93,7 +93,8 @@ def test_a_store_is_begun_as_the_table_says(
         assert checkpoint == (expected, found.master.starts, 99, "ETB001", "the job")
         if expected is CheckpointName.ETBC:
             assert messages == []
-            assert set(records) == {MASTER_KEY, f"{CHECKPOINTS}ETBC"}
+            assert set(records) - {IDENTITY_KEY} == {MASTER_KEY, f"{CHECKPOINTS}ETBC"}
+            assert records.get(IDENTITY_KEY, b"") == store.opened.identity.encode()
         else:
             assert messages == before[0]
             assert set(before[1]) <= set(records)
@@ -263,7 +264,8 @@ def test_an_erasure_that_was_interrupted_is_finished_by_the_next_opening(tmp_pat
             assert again.message_count() == 1 + keys
         else:
             assert again.message_count() == 0
-            assert set(records) == {MASTER_KEY, f"{CHECKPOINTS}ETBC"}
+            assert set(records) - {IDENTITY_KEY} == {MASTER_KEY, f"{CHECKPOINTS}ETBC"}
+            assert records.get(IDENTITY_KEY, b"") == store.opened.identity.encode()
         expected = records if not is_killed else None
         again.close()
         if not is_killed:
