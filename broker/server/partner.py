@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # of the extra `server`
     import httpx
 
 ANSWER_BYTES_MAX = 1 << 20
+PING_HEADER = "x-oms-standby"  # of a standby's ping
 
 
 class PartnerSilent(Exception):
@@ -40,12 +41,20 @@ def partner_client(attributes: Attributes, *, timeout: float) -> "httpx.AsyncCli
     return httpx.AsyncClient(base_url=partner_url(attributes), timeout=timeout, trust_env=False, verify=trusted)
 
 
-async def ask(client: "httpx.AsyncClient", path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+async def ask(
+    client: "httpx.AsyncClient",
+    path: str,
+    body: dict[str, Any] | None = None,
+    *,
+    headers: dict[str, str] | None = None,
+) -> dict[str, Any]:
     """Return the JSON that the other broker answers a GET, or with a body a POST. PartnerSilent."""
     import httpx
 
     try:
-        answer = await (client.get(path) if body is None else client.post(path, json=body))
+        answer = await (
+            client.get(path, headers=headers) if body is None else client.post(path, json=body, headers=headers)
+        )
         found = answer.json()
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as failure:
         raise PartnerSilent(str(failure) or type(failure).__name__) from failure
@@ -64,6 +73,12 @@ def release() -> str:
 def introduction(attributes: Attributes, nonce: str) -> dict[str, str]:
     """Return what both brokers must have alike; the security settings so that nobody learns them."""
     return {"version": release(), "platform": platform(), "security": _seal(attributes, nonce)}
+
+
+def ping_header(attributes: Attributes, owner: int, count: int) -> str:
+    """Return what a standby's ping says: the owner and the count in the lock file as it sees it, sealed. OSError."""
+    seen = f"{owner} {count}"
+    return f"{seen} {_seal(attributes, f'ping {seen}')}"
 
 
 def _seal(attributes: Attributes, nonce: str) -> str:

@@ -1,11 +1,13 @@
 """What two brokers on one store ask each other: `GET /peer/ping`, and `POST /peer/hello` of a standby.
 
 Neither needs a log-on. A ping tells nothing but the run mode and the owner number of the store; an introduction proves
-that both have the same security settings, and tells nobody what they are.
+that both have the same security settings, and tells nobody what they are. So does the header of a standby's ping, with
+which it shows that it sees the store's owner count: anybody may ask; only the standby is remembered as having asked.
 """
 
 import asyncio
 import hmac
+import re
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +19,7 @@ from starlette.routing import Route
 
 from broker.block_json import BadBlock, parsed
 from broker.opening import spool_directory
-from broker.server.partner import introduction
+from broker.server.partner import PING_HEADER, introduction, ping_header
 from broker.server.served import Served
 from journal.disk import RealDisk
 from journal.errors import JournalError
@@ -25,6 +27,7 @@ from journal.owner import read_holder
 
 HELLO = frozenset(("version", "platform", "security", "nonce", "port"))
 NONCE_MAX = 64
+_PING = re.compile(r"([1-9][0-9]{0,18}) ([1-9][0-9]{0,8}) [0-9a-f]{64}", re.ASCII)
 _WORDS = ("version", "platform", "security", "nonce")
 
 
@@ -35,12 +38,28 @@ def peer_routes() -> list[Route]:
 
 async def _ping(request: Request) -> Response:
     served: Served = request.app.state.served
-    peer = request.client.host if request.client is not None else ""
+    state = await _state(served)
     address = served.attributes.broker.partner_cluster_address
-    if served.run_mode == "STANDARD" and address is not None and served.broker is not None:
+    seen = _seen_by_standby(served, request.headers.get(PING_HEADER, ""))
+    if address is not None and served.heard < seen <= (state.get("owner", 0), state.get("count", 0)):
+        served.heard = seen
+        peer = request.client.host if request.client is not None else ""
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         served.partner = f"standby {address}, asked last from {peer} at {now}"
-    return JSONResponse(await _state(served))
+    return JSONResponse(state)
+
+
+def _seen_by_standby(served: Served, said: str) -> tuple[int, int]:
+    """Return the owner and the count that a ping proves the standby to have seen; (0, 0) where it proves nothing."""
+    found = _PING.fullmatch(said)
+    if found is None:
+        return 0, 0
+    seen = int(found[1]), int(found[2])
+    try:
+        ours = ping_header(served.attributes, *seen)
+    except OSError:  # the users file is away
+        return 0, 0
+    return seen if hmac.compare_digest(ours, said) else (0, 0)
 
 
 async def _state(served: Served) -> dict[str, Any]:

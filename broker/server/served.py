@@ -49,4 +49,5 @@ class Served:
     listeners: list[Listener] = field(default_factory=list)  # that have started
     guard: Guard = OPEN  # who may come in, and do what
     partner: str = ""  # the other broker and how it is, for people
+    heard: tuple[int, int] = (0, 0)  # owner and count of the lock file, as the standby's last ping proved to see them
     moving: Answering | None = None  # while the RUN-MODE is PSTORE-LOAD or PSTORE-UNLOAD

@@ -16,7 +16,7 @@ from broker.codes import BrokerError
 from broker.lifetimes import MICROSECONDS
 from broker.opening import spool_directory
 from broker.pstore import StartRefused
-from broker.server.partner import PartnerSilent, ask, introduction, partner_client
+from broker.server.partner import PING_HEADER, PartnerSilent, ask, introduction, partner_client, ping_header
 from broker.server.served import PortRefused, Served
 from broker.server.watching import Verdict, Watch
 from journal.disk import RealDisk
@@ -135,7 +135,7 @@ class Standby:
         watch, now = self._watch, asyncio.get_running_loop().time
         before = watch.holder
         try:
-            found = await ask(self._client, "/peer/ping")
+            found = await ask(self._client, "/peer/ping", headers=self._proof(before))
         except PartnerSilent as failure:
             self._say(f"standby: {self._name} does not answer: {failure}", logging.WARNING)
             found, self._is_heard = {}, False
@@ -150,6 +150,15 @@ class Standby:
             _log.info("standby: %s is the standard broker, and answers", self._name)
         self._served.partner = f"standard broker {self._name}, which answers"
         return True
+
+    def _proof(self, seen: Holder | None) -> dict[str, str]:
+        """Return what shows the standard broker that it is its standby that pings, where that can be shown."""
+        if seen is None or not seen.count:
+            return {}
+        try:
+            return {PING_HEADER: ping_header(self._attributes, seen.number, seen.count)}
+        except OSError:  # the users file is away, which is no reason not to ping
+            return {}
 
     def _check_store(self, before: Holder | None, said: dict[str, Any]) -> None:
         """Raise StandbyEnds when the partner has told of another owner than the one in the lock file, several times."""
