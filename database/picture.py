@@ -22,9 +22,7 @@ from recovery.examined import Examined, read_contents
 from recovery.report import Verdict
 from recovery.survey import Task, survey
 from recovery.unreadable import ForgivingDisk
-from recovery.validate import as_followed, examine, has_gone_since
-
-LOOKS_MAX = 20  # while files go and come that were to be read
+from recovery.validate import FASTER, LOOKS_MAX, as_followed, examine, has_gone_since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +94,7 @@ class SourceReader:
                 raise
             except FormatError:
                 self._known.clear()  # a file was replaced between two looks at it
-        raise DiskError(self.directory, OSError("data files go faster than they can be read"), "back up")
+        raise DiskError(self.directory, OSError(FASTER), "back up")
 
     def is_open(self) -> bool:
         """Say whether a process has the database, as far as can be told."""

@@ -28,9 +28,7 @@ from recovery.decide import Action
 from recovery.examined import read_contents
 from recovery.restoring import refuse_unfinished
 from recovery.survey import Task
-from recovery.validate import Progress, examine_directory, has_gone_since, no_progress
-
-ATTEMPTS_MAX = 20  # a running database may clean up while it is being read
+from recovery.validate import LOOKS_MAX, Progress, examine_directory, has_gone_since, no_progress
 
 
 class DatabaseView:
@@ -80,7 +78,7 @@ class DatabaseView:
 
     def get(self, key: str) -> bytes | None:
         """Return the value of a key, None when it is not there; MessageDamaged when it is lost."""
-        for _ in range(ATTEMPTS_MAX):
+        for _ in range(LOOKS_MAX):
             try:
                 return questions.get(self._ledger, self._files, key.encode())
             except DiskError as failure:
@@ -173,11 +171,11 @@ class _Read:
 
 def _read_beside(disk: Disk, directory: Path, progress: Progress) -> _Read:
     """Read the directory, again and again while files go that were to be read."""
-    for attempt in range(1, ATTEMPTS_MAX + 1):
+    for attempt in range(1, LOOKS_MAX + 1):
         try:
             return _read(disk, directory, progress)
         except DiskError as failure:
-            if attempt == ATTEMPTS_MAX or not has_gone_since(failure, directory):
+            if attempt == LOOKS_MAX or not has_gone_since(failure, directory):
                 raise
     raise AssertionError("the last attempt returns or raises")
 

@@ -39,6 +39,7 @@ from recovery.examined import Examined, read_contents
 from recovery.walked import mark_damaged
 
 COPY_BYTES = 1 << 20
+SECTOR_BYTES = 512  # groups that are aligned to as much or more share no sector with others
 _T = TypeVar("_T")
 
 
@@ -115,16 +116,22 @@ class Repairer:
         try:
             return self._with_room(examined.end, lambda: self._rebuild(examined, before, None, truncate=False))
         except OSError as failure:
-            if failure.errno not in NO_SPACE:
+            if failure.errno not in NO_SPACE or _may_be_torn(examined):
                 raise
-        self._rewrite_in_place(examined)
+        if examined.in_doubt is not None:
+            self._rewrite_in_place(examined, examined.in_doubt)
         return Repaired(examined.sequence, examined.contents, examined.header, None, "kept without a footer: no space")
 
-    def _rewrite_in_place(self, examined: Examined) -> None:
-        """Write the frames once more where they are and sync them: after a failed sync the page cache lies."""
+    def _rewrite_in_place(self, examined: Examined, start: int) -> None:
+        """Write the last frames once more where they are and sync them: after a failed sync the page cache lies.
+
+        A power cut in the middle costs nothing: what is written is what is there. A sector that holds durable bytes is
+        old or new, and both are the same; one that does not was promised to nobody. What something vouches for is not
+        touched, since it is durable without that.
+        """
         file = self._disk.open(examined.path, writable=True)
         try:
-            for at in range(0, examined.end, COPY_BYTES):
+            for at in range(start, examined.end, COPY_BYTES):
                 file.write(file.read(min(COPY_BYTES, examined.end - at), at), at)
             file.sync()
         finally:
@@ -241,6 +248,17 @@ class Repairer:
         for start, stop in gaps:
             data[start:stop] = b"".join(_gap_frames(header, archive, start, stop))
         return data
+
+
+def _may_be_torn(examined: Examined) -> bool:
+    """Say whether a power cut may take commits that are written again in their place, and may have been acknowledged.
+
+    With groups that are aligned to sectors, nothing is assumed of a sector that is written while the power goes, be it
+    the same bytes. So there must be room for a copy, or nobody starts; an empty frame that only vouches may go.
+    """
+    if examined.in_doubt is None or examined.alignment < SECTOR_BYTES or examined.contents is None:
+        return False
+    return bool((examined.contents.columns["offset"] >= examined.in_doubt).any())
 
 
 def _copy(source: DiskFile, size: int, file: DiskFile) -> None:

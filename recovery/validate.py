@@ -29,7 +29,8 @@ from recovery.walked import ends_as, examine_frames, low_water_of
 Progress = Callable[[str, int, int], None]
 HASH_THREADS = 2  # hashing and reading let go of the interpreter's lock
 ALONE_BYTES = 4 << 20  # so few are read before threads have begun; footers are little more than Python
-ATTEMPTS_MAX = 5  # clean-up of a running database may be faster than who reads it without the lock
+LOOKS_MAX = 20  # clean-up of a running database may be faster than who reads it without the lock
+FASTER = "data files go faster than they can be read"  # where that was not enough
 
 
 def no_progress(_stage: str, _done: int, _total: int) -> None:
@@ -69,13 +70,14 @@ def examine_directory(
 ) -> list[Examined]:
     """Examine every data file, and every one that should be there and is not, in the order of writing.
 
-    What is to be examined is marked first, where somebody knows more of it than its neighbours do.
+    What is to be examined is marked first, where somebody knows more of it than its neighbours do. DiskError, also
+    when files go faster than they can be read: what has gone since it was listed is not lost.
     """
-    for attempt in range(1, ATTEMPTS_MAX + 1):
+    for _ in range(LOOKS_MAX):
         try:
             tasks = [mark(task) if mark is not None else task for task in survey(disk, directory)]
         except DiskError as failure:
-            if attempt == ATTEMPTS_MAX or not has_gone_since(failure, directory):
+            if not has_gone_since(failure, directory):
                 raise
             continue
         total = sum(_size(disk, task.path) for task in tasks)
@@ -90,9 +92,9 @@ def examine_directory(
         low_water = max((examined.low_water for examined in found), default=0)
         check_strangers(tasks, max([low_water, *(task.header.low_water for task in tasks if task.header is not None)]))
         found = [examined for examined in found if examined.sequence >= low_water]
-        if attempt == ATTEMPTS_MAX or not any(_has_gone(disk, examined) for examined in found):
+        if not any(_has_gone(examined) for examined in found):
             return found
-    raise AssertionError("the last attempt returns")
+    raise DiskError(directory, OSError(FASTER), "read")
 
 
 def _examine_all(disk: Disk, tasks: Sequence[Task], *, full: bool, alone: bool) -> Iterator[Examined]:
@@ -125,7 +127,7 @@ def has_gone_since(failure: DiskError, directory: Path) -> bool:
     return isinstance(failure.failure, FileNotFoundError) and failure.path != directory
 
 
-def _has_gone(disk: Disk, examined: Examined) -> bool:
+def _has_gone(examined: Examined) -> bool:
     """Say whether a file was listed and is not there any more: clean-up has been at work meanwhile."""
     return examined.decision.row == "missing" and examined.task.is_listed
 
@@ -146,7 +148,7 @@ def examine(disk: Disk, task: Task, *, full: bool) -> Examined:
     but bytes are written once: it does not look the same a second time, and damage does.
     """
     found = _examine_once(disk, task, full=full)
-    for _ in range(ATTEMPTS_MAX):
+    for _ in range(LOOKS_MAX):
         if found.decision.verdict is not Verdict.DAMAGED or found.decision.row == "missing":
             break
         before, found = found, _examine_once(disk, task, full=full)

@@ -81,6 +81,7 @@ def examine_frames(file: DataFile, task: Task, footer: Footer | BadFooter | None
         alignment=evidence.span.alignment,
         cut_frames=judged.cut_frames,
         cut_commits=judged.cut_commits,
+        in_doubt=_in_doubt(found, evidence.vouched),
     )
 
 
@@ -107,6 +108,13 @@ def mark_damaged(contents: Contents, bad: Iterable[BadPayload]) -> None:
             same = [place for place, name in enumerate(contents.names) if name == payload.name]
             mine &= (columns["kind"] == Operation.PUT) & np.isin(columns["name"], same)
         columns["flags"][mine] |= DAMAGED
+
+
+def _in_doubt(found: Walk, vouched: int) -> int | None:
+    """Return where the frames begin that nothing vouches for, with the header where these are all."""
+    offsets = [frame.offset for frame in found.frames]
+    first = next((offset for offset in offsets if offset >= vouched), None)
+    return 0 if offsets and first == offsets[0] else first
 
 
 def _successor(task: Task, footer: Footer | None) -> tuple[int, int]:
