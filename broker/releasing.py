@@ -27,7 +27,7 @@ from broker.states import ACCEPTED, Event
 from broker.topic import Subscription
 from broker.uow import UnitOfWork
 from broker.withdrawing import GoingOn, one_less, put_subscription, subscription_record, window_changes
-from broker.withheld import Window, Withheld
+from broker.withheld import NUMBERS_MAX, Window, Withheld
 from broker.world import World
 
 UNITS_MAX = 1000  # of one command: who calls meanwhile waits for some 10 ms
@@ -113,7 +113,12 @@ def _let_sleep(world: World, talk: Conversation, released: UnitOfWork) -> None:
 def release_publications(world: World, given: ReleasePublications) -> None:
     """Let publications be handed out that are held for a subscription. UOW_NOT_FOUND where one of them is not."""
     subscription, window, orders = _of_window(world, given.subscription_id, given.publication_ids)
-    left = Left(world, subscription, orders, window.releasing(None if given.publication_ids is None else orders))
+    left = Left(
+        world,
+        subscription,
+        orders,
+        window.releasing(None if given.publication_ids is None else orders, subscription.topic.publications),
+    )
 
     def apply(_: int) -> None:
         left.apply()
@@ -149,7 +154,10 @@ class Left:
         self._window = window
         self._going_on = GoingOn(world, subscription, orders)
         self.held = (subscription, *self._going_on.last)
-        is_held = window is not None and bool(window.withheld(subscription.topic.publications))
+        if window is not None and window.is_too_long:
+            text = f"more than {NUMBERS_MAX} publications with held ones between them: decide about the oldest first"
+            raise BrokerError(Code.VALUE_INVALID, detailed(Code.VALUE_INVALID, text))
+        is_held = window is not None and window.holds_any(subscription.topic.publications)
         self._ends = 0
         if orders and not is_held:
             self._ends = world.withheld.ends_after(subscription.ends, world.clocks.persistent)

@@ -2,6 +2,7 @@
 
 from heapq import heappush
 
+from broker.lifetimes import MICROSECONDS
 from broker.records import PublicationRecord
 from broker.restore import Restored
 from broker.service import Rank
@@ -62,6 +63,7 @@ def _start_topics(world: World, restored: Restored) -> None:
         subscription.acknowledged = set(record.acknowledged)
         subscription.last_committed = record.last_committed
         subscription.subscribed, subscription.active, subscription.ends = record.subscribed, record.active, record.ends
+        subscription.expiration = record.expiration * MICROSECONDS
         held = restored.held.get(record.subscription_id)
         if held is not None:
             _withhold(world, subscription, Window(held))

@@ -17,6 +17,7 @@ from broker.codes import BrokerError, Code, detailed
 from broker.deciding import NO_STORE, decide
 from broker.decision import Busy, Decision
 from broker.effects import Answer, Body, Call, Stored
+from broker.lifetimes import MICROSECONDS
 from broker.parking import with_subscription
 from broker.participant import Participant
 from broker.publishing import (
@@ -83,7 +84,7 @@ def _begin(
         raise Busy(coming)
     if known is not None:
         subscription.acknowledged = set(known.acknowledged)
-    subscription.ends = world.topics.end_of(subscription, world.clocks)
+    world.topics.renew(subscription, world.clocks)
 
     def apply(_: int) -> None:
         topic.coming.pop(key_of(subscription), None)
@@ -144,7 +145,7 @@ def _own(world: World, topic: Topic, participant: Participant) -> Subscription:
 def _renew(world: World, subscription: Subscription) -> None:
     """Note that a subscription is used."""
     subscription.active = world.now
-    subscription.ends = world.topics.end_of(subscription, world.clocks)
+    world.topics.renew(subscription, world.clocks)
 
 
 # Receiving.
@@ -343,6 +344,7 @@ class Acknowledging:
                 last_committed=self._publications[-1].publication_id,
                 active=self._world.now,
                 ends=self._world.topics.end_of(subscription, self._world.clocks),
+                expiration=subscription.topic.subscription_expiration // MICROSECONDS,
             )
             parts += [Changes(puts=[put_subscription(record)]), window_changes(subscription, self._window)]
         return together(parts)

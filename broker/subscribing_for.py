@@ -37,7 +37,7 @@ def subscribe_for(world: World, given: SubscribeFor) -> None:
     subscription.subscribed = subscription.active = world.now
     subscription.position = max(topic.last_order, world.highest) if topic.is_stored else topic.last_order
     subscription.cursor = subscription.position
-    subscription.ends = world.topics.end_of(subscription, world.clocks)
+    world.topics.renew(subscription, world.clocks)
     topic.coming[key] = subscription
 
     def apply(_: int) -> None:

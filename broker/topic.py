@@ -82,6 +82,7 @@ class Subscription(Held):
         "cursor",
         "due",
         "ends",
+        "expiration",
         "is_durable",
         "last_committed",
         "name",
@@ -111,6 +112,7 @@ class Subscription(Held):
         self.subscribed = 0
         self.active = 0
         self.ends = 0  # when it expires; a durable one on the pseudo-clock
+        self.expiration = 0  # how long after its last use, microseconds; as its attributes said then, 0 for never
         self.due = 0
 
     def next(self) -> Publication | None:
@@ -155,7 +157,7 @@ class Subscription(Held):
 
     def is_held(self) -> bool:
         """Something is held for it since the store was restored."""
-        return self.window is not None and bool(self.window.withheld(self.topic.publications))
+        return self.window is not None and self.window.holds_any(self.topic.publications)
 
     def wants(self, publication: Publication) -> bool:
         """It is to have the publication, held or not, and has not acknowledged it."""
@@ -196,6 +198,11 @@ class Topic:
         self.ended = 0  # of those and of earlier ones: everybody has them, or their time was over
         self.done: list[Publication] = []  # that every subscriber has; they are still in the store
         self.past: dict[tuple[str, str], tuple[str, Status, str]] = {}  # a publisher's last one that is gone
+
+    @property
+    def subscription_expiration(self) -> int:
+        """How long after its last use a durable subscription expires, microseconds; 0 for never."""
+        return self.attributes.subscription_expiration or 0
 
     def subscription_of(self, owner: Owner, name: Name) -> Subscription | None:
         """Return what a participant has subscribed: durably, or for as long as it is there."""

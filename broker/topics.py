@@ -100,10 +100,14 @@ class Topics:
 
     def end_of(self, subscription: Subscription, clocks: Clocks) -> int:
         """Return when a subscription expires that is used now, on its clock."""
-        attributes = subscription.topic.attributes
         if not subscription.is_durable:
-            return ends(clocks.volatile, attributes.subscriber_nonact)
-        return ends(clocks.persistent, attributes.subscription_expiration or 0)
+            return ends(clocks.volatile, subscription.topic.attributes.subscriber_nonact)
+        return ends(clocks.persistent, subscription.topic.subscription_expiration)
+
+    def renew(self, subscription: Subscription, clocks: Clocks) -> None:
+        """Note that a subscription is used: when it expires now, and after how long."""
+        subscription.ends = self.end_of(subscription, clocks)
+        subscription.expiration = subscription.topic.subscription_expiration
 
     def arm_subscription(self, subscription: Subscription) -> None:
         """Let the subscription be looked at when it may have expired."""

@@ -6,6 +6,7 @@ from broker.changes import Changes, Put, together
 from broker.codes import BrokerError
 from broker.deciding import decide
 from broker.decision import Busy, Decision
+from broker.lifetimes import MICROSECONDS
 from broker.parking import with_subscription
 from broker.records import (
     HELD,
@@ -54,7 +55,6 @@ def put_publication(record: PublicationRecord, *, is_new: bool = False) -> Put:
 
 
 def subscription_record(subscription: Subscription) -> SubscriptionRecord:
-    expiration = subscription.topic.attributes.subscription_expiration or 0
     return SubscriptionRecord(
         subscription.subscription_id,
         subscription.subscribed,
@@ -62,7 +62,7 @@ def subscription_record(subscription: Subscription) -> SubscriptionRecord:
         subscription.position,
         subscription.last_committed,
         subscription.ends,
-        expiration // 1_000_000,
+        subscription.expiration // MICROSECONDS,
         subscription.owner.user,
         subscription.owner.token,
         subscription.topic.name,
@@ -228,7 +228,7 @@ def expire(world: World) -> None:
 def _is_unused(world: World, subscription: Subscription, clock: int) -> bool:
     """Say whether nobody has used the subscription up to now; else it is looked at again later."""
     if subscription.is_held() or any(True for _ in world.parking.at(with_subscription(subscription))):
-        subscription.ends = world.topics.end_of(subscription, world.clocks)
+        world.topics.renew(subscription, world.clocks)
     world.topics.arm_subscription(subscription)
     return bool(subscription.due) and subscription.due <= clock and not subscription.is_pending
 

@@ -22,6 +22,7 @@ from broker.records import Flag, Heads, HeldRecord, HoldRecord, Status, UowRecor
 
 Service = tuple[str, str, str]  # CLASS, SERVER, SERVICE
 NO_HOLD = HoldRecord(0, 0, 0)
+NUMBERS_MAX = 8000  # of a window: eight bytes each of a value of 64 KiB, and some room for what is acknowledged
 _WAITING = frozenset({Status.ACCEPTED, Status.POSTPONED})
 _RELEASED = int(Flag.RELEASED)
 
@@ -76,28 +77,49 @@ class Window:
         """Return which of them are held."""
         return [order for order in self.orders(publications) if self.withholds(order)]
 
+    def holds_any(self, publications: Ordered) -> bool:
+        """Say whether any of them is held."""
+        return self._first(publications, max(self.low, self.released), self.done | self.singles) is not None
+
     def without(self, orders: Iterable[int], publications: Ordered) -> "Window | None":
         """Return what is left once these are done with; None for nothing."""
         done = self.done.union(order for order in orders if self.low < order <= self.last)
         if done == self.done:
             return self
-        left = [order for order in self.orders(publications) if order not in done]
-        if not left:
+        left = self._first(publications, self.low, done)
+        if left is None:
             return None
-        low = left[0] - 1
-        return self._with(low=low, done=frozenset(order for order in done if order > low))
+        low = left - 1
+        return self._with(
+            low=low,
+            done=frozenset(order for order in done if order > low),
+            singles=frozenset(order for order in self.singles - done if order > low),
+        )
 
-    def releasing(self, orders: Iterable[int] | None) -> "Window":
-        """Return what it is once these are held no longer, or none is."""
+    def releasing(self, orders: Iterable[int] | None, publications: Ordered) -> "Window":
+        """Return what it is once these are held no longer, or none is; up to the first that is, one number says so."""
         if orders is None:
             return self._with(released=self.last, singles=frozenset())
-        return self._with(singles=self.singles.union(orders))
+        singles = self.singles.union(orders)
+        held = self._first(publications, max(self.low, self.released), self.done | singles)
+        released = self.last if held is None else held - 1
+        return self._with(released=released, singles=frozenset(order for order in singles if order > released))
+
+    def _first(self, publications: Ordered, low: int, without: frozenset[int]) -> int | None:
+        """Return the first order behind this one that is of the window, without these."""
+        keys, end = publications.keys(), publications.bisect_right(self.last)
+        return next((keys[at] for at in range(publications.bisect_right(low), end) if keys[at] not in without), None)
 
     def _with(self, **changed: object) -> "Window":
         other = Window.__new__(Window)
         for name in Window.__slots__:
             setattr(other, name, changed.get(name, getattr(self, name)))
         return other
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether too many publications were decided about one by one, with others between them that were not."""
+        return len(self.done) + len(self.singles) > NUMBERS_MAX
 
     def record(self, subscription_id: str) -> HeldRecord:
         """Return it as it is written."""
