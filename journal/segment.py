@@ -183,16 +183,25 @@ class Segment:
         )
 
     def seal(self, end: int, successor: tuple[int, int]) -> Sealed:
-        """Append the footer, cut the file to its true length, close it. The frames end at `end`."""
+        """Append the footer, cut the file to its true length, close it. The frames end at `end`.
+
+        OSError; then the file shows no footer, as far as that can be done: after a sync that failed the page cache has
+        what the disk may not have.
+        """
         assert self.header is not None
         contents = self._builder.build(end)
         start = footer_start(end, self.header)
         self._hasher.update(bytes(start - end))
         footer = encode_footer(contents, self.header, self._hasher.intdigest(), successor)
-        self.file.write(footer, start)
-        self.file.sync()
-        self.file.truncate(start + len(footer))
-        self.file.sync()
+        try:
+            self.file.write(footer, start)
+            self.file.sync()
+            self.file.truncate(start + len(footer))
+            self.file.sync()
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.file.truncate(start)
+            raise
         self.close()
         return Sealed(self.sequence, self.header.identity, end, ranges(contents))
 

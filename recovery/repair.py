@@ -85,12 +85,17 @@ class Repairer:
         self._directory = directory
         self._make_room = make_room
 
-    def repair(self, examined: Examined, before: Before, *, truncate: bool = False) -> Repaired:
+    def repair(
+        self, examined: Examined, before: Before, *, truncate: bool = False, may_be_unsynced: bool = False
+    ) -> Repaired:
         """Do what the decision says; with `truncate`, cut at the first bad place as the seed's system does.
 
-        DiskError; then the next start does it again.
+        Who wrote the footer of a file may have ended before its sync (`may_be_unsynced`): it is synced then, before
+        anything behind it is touched. DiskError; then the next start does it again.
         """
         try:
+            if may_be_unsynced and examined.decision.action is Action.KEEP:
+                self._sync(examined.path)
             return self._repair(examined, before, truncate=truncate)
         except OSError as failure:
             raise DiskError(self._directory, failure, "write the repaired files in") from failure
@@ -121,6 +126,13 @@ class Repairer:
         if examined.in_doubt is not None:
             self._rewrite_in_place(examined, examined.in_doubt)
         return Repaired(examined.sequence, examined.contents, examined.header, None, "kept without a footer: no space")
+
+    def _sync(self, path: Path) -> None:
+        file = self._disk.open(path, writable=True)
+        try:
+            file.sync()
+        finally:
+            file.close()
 
     def _rewrite_in_place(self, examined: Examined, start: int) -> None:
         """Write the last frames once more where they are and sync them: after a failed sync the page cache lies.

@@ -5,10 +5,12 @@ second, and so on, by the death of the process or by a power cut; what the next 
 be the same state, the same data files byte for byte, and the same archives.
 """
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
 
+from journal.errors import JournalError
 from journal.names import RESERVE
 from recovery.report import RecoveryReport
 from tests.crash_model import SMALL, SPOOL, State, found_after, open_unattended, state_of
@@ -181,3 +183,43 @@ def test_a_file_whose_header_is_gone_keeps_all_its_frames(name: str) -> None:
             assert state_of(database) == data.state()
             assert not database.recovery.lost
         assert found_after(disk) == data.state()
+
+
+def _sealing(disk: SimulatedDisk) -> None:
+    """Fill some files, whose footers come as the writing goes on, and close."""
+    with open_unattended(disk) as database:
+        for _ in range(2):
+            database.add("q", bytes(2600))  # so that a footer reaches beyond what was prepared
+
+
+def _ended_while_sealing(at: int, *, fails: bool) -> SimulatedDisk | None:
+    """Return what the process leaves that ends before a change, or whose sync fails; None where it comes to its end."""
+    disk = SimulatedDisk()
+    if fails:
+        disk.fail("sync", at)
+    else:
+        disk.kill_at = at
+    with contextlib.suppress(Killed, JournalError):
+        _sealing(disk)
+        if not disk.failed:
+            return None
+    return disk.restart()
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["killed", "a failed sync"])
+def test_a_footer_that_a_start_trusts_is_there_after_a_power_cut(fails: bool) -> None:
+    """The process that wrote it may have ended before its sync, or the sync may have failed: the page cache has it."""
+    for at in range(1, 1000):
+        disk = _ended_while_sealing(at, fails=fails)
+        if disk is None:
+            assert at > 5
+            return
+        with open_unattended(disk) as database:
+            assert database.recovery.intact
+            state = state_of(database)
+            cuts = [disk.crash(seed) for seed in range(16)]
+        for cut in cuts:
+            with open_unattended(cut) as database:
+                assert database.recovery.intact, (at, database.recovery)
+                assert state_of(database) == state
+    raise AssertionError("it comes to its end at last")
