@@ -30,7 +30,7 @@ class Place:
 def served(under: Path) -> Place:
     """Make the store of a broker, with messages in it."""
     make_store(under / "served")
-    return Place("served", under / "served", State())
+    return _place(under / "served")
 
 
 def places(under: Path) -> list[Place]:
@@ -62,5 +62,5 @@ def _place(directory: Path) -> Place:
         report, state = database.recovery, state_of(database)
     shutil.rmtree(copy)
     assert bool(report.lost) is (directory.name == "damaged"), report
-    assert report.intact is (directory.name in ("closed", "left open")), report
+    assert report.intact is (directory.name in ("closed", "left open", "served")), report
     return Place(directory.name, directory, state, bool(report.lost))

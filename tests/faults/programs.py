@@ -68,7 +68,7 @@ def server(job: Job) -> None:
     """`oms serve`, whose client says what it is about to do in a file beside (`visits`)."""
     from cli.main import main
 
-    sys.argv = ["oms", *job.arguments]
+    sys.argv = ["oms", *job.arguments, str(job.path("attributes"))]
     phase_in(job.path("phase"))
     arm(Path(job.directory), job.path("trace"), job.fault)
     main()

@@ -20,8 +20,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.attributes import BUILT_IN
 from broker.broker import Broker
 from tests.faults.nursery import Job, Nursery
+from tests.faults.programs import FILE_BYTES
 from tests.faults.shim import write_phase
 from tests.stomp_server import Wire
 
@@ -30,6 +32,7 @@ WAITING = ("before 1", "before 2", "before 3")  # in the store that a server beg
 SENT = ("sent 1", "sent 2")
 ARGUMENTS = ("serve", "--stomp-port", "0", "--http-port", "0", "--json")
 RECEIVED = 2  # of those that wait
+_ATTRIBUTES = f"{BUILT_IN}DEFAULTS=JOURNAL\n  MAX-DATA-FILE-SIZE={FILE_BYTES}\n"
 _LAST = "nothing comes behind this one"
 _START_SECONDS = 20.0
 _ANSWER_SECONDS = 10.0
@@ -50,7 +53,9 @@ class Visit:
 
 def make_store(directory: Path) -> None:
     """Make the store that servers begin with."""
-    with Broker.open(directory) as broker, broker.session("MAKER", token="1") as maker:
+    file = directory.with_name("attributes")
+    file.write_text(_ATTRIBUTES)
+    with Broker.open(directory, attributes=file) as broker, broker.session("MAKER", token="1") as maker:
         for body in WAITING:
             maker.send("QUEUE/work/-", body.encode())
 
@@ -86,6 +91,7 @@ def handed_out(nursery: Nursery, job: Job) -> tuple[int | None, list[str] | None
 def _started(nursery: Nursery, job: Job) -> Iterator[tuple[int, int]]:
     """Start a server; give its process id and where it listens for STOMP, 0 for one that has ended instead."""
     write_phase(job.path("phase"), "start")
+    job.path("attributes").write_text(_ATTRIBUTES)
     number = nursery.start(job)
     descriptor = os.pidfd_open(number)
     try:
