@@ -36,8 +36,12 @@ venv: $(READY)
 demo: $(READY)
 	$(BIN)/oms demo
 
+# The tests start hundreds of processes. Where the environment forbids to keep bytecode, each would compile us anew.
+test campaign: export PYTHONDONTWRITEBYTECODE :=
+
+# A processor takes a whole file, for what its tests share; the order of the files is that of tests/long_files.py.
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 campaign: $(READY)
 	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=0 $(ARGS)

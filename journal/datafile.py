@@ -5,6 +5,7 @@ analysis all read through this module and decide differently. An error of the op
 not a property of the file and is raised.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,7 +88,10 @@ class DataFile:
 
     def header(self) -> FileHeader | BadHeader:
         """Return the header by its first good copy, the footer's included."""
-        copies = self.headers()
+        return self.best_of(self.headers())
+
+    def best_of(self, copies: Sequence[FileHeader | BadHeader]) -> FileHeader | BadHeader:
+        """Return the first good one of the header's copies, else the footer's, else what is wrong with the first."""
         for header in copies:
             if isinstance(header, FileHeader):
                 return header

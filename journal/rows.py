@@ -111,7 +111,7 @@ def _bulk_parts(heads: Sequence[bytes], is_done: npt.NDArray[np.bool_], tables: 
     lengths = np.fromiter(map(len, heads), np.int64, len(heads))
     for length in dict.fromkeys(lengths.tolist()):
         frames = np.flatnonzero(lengths == length)
-        if length not in _SIMPLE_SIZES and (length < _HEAD_SIZE or len(frames) < BULK_FRAMES_MIN):
+        if len(frames) < BULK_FRAMES_MIN or (length < _HEAD_SIZE and length not in _SIMPLE_SIZES):
             continue
         found, data = _table(heads, frames, length)
         for kind_of, rows_of_kind in ((_are_simple, _simple_rows), (_are_runs, _run_rows)):

@@ -162,7 +162,8 @@ def _read_header(disk: Disk, path: Path) -> _File:
 
 def _headers(file: DataFile) -> tuple[list[FileHeader | BadHeader], FileHeader | BadHeader]:
     """Return what the two copies of the header say, and the best of what the file says."""
-    return file.headers(), file.header()
+    copies = file.headers()
+    return copies, file.best_of(copies)
 
 
 def check_strangers(tasks: Iterable[Task], low_water: int) -> None:

@@ -1,9 +1,14 @@
-"""What all tests share: Hypothesis tries the same examples each time, no example is timed, and Ctrl-C arrives."""
+"""What all tests share: Hypothesis tries the same examples each time, no example is timed, and Ctrl-C arrives.
+
+Long files begin first.
+"""
 
 import signal
 
+import pytest
 from hypothesis import settings
 
+from tests.long_files import in_order
 from tests.spark_session import spark as spark  # a fixture of all tests
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)
@@ -12,3 +17,7 @@ settings.load_profile("repeatable")
 # A shell starts what runs in its background with SIGINT ignored, and programs started from there inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = in_order(items)

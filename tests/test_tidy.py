@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.long_files import LONG_FILES
 from tests.project import PACKAGES, REPOSITORY, modules
 
 FUNCTION_LINES_MAX = 50
@@ -88,3 +89,7 @@ def test_the_map_in_the_readme_names_every_module_and_no_other() -> None:
     folders = {package.replace(".", "/") for package in PACKAGES}
 
     assert {name for name in _map() if name.rpartition("/")[0] in folders} == ours
+
+
+def test_the_files_of_tests_that_begin_first_are_there() -> None:
+    assert [name for name in LONG_FILES if not (REPOSITORY / "tests" / f"{name}.py").exists()] == []
