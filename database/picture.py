@@ -90,6 +90,10 @@ class SourceReader:
             except DiskError as failure:
                 if not has_gone_since(failure, self.directory):
                     raise
+            except FileNotFoundError:
+                pass  # clean-up was faster
+            except OSError as failure:
+                raise DiskError(self.directory, failure, "back up") from failure
             except NewerFormat:
                 raise
             except FormatError:

@@ -1,4 +1,7 @@
-"""The machine stops at any change while a backup is made: it is the one before or the new one, and the next works."""
+"""While a backup is made the machine stops at any change, or any call fails.
+
+It is the one before or the new one, and the next one works.
+"""
 
 from collections.abc import Iterator
 
@@ -6,10 +9,11 @@ import pytest
 
 from database.backup import BackupOptions
 from journal import manifest
+from journal.errors import DiskError
 from journal.manifest import Manifest
 from tests.backup_model import BACKUP, COPIED, LINKED, History, check_backup, grown, run_backup
 from tests.crash_model import Account
-from tests.faulty_disk import Killed, SimulatedDisk
+from tests.faulty_disk import VERBS, Killed, SimulatedDisk
 
 SEEDS = 3  # of what a power cut keeps
 WAYS = [pytest.param(COPIED, id="copied"), pytest.param(LINKED, id="linked")]
@@ -54,6 +58,26 @@ def test_whenever_the_machine_stops_the_backup_is_the_one_before_or_the_new_one(
             count += 1
             ended += _check(after, scene)
     assert 0 < ended < count, "some end with the backup before, some with the new one"
+
+
+@pytest.mark.parametrize("options", WAYS)
+@pytest.mark.parametrize("verb", sorted(VERBS - {"make_directory", "reserve", "truncate", "write_durably"}))
+def test_whichever_call_fails_it_is_told_as_an_error_of_the_disk_or_does_no_harm(
+    options: BackupOptions, verb: str
+) -> None:
+    scene = Scene(options, rounds=(8, 8))
+    for nth in range(1, 10_000):
+        disk = scene.disk.restart()
+        disk.fail(verb, nth)
+        try:
+            run_backup(disk, options)
+        except DiskError:
+            assert disk.failed
+        disk.faults.clear()
+        _check(disk.restart(), scene)
+        if not disk.failed:
+            assert nth > 1 or (verb == "link" and options is COPIED)
+            return
 
 
 def _check(disk: SimulatedDisk, scene: Scene) -> bool:

@@ -8,14 +8,17 @@ holds exactly the state after the commit that its manifest names, and never an e
 import errno
 import logging
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from database.backup import Backup, BackupOptions
 from journal import manifest
-from journal.errors import DiskError, NothingToBackUp
+from journal.errors import BehindItsBackup, DiskError, NothingToBackUp
+from journal.format import Previous
 from tests.backup_model import BACKUP, backed_up
 from tests.crash_model import SPOOL, State, Unattended
 from tests.faulty_disk import Killed, SimulatedDisk
+from tests.simulation.engine_account import Account
 from tests.simulation.engine_play import Run
 from tests.simulation.engine_script import script
 from tests.simulation.engine_steps import *  # noqa: F403  # so that a script can be read back
@@ -24,6 +27,8 @@ from tests.simulation.world import PromiseBroken, Script, Seen, Step
 
 SAME = "a backup holds exactly the state after the commit that it says it ends with"
 ONWARD = "a backup never goes back, and what ends it leaves the one before or the new one"
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 _VERBS = ("write", "sync", "create", "rename", "sync_directory", "unlink", "truncate", "lock_write")
 
 
@@ -39,13 +44,58 @@ class Ship:
     is_full: bool = False
 
 
+def _changed(last: dict[_K, _V], before: dict[_K, _V], after: dict[_K, _V]) -> dict[_K, _V]:
+    """Return the last ones with what was changed between the two others."""
+    gone = before.keys() - after.keys()
+    new = {key: value for key, value in after.items() if key not in before or before[key] != value}
+    return {key: value for key, value in last.items() if key not in gone} | new
+
+
+@dataclass(slots=True)
+class _History:
+    """The state after each commit that was seen, as the last damage has left it, or as it would be without."""
+
+    states: list[tuple[int, State]]
+    starts_at: set[int] = field(default_factory=set)  # places where a start entered what it found
+    several_at: set[int] = field(default_factory=set)  # places that several commits have led to
+
+    def enter(self, commit: int, before: State, after: State) -> None:
+        """Enter that the account's state has become another one."""
+        self.states.append((commit, self._now(before, after)))
+
+    def _now(self, before: State, after: State) -> State:
+        last = self.states[-1][1]
+        messages = _changed(last.messages, before.messages, after.messages)
+        return State(dict(sorted(messages.items())), _changed(last.keys, before.keys, after.keys))
+
+    def allows(self, commit: int, found: State, before: State, account: Account) -> bool | None:
+        """Say whether a backup may hold this that ends with this commit; None where that is inside a step.
+
+        `before` is the account's state as it was entered last.
+        """
+        place = max(at for at, (number, _) in enumerate(self.states) if number <= commit)
+        number, state = self.states[place]
+        following = self.states[place + 1 : place + 2]
+        now = self._now(before, account.state)
+        if not following:  # what was on its way when a crash came may be there
+            return found == state or replace(account, state=now).allows(found)
+        if number == commit or (following[0][1] == state and place + 1 not in self.several_at):
+            return found in (state, now)
+        if place + 1 in self.starts_at:
+            return found in (state, following[0][1])  # what was on its way, and a start has taken in
+        return None
+
+
 @dataclass(slots=True)
 class BackedUpRun(Run):
     """The engine's run, with a history of its states and a backup."""
 
     target: SimulatedDisk = field(default_factory=SimulatedDisk)
-    history: list[tuple[int, State]] = field(default_factory=lambda: [(0, State())])
-    starts_at: set[int] = field(default_factory=set)  # places in the history where a start entered what it found
+    histories: list[_History] = field(default_factory=lambda: [_History([(0, State())])])
+    entered: State = field(default_factory=State)
+    commits: int = 0  # by when it was
+    told: manifest.Manifest | None = None  # which backup is surely there
+    checked: tuple[Previous, State] | None = None  # how the backup ended when it was read last, and what it held
 
     def _take(self, step: Step) -> None:
         if isinstance(step, Ship):
@@ -55,17 +105,31 @@ class BackedUpRun(Run):
         Run._take(self, step)
         if self.database is not None:
             group = self.database.group
-            known = group.acknowledged or self.database._journal._opening.next_commit - 1
-            self.history.append((known, self.account.state))
+            self._note(group.acknowledged or self.database._journal._opening.next_commit - 1)
 
     def _check_start(self, database: Unattended) -> None:
         Run._check_start(self, database)
-        self.starts_at.add(len(self.history))
-        self.history.append((database._journal._opening.next_commit - 1, self.account.state))
+        for history in self.histories:
+            history.starts_at.add(len(history.states))
+        self._note(database._journal._opening.next_commit - 1)
+
+    def _note(self, commit: int) -> None:
+        is_several = self.account.commits > self.commits + 1
+        for history in self.histories:
+            if is_several:
+                history.several_at.add(len(history.states))
+            history.enter(commit, self.entered, self.account.state)
+        self.entered, self.commits = self.account.state, self.account.commits
+
+    def _go_on_with(self, found: Unattended) -> None:
+        """Begin another history where damage was repaired; what a backup had of the lost file before, it has still."""
+        Run._go_on_with(self, found)
+        kept = self.histories if self.checked is not None else []
+        self.entered = self.account.state
+        self.histories = [_History([(0, self.entered)]), *kept]
 
     def _ship(self, step: Ship) -> None:
-        target = self.target
-        before = manifest.read(target, BACKUP) if BACKUP in target.directories() else None
+        target, failed = self.target, len(self.disk.failed)
         if step.kill_after:
             target.kill_at = target.steps + step.kill_after
         if step.verb:
@@ -80,15 +144,23 @@ class BackedUpRun(Run):
                 raise PromiseBroken(f"{SAME}\nwhat is whole was said to be damaged: {report.damage}")
         except NothingToBackUp:
             branch = "nothing yet"
+        except BehindItsBackup:
+            if len(self.histories) == 1:
+                raise
+            branch = "behind"  # the newest file was lost
         except DiskError:
-            if not target.failed:
+            if not target.failed and len(self.disk.failed) == failed:
                 raise
             branch = "failed"
         except Killed:
             branch = "ended"
         self._enter(step, branch)
-        self.target = target.crash(step.seed) if branch == "ended" and step.cuts_power else target.restart()
-        self._check(before)
+        is_cut = branch == "ended" and step.cuts_power
+        self.target = target.crash(step.seed) if is_cut else target.restart()
+        found = manifest.read(self.target, BACKUP) if BACKUP in self.target.directories() else None
+        self._check(found)
+        if branch == "made" or is_cut:  # a failed one has told nobody that it is durable
+            self.told = found
 
     def _enter(self, step: Ship, branch: str) -> None:
         fault = "none" if not (step.kill_after or step.verb) else f"failed {step.verb}" if step.verb else "ended"
@@ -97,33 +169,29 @@ class BackedUpRun(Run):
         if branch == "ended":
             self.seen.crashes.add(self.target.digest(without="omsmsg.lock"))
 
-    def _check(self, before: manifest.Manifest | None) -> None:
-        if BACKUP not in self.target.directories() or manifest.read(self.target, BACKUP) is None:
-            if before is not None:
-                raise PromiseBroken(f"{ONWARD}\nit has gone: {before}")
-            return
-        found, state = backed_up(self.target, BACKUP)
-        assert found is not None
+    def _check(self, found: manifest.Manifest | None) -> None:
         self.seen.checked[ONWARD] += 1
-        was = before.tail if before is not None else found.tail
-        if (found.tail.sequence, found.tail.commit) < (was.sequence, was.commit):
-            raise PromiseBroken(f"{ONWARD}\n{before}\n{found}")
+        told = self.told.tail if self.told is not None else Previous()
+        if (found is None and self.told is not None) or (
+            found is not None and (found.tail.sequence, found.tail.commit) < (told.sequence, told.commit)
+        ):
+            raise PromiseBroken(f"{ONWARD}\n{self.told}\n{found}")
+        if found is None:
+            return
+        _, state = backed_up(self.target, BACKUP)
         if found.is_complete:
-            allowed = self._allowed(found.tail.commit)
-            self.seen.checked[SAME] += bool(allowed)
-            if allowed and state not in allowed:
-                raise PromiseBroken(f"{SAME}\n{found}\n{state}\n{allowed}")
+            self._check_state(found, state)
 
-    def _allowed(self, commit: int) -> list[State]:
-        """Return what a backup may hold that ends with this commit; nothing where that is inside a step."""
-        place = max(at for at, (number, _) in enumerate(self.history) if number <= commit)
-        number, state = self.history[place]
-        following = self.history[place + 1 : place + 2]
-        if number == commit or not following or following[0][1] == state:
-            return [state, self.account.state]
-        if place + 1 in self.starts_at:
-            return [state, following[0][1]]  # what was on its way, and a start has taken in
-        return []
+    def _check_state(self, found: manifest.Manifest, state: State) -> None:
+        if self.checked is not None and self.checked[0] == found.tail:
+            answers: list[bool | None] = [state == self.checked[1]]
+        else:
+            commit, was = found.tail.commit, self.entered
+            answers = [history.allows(commit, state, was, self.account) for history in self.histories]
+        self.seen.checked[SAME] += None not in answers
+        if not any(answer is not False for answer in answers):
+            raise PromiseBroken(f"{SAME}\n{found}\n{state}\n{self.histories}")
+        self.checked = found.tail, state
 
 
 class BackupWorld:

@@ -42,12 +42,14 @@ class Account:
     highest: int = 0  # of all numbers that anybody has seen
     identified: dict[Scope, Identified] = field(default_factory=dict)
     is_disk_full: bool = False  # there may be no room for what adds
+    commits: int = 0  # that were acknowledged, or taken in by a start
     taken_in: list[Doing] = field(default_factory=list)  # what was on its way, and the last start has found
 
     def done(self, doing: Doing, numbers: Sequence[int]) -> None:
         """Enter a commit that was acknowledged."""
         if numbers and numbers[0] <= self.highest:
             raise PromiseBroken(f"{NUMBERS}\n{list(numbers)} were given after {self.highest}")
+        self.commits += 1
         self.state = doing.change.applied(self.state, numbers)
         self.highest = max([self.highest, *numbers])
         if doing.scope is not None and numbers:
