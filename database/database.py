@@ -130,6 +130,8 @@ class MessageDatabase:
             _log.warning("%s", note)
         database._index.write()
         try:
+            if (options.is_shared or options.passing is not None) and started.ownership.number > 1:
+                database.group.begin_file()
             database._holding.settle(disk, directory)
         except BaseException:
             database.close()

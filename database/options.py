@@ -72,7 +72,7 @@ class Options:
     group_alignment: int = ALIGNMENT_MIN  # a power of two, up to 4096; at least the sector size assumes least
     archives_max: int = 20  # more are reported
     renew_interval: float = RENEW_SECONDS  # between two signs of life in the lock file
-    is_shared: bool = False  # another host may open the directory: nothing is believed that is in this one's cache
+    is_shared: bool = False  # another host may open the directory: this one's cache is not believed, nor its lock alone
     passing: Holder | None = None  # a silent owner that is taken over although its lock is held
     clock: Callable[[], int] = system_clock
     chance: Callable[[int], int] = secrets.randbits  # so many random bits, for identities

@@ -21,8 +21,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from journal.draft import Draft
-from journal.errors import DirectoryGone, JournalError, NotAttempted, OutcomeUnknown, TakenOver
+from journal.draft import Composer, Draft
+from journal.errors import DirectoryGone, DiskError, DiskFull, JournalError, NotAttempted, OutcomeUnknown, TakenOver
 from journal.group import AnyDraft, Group
 from journal.log import Journal
 from journal.single import PlainAdds
@@ -126,6 +126,21 @@ class GroupCommit:
             for draft in drafts:
                 self._abandon(draft)
             raise
+
+    def begin_file(self) -> None:
+        """Begin a data file of this opening's before anything else, where a former owner may still be at work.
+
+        By its owner's number a file that the former one begins later is late, whatever this opening commits.
+        DiskError, TakenOver, DirectoryGone. Where an empty frame has no room that owner's file has none either.
+        """
+        draft = Composer().draft()
+        self.commit(draft)
+        if draft.failure is None or isinstance(draft.failure, DiskFull):
+            return
+        cause = draft.failure.__cause__
+        if isinstance(cause, OSError):
+            raise DiskError(self._journal.directory, cause, "begin a data file in") from cause
+        raise draft.failure if cause is None else cause
 
     def _abandon(self, draft: AnyDraft) -> None:
         """Take back the draft of an interrupted caller where it has not been taken up, and hand on its lead."""

@@ -20,6 +20,7 @@ from journal.owner import Holder, read_holder
 from tests.crash_model import (
     SPOOL,
     Account,
+    State,
     Unattended,
     Writer,
     check_goes_on,
@@ -169,6 +170,59 @@ def come_back_unless_still_owner(former: Unattended) -> None:
     if former._ownership.is_ours():
         return
     come_back(former)
+
+
+@pytest.mark.parametrize("commits", [0, 1, 4, 5, 9])
+@pytest.mark.parametrize("is_held", [False, True])
+def test_what_was_not_there_at_the_takeover_is_never_there(commits: int, is_held: bool) -> None:
+    """The former owner stops before any change of a commit; the new one looks, and commits nothing; it goes on."""
+    for change in range(1, 200):
+        disk = SimulatedDisk()
+        former, _ = overtaken(disk, commits=commits, is_ahead=False, is_held=is_held)
+        opened = take_over_before(disk, change, is_held=is_held)
+        if not former_adds(former):
+            assert opened, "only a takeover fails it"
+        if not opened:
+            assert change > 1
+            return
+        current, found = opened[0]
+        with contextlib.suppress(JournalError):
+            former.close()
+        if change % 2:
+            current.close()
+        assert state_of(current_of(disk)) == found, change
+        assert found_after(disk.crash(change)) == found, change
+    raise AssertionError("a commit makes fewer changes than that")
+
+
+def former_adds(former: Unattended) -> bool:
+    """Let the former owner add a message that needs a file of its own; say whether it was acknowledged."""
+    try:
+        former.add("former", TOO_LATE * 6)
+    except JournalError:
+        return False
+    return True
+
+
+def take_over_before(disk: SimulatedDisk, change: int, *, is_held: bool) -> list[tuple[Unattended, State]]:
+    """Let another process open the directory before the n-th change from here on; return it, and what it found."""
+    opened: list[tuple[Unattended, State]] = []
+    remaining = [change]
+
+    def count(_: str) -> None:
+        remaining[0] -= 1
+        if remaining[0] == 0:
+            disk.before_change = None
+            current = open_unattended(disk, passing=silent(disk) if is_held else None, is_shared=not is_held)
+            opened.append((current, state_of(current)))
+
+    disk.before_change = count
+    return opened
+
+
+def current_of(disk: SimulatedDisk) -> Unattended:
+    """Return the next opening, of a copy."""
+    return open_unattended(disk.restart())
 
 
 def test_a_former_owner_finds_no_file_of_its_own_again() -> None:

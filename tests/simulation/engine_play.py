@@ -288,7 +288,7 @@ class Run(Misplacing):
         """Close what has failed; every other time the same process opens it again, and nothing in doubt comes back."""
         database, self.database = self.database, None
         assert database is not None
-        if self.starts % 2:
+        if self.starts % 2 or self.is_rotten:  # rot is held against the next start
             with contextlib.suppress(JournalError):
                 database.close()
             self._end_process()

@@ -1,7 +1,7 @@
 """How a run of the world "engine" opens its database, and what it holds each start against."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from database.options import Options
@@ -101,33 +101,54 @@ class Starts:
 
     def _start(self) -> None:
         """Open the database, in spite of what the disk does, and hold what is found against the account."""
-        self.is_faulty = False
         rotten = rotten_files(self.disk) if self.is_rotten else {}
+        if rotten:
+            self._keep_writes_in_place()
+        self.is_rotten = bool(rotten)
         before = self.disk.restart() if rotten else self.disk
+        while (found := self._attempts(rotten)) is None:
+            rotten = rotten_files(self.disk)
+            before = self.disk.restart()
+        self.callers.taken.clear()
+        if rotten:
+            self._check_rotten(before, rotten, found)
+        else:
+            self._check_start(found)
+
+    def _attempts(self, rotten: dict[str, list[tuple[int, int]]]) -> Unattended | None:
+        """Return the opened database; None when a write of its opening went astray.
+
+        Such an opening has seen the files as they were before. What they are now is what the next one finds.
+        """
+        self.is_faulty = False
         for attempt in range(OPENINGS_MAX):
             failed = len(self.disk.failed)
             try:
                 self.database = self._open(self.disk)
-                break
             except JournalError as failure:
                 if isinstance(failure, NotThisDatabase) and rotten:
                     self._restore(rotten)
-                    rotten = {}
+                    rotten.clear()
                     continue
                 if len(self.disk.failed) == failed and self.disk.space is None:
                     raise PromiseBroken(f"a start is refused only where the disk refuses\n{failure!r}") from failure
-                self._note_faults()
                 self.faults.append((f"refused: {type(failure).__name__}", "recovery"))
                 if attempt >= OPENINGS_MAX // 2:
                     self.disk.faults.clear()
                     self.disk.space = None
-        assert self.database is not None
-        self._note_faults()
-        self.callers.taken.clear()
-        if rotten:
-            self._check_rotten(before, rotten, self.database)
-        else:
-            self._check_start(self.database)
+            is_astray = any(fault.kind is Kind.MISDIRECTED for fault in self.disk.failed[failed:])
+            self._note_faults()
+            if is_astray:
+                self.database = None
+                self.disk.let_go_of_locks()  # its process ends
+                return None
+            if self.database is not None:
+                return self.database
+        raise AssertionError("the last attempts are made on a disk that fails no call")
+
+    def _keep_writes_in_place(self) -> None:
+        """Let no write of a start go astray that finds rot: nobody could tell which of the two did what."""
+        self.disk.faults[:] = [fault for fault in self.disk.faults if fault.kind is not Kind.MISDIRECTED]
 
     def _check_rotten(self, before: SimulatedDisk, rotten: dict[str, list[tuple[int, int]]], found: Unattended) -> None:
         """Hold what was found in spite of rot against what the same disk without rot holds."""
@@ -167,7 +188,8 @@ class Starts:
         self.faults.clear()
 
     def _open(self, disk: SimulatedDisk) -> Unattended:
-        database = Unattended.open(SPOOL, disk=disk, options=self.options())
+        is_shared = self.former is not None and disk is self.disk  # there is no other reason why it may be at work yet
+        database = Unattended.open(SPOOL, disk=disk, options=replace(self.options(), is_shared=is_shared))
         assert isinstance(database, Unattended)
         database.patience = NEVER
         self.alignment_min = min(self.alignment_min, self.opening.alignment)
