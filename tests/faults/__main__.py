@@ -22,7 +22,7 @@ def main() -> int:
         findings = swept(sweep, seed=given.seed, seconds=given.minutes * 60, only=given.only)
     lines = [findings.table(), "", *findings.violations, ""]
     lines.append(
-        f"{findings.runs} runs, in {findings.never} of them the call did not come; "
+        f"{findings.runs} of {findings.chosen} runs, in {findings.never} of them the call did not come; "
         f"{len(findings.violations)} promises broken; {time.monotonic() - began:.0f} s"
     )
     sys.stdout.write("\n".join(lines) + "\n")

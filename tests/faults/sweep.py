@@ -104,6 +104,7 @@ class Findings:
     violations: list[str] = field(default_factory=list)
     never: int = 0  # runs whose call did not come
     runs: int = 0
+    chosen: int = 0  # that were to be done
 
     def enter(self, run: Run, word: str) -> None:
         fault = run.fault
@@ -200,6 +201,7 @@ def swept(sweep: Sweep, *, seed: int, seconds: float = math.inf, only: str = "",
     findings, ends = Findings(), time.monotonic() + seconds
     runs: Sequence[Run] = [run for scenario in _named(only) for run in sweep.runs(scenario) if only in str(run)]
     chosen = random.Random(seed).sample(runs, min(len(runs), count or len(runs)))
+    findings.chosen = len(chosen)
     for run in chosen:
         if time.monotonic() > ends:
             break
