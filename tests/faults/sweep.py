@@ -196,10 +196,20 @@ class Sweep:
         shutil.rmtree(ended.job.place, ignore_errors=True)
 
 
-def swept(sweep: Sweep, *, seed: int, seconds: float = math.inf, only: str = "", count: int | None = None) -> Findings:
+def swept(
+    sweep: Sweep,
+    *,
+    seed: int,
+    seconds: float = math.inf,
+    only: str = "",
+    count: int | None = None,
+    scenarios: Sequence[Scenario] = SCENARIOS,
+) -> Findings:
     """Do all runs in an order of the seed's, or so many, or those that there is time for."""
     findings, ends = Findings(), time.monotonic() + seconds
-    runs: Sequence[Run] = [run for scenario in _named(only) for run in sweep.runs(scenario) if only in str(run)]
+    runs: Sequence[Run] = [
+        run for scenario in _named(scenarios, only) for run in sweep.runs(scenario) if only in str(run)
+    ]
     chosen = random.Random(seed).sample(runs, min(len(runs), count or len(runs)))
     findings.chosen = len(chosen)
     for run in chosen:
@@ -209,6 +219,6 @@ def swept(sweep: Sweep, *, seed: int, seconds: float = math.inf, only: str = "",
     return findings
 
 
-def _named(only: str) -> list[Scenario]:
-    """Return the scenarios that a text may be about."""
-    return [scenario for scenario in SCENARIOS if only.startswith(scenario.name)] or SCENARIOS
+def _named(scenarios: Sequence[Scenario], only: str) -> Sequence[Scenario]:
+    """Return those that a text may be about."""
+    return [scenario for scenario in scenarios if only.startswith(scenario.name)] or scenarios
