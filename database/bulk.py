@@ -18,7 +18,7 @@ from index.block import Ints
 from journal.contents import Contents
 from journal.datafile import DataFile, Footer, require_header
 from journal.disk import DiskFile
-from journal.errors import DiskError, MessageDamaged
+from journal.errors import DiskError, FormatError, MessageDamaged
 from journal.format import FRAME_SIZE, xxh3
 from journal.message import FrameReader
 from journal.names import DataFileName
@@ -84,6 +84,8 @@ def _read(look: Look, keys: Sequence[bytes]) -> Iterator[tuple[bytes, bytes | No
             for version, key in places:
                 value = reader.value(key, version.offset)
                 yield key, value if isinstance(value, bytes) else None
+        except FormatError:  # of the header: nothing in the file can be read
+            yield from ((key, None) for _, key in places)
         except FileNotFoundError:  # clean-up has moved them meanwhile
             look.files.forget(sequence)
             yield from _one_by_one(look, [key for _, key in places])
@@ -113,6 +115,8 @@ def _of_file(look: Look, sequence: int, keys: Sequence[bytes], offsets: Ints) ->
                 return _of_columns(file.file, columns, lambda: footer.contents().names, (keys, offsets))
             contents = _walked(file)
             return _of_columns(file.file, contents.columns, lambda: contents.names, (keys, offsets))
+    except FormatError:  # of the header: nothing in the file can be read
+        return Values([], [], keys)
     except OSError as failure:
         raise DiskError(path, failure, "read") from failure
 
@@ -156,6 +160,8 @@ def _rows(
     Most frames put one value, which is then the key's: names are looked at for the others only.
     """
     puts = np.flatnonzero(columns["kind"] == Operation.PUT)
+    if not len(puts):
+        return keys, np.full(len(keys), -1, np.int64)
     frames = columns["offset"][puts].astype(np.int64)
     low, high = np.searchsorted(frames, offsets, "left"), np.searchsorted(frames, offsets, "right")
     rows: Ints = np.where(high - low == 1, puts[np.minimum(low, len(puts) - 1)], -1)

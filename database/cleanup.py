@@ -197,7 +197,7 @@ class Cleanup:
                 return 0
             value = read_value(look.files, key, *version)
             if not isinstance(value, bytes):
-                path = look.files.source(sequence).path
+                path = look.files.path(sequence)
                 raise MessageDamaged(0, path, version.offset, f"the value of key {key!r}: {value.reason}")
             composer = Composer()
             composer.put(key, value, moved=True)

@@ -65,7 +65,7 @@ def get(ledger: Ledger, files: Files, key: bytes) -> bytes | None:
                 raise DiskError(Path(str(failure.filename)), failure, "read") from failure
             continue
         if isinstance(value, BadFrame):
-            path = files.source(version.sequence).path
+            path = files.path(version.sequence)
             raise MessageDamaged(0, path, value.offset, f"the value of key {key.decode()!r}: {value.reason}")
         return value
     raise AssertionError("the last attempt returns or raises")

@@ -17,7 +17,7 @@ from index.block import Ints
 from index.table import Place
 from journal.datafile import DataFile, require_header
 from journal.disk import Disk
-from journal.errors import DiskError, MessageDamaged, NoSuchMessage
+from journal.errors import DiskError, FormatError, MessageDamaged, NoSuchMessage
 from journal.format import BadFrame
 from journal.message import FrameReader, Message, Source
 from journal.names import DataFileName
@@ -36,8 +36,14 @@ class Files:
         self._lock = threading.Lock()  # guards the order of use
         self._sources: OrderedDict[int, Source] = OrderedDict()
 
+    def path(self, sequence: int) -> Path:
+        return self._directory / str(DataFileName(sequence))
+
     def source(self, sequence: int) -> Source:
-        """Return the open file; FileNotFoundError when it is gone, DiskError when it cannot be read."""
+        """Return the open file; FileNotFoundError when it is gone, DiskError when it cannot be read.
+
+        FormatError when its header is damaged: nothing in it can be read then.
+        """
         with self._lock:
             source = self._sources.get(sequence)
             if source is not None:
@@ -52,7 +58,7 @@ class Files:
         return source
 
     def _open(self, sequence: int) -> Source:
-        path = self._directory / str(DataFileName(sequence))
+        path = self.path(sequence)
         try:
             file = DataFile(self._disk, path)
             return Source(file.file, path, require_header(file).identity, sequence)
@@ -79,22 +85,27 @@ def read_one(files: Files, find: Callable[[], Place | None]) -> Message | Messag
         try:
             reader = FrameReader(files.source(place.sequence))
             return next(reader.messages([(place.number, place.offset)]))
+        except FormatError as failure:
+            return MessageDamaged(place.number, failure.path, place.offset, failure.reason)
         except FileNotFoundError as failure:
             files.forget(place.sequence)
             if attempt == ATTEMPTS_MAX - 1:
                 raise DiskError(Path(str(failure.filename)), failure, "read") from failure
         except OSError as failure:
-            raise DiskError(files.source(place.sequence).path, failure, "read") from failure
+            raise DiskError(files.path(place.sequence), failure, "read") from failure
     raise AssertionError("the last attempt returns or raises")
 
 
 def read_value(files: Files, key: bytes, sequence: int, offset: int) -> bytes | BadFrame:
     """Return the value of a key at its place; FileNotFoundError when the file is gone."""
-    source = files.source(sequence)
     try:
-        return FrameReader(source).value(key, offset)
+        return FrameReader(files.source(sequence)).value(key, offset)
+    except FormatError as failure:
+        return BadFrame(offset, failure.reason)
+    except FileNotFoundError:
+        raise
     except OSError as failure:
-        raise DiskError(source.path, failure, "read") from failure
+        raise DiskError(files.path(sequence), failure, "read") from failure
 
 
 Wanted = tuple[Ints, Ints, Ints]  # numbers, sequences, offsets
@@ -114,6 +125,9 @@ def read_many(
                     found = read_one(files, lambda number=number: find(number))  # type: ignore[misc]
                     if found is not None:
                         yield found
+                continue
+            except FormatError as failure:
+                yield from (MessageDamaged(number, failure.path, at, failure.reason) for number, at in pairs)
                 continue
             try:
                 yield from FrameReader(source).messages(pairs)
