@@ -401,7 +401,7 @@ class Model:
         elif ask.store is not Store.UNSAID and (ask.store is Store.BROKER) != unit.is_persistent:
             raise Refused(Code.WRONG_UOW_TYPE)  # STORE is said by the call that creates the unit of work
         elif len(unit.bodies) >= unit.terms.messages_max:
-            raise Refused(Code.MAX_MESSAGES)
+            raise Refused(Code.MAX_MESSAGES, *[*WITHOUT_STORE] * (self.is_lost and unit.is_stored))
         if self.is_forbidden and unit.is_stored:
             raise Refused(Code.NO_NEW_UOWS, *[*WITHOUT_STORE] * self.is_lost)
         self._check_store([unit])

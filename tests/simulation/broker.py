@@ -7,12 +7,14 @@ import contextlib
 
 from tests.faulty_disk import SimulatedDisk
 from tests.oracle_script import NUMBERS, Chance, bounds
+from tests.simulation.broker_damage import Over
 from tests.simulation.broker_edges import simulated_edges
 from tests.simulation.broker_machine import Machine, MachineDesk
 from tests.simulation.broker_play import CrashingPlay
 from tests.simulation.broker_sense import SENSIBLE, Sensible
 from tests.simulation.broker_steps import (
     CHORES,
+    Astray,
     Crash,
     Do,
     Fail,
@@ -25,7 +27,7 @@ from tests.simulation.broker_steps import (
     TakeOver,
     random_steps,
 )
-from tests.simulation.world import PromiseBroken, Seen
+from tests.simulation.world import PromiseBroken, Seen, Step
 from tests.simulation.world import Script as Steps
 
 NUMBER_BITS = 16
@@ -46,6 +48,8 @@ class BrokerWorld:
             play = CrashingPlay(MachineDesk(machine), seen)
             try:
                 Playing(play).steps(script)
+            except Over:
+                pass
             except PromiseBroken:
                 raise
             except AssertionError as failure:
@@ -64,34 +68,42 @@ class Playing(Sensible):
         for step in script:
             self.play.seen.steps += 1
             self.play.lines.append(f"{step}")
-            match step:
-                case Do():
-                    self.do(step)
-                case Crash():
-                    self.play.arm(step)
-                case Fail() if not self._model.is_lost:
-                    self.fail_at(step)
-                case Room():
-                    self.leave_room(step)
-                case Rot():
-                    self.play.damage(step)
-                    return
-                case Move() if not self._model.is_lost:
-                    self.play.move(step)
-                case Reconfigure() if not self._model.is_lost:
-                    self.play.reconfigure(step.place)
-                case TakeOver() if not self._model.is_lost:
-                    self.play.arm_takeover(step.change)
-                case GoOn():
-                    ask = self.a_call(_chance(step)) if step.what == "call" else None
-                    self.play.go_on_paused(step.what, ask)
-                case _:
-                    pass  # the setting is made, and what no store can fail in is not done
+            if isinstance(step, Do):
+                self.do(step)
+            elif not (self._model.is_lost or self.play.astray):
+                self._go_wrong(step)
+            elif isinstance(step, Crash | Room | Rot | GoOn) and not self.play.astray:
+                self._go_wrong(step)  # what needs no store
             self.play.check_memory()
             if self.play.has_crashed:
                 self.play.has_crashed = False
                 self.begin()
         self.finish()
+
+    def _go_wrong(self, step: Step) -> None:
+        match step:
+            case Crash():
+                self.play.arm(step)
+            case Fail():
+                self.fail_at(step)
+            case Room():
+                self.leave_room(step)
+            case Rot():
+                self.play.damage(step)
+                raise Over
+            case Astray():
+                self.play.misdirect(step)
+            case Move():
+                self.play.move(step)
+            case Reconfigure():
+                self.play.reconfigure(step.place)
+            case TakeOver():
+                self.play.arm_takeover(step.change)
+            case GoOn():
+                ask = self.a_call(_chance(step)) if step.what == "call" else None
+                self.play.go_on_paused(step.what, ask)
+            case _:
+                assert isinstance(step, Setting), f"no step of this world: {step!r}"
 
     def do(self, step: Do) -> None:
         chance = _chance(step)
@@ -130,6 +142,7 @@ class Playing(Sensible):
             room = self._disk.used() + step.spare
             # Nobody else takes what was given up from the reserve: it would be spent without a commit.
             self._disk.space = room if self._disk.space is None else max(room, self._disk.space)
+        self.play.look_at_room()
 
     def _come_again(self, chance: Chance) -> None:
         """Who is there is let in after the step."""

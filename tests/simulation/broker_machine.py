@@ -5,7 +5,7 @@ import random
 from collections import deque
 from pathlib import Path
 
-from broker.attributes import parse
+from broker.attributes import Attributes, parse
 from broker.beginning import Beginning
 from broker.block import Request
 from broker.codes import Code
@@ -19,6 +19,7 @@ from database.options import Options
 from journal.errors import JournalError
 from journal.names import LOCK
 from journal.owner import Holder, read_holder
+from recovery.startup import Policy
 from tests.broker_model import Terms
 from tests.broker_stores import MESSAGE_BYTES_MAX, begun
 from tests.crash_model import SPOOL, Unattended
@@ -39,6 +40,7 @@ OTHER_POSTPONED = "MAX-DELIVERY-COUNT=1 POSTPONE-ATTEMPTS=2 POSTPONE-DELAY=60S"
 OTHER_TERMS = Terms(
     uwtime=100, uwstatp=1, uows_max=9, messages_max=5, delivery_max=1, postpone_attempts=2, postpone_delay=60
 )
+KEPT = SPOOL.with_name("kept")  # where clean-up moves files
 SETTINGS = (  # attribute files, and what they say of the services
     (ATTRIBUTES, SERVICES),
     (ATTRIBUTES.replace(BLITZ, OTHER_BLITZ).replace(POSTPONED, OTHER_POSTPONED), SERVICES | {"BLITZ": OTHER_TERMS}),
@@ -55,8 +57,14 @@ class Machine:
         self.seen = seen
         self.disk = SimulatedDisk()
         self.directory = SPOOL  # where the store is
-        self.attributes = parse(ATTRIBUTES)
+        self.attributes = self.attributes_of(ATTRIBUTES)
         self.clock = HandClock()
+        self.policy: Policy = "salvage"
+        self.holds = False
+
+    def attributes_of(self, text: str) -> Attributes:
+        """Return the attributes of a file for this machine's store."""
+        return parse(f"{text}\nDEFAULTS=JOURNAL\n  MIN-FREE-SPACE={self.setting.min_free}\n")
 
     def open(
         self, directory: Path | None = None, *, creates: bool = True, passing: Holder | None = None
@@ -67,6 +75,9 @@ class Machine:
             max_message_size=MESSAGE_BYTES_MAX,
             max_data_file_size=self.setting.file_bytes,
             cleanup_interval=0,
+            retention_directory=KEPT if self.setting.keeps_files else None,
+            policy=self.policy,
+            hold_suspects=self.holds,
             passing=passing,
             clock=self.clock,
             chance=self.edges.chance,
@@ -122,6 +133,7 @@ class MachineDesk(OracleDesk):
         self._asked: dict[int, tuple[Request, int]] = {}  # calls that are not answered, and from where
         self._back: list[tuple[Request, int]] = []  # calls that give back what could not be read
         self.unread: set[int] = set()  # calls whose message could not be read
+        self.is_short = False  # of free space
         store, self.attributes = self.store, self.machine.attributes
         self.begun = begun(store, now=self.now)
         self.kernel = Kernel(self.attributes, restored(store, now=self.now), self.begun.identifiers)

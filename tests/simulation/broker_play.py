@@ -15,13 +15,17 @@ from tests.faulty_disk import Killed
 from tests.oracle_play import State, Way
 from tests.simulation import broker_ways as ways
 from tests.simulation.broker_bounds import FEW, check_compacted, check_kernel
-from tests.simulation.broker_restarts import AT_ONCE, RestartingPlay
-from tests.simulation.engine_bounds import BOUNDED, NEEDED, check_files, check_memory
+from tests.simulation.broker_damage import DamagedPlay
+from tests.simulation.broker_machine import KEPT
+from tests.simulation.broker_restarts import AT_ONCE
+from tests.simulation.engine_bounds import BOUNDED, NEEDED, check_files, check_kept, check_memory
+from tests.simulation.engine_bounds import KEPT as KEPT_WHOLE
 
+MARKED = "no new units of work are taken once the disk has less room than the mark"
 LENGTH_STEP, LENGTH_MAX = 379, 1200  # bytes of messages
 
 
-class CrashingPlay(RestartingPlay):
+class CrashingPlay(DamagedPlay):
     """What is done to the broker and its model, and which ways they may go."""
 
     @property
@@ -99,6 +103,18 @@ class CrashingPlay(RestartingPlay):
         self._do(lambda: self.desk.look_after(what), ways.nothing)
         self._check_files(what, active)
 
+    def look_at_room(self) -> None:
+        """Let the broker look whether its disk has less room than the mark."""
+        desk = self.desk
+        mark, disk = desk.machine.setting.min_free, desk.machine.disk
+        if not (mark and desk.store.is_connected) or disk.is_dead:
+            return
+        was_short, desk.is_short = desk.is_short, disk.free_bytes(desk.machine.directory) < mark
+        is_told = desk.running.room() is not None
+        self._hold(is_told == (desk.is_short and not was_short), MARKED, [f"told: {is_told}"])
+        if is_told:
+            self.forbid(is_forbidden=True)
+
     def _active(self) -> int:
         return self.desk.database.look().active or 0
 
@@ -109,6 +125,9 @@ class CrashingPlay(RestartingPlay):
         if is_disturbed or disk.faults or disk.kill_at is not None or disk.before_change is not None:
             return
         with self._telling():
+            if self.desk.machine.setting.keeps_files:
+                self.seen.checked[KEPT_WHOLE] += 1
+                check_kept(disk, KEPT)
             if what in ("clean_up", "compact"):
                 self.seen.checked[NEEDED] += 1
                 check_files(disk, self.desk.database, active)
@@ -182,6 +201,7 @@ class CrashingPlay(RestartingPlay):
         try:
             act()
             self.desk.settle()
+            self._end_astray()
             if self.taking is not None:
                 self._go_over(list(dead()))
                 return
@@ -194,11 +214,11 @@ class CrashingPlay(RestartingPlay):
         if not was_lost and not self.desk.store.is_connected:
             self.lines.append("    the store is lost by a fault")
             self._note_faults("running")
-            self._compare(list(lost()), unheard)
+            self._compare(list(lost()), unheard, may_fail=True)
         elif self._has_no_room(was_forbidden=was_forbidden):
             self.lines.append("    the disk is full")
             self.seen.met["full disk", self.operation, "running"] += 1
-            self._compare([*whole(), *full()], unheard)
+            self._compare([*whole(), *full()], unheard, may_fail=True)
         else:
             self._compare(whole(), unheard)
 

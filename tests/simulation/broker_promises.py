@@ -13,7 +13,6 @@ from broker.codes import Code
 from broker.pstore import MessageUnreadable
 from broker.pstore import Store as StorePort
 from broker.records import PUBLICATION, PUBLICATIONS, UOW, UOWS, PublicationRecord, Status, UowRecord
-from recovery.report import RecoveryReport, Verdict
 from tests.broker_model import COMPLETE, WITHOUT_STORE
 from tests.broker_words import BOTH, NEW, Ask, Name
 from tests.oracle_desk import SERVICES, TOPICS, Said
@@ -28,8 +27,6 @@ IN_ORDER = "the messages of a unit of work are handed out in their order, as the
 IN_TURN = "the units of work of a conversation are handed out in the order of their commits"
 NEW_NUMBERS = "an identifier is never given twice"
 NO_REPEAT = "a repeat of a producer's identifier adds nothing"
-NOT_OTHERS = "damage never shows one message for another"
-REPORTED = "what damage has destroyed is reported"
 
 AnyRecord = UowRecord | PublicationRecord
 _COMMITS = (Option.COMMIT, Option.EOC, Option.EOCCANCEL)
@@ -243,12 +240,12 @@ class Promises:
 
     def check(self, store: StorePort) -> None:
         """Hold what was promised against a store that nothing has damaged."""
-        units, news = _units_in(store), _news_in(store)
-        for uowid, unit in self._certain_units():
-            found = _bodies(store, units.get(uowid))
+        units, news = units_in(store), news_in(store)
+        for uowid, unit in self.certain_units():
+            found = bodies_in(store, units.get(uowid))
             self.hold(found == unit.bodies, THERE, f"{uowid} is {units.get(uowid)} with {found} and not {unit.bodies}")
-        for identifier, one in self._certain_news():
-            found = _bodies(store, news.get(identifier))
+        for identifier, one in self.certain_news():
+            found = bodies_in(store, news.get(identifier))
             self.hold(found == one.bodies, NEWS_THERE, f"{identifier} is {news.get(identifier)} with {found}")
         owned: set[int] = set()
         for unit_record in units.values():
@@ -258,36 +255,27 @@ class Promises:
         there = {message.number for message in store.messages()}
         self.hold(there == owned, NOTHING_OVER, f"messages {sorted(there ^ owned)}")
 
-    def check_damaged(self, store: StorePort, report: RecoveryReport) -> None:
-        """Hold what was promised against a store that was damaged, and what its start has reported of that."""
-        units, news = _units_in(store), _news_in(store)
-        wanted: list[tuple[str, list[bytes], AnyRecord | None]] = []
-        wanted += [(uowid, unit.bodies, units.get(uowid)) for uowid, unit in self._certain_units()]
-        wanted += [(identifier, one.bodies, news.get(identifier)) for identifier, one in self._certain_news()]
-        is_reported = bool(report.lost) or any(file.verdict is not Verdict.CLEAN for file in report.files)
-        for identifier, bodies, record in wanted:
-            found = _bodies(store, record)
-            self.hold(found == bodies or is_reported, REPORTED, f"{identifier} is {record} with {found}")
-            of_others = [body for body in found if body is not None and body not in bodies]
-            self.hold(not of_others, NOT_OTHERS, f"{identifier} holds {of_others} and not {bodies}")
-
-    def _certain_units(self) -> Iterator[tuple[str, Unit]]:
+    def certain_units(self) -> Iterator[tuple[str, Unit]]:
+        """Yield what must be in the store."""
         for uowid, unit in self.units.items():
             if unit.is_certain and unit.lives_on and not (unit.is_over or unit.may_be_over or unit.is_vague):
                 yield uowid, unit
 
-    def _certain_news(self) -> Iterator[tuple[str, News]]:
+    def certain_news(self) -> Iterator[tuple[str, News]]:
+        """Yield the publications that must be there for somebody."""
         for identifier, one in self.news.items():
             terms = TOPICS[one.topic]
             if one.is_certain and one.readers and terms.is_durable and not (terms.lifetime or one.is_vague):
                 yield identifier, one
 
 
-def _units_in(store: StorePort) -> dict[str, UowRecord]:
+def units_in(store: StorePort) -> dict[str, UowRecord]:
+    """Return the records of units of work that can be read."""
     return {key: UOW.decode(value) for key, value in _readable(store, UOWS)}
 
 
-def _news_in(store: StorePort) -> dict[str, PublicationRecord]:
+def news_in(store: StorePort) -> dict[str, PublicationRecord]:
+    """Return the records of publications that can be read."""
     return {key: PUBLICATION.decode(value) for key, value in _readable(store, PUBLICATIONS)}
 
 
@@ -303,7 +291,7 @@ def _numbers(record: AnyRecord | None) -> range:
     return range(record.first, record.first + record.messages) if record is not None and is_there else range(0)
 
 
-def _bodies(store: StorePort, record: AnyRecord | None) -> list[bytes | None]:
+def bodies_in(store: StorePort, record: AnyRecord | None) -> list[bytes | None]:
     """Return the messages of a record; None for one that cannot be read."""
     found: list[bytes | None] = []
     for number in _numbers(record):

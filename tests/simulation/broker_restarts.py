@@ -8,7 +8,6 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
-from broker.attributes import parse
 from broker.pstore import StartRefused, StoreUnavailable
 from journal.errors import DatabaseLocked
 from tests.broker_model import WITHOUT_STORE
@@ -20,7 +19,7 @@ from tests.simulation import broker_moving as moving
 from tests.simulation import broker_ways as ways
 from tests.simulation.broker_machine import SETTINGS, MachineDesk
 from tests.simulation.broker_promises import Promises
-from tests.simulation.broker_steps import Crash, Move, Rot
+from tests.simulation.broker_steps import Crash, Move
 from tests.simulation.world import PromiseBroken, Seen
 
 ANSWERS = "every answer is the model's"
@@ -86,7 +85,7 @@ class RestartingPlay(Play):
         """Leave of the states those that answer as was heard, and restart them."""
         self.has_crashed = True
         self.desk.answers = {}
-        dead = self._with_unread(dead, is_dead=True)
+        dead = self._with_unread(dead, may_fail=True)
         self._hear(heard)
         for ask in self.asks.values():
             self.promises.unheard(ask)
@@ -249,44 +248,13 @@ class RestartingPlay(Play):
         """Let the broker end, and start again with other attributes: they hold for what comes, and for what waits."""
         self._end("closed", 0)
         text, services = SETTINGS[place]
-        self.desk.machine.attributes = parse(text)
+        self.desk.machine.attributes = self.desk.machine.attributes_of(text)
         for state in self.states:
             state.model.services = services
             for unit in state.model.uows.values():
                 unit.terms = services[unit.service]
         self._start_until_it_lasts(AT_ONCE)
         self._compare_start()
-
-    # Damage.
-
-    def damage(self, step: Rot) -> None:
-        """Let the broker end, damage what it leaves, and see what the next one is able to say of that."""
-        machine = self.desk.machine
-        self._end(step.ending, step.choice)
-        for time in range(step.times):
-            self.lines.append(f"    {machine.rot(step.kind, step.choice + time)}")
-        fault = f"{step.kind} rot, {step.ending}"
-        try:
-            self.desk.start_on_what_is_left()
-            self.desk.settle()
-        except StartRefused as refused:
-            self.lines.append(f"    refused: {refused} {refused.__cause__}")
-            self._note(fault, f"refused: {type(refused.__cause__).__name__}")
-            return
-        told = [*self.promises.units, *(unit.conv_id for unit in self.promises.units.values()), *self.promises.news]
-        self._hold(
-            max(told, default="") < self.desk.begun.identifiers.next(), "no identifier comes again after damage", []
-        )
-        report = self.desk.database.recovery
-        self._note(fault, *(file.row for file in report.files))
-        with self._telling():
-            self.promises.check_damaged(self.desk.store, report)
-        found = list(self.desk.store.messages())
-        self.desk.stop()
-        machine.end("killed", 0)
-        again = machine.open()
-        self._hold(again._database.recovery.intact, "the next start after damage finds none", [])
-        self._hold(list(again.messages()) == found, "the next start after damage finds the same messages", [])
 
     def _note(self, fault: str, *branches: str) -> None:
         for branch in branches:
@@ -325,18 +293,18 @@ class RestartingPlay(Play):
         except PromiseBroken as broken:
             raise PromiseBroken("\n".join([str(broken), "", *self.lines])) from None
 
-    def _with_unread(self, usual: Sequence[Way], *, is_dead: bool) -> Sequence[Way]:
+    def _with_unread(self, usual: Sequence[Way], *, may_fail: bool) -> Sequence[Way]:
         """Return the ways in which the messages that could not be read are given back, if there are any."""
         unread = {handle: self.asks[handle] for handle in sorted(self.desk.unread) if handle in self.asks}
         self.desk.unread = set()
         if not unread:
             return usual
         self.lines.append(f"    could not be read: {[*unread]}")
-        return [way for each in usual for way in ways.unreadable(each, unread, is_dead=is_dead)]
+        return [way for each in usual for way in ways.unreadable(each, unread, may_fail=may_fail)]
 
-    def _compare(self, ways: Sequence[Way], unheard: int = 0) -> None:
+    def _compare(self, ways: Sequence[Way], unheard: int = 0, *, may_fail: bool = False) -> None:
         self.desk.settle()
-        ways = self._with_unread(ways, is_dead=False)
+        ways = self._with_unread(ways, may_fail=may_fail)
         if unheard in self.asks:
             self.promises.unheard(self.asks.pop(unheard))
         self._hear({handle: said for handle, said in self.desk.answers.items() if handle != unheard})

@@ -48,6 +48,7 @@ FAILING = {
 }
 MOVED = RECONFIGURED = 0.01  # of steps
 ROTTEN = 0.3  # of scripts end in damage
+MISDIRECTED = 0.15  # end with a write that goes elsewhere
 ENDINGS = ("power cut", "killed")
 
 
@@ -59,6 +60,8 @@ class Setting:
     group_max: int = 4  # commits that one sync takes
     patience: int = 1  # groups between one look of the tender and the next
     is_forgetful: bool = False  # hardly anything is kept in memory
+    keeps_files: bool = False  # clean-up moves files away
+    min_free: int = 0  # bytes of free space below which no new units of work are taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +142,23 @@ class Rot:
     kind: str  # of DAMAGES
     choice: int  # of file, place and bytes
     times: int = 1
+    policy: str = "salvage"  # of the next start
+    holds: bool = False  # the next start holds back what the damage may have brought back
 
 
-AnyStep = Setting | Do | Crash | Fail | Room | TakeOver | GoOn | Move | Reconfigure | Rot
+@dataclass(frozen=True, slots=True)
+class Astray:
+    """The n-th durable write from now on lies elsewhere; when it is done, and vouched for, the process ends for good.
+
+    Until then nothing else goes wrong; and where there is no such write any more nothing has happened.
+    """
+
+    ending: str
+    nth: int
+    choice: int  # of where it goes, and of what a power cut leaves
+
+
+AnyStep = Setting | Do | Crash | Fail | Room | TakeOver | GoOn | Move | Reconfigure | Rot | Astray
 DAMAGES = ("bit", "sector", "zeros", "stale")
 PAUSED = (*["call"] * 4, "tick", "clean_up", "compact", "vouch", "tend", "connect", "close")
 
@@ -151,7 +168,14 @@ def random_steps(seed: int) -> Script:
     chance = random.Random(seed)
     file_bytes, is_forgetful = chance.choice((4096, 4096, 8192, 65536)), chance.random() < 0.3
     steps: list[AnyStep] = [
-        Setting(file_bytes, chance.choice((1, 2, 4, 100)), chance.choice((1, 1, 3, 10)), is_forgetful)
+        Setting(
+            file_bytes,
+            chance.choice((1, 2, 4, 100)),
+            chance.choice((1, 1, 3, 10)),
+            is_forgetful,
+            chance.random() < 0.2,
+            chance.choice((0, 0, 4096, 20_000)),
+        )
     ]
     names, weights = zip(*(CALLS | CHORES | BESIDE).items(), strict=True)
     crashes = chance.choice((0.03, 0.1, 0.2))
@@ -177,7 +201,12 @@ def random_steps(seed: int) -> Script:
         steps.append(Do(chance.choices(names, weights)[0], chance.getrandbits(32)))
     if chance.random() < ROTTEN:
         kind, times = chance.choice(DAMAGES), chance.choice((1, 1, 1, 2, 5))
-        steps.append(Rot(chance.choice((*ENDINGS, "closed")), kind, chance.getrandbits(32), times))
+        policy = chance.choice(("salvage", "salvage", "refuse"))
+        ending, choice = chance.choice((*ENDINGS, "closed")), chance.getrandbits(32)
+        steps.append(Rot(ending, kind, choice, times, policy, chance.random() < 0.3))
+    elif chance.random() < MISDIRECTED / (1 - ROTTEN):
+        steps.append(Astray(chance.choice((*ENDINGS, "closed")), chance.randint(1, 8), chance.getrandbits(32)))
+        steps += [Do(chance.choices(names, weights)[0], chance.getrandbits(32)) for _ in range(10)]
     return steps
 
 

@@ -13,7 +13,7 @@ from itertools import permutations, product
 from broker.block import Function, Option
 from broker.codes import Code
 from tests.broker_model import WITHOUT_STORE
-from tests.broker_words import Ask
+from tests.broker_words import Answer, Ask
 from tests.oracle_play import State, Way
 
 NOBODY = 0  # who hears of what is given back
@@ -56,10 +56,11 @@ def some_of_them(handles: Sequence[int], asks: Sequence[Ask]) -> Iterator[Way]:
 # Messages that could not be read.
 
 
-def unreadable(way: Way, asks: Mapping[int, Ask], *, is_dead: bool) -> Iterator[Way]:
+def unreadable(way: Way, asks: Mapping[int, Ask], *, may_fail: bool) -> Iterator[Way]:
     """Yield the ways in which what these calls received could not be read, and is given back for that.
 
-    At once; or behind the rest, when something was on its way to the store; or not before the process ended.
+    At once; or behind the rest, when something was on its way to the store. Or that has failed, with the store or the
+    process: who opens the store next may find it done.
     """
 
     def at_once(state: State) -> None:
@@ -74,12 +75,18 @@ def unreadable(way: Way, asks: Mapping[int, Ask], *, is_dead: bool) -> Iterator[
         _give_back(state)
         state.unread = {}
 
-    def never(state: State) -> None:
+    def in_vain(state: State) -> None:
         way(state)
-        for handle in asks:
+        stored = copy.deepcopy(state.model.stored)
+        for handle, ask in asks.items():
+            answer = state.model.answers.get(handle, {})
+            if stored is not None and "body" in answer:
+                stored.only(NOBODY, _taken_back(ask, answer))
             state.model.answers[handle] = {"code": WITHOUT_STORE}
+        if stored is not None:
+            state.doubts = [*state.doubts, stored]
 
-    yield from (at_once, behind, never) if is_dead else (at_once, behind)
+    yield from (at_once, behind, in_vain) if may_fail else (at_once, behind)
 
 
 def _give_back(state: State) -> None:
@@ -87,14 +94,17 @@ def _give_back(state: State) -> None:
     model = state.model
     for handle, ask in list(state.unread.items()):
         answer = model.answers.get(handle, {})
-        if "body" not in answer:
-            continue
-        del state.unread[handle]
-        named = {"uow": answer["uow"]} if "uow" in answer else {"publication": answer["publication"]}
-        function = Function.SYNCPOINT if "uow" in answer else Function.CONTROL_PUBLICATION
-        model.call(NOBODY, Ask(ask.who, function, Option.BACKOUT, **named))
-        model.answers.pop(NOBODY, None)
-        model.answers[handle] = {"code": WITHOUT_STORE}
+        if "body" in answer:
+            del state.unread[handle]
+            model.call(NOBODY, _taken_back(ask, answer))
+            model.answers.pop(NOBODY, None)
+            model.answers[handle] = {"code": WITHOUT_STORE}
+
+
+def _taken_back(ask: Ask, answer: Answer) -> Ask:
+    if "uow" in answer:
+        return Ask(ask.who, Function.SYNCPOINT, Option.BACKOUT, uow=answer["uow"])
+    return Ask(ask.who, Function.CONTROL_PUBLICATION, Option.BACKOUT, publication=answer["publication"])
 
 
 # Time.
