@@ -309,7 +309,8 @@ def http_connection(data: bytes) -> None:
         wire = _Wire()
         connection = WebConnection(listener._config, listener.state, loop)
         connection.connection_made(wire)
-        connection.data_received(data)
+        if data:  # a loop hands over no bytes where there are none, and the parser takes them for the end
+            connection.data_received(data)
         for _ in range(50):
             await asyncio.sleep(0)
         connection.connection_lost(None)
