@@ -185,10 +185,11 @@ class NoSuchMessage(JournalError, KeyError):
 
 
 class MessageDamaged(JournalError):
-    """The bytes of one message no longer match their checksum."""
+    """The bytes of one message, or with number 0 of a key's value, no longer match their checksum."""
 
     def __init__(self, number: int, path: Path, offset: int, reason: str) -> None:
-        super().__init__(f"message {number} in {path.name} at byte {offset}: {reason}")
+        which = f"message {number} in " if number else ""
+        super().__init__(f"{which}{path.name} at byte {offset}: {reason}")
         self.number = number
         self.path = path
         self.offset = offset

@@ -292,7 +292,7 @@ def walk(data: bytes, head: Fields, ending: int | None) -> tuple[list[Fields], l
         end = next((place for place in following if frame(data, place, limit, identity) is not None), None)
         if end is None:
             content = len(bytes(data[:limit]).rstrip(b"\0"))
-            end = content + -content % 8 if ending is None else ending
+            end = min(limit, content + -content % 8) if ending is None else ending
         bad.append((at, end))
         at = end
     if sealed is not None and -(-at // alignment) * alignment != sealed:

@@ -13,7 +13,7 @@ from pathlib import Path
 from database import MessageDatabase
 from journal.disk import RealDisk
 from journal.dump import DumpedDamage, DumpedOperation, dump
-from journal.errors import JournalError
+from journal.errors import JournalError, MessageDamaged
 from journal.format import FRAME_SIZE, GAP, FileHeader, Previous, align, encode_frame_head, encode_headers, xxh3
 from journal.names import DataFileName
 from recovery.validate import validate_directory
@@ -313,7 +313,12 @@ def _everything(database: MessageDatabase) -> object:
             messages[number] = (found.queue, found.payload, found.properties, found.producer_id)
         except JournalError:  # damaged, or its number is none that a writer would have given it
             messages[number] = None
-    keys = {key: database.get(key) for key in database.keys()}  # noqa: SIM118 - not a mapping
+    keys: dict[str, object] = {}
+    for key in database.keys():  # noqa: SIM118 - not a mapping
+        try:
+            keys[key] = database.get(key)
+        except MessageDamaged:  # reported, and known as damaged: the key is there, its value is lost
+            keys[key] = None
     database.stats()
     database.explain()
     return messages, keys
