@@ -2,7 +2,7 @@
 
 phase     the client                                              the server
 start     waits until it says where it listens                    begins, on a store with messages in it
-commit    SEND of a message, twice, each with a receipt           a commit of one unit of work
+commit    SEND of a message, twice, each with a receipt           a commit of one unit of work, and a roll
 deliver   SUBSCRIBE, two messages, an ACK of each with a receipt  a delivery
 stop      SIGTERM                                                 ends
 
@@ -34,8 +34,8 @@ ARGUMENTS = ("serve", "--stomp-port", "0", "--http-port", "0", "--json")
 RECEIVED = 2  # of those that wait
 _ATTRIBUTES = f"{BUILT_IN}DEFAULTS=JOURNAL\n  MAX-DATA-FILE-SIZE={FILE_BYTES}\n"
 _LAST = "nothing comes behind this one"
-_START_SECONDS = 20.0
-_ANSWER_SECONDS = 10.0
+_START_SECONDS = 60.0
+_ANSWER_SECONDS = 30.0
 _MESSAGE_SECONDS = 2.0  # a message that cannot be read is tried again after one
 
 
