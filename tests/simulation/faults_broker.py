@@ -18,11 +18,13 @@ from broker.journal_store import JournalStore
 from broker.kernel import Kernel
 from broker.lifetimes import MICROSECONDS
 from broker.records import CLOCK, SUBSCRIPTION
+from broker.running import Running
 from broker.service import End
 from broker.subscribing import Acknowledging
 from broker.world import World
 from database.cleanup import Cleanup
 from database.plan import leading_dead
+from recovery.startup import RecoveryOptions
 from tests.simulation.fault import changed, fault, nothing
 
 HOUR = 3600 * MICROSECONDS
@@ -271,4 +273,36 @@ def who_is_gone_is_remembered() -> Iterator[None]:
 def compaction_moves_nothing() -> Iterator[None]:
     """Compaction lets go of files that nobody needs anything of, and moves nothing out of others."""
     with changed(Cleanup, "_doomed", lambda doomed: lambda self, facts, *, compact: facts[: leading_dead(facts)]):
+        yield
+
+
+@fault("broker", budget=100)
+def the_mark_of_free_space_is_not_looked_at() -> Iterator[None]:
+    """New units of work are taken for as long as there is any room at all."""
+    with changed(Running, "room", lambda _: nothing):
+        yield
+
+
+@fault("broker", budget=300)
+def a_start_that_should_refuse_damage_goes_on() -> Iterator[None]:
+    """Damage is salvaged whatever the policy."""
+    with changed(RecoveryOptions, "__init__", _salvaging):
+        yield
+
+
+def _salvaging(init: Callable[..., None]) -> Callable[..., None]:
+    def made(self: RecoveryOptions, **given: Any) -> None:
+        init(self, **{**given, "policy": "salvage"})
+
+    return made
+
+
+@fault("broker", budget=300)
+def what_the_engine_holds_back_the_broker_does_not() -> Iterator[None]:
+    """What damage may have brought back is let go by the engine, and not held by the broker."""
+
+    def of(_: Callable[[JournalStore], None]) -> Callable[[JournalStore], object]:
+        return lambda self: self._database.unhold()
+
+    with changed(JournalStore, "_take_hold", of):
         yield
