@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from database.apart import are_apart
 from database.backup_files import Brought
 from database.backup_place import BackupPlace
 from database.options import system_clock
@@ -266,8 +267,7 @@ def back_up(
 
 def check_apart(spool: Path, directory: Path) -> None:
     """Raise NotThisBackup where one of the two directories is in the other."""
-    one, other = spool.resolve(), directory.resolve()
-    if one == other or one in other.parents or other in one.parents:
+    if not are_apart(spool, directory):
         raise NotThisBackup(
             f"the backup {directory} and the database {spool} are one in the other; give another directory"
         )

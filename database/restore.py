@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from database.apart import are_apart
 from database.options import system_clock
 from index import duplicates, held
 from index.table import NUMBER_MAX
@@ -143,8 +144,7 @@ def _went_on(disk: Disk, found: Manifest) -> bool | None:
 
 
 def _check_apart(source: Path, target: Path) -> None:
-    one, other = source.resolve(), target.resolve()
-    if one.is_relative_to(other) or other.is_relative_to(one):
+    if not are_apart(source, target):
         raise RestoreRefused(f"the backup {source} and {target} are one in the other; give another directory")
 
 

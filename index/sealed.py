@@ -13,7 +13,6 @@ whose ranges hold the number, and the files that are not sealed yet.
     checksum  8           XXH3 over all before
 """
 
-import contextlib
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from journal import names
 from journal.contents import Ranges
 from journal.disk import Disk
 from journal.format import CHECKSUM, xxh3
+from journal.placing import put_in_place
 from journal.segment import Sealed
 
 MAGIC = b"OMSINDX1"
@@ -68,20 +68,7 @@ def decode(data: bytes) -> SealedFiles | None:
 
 def write(disk: Disk, directory: Path, data: bytes) -> None:
     """Put the index file in its place. It need not survive a power cut: the next start makes it anew."""
-    path = directory / names.INDEX
-    unfinished = directory / names.unfinished(names.INDEX)
-    with contextlib.suppress(FileNotFoundError):
-        disk.unlink(unfinished)
-    file = disk.create(unfinished)
-    try:
-        file.write(data, 0)
-    except OSError:
-        with contextlib.suppress(OSError):
-            disk.unlink(unfinished)
-        raise
-    finally:
-        file.close()
-    disk.rename(unfinished, path)
+    put_in_place(disk, directory / names.INDEX, data, durably=False)
 
 
 def read(disk: Disk, directory: Path) -> SealedFiles | None:

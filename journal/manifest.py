@@ -41,7 +41,6 @@ then the source's name (UTF-8: where the database was, for people), zeros up to 
 XXH3 over all of the copy before.
 """
 
-import contextlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -51,6 +50,7 @@ from journal import names
 from journal.disk import Disk
 from journal.errors import DiskError, FormatError, NewerFormat
 from journal.format import CHECKSUM, Previous, align, xxh3
+from journal.placing import put_in_place
 
 MAGIC = b"\x89OMSB\r\n\x1a"
 VERSION = 1
@@ -243,19 +243,4 @@ def read(disk: Disk, directory: Path, name: str = names.BACKUP) -> Manifest | No
 
 def write(disk: Disk, directory: Path, manifest: Manifest, name: str = names.BACKUP) -> None:
     """Put the manifest in its place, durably: from now on it is what the backup consists of. OSError."""
-    path = directory / name
-    unfinished = directory / names.unfinished(name)
-    with contextlib.suppress(FileNotFoundError):
-        disk.unlink(unfinished)
-    file = disk.create(unfinished)
-    try:
-        file.write(encode(manifest), 0)
-        file.sync()
-    except OSError:
-        with contextlib.suppress(OSError):
-            disk.unlink(unfinished)
-        raise
-    finally:
-        file.close()
-    disk.rename(unfinished, path)
-    disk.sync_directory(directory)
+    put_in_place(disk, directory / name, encode(manifest), durably=True)

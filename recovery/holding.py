@@ -11,6 +11,7 @@ from journal import names
 from journal.disk import Disk
 from journal.errors import DiskError, FormatError
 from journal.format import xxh3
+from journal.placing import put_in_place
 
 _SIZE = 16  # the sequence and the checksum of its 8 bytes
 
@@ -19,16 +20,9 @@ def intend(disk: Disk, directory: Path, sequence: int) -> None:
     """Note, durably, what is to be held; an earlier intention that goes further stays."""
     wanted = max(sequence, intended(disk, directory))
     data = wanted.to_bytes(8, "little")
-    path, unfinished = directory / names.HOLD, directory / names.unfinished(names.HOLD)
+    path = directory / names.HOLD
     try:
-        file = disk.create(unfinished)
-        try:
-            file.write(data + xxh3(data).to_bytes(8, "little"), 0)
-            file.sync()
-        finally:
-            file.close()
-        disk.rename(unfinished, path)
-        disk.sync_directory(directory)
+        put_in_place(disk, path, data + xxh3(data).to_bytes(8, "little"), durably=True)
     except OSError as failure:
         raise DiskError(path, failure, "write") from failure
 

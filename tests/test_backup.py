@@ -402,11 +402,15 @@ def test_what_does_not_read_back_is_no_backup(spool: Path, target: Path) -> None
     assert_whole(target)
 
 
-class _Lying(RealDisk):
-    """A disk that writes something else than it was given, in one directory."""
+class _InOneDirectory(RealDisk):
+    """A disk that is not as it should be in one directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+
+
+class _Lying(_InOneDirectory):
+    """A disk that writes something else than it was given, in one directory."""
 
     def create(self, path: Path) -> DiskFile:
         file = super().create(path)
@@ -443,11 +447,8 @@ def test_a_full_disk_leaves_the_backup_as_it_was(spool: Path, target: Path) -> N
     assert_whole(target)
 
 
-class _Full(RealDisk):
+class _Full(_InOneDirectory):
     """A disk without space for another file in one directory."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
 
     def create(self, path: Path) -> DiskFile:
         if path.parent == self._directory:

@@ -1,0 +1,32 @@
+"""A small file of our own is put in its place as a whole: made beside it under its unfinished name, and renamed."""
+
+import contextlib
+from pathlib import Path
+
+from journal import names
+from journal.disk import Disk
+
+
+def put_in_place(disk: Disk, path: Path, data: bytes, *, durably: bool) -> None:
+    """Have these bytes under the path, whatever was there; `durably`, so that they survive a power cut on return.
+
+    A reader finds what was there before or the whole of this, never a part, and so does who comes after a kill.
+    OSError: the former file is still there, or, where only the directory could not be synced, the new one.
+    """
+    unfinished = path.with_name(names.unfinished(path.name))
+    with contextlib.suppress(FileNotFoundError):
+        disk.unlink(unfinished)
+    file = disk.create(unfinished)
+    try:
+        file.write(data, 0)
+        if durably:
+            file.sync()
+    except OSError:
+        with contextlib.suppress(OSError):
+            disk.unlink(unfinished)
+        raise
+    finally:
+        file.close()
+    disk.rename(unfinished, path)
+    if durably:
+        disk.sync_directory(path.parent)
