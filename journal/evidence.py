@@ -25,11 +25,15 @@ from journal.format import (
     GAP,
     HEADERS_SIZE,
     FileHeader,
+    FrameHeader,
     align,
+    decode_frame,
 )
 from journal.walk import BadRange, Span, Walk, walk
 
 PROMISED_BYTES = 128  # of a file of which nothing is left: its first group took as much, and a gap frame fits
+SECTOR_BYTES = 512  # what a device writes elsewhere, at the least
+PLACES_MAX = 4096  # where a frame that went astray may belong: within 2 MiB
 _ALIGNMENTS = tuple(ALIGNMENT_MIN << shift for shift in range((ALIGNMENT_MAX // ALIGNMENT_MIN).bit_length()))
 
 
@@ -103,11 +107,12 @@ def is_padding(bad: BadRange, found: Walk, header: FileHeader | None) -> bool:
     return not (before.flags | behind.flags) & GAP and behind.commit == before.commit + 1
 
 
-def looks_written(data: bytes, *, since: int = 0) -> bool:
+def looks_written(data: bytes, *, since: int = 0, others: Sequence[tuple[int, int]] = ()) -> bool:
     """Say whether a file whose identity is unknown held more than its first group.
 
     Its frames cannot be verified. What looks like one, of a commit numbered `since` or higher, and says that what
-    stands before it was durable, is taken for one; lower numbers are those of a file whose blocks this one has got.
+    stands before it was durable, is taken for one; lower numbers are those of a file whose blocks this one has got. Of
+    the `others` of the directory, their first commit and identity are given: a write of theirs may have gone astray.
     """
     words = np.frombuffer(data[HEADERS_SIZE : HEADERS_SIZE + (len(data) - HEADERS_SIZE) // 8 * 8], "<u8")
     count = len(words) - FRAME_SIZE // 8 + 1
@@ -119,7 +124,25 @@ def looks_written(data: bytes, *, since: int = 0) -> bool:
     plausible = (length >= meta + np.uint64(FRAME_SIZE)) & (length % 8 == 0) & (length <= FRAME_BYTES_MAX)
     plausible &= (owner > 0) & (commit > 0) & (commit >= since) & (words[6 : 6 + count] >> np.uint64(32) <= GAP)
     found = np.flatnonzero(plausible & (synced > HEADERS_SIZE) & (synced <= offsets))
-    return any(_follows(data, int(synced[place]), int(offsets[place])) for place in found.tolist())
+    places = (
+        int(offsets[place]) for place in found.tolist() if _follows(data, int(synced[place]), int(offsets[place]))
+    )
+    return any(not _is_of_another(data, place, others) for place in places)
+
+
+def _is_of_another(data: bytes, offset: int, others: Sequence[tuple[int, int]]) -> bool:
+    """Say whether a frame is good at the place where another file has, or should have, its commit.
+
+    What goes astray are sectors: they lie where others should, and the first may not have the frame's checksum.
+    """
+    at_head = memoryview(data)[offset : offset + FRAME_SIZE]
+    length, commit, synced = (int.from_bytes(at_head[at:end], "little") for at, end in ((8, 12), (16, 24), (32, 40)))
+    _, identity = max((other for other in others if other[0] <= commit), default=(0, 0))
+    first = synced + (offset - synced) % SECTOR_BYTES  # a frame lies behind what was durable when it was written
+    for place in range(first, first + PLACES_MAX * SECTOR_BYTES, SECTOR_BYTES):
+        if isinstance(decode_frame(data, offset, identity=identity + place - offset), FrameHeader):
+            return True
+    return not any(at_head[:8]) and offset + length < len(data) and _is_of_another(data, offset + length, others)
 
 
 def _follows(data: bytes, synced: int, offset: int) -> bool:

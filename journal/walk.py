@@ -1,8 +1,10 @@
 """Walk the frames of a data file from its bytes: what is good, what is not. Changes nothing.
 
 A bad place does not end the walk: the next good frame behind it is looked for at every multiple of
-8, since what stands behind damage was promised too. Which of the bad places are torn and which are
-damaged is not decided here (`recovery/validate.py`).
+8, since what stands behind damage was promised too. Zeros before a group are its padding where the
+frames on both sides are of neighbouring commits; else frames have stood there, and the range is bad
+from its first zero on. Which of the bad places are torn and which are damaged is not decided here
+(`recovery/validate.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,6 +22,7 @@ from journal.format import (
     FRAME_SIZE,
     GAP,
     OPERATIONS_MAX,
+    BadFrame,
     FrameHeader,
     align,
     decode_frame,
@@ -93,8 +96,9 @@ def walk(data: bytes, span: Span) -> Walk:
             _take(found, data, frame, span)
             offset = frame.end
             continue
-        if (skipped := _behind_padding(view, offset, span.alignment)) > offset:
-            offset = skipped
+        group = _behind_zeros(view, offset, span)
+        if isinstance(group, FrameHeader) and _follows(found, group):
+            offset = group.offset
             continue
         if content_end < 0:
             content_end = _content_end(data[:limit])
@@ -102,15 +106,30 @@ def walk(data: bytes, span: Span) -> Walk:
             break
         following = _next_frame(view, offset + 8, span)
         end = following if following is not None else min(limit, align(content_end, 8))
-        found.bad_ranges.append(BadRange(offset, end, frame.reason))
+        reason = group.reason if isinstance(group, BadFrame) else frame.reason
+        found.bad_ranges.append(BadRange(offset, end, reason))
         offset = end
     return found
 
 
-def _behind_padding(view: memoryview, offset: int, alignment: int) -> int:
-    """Return where the next group may start when there are only zeros up to there."""
-    start = align(offset, alignment)
-    return start if start < len(view) and not any(view[offset:start]) else offset
+def _behind_zeros(view: memoryview, offset: int, span: Span) -> FrameHeader | BadFrame | None:
+    """Return what stands where the next group may start; None where not only zeros lead up to it."""
+    start = align(offset, span.alignment)
+    if start == offset or start >= len(view) or any(view[offset:start]):
+        return None
+    return decode_frame(view, start, identity=span.identity)
+
+
+def _follows(found: Walk, group: FrameHeader) -> bool:
+    """Say whether nothing but padding can have stood between the frames so far and a group.
+
+    The commits of a file are numbered one by one, so a number that is missing tells. A gap frame has none: it stands
+    for all that was lost up to the next good frame.
+    """
+    if not found.frames:
+        return True
+    before = found.frames[-1]
+    return bool((before.flags | group.flags) & GAP) or group.commit == before.commit + 1
 
 
 def _content_end(data: bytes) -> int:

@@ -14,7 +14,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A range of promised bytes that are gone, and what is known of what they held."""
+    """A range of promised bytes that are gone, and what is known of what they held.
+
+    Where that is not known exactly, the numbers are those that may have been added there; what clean-up had moved there
+    has lower numbers, which nobody else tells.
+    """
 
     name: str
     start: int

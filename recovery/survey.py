@@ -39,6 +39,7 @@ class Task:
     near: FileHeader | None = None  # of the directory, for a file whose own is gone: they share their lineage
     owner: int = 0  # of its successor, likewise
     alignment: int = ALIGNMENT_MIN  # of its neighbours, likewise
+    others: tuple[tuple[int, int], ...] = ()  # (first commit, identity) of the others, where nobody tells its own
     next_commit: int = 0  # no commit before the file before it was as high
     numbers: tuple[int, int] = (0, 0)  # which messages it can have, as the headers say; 0 where they don't
     vouched_only: bool = False
@@ -80,19 +81,18 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
     named = _named(kept, backup)
     promised = promised_files(disk, directory, files, kept) if wanted is None else {}
     _check_split(disk, kept, named, directory)
-    lowest = 0
-    newest = kept[max(kept)] if kept else None
+    lowest, newest = 0, kept[max(kept)] if kept else None
     tasks = []
     for sequence in sorted({*files, *named, *promised, *(wanted or ())}):
         if sequence < low_water:
             continue
-        missing = _File(directory / str(DataFileName(sequence)), None, is_rotted=False)
-        file = files.get(sequence, missing)
+        file = files.get(sequence) or _File(directory / str(DataFileName(sequence)), None, is_rotted=False)
         previous, successor = named.get(sequence, (None, (0, 0)))
         near = kept.get(successor[0], newest)
         lowest = file.header.next_message if file.header is not None else lowest
         highest = kept[successor[0]].next_message - 1 if successor[0] else 0
-        identities = [one.identity for one in (file.header, previous) if one is not None]
+        known = (one.identity for one in (file.header, previous) if one is not None)
+        identity = next(known, promised.get(sequence))
         tasks.append(
             Task(
                 sequence=sequence,
@@ -101,7 +101,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
                 is_rotted=file.is_rotted,
                 named=previous,
                 successor=successor,
-                identity=identities[0] if identities else promised.get(sequence),
+                identity=identity,
                 is_promised=sequence in promised,
                 is_listed=sequence in files,
                 is_late=sequence in late,
@@ -109,6 +109,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
                 near=near,
                 owner=kept[successor[0]].owner if successor[0] else 0,
                 alignment=near.alignment if near else ALIGNMENT_MIN,
+                others=tuple((one.next_commit, one.identity) for one in kept.values()) if identity is None else (),
                 next_commit=_next_commit(kept, sequence),
                 numbers=(lowest, highest),
             )

@@ -185,7 +185,8 @@ def _examine(file: DataFile, task: Task, *, full: bool) -> Examined:
         return _without_frames(task, size, Body.LATE, "written by a former owner after the directory was taken over")
     if task.identity is None:
         data = file.bytes()
-        body = Body.LOST if looks_written(data, since=task.next_commit) else Body.UNKNOWN
+        is_written = looks_written(data, since=task.next_commit, others=task.others)
+        body = Body.LOST if is_written else Body.UNKNOWN
         reason = "neither copy of the header can be read, and no neighbour tells the file's identity"
         return _without_frames(task, size, body, reason, extent=align(len(data.rstrip(b"\0")), 8))
     footer = file.footer(identity=task.identity)

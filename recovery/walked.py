@@ -126,10 +126,10 @@ def _successor(task: Task, footer: Footer | None) -> tuple[int, int]:
 def _judge(data: bytes, evidence: Evidence, task: Task) -> _Judged:
     """Sort out the bad places, and walk again up to where what is to be kept ends."""
     found, vouched, ranges = evidence.found, evidence.vouched, evidence.ranges
-    vouched_ranges = [bad_range for bad_range in ranges if bad_range.start < vouched]
-    padding = tuple(bad_range for bad_range in vouched_ranges if is_padding(bad_range, found, task.header))
-    damaged = tuple(bad_range for bad_range in vouched_ranges if bad_range not in padding)
-    good_end = _good_end(found, ranges, vouched)
+    all_padding = [bad_range for bad_range in ranges if is_padding(bad_range, found, task.header)]
+    held = [bad_range for bad_range in ranges if bad_range not in all_padding]
+    damaged = tuple(bad_range for bad_range in held if bad_range.start < vouched)
+    good_end = _good_end(found, held, vouched)
     if task.vouched_only:
         good_end = min(good_end, _vouched_end(evidence))
     disowned = _disowned(found, task) if evidence.end is None else None
@@ -138,7 +138,8 @@ def _judge(data: bytes, evidence: Evidence, task: Task) -> _Judged:
     behind = [frame for frame in found.frames if frame.offset >= good_end]
     cut, cut_commits = len(behind), sum(frame.operations > 0 for frame in behind)
     payloads = tuple(payload for payload in found.bad_payloads if payload.frame < good_end)
-    torn = [bad_range for bad_range in ranges if bad_range.start >= vouched]
+    padding = tuple(bad_range for bad_range in all_padding if bad_range.end <= good_end)
+    torn = [bad_range for bad_range in held if bad_range.start >= vouched]
     if cut:
         found = walk(data, replace(evidence.span, limit=good_end))
     return _Judged(found, torn, damaged, padding, payloads, good_end, cut, cut_commits, disowned is not None)

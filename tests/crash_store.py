@@ -28,7 +28,7 @@ from journal.format import (
 from journal.message import payload_offsets
 from journal.names import LOCK
 from journal.operations import Operation
-from journal.records import PROPERTIES, Record, decode_properties, decode_records, decode_set
+from journal.records import MOVED, PROPERTIES, Record, decode_properties, decode_records, decode_set
 from recovery.report import FileReport
 from recovery.validate import validate_directory
 from tests.crash_model import SPOOL, Account, Content, State, Unattended, Writer, open_unattended
@@ -46,6 +46,7 @@ class Piece:
     key: str = ""
     value: bytes = b""
     is_whole: bool = True  # False: its bytes were damaged when it was read, as somebody has noted
+    is_moved: bool = False  # a message that clean-up has written again, under its own number
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +205,13 @@ def _pieces(data: bytes, frame: FrameHeader, records: list[Record]) -> Iterator[
                 continue
             size = record.property_sizes[index] if record.flags & PROPERTIES else 0
             end = start + record.sizes[index]
+            number, is_moved = record.message(index), bool(record.flags & MOVED)
             if xxh3(data[start:end]) != record.checksum(index):
-                yield Piece(start, end, record.message(index), Content(name, b""), is_whole=False)
+                yield Piece(start, end, number, Content(name, b""), is_whole=False, is_moved=is_moved)
                 continue
             properties = tuple(decode_properties(data[start : start + size]).items())
-            yield Piece(start, end, record.message(index), Content(name, data[start + size : end], properties))
+            content = Content(name, data[start + size : end], properties)
+            yield Piece(start, end, number, content, is_moved=is_moved)
 
 
 def archives_in(disk: SimulatedDisk, directory: Path = SPOOL) -> dict[str, bytes]:

@@ -196,6 +196,12 @@ class FileBytes:
                         ranges.append((place, place + 1))
         return ranges
 
+    def exchange_rot(self, rot: dict[int, bytearray]) -> dict[int, bytearray]:
+        """Have this rot in the place of the file's own, and return that."""
+        self._digest = None
+        before, self._rot = self._rot, rot
+        return before
+
     def heal(self) -> None:
         """Have the file as it would be without its rot."""
         if self._rot or self.unreadable:

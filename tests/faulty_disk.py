@@ -20,6 +20,7 @@ With `is_harsh` a power cut may also leave zeros, garbage or a part of the write
 was durable: what a journal whose groups are aligned to sectors has to survive.
 """
 
+import contextlib
 import errno
 import os
 import random
@@ -212,6 +213,17 @@ class SimulatedDisk:
     def rotten(self, path: Path) -> list[tuple[int, int]]:
         """Return the ranges of a file's bytes that read back otherwise than they were written."""
         return self._file(path).rotten()
+
+    @contextlib.contextmanager
+    def as_written(self) -> Iterator[None]:
+        """Have everything read back as it was written, to whoever has it open too; nothing may be written meanwhile."""
+        files = {id(file): file for _, file in self._files()}.values()
+        rot = [(file, file.exchange_rot({})) for file in files]
+        try:
+            yield
+        finally:
+            for file, mine in rot:
+                file.exchange_rot(mine)
 
     def let_go_of_locks(self) -> None:
         """Make every lock look free, as a network file system does after its lease."""

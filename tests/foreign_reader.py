@@ -282,11 +282,13 @@ def walk(data: bytes, head: Fields, ending: int | None) -> tuple[list[Fields], l
             continue
         group = -(-at // alignment) * alignment
         if at < group < limit and not any(data[at:group]):
-            at = group
-            continue
+            one = frame(data, group, limit, identity)
+            if one is not None and (not frames or is_next(frames[-1], one)):
+                at = group
+                continue
         if ending is None and not any(data[at:limit]):
             break
-        if ending is None and at == footer_place and data[at : at + 8] == b"OMSFOOT1":
+        if ending is None and group == footer_place and data[group : group + 8] == b"OMSFOOT1":
             break
         following = range(at + 8, limit, 8)
         end = next((place for place in following if frame(data, place, limit, identity) is not None), None)
@@ -303,6 +305,10 @@ def walk(data: bytes, head: Fields, ending: int | None) -> tuple[list[Fields], l
     if ending is not None and at < ending and (not bad or bad[-1][1] < ending):
         bad.append((at, ending))
     return frames, bad
+
+
+def is_next(before: Fields, one: Fields) -> bool:
+    return bool((before["flags"] | one["flags"]) & 1) or one["commit"] == before["commit"] + 1
 
 
 def sealed_at(data: bytes) -> int | None:

@@ -75,9 +75,11 @@ def test_older_frames_without_a_header_are_what_the_blocks_of_a_prepared_file_he
         assert state_of(database) == SEALED.state()
 
 
-@pytest.mark.parametrize("sector", [3, 5, 6])
-def test_a_write_of_another_file_that_lies_in_a_prepared_one_makes_it_no_lost_one(sector: int) -> None:
-    frame = UNSEALED.frames_of(LAST)[-1]
+@pytest.mark.parametrize("sector", range(1, 7))
+@pytest.mark.parametrize("place", range(-3, 0))
+def test_a_write_of_another_file_that_lies_in_a_prepared_one_makes_it_no_lost_one(sector: int, place: int) -> None:
+    """At the offset where it should have been in its own file, too."""
+    frame = UNSEALED.frames_of(LAST)[place]
     start, end = frame.offset // 512 * 512, -(-frame.end // 512) * 512
     name = f"omsmsg-{headers_of(UNSEALED.files[LAST]).sequence + 1:010}.data"
     zeros = bytearray(4096)

@@ -27,25 +27,29 @@ def span(data: bytes, *, alignment: int = 8, limit: int | None = None, start: in
     )
 
 
-def frame(offset: int, *, records: bytes = b"", payload: bytes = b"", operations: int = 0, flags: int = 0) -> bytes:
+def frame(
+    offset: int, *, records: bytes = b"", payload: bytes = b"", operations: int = 0, flags: int = 0, commit: int = 5
+) -> bytes:
     size = FRAME_SIZE + len(records) + len(payload)
-    fields = (align(size, 8), 5, 7, START, 9, operations, flags)
+    fields = (align(size, 8), commit, 7, START, 9, operations, flags)
     data = encode_frame_head(records, IDENTITY + offset, *fields) + payload
     return data.ljust(align(size, 8), b"\0")
 
 
-def put(offset: int, value: bytes) -> bytes:
-    return frame(offset, records=encode_put(b"key", value, xxh3(value)), payload=value, operations=1)
+def put(offset: int, value: bytes, *, commit: int = 5) -> bytes:
+    records = encode_put(b"key", value, xxh3(value))
+    return frame(offset, records=records, payload=value, operations=1, commit=commit)
 
 
-def build(sizes: list[int], *, alignment: int = 8) -> tuple[bytes, list[tuple[int, int]]]:
-    """Return a file with one PUT in a group of its own for each size, and where the frames stand."""
+def build(sizes: list[int], *, alignment: int = 8, group: int = 1) -> tuple[bytes, list[tuple[int, int]]]:
+    """Return a file with one PUT for each size, in groups of so many, and where the frames stand."""
     data = bytearray(align(START, alignment))
     places = []
     for size, number in zip(sizes, count(1), strict=False):
-        data += bytes(align(len(data), alignment) - len(data))
+        if number % group == 1 % group:
+            data += bytes(align(len(data), alignment) - len(data))
         start = len(data)
-        data += put(start, bytes([number % 255 + 1]) * size)
+        data += put(start, bytes([number % 255 + 1]) * size, commit=number)
         places.append((start, len(data)))
     return bytes(data), places
 
@@ -115,10 +119,55 @@ def test_good_frames_behind_a_bad_place_are_found(first: int, bad_count: int, al
     is_last = bad[-1] == places[-1]
     if is_last and not filling:
         assert found.bad_ranges == []  # nothing says that something was there
-    elif not (alignment > 8 and not filling):  # zeros up to a group's place may be padding
-        assert [(one.start, one.end) for one in found.bad_ranges] == [
-            (bad[0][0], bad[-1][1] if is_last else places[places.index(bad[-1]) + 1][0])
-        ]
+    else:
+        start = places[first - 1][1] if first else bad[0][0]  # zeros before it may have been padding, or not
+        end = bad[-1][1] if is_last else places[places.index(bad[-1]) + 1][0]
+        assert [(one.start, one.end) for one in found.bad_ranges] == [(start, end)]
+
+
+@pytest.mark.parametrize("alignment", [64, 512, 4096])
+@pytest.mark.parametrize("group", [1, 2, 5])
+@pytest.mark.parametrize("size", [0, 1, 8, 200])
+def test_zeros_in_the_place_of_any_frames_but_the_last_are_no_padding(alignment: int, group: int, size: int) -> None:
+    data, places = build([size] * 12, alignment=alignment, group=group)
+    for first in range(len(places) - 1):
+        for last in range(first, len(places) - 1):
+            damaged = bytearray(data)
+            damaged[places[first][0] : places[last][1]] = bytes(places[last][1] - places[first][0])
+
+            found = walk(bytes(damaged), span(data, alignment=alignment, start=align(START, alignment)))
+
+            assert found_places(found) == places[:first] + places[last + 1 :]
+            start = places[first - 1][1] if first else places[0][0]
+            assert [(one.start, one.end) for one in found.bad_ranges] == [(start, places[last + 1][0])]
+
+
+@pytest.mark.parametrize("size", [1, 8, 64])
+def test_a_frame_of_which_only_the_beginning_is_zeros_is_bad_from_there(size: int) -> None:
+    data, places = build([100, 100, 0, 33], alignment=64, group=3)
+    start, end = places[1]
+    assert start % 64, "padding may end in the frame"
+    damaged = bytearray(data)
+    damaged[start : start + size] = bytes(size)
+
+    found = walk(bytes(damaged), span(data, alignment=64))
+
+    assert found_places(found) == [place for place in places if place != (start, end)]
+    assert [(one.start, one.end) for one in found.bad_ranges] == [(start, end)]
+
+
+@pytest.mark.parametrize("is_before", [False, True])
+def test_padding_beside_a_gap_is_padding_since_its_commit_is_nobodys(is_before: bool) -> None:
+    """As repairs have left it that took zeros before a bad place for padding."""
+    flags = (GAP, 0) if is_before else (0, GAP)
+    data = bytes(START) + frame(START, flags=flags[0], commit=0 if is_before else 5)
+    data = data.ljust(align(len(data), 512), b"\0")
+    data += frame(len(data), flags=flags[1], commit=9 if is_before else 0)
+
+    found = walk(data, span(data, alignment=512))
+
+    assert [one.flags for one in found.frames] == list(flags)
+    assert found.bad_ranges == []
 
 
 def test_random_bytes_hold_no_frames() -> None:

@@ -5,7 +5,7 @@ Replayed without the frames that rot has hit, and with the messages damaged whos
 what must be found; and from the same follows what must be reported.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from journal.operations import LOW_WATER_KEY
@@ -20,6 +20,7 @@ ONLY = "rot costs what it has hit, and nothing else"
 REPORTED = "what rot has destroyed is reported, exactly"
 RETURNED = "what comes back since its removal is lost is listed as suspect"
 FOUND = "rot is found by a start"
+WHOLE_BYTES = "bytes that have rotted are handed out to nobody"
 _HEADERS = ((0, 256), (512, 768))
 _PADDING = 4096  # a loss may go up to the next group
 
@@ -79,7 +80,7 @@ def hits(store: Store, rotten: dict[str, list[tuple[int, int]]]) -> Hit:
             if frame not in bad and (pieces := [one for one in frame.pieces if _touches(ranges, one.start, one.end)])
         }
         vouched = _vouched(store, name, ranges, [frame for frame in frames if frame not in bad])
-        doubtful = [frame.offset for frame in bad if frame.offset >= vouched]
+        doubtful = [offset for offset in _beginnings(frames, bad) if offset >= vouched]
         doubtful += [offset for offset in damaged if offset >= vouched]
         cut = min(doubtful, default=1 << 60)
         hit.cut += [frame for frame in frames if frame.offset >= cut]
@@ -92,6 +93,13 @@ def hits(store: Store, rotten: dict[str, list[tuple[int, int]]]) -> Hit:
     gone = [piece for frame in hit.lost + hit.cut for piece in frame.pieces] + hit.damaged
     hit.is_unclear |= any(piece.key == mark for piece in gone)
     return hit
+
+
+def _beginnings(frames: Sequence[FrameAt], bad: Sequence[FrameAt]) -> Iterator[int]:
+    """Yield where bad places begin: bad frames that follow one another are one, whatever vouches for the later ones."""
+    for before, frame in zip((None, *frames), frames, strict=False):
+        if frame in bad and before not in bad:
+            yield frame.offset
 
 
 def _touches(ranges: Sequence[tuple[int, int]], start: int, end: int) -> bool:
@@ -140,12 +148,23 @@ def check_found(base: Unattended, hit: Hit, store: Store, found: Unattended) -> 
         raise PromiseBroken(f"{RETURNED}\n{unlisted} are not among {ranges}")
 
 
+def check_readable(written: State, found: State) -> None:
+    """Check what can be read of what was written, while rot may hide some of it."""
+    messages = {n: content for n, content in found.messages.items() if written.messages.get(n) != content}
+    keys = {key: value for key, value in found.keys.items() if written.keys.get(key) != value}
+    if messages or keys:
+        raise PromiseBroken(f"{WHOLE_BYTES}\n{messages}\n{keys}\nof {written}")
+
+
 def _check_report(report: RecoveryReport, hit: Hit, store: Store) -> None:
     ranges = [loss for loss in report.lost if loss.start != loss.end]
     for frame in hit.lost:
         mine = [loss for loss in ranges if loss.name == frame.name and loss.start <= frame.offset < loss.end]
-        numbers = [piece.number for piece in frame.pieces if piece.content is not None]
-        is_known = bool(mine) and (mine[0].is_exact or bool(mine[0].numbers))  # nothing behind it may tell them
+        is_exact = bool(mine) and mine[0].is_exact
+        # What clean-up has moved has a number that nothing before or behind it tells, only the file's own footer.
+        told = [piece for piece in frame.pieces if piece.content is not None and (is_exact or not piece.is_moved)]
+        numbers = [piece.number for piece in told]
+        is_known = bool(mine) and (is_exact or bool(mine[0].numbers))  # nothing behind it may tell them
         if not mine or (is_known and not all(_names(mine[0], number) for number in numbers)):
             raise PromiseBroken(f"{REPORTED}\n{frame.name} at {frame.offset} with {numbers} is not in {report.lost}")
     for loss in ranges:
