@@ -1,19 +1,14 @@
 """One run of the world "engine": the steps of a script, one after another."""
 
-import contextlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from database.reopening import Reopening
 from journal.errors import (
-    CommitFailed,
     DatabaseLocked,
     DiskError,
-    DiskFull,
     JournalError,
-    NotAttempted,
     TakenOver,
 )
 from journal.names import LOCK
@@ -22,8 +17,8 @@ from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import Killed, Kind, SimulatedDisk
 from tests.simulation.engine_account import THERE
 from tests.simulation.engine_bounds import BOUNDED, NEEDED, check_files, check_memory
-from tests.simulation.engine_misplaced import Misplacing
-from tests.simulation.engine_start import INTACT, NEVER, OPENINGS_MAX
+from tests.simulation.engine_failing import Failing
+from tests.simulation.engine_start import INTACT
 from tests.simulation.engine_steps import (
     ROLLS,
     Add,
@@ -68,7 +63,7 @@ _ROLLING = ("create", "write ", "sync ", "sync_directory", "unlink")
 
 
 @dataclass(slots=True)
-class Run(Misplacing):
+class Run(Failing):
     """The world of one script."""
 
     def play(self, script: Script) -> None:
@@ -121,14 +116,15 @@ class Run(Misplacing):
                 self._rot(step)
             case Misplace():
                 self._misplace(step)
-            case Look() | Take() | Resend() if self.is_rotten:
-                pass  # what can be read is known again after the next start
             case Close() | Reopen():
                 self._close()
                 if isinstance(step, Reopen):
                     self.opening = step
             case _:
                 self._acting = self._opened()
+                if self.is_rotten and isinstance(step, Look | Take | Resend):
+                    self._check_readable(self._acting)  # what can be read is known again after the next start
+                    return
                 active = self._acting._journal.active_sequence or 0
                 self._work(self._acting, step)
                 self._check_bounds(self._acting, step, active)
@@ -265,56 +261,6 @@ class Run(Misplacing):
             self.disk.misdirect(step.verb, step.nth, step.misdirected)
         else:
             self.disk.fail(step.verb, step.nth, step.code, is_short=step.is_short)
-
-    def _failed(self, failure: JournalError | OSError) -> None:
-        """Go on after an error that a caller got; an error without a fault is one of the program's."""
-        if self._acting is not None and self._acting is self.former:
-            self.seen.checked[FENCED] += 1
-            return  # it stood still in the middle, and has noticed
-        self._note_faults()
-        is_excused = self.is_faulty or self.disk.space is not None
-        if not is_excused:
-            raise failure
-        if isinstance(failure, DiskFull | NotAttempted):
-            self.account.pending = []
-        if isinstance(failure, CommitFailed):
-            self._let_go()
-        elif self.database is None or isinstance(failure, OSError):
-            self._end_process()
-        elif isinstance(failure, DiskError):
-            self.account.pending = []
-
-    def _let_go(self) -> None:
-        """Close what has failed; every other time the same process opens it again, and nothing in doubt comes back."""
-        database, self.database = self.database, None
-        assert database is not None
-        if self.starts % 2 or self.is_rotten:  # rot is held against the next start
-            with contextlib.suppress(JournalError):
-                database.close()
-            self._end_process()
-            return
-        again = Reopening(database)
-        self.operation = "recovery"
-        for _ in range(OPENINGS_MAX):
-            try:
-                reopened = again.attempt()
-                break
-            except DiskError:
-                self.disk.faults.clear()
-                self.disk.space = None
-        assert isinstance(reopened, Unattended)
-        self.database = reopened
-        self.database.patience = NEVER
-        self._note_faults()
-        self.callers.taken.clear()
-        self.account.pending = []  # their callers were told that they had failed: none of it comes back
-        self._check_start(self.database)
-
-    def _end_process(self) -> None:
-        self.database = self.former = None
-        self.seen.changes += self.disk.steps
-        self.disk = self.disk.restart()
-        self.armed = None
 
     def _rot(self, step: Rot) -> None:
         """Change bytes of a data file under whoever uses it."""

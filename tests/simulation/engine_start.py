@@ -1,6 +1,8 @@
 """How a run of the world "engine" opens its database, and what it holds each start against."""
 
+import contextlib
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -21,7 +23,9 @@ from tests.simulation.engine_rot import (
     REBUILT,
     REPORTED,
     RETURNED,
+    WHOLE_BYTES,
     check_found,
+    check_readable,
     check_rebuilt,
     hits,
     rotten_files,
@@ -41,6 +45,7 @@ SAME = "a second start finds the same and changes nothing"
 INTACT = "nothing is reported that did not happen"
 TIDY = "no unfinished file is left over"
 ARCHIVED = "the archives that a start reports are there"
+Rotten = dict[str, list[tuple[int, int]]]  # data files, and where
 NEVER = 1 << 60  # commits between two looks of a tender that is a step
 
 
@@ -101,60 +106,74 @@ class Starts:
 
     def _start(self) -> None:
         """Open the database, in spite of what the disk does, and hold what is found against the account."""
-        rotten = rotten_files(self.disk) if self.is_rotten else {}
-        if rotten:
-            self._keep_writes_in_place()
-        self.is_rotten = bool(rotten)
-        before = self.disk.restart() if rotten else self.disk
-        while (found := self._attempts(rotten)) is None:
-            rotten = rotten_files(self.disk)
-            before = self.disk.restart()
-        self.callers.taken.clear()
-        if rotten:
-            self._check_rotten(before, rotten, found)
-        else:
-            self._check_start(found)
-
-    def _attempts(self, rotten: dict[str, list[tuple[int, int]]]) -> Unattended | None:
-        """Return the opened database; None when a write of its opening went astray.
-
-        Such an opening has seen the files as they were before. What they are now is what the next one finds.
-        """
         self.is_faulty = False
+        rotten = self._rotten()
+        before = self.disk.restart() if rotten else self.disk
         for attempt in range(OPENINGS_MAX):
             failed = len(self.disk.failed)
             try:
                 self.database = self._open(self.disk)
+                break
             except JournalError as failure:
                 if isinstance(failure, NotThisDatabase) and rotten:
                     self._restore(rotten)
-                    rotten.clear()
+                    rotten = {}
                     continue
                 if len(self.disk.failed) == failed and self.disk.space is None:
                     raise PromiseBroken(f"a start is refused only where the disk refuses\n{failure!r}") from failure
+                self._note_faults()
+                if not rotten and (rotten := self._rotten()):
+                    before = self.disk.restart()  # a write of this attempt went elsewhere: the next one finds it
                 self.faults.append((f"refused: {type(failure).__name__}", "recovery"))
                 if attempt >= OPENINGS_MAX // 2:
                     self.disk.faults.clear()
                     self.disk.space = None
-            is_astray = any(fault.kind is Kind.MISDIRECTED for fault in self.disk.failed[failed:])
-            self._note_faults()
-            if is_astray:
-                self.database = None
-                self.disk.let_go_of_locks()  # its process ends
-                return None
-            if self.database is not None:
-                return self.database
-        raise AssertionError("the last attempts are made on a disk that fails no call")
+        self._check_opened(before, rotten, self._open)
 
-    def _keep_writes_in_place(self) -> None:
-        """Let no write of a start go astray that finds rot: nobody could tell which of the two did what."""
-        self.disk.faults[:] = [fault for fault in self.disk.faults if fault.kind is not Kind.MISDIRECTED]
+    def _rotten(self) -> Rotten:
+        return rotten_files(self.disk) if self.is_rotten else {}
 
-    def _check_rotten(self, before: SimulatedDisk, rotten: dict[str, list[tuple[int, int]]], found: Unattended) -> None:
+    def _check_opened(
+        self, before: SimulatedDisk, rotten: Rotten, open_healed: Callable[[SimulatedDisk], Unattended]
+    ) -> None:
+        """Hold what an opening has found against the account, and against the disk `before` it where that had rotted.
+
+        When a write of its clean-up went elsewhere, it had read everything by then, and promises no more than any
+        running database does: nobody gets what has rotted, and the next start finds it.
+        """
+        found = self.database
+        assert found is not None
+        has_rotted = any(fault.kind is Kind.MISDIRECTED for fault in self.disk.failed)
+        self._note_faults()
+        self.callers.taken.clear()
+        with self.disk.as_written() if has_rotted else contextlib.nullcontext():
+            if rotten:
+                self._check_rotten(before, rotten, found, open_healed)
+            else:
+                self._check_start(found)
+        rotten_now = rotten_files(self.disk)
+        counted = {report.name for report in found.recovery.files}
+        if left := [name for name in rotten_now if name in counted and {*rotten_now[name]} & {*rotten.get(name, ())}]:
+            raise PromiseBroken(f"{FOUND}\n{left}: {found.recovery}")
+        self.is_rotten = bool(rotten_now)
+        if self.is_rotten:
+            self._check_readable(found)
+
+    def _check_readable(self, database: Unattended) -> None:
+        self.seen.checked[WHOLE_BYTES] += 1
+        check_readable(self.account.state, state_of(database))
+
+    def _check_rotten(
+        self,
+        before: SimulatedDisk,
+        rotten: Rotten,
+        found: Unattended,
+        open_healed: Callable[[SimulatedDisk], Unattended],
+    ) -> None:
         """Hold what was found in spite of rot against what the same disk without rot holds."""
         healed = before.healed()
         files = healed.restart()
-        base = self._open(healed)
+        base = open_healed(healed)
         self.account.settle(state_of(base))
         self.seen.checked[REBUILT] += 1
         store = check_rebuilt(files, base.recovery.files, self.account.state)
@@ -163,15 +182,11 @@ class Starts:
             self.seen.checked[name] += 1
         if not hit.is_unclear:
             check_found(base, hit, store, found)
-            counted = {report.name for report in found.recovery.files}
-            if left := [name for name in rotten_files(self.disk) if name in counted]:
-                raise PromiseBroken(f"{FOUND}\n{left}: {found.recovery}")
         self._enter_rows(found)
         self.account.found_damaged(state_of(found))
         self.damaged = found.undelivered_count() - len(self.account.state.messages)
-        self.is_rotten = bool(rotten_files(self.disk))
 
-    def _restore(self, rotten: dict[str, list[tuple[int, int]]]) -> None:
+    def _restore(self, rotten: Rotten) -> None:
         """Do what somebody has to do who finds a sector of one file in the place of another's header."""
         if not any(start < 768 for ranges in rotten.values() for start, _ in ranges):
             raise PromiseBroken(f"a start is refused only where the disk refuses\nno header has rotted: {rotten}")
