@@ -52,6 +52,8 @@ PROPERTIES, PRODUCER, MOVED, WHOLE_COMMIT = 1, 2, 4, 8
 RECORD_FLAGS = 15
 _FLAGS_OF: dict[int, int] = {Operation.ADD: RECORD_FLAGS, Operation.PUT: MOVED}  # the other kinds have none
 _PAIR = struct.Struct("<H")
+NUMBERS_END = 1 << 63  # of messages: a footer says the highest as a signed number
+_BEHIND = "a removal set ends behind the last possible number"
 
 Numbers = npt.NDArray[np.uint64]
 
@@ -138,13 +140,15 @@ def encode_run(count: int) -> bytes:
 def decode_set(first: int, count: int, coded: bytes) -> Numbers:
     """Return the numbers of a removal record; BadRecord when the bytes do not give `count` of them."""
     if count == 1 and not coded:
+        if first >= NUMBERS_END:
+            raise BadRecord(_BEHIND)
         return np.array([first], np.uint64)
     values = _unleb128(coded)
     runs, gaps = values[0::2], values[1::2]
     if not len(values) % 2 or _sum(runs) != count or not runs.all():
         raise BadRecord("a removal set does not hold as many numbers as it says")
-    if first + _sum(values) > 1 << 64:
-        raise BadRecord("a removal set ends behind the last possible number")
+    if first + _sum(values) > NUMBERS_END:
+        raise BadRecord(_BEHIND)
     if len(runs) == 1:
         return np.arange(first, first + count, dtype=np.uint64)
     steps = np.ones(count, np.uint64)

@@ -203,7 +203,7 @@ def number_set(first: int, count: int, coded: bytes) -> list[int]:
         if index % 2 == 0:
             found += range(at, at + length)
         at += length
-    if shift or len(lengths) % 2 == 0 or len(found) != count or found[-1] > MASK:
+    if shift or len(lengths) % 2 == 0 or len(found) != count or found[-1] >= 2**63:
         raise Refused("set")
     return found
 
@@ -297,7 +297,7 @@ def walk(data: bytes, head: Fields, ending: int | None) -> tuple[list[Fields], l
             end = min(limit, content + -content % 8) if ending is None else ending
         bad.append((at, end))
         at = end
-    if sealed is not None and -(-at // alignment) * alignment != sealed:
+    if sealed is not None and footer_place != sealed:  # nobody knows where the last frames ended: up to the footer
         if bad and bad[-1][1] == at:
             bad[-1] = (bad[-1][0], sealed)
         else:

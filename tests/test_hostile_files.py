@@ -41,13 +41,15 @@ def _add(name: bytes, property_size: int = 0, *, payload: bytes = b"") -> bytes:
     return padded(head + sums + len(payload).to_bytes(4, "little") + property_size.to_bytes(4, "little") + name)
 
 
-def _removal(count: int, coded: bytes) -> bytes:
-    return padded(RECORD.pack(Operation.DELETE, 0, 1, 0, count, 1) + SET_SIZE.pack(len(coded)) + coded + b"q")
+def _removal(count: int, coded: bytes, first: int = 1) -> bytes:
+    return padded(RECORD.pack(Operation.DELETE, 0, 1, 0, count, first) + SET_SIZE.pack(len(coded)) + coded + b"q")
 
 
 FILES = {
     "a set of billions in a few bytes": file_of(_removal((1 << 32) - 1, BILLIONS), (1 << 32) - 1),
     "a set of other numbers than it says": file_of(_removal(5, b"\x04"), 5),
+    "a number behind the last one": file_of(_removal(1, b"", 1 << 63), 1),
+    "a set behind the last number": file_of(_removal(2, b"\x01\x00\x01", (1 << 63) - 1), 2),
     "a gap in the frame of a commit": file_of(encode_gap(b"archive", 3), 1),
     "a gap with the records of a commit": file_of(encode_put(b"k", b"", xxh3(b"")), 0, GAP),
     "a gap that says operations": file_of(encode_gap(b"archive", 3), 1, GAP),

@@ -35,8 +35,7 @@ from journal.records import (
 
 NAMES = st.binary(min_size=1, max_size=255)
 PAYLOADS = st.lists(st.binary(max_size=40), min_size=1, max_size=6)
-U64 = st.integers(0, 2**64 - 1)
-SETS = st.lists(U64, min_size=1, max_size=60, unique=True).map(sorted)
+SETS = st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=60, unique=True).map(sorted)
 RUNS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size=1, max_size=20)
 TEXT = st.text(max_size=20)
 
@@ -168,7 +167,7 @@ def test_a_set_of_long_runs_and_gaps_comes_back(runs: list[tuple[int, int]]) -> 
     assert decode_set(1, len(removed), encode_set(numbers(*removed))).tolist() == removed
 
 
-@pytest.mark.parametrize("number", [0, 1, 127, 128, 2**32, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("number", [0, 1, 127, 128, 2**32, 2**62, 2**63 - 1])
 def test_a_single_number_needs_no_bytes(number: int) -> None:
     assert encode_set(numbers(number)) == b""
     assert decode_set(number, 1, b"").tolist() == [number]
@@ -214,9 +213,11 @@ def test_delivering_a_million_messages_costs_a_few_bytes() -> None:
         (1, 1, b"\x81\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00", "a number of eleven bytes"),
         (1, 2, b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02\x01", "a number of 65 bits"),
         (1, 2, b"\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x01", "a gap around all numbers"),
-        (2**64 - 1, 2, b"\x02", "a run behind the last number"),
-        (2**64 - 2, 2, b"\x01\x01\x01", "a gap behind the last number"),
-        (2**64 - 2, 3, b"\x03", "a run across the last number"),
+        (2**63, 1, b"", "a number behind the last one"),
+        (2**64 - 1, 1, b"\x01", "the highest of 64 bits"),
+        (2**63 - 1, 2, b"\x02", "a run behind the last number"),
+        (2**63 - 2, 2, b"\x01\x01\x01", "a gap behind the last number"),
+        (2**63 - 2, 3, b"\x03", "a run across the last number"),
     ],
 )
 def test_a_set_that_is_none_is_refused(first: int, count: int, coded: bytes, wrong: str) -> None:
