@@ -192,6 +192,17 @@ def test_rot_reads_back_outlives_a_power_cut_and_goes_when_the_place_is_written_
     assert disk.content(FILE)[598:608] == b"oonewtenoo"
 
 
+def test_what_has_rotted_can_be_read_as_it_was_written_for_a_while() -> None:
+    disk = disk_with()
+    disk.rot(FILE, b"rotten", 600)
+    file, rotten = disk.open(FILE), disk.rotten(FILE)
+    with disk.as_written():
+        assert file.read(len(OLD), 0) == OLD
+        assert (disk.rotten(FILE), disk.restart().rotten(FILE)) == ([], [])
+    assert file.read(10, 598) == b"oorottenoo"
+    assert disk.rotten(FILE) == rotten
+
+
 @pytest.mark.parametrize("verb", ["write", "write_durably"])
 def test_a_misdirected_write_reports_success_and_lies_elsewhere(verb: str) -> None:
     other = HOME / "omsmsg-0000000002.data"
