@@ -1,8 +1,9 @@
 """The faults made on purpose, to see that the simulation finds them: a checker that cannot fail is worth nothing.
 
-Written down in `faults_disk`, `faults_reading`, `faults_owning` and `faults_broker`, in the manner of `fault`.
+Written down in `faults_disk`, `faults_reading`, `faults_owning`, `faults_backup`, `faults_broker`, as `fault` says.
 """
 
+from tests.simulation import faults_backup as faults_backup
 from tests.simulation import faults_broker as faults_broker
 from tests.simulation import faults_disk as faults_disk
 from tests.simulation import faults_owning as faults_owning

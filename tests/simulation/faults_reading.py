@@ -11,6 +11,7 @@ import journal.datafile
 import journal.footer
 import journal.message
 import journal.walk
+import recovery.startup
 import recovery.survey
 import recovery.validate
 import recovery.walked
@@ -52,6 +53,13 @@ def half_a_frame_is_replayed() -> Iterator[None]:
         return taken
 
     with changed(journal.walk, "_take", of):
+        yield
+
+
+@fault("engine", budget=200)
+def what_damage_brings_back_is_not_listed() -> Iterator[None]:
+    """A start says what is lost, and not which removals may have been lost with it."""
+    with changed(recovery.startup, "_suspects", lambda _: lambda *_: ()):
         yield
 
 

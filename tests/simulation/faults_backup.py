@@ -1,0 +1,77 @@
+"""Faults made on purpose in how a backup is made: in which order, how durably, and of what."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from database.backup import Backup
+from database.backup_files import Bringer, Brought, _entry
+from database.backup_place import BackupPlace
+from database.picture import Wanted
+from journal import names
+from journal.disk import Disk
+from journal.manifest import BackupFile, Manifest
+from journal.names import DataFileName
+from tests.simulation.fault import Instead, changed, fault, nothing
+
+
+@fault("backup", budget=40)
+def a_backups_files_are_not_synced() -> Iterator[None]:
+    """The manifest names files that are in the page cache only."""
+
+    def of(begin: Callable[..., None]) -> Callable[..., None]:
+        def begun(self: Bringer, disk: Disk, directory: Path) -> None:
+            def unsynced(call: Callable[..., Any]) -> Callable[..., Any]:
+                return lambda *arguments, **named: Instead(call(*arguments, **named), sync=nothing)
+
+            begin(self, Instead(disk, create=unsynced(disk.create), open=unsynced(disk.open)), directory)
+
+        return begun
+
+    with changed(Bringer, "__init__", of):
+        yield
+
+
+@fault("backup", budget=40)
+def what_has_come_to_a_file_is_not_brought() -> Iterator[None]:
+    """The manifest says that the last file has grown, and the file has not."""
+
+    def extended(_: Bringer, __: Disk, wanted: Wanted, old: BackupFile) -> Brought:
+        return Brought(_entry(wanted, old.checksum), "extended")
+
+    with changed(Bringer, "_extend", lambda _: extended):
+        yield
+
+
+@fault("backup", budget=100)
+def files_go_before_the_new_manifest_is_there() -> Iterator[None]:
+    """What the next backup does not need is removed first, while the one before is what counts."""
+
+    def of(publish: Callable[..., list[str]]) -> Callable[..., list[str]]:
+        def published(self: BackupPlace, wanted: Manifest) -> list[str]:
+            needed = {str(DataFileName(file.sequence)) for file in wanted.files}
+            for entry in self.disk.list(self.directory):
+                if isinstance(names.parse(entry), DataFileName) and entry not in needed:
+                    self.disk.unlink(self.directory / entry)
+            return publish(self, wanted)
+
+        return published
+
+    with changed(BackupPlace, "publish", of):
+        yield
+
+
+@fault("backup", budget=40)
+def a_backup_says_a_later_commit() -> Iterator[None]:
+    """The manifest names the commit behind the one that the backup ends with."""
+
+    def of(manifest: Callable[..., Manifest]) -> Callable[..., Manifest]:
+        def named(*arguments: Any) -> Manifest:
+            made = manifest(*arguments)
+            return replace(made, tail=replace(made.tail, commit=made.tail.commit + 1))
+
+        return named
+
+    with changed(Backup, "_manifest", of):
+        yield
