@@ -1,7 +1,6 @@
 """One run of the world "engine": the steps of a script, one after another."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +16,9 @@ from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import Killed, Kind, SimulatedDisk
 from tests.simulation.engine_account import THERE
 from tests.simulation.engine_bounds import BOUNDED, NEEDED, check_files, check_memory
-from tests.simulation.engine_failing import Failing
+from tests.simulation.engine_owners import Owning
 from tests.simulation.engine_start import INTACT
 from tests.simulation.engine_steps import (
-    ROLLS,
     Add,
     AddMany,
     Block,
@@ -46,7 +44,6 @@ from tests.simulation.engine_steps import (
     Take,
     Tend,
 )
-from tests.simulation.engine_work import FENCED
 from tests.simulation.world import PromiseBroken, Script, Step
 
 ALONE = "nobody opens a directory that another opening has"
@@ -63,7 +60,7 @@ _ROLLING = ("create", "write ", "sync ", "sync_directory", "unlink")
 
 
 @dataclass(slots=True)
-class Run(Failing):
+class Run(Owning):
     """The world of one script."""
 
     def play(self, script: Script) -> None:
@@ -283,61 +280,3 @@ class Run(Failing):
         what = "bit rot" if not step.size else "sector rot" if step.size == SECTOR else "rotten bytes"
         is_sealed = data.endswith(b"1ATOOFSM")
         self.faults.append((f"{what} {'sealed' if is_sealed else 'active'}", "running" if self.database else "idle"))
-
-    # Owners.
-
-    def _arm_pause(self, step: Pause) -> None:
-        at = self.disk.steps + step.after
-
-        def take_over(what: str) -> None:
-            if self.disk.steps < at or self.database is None or self.operation == "recovery":
-                return
-            if not what.startswith(step.verb):
-                return
-            self.disk.before_change = None
-            self._take_over(step.meanwhile)
-
-        self.disk.before_change = take_over
-
-    def _take_over(self, meanwhile: Sequence[Step]) -> None:
-        """Let another process open the directory while this one stands still in the middle of a change."""
-        during, paused = self.operation, self.account.pending
-        self.former, self.database = self.database, None
-        self.disk.let_go_of_locks()
-        self.faults.append(("paused owner", during))
-        self.account.pending = list(paused)
-        database = self._opened()
-        for step in meanwhile:
-            self.operation = "commit"
-            self._work(database, step)
-        self.operation = during
-
-    def _let_former(self, what: int) -> None:
-        """Let the process that stood still do something: none of its commits may be acknowledged."""
-        former = self.former
-        if former is None:
-            return
-        self.seen.checked[FENCED] += 1
-        try:
-            match what:
-                case 0:
-                    former.tend()
-                    return
-                case 1:
-                    former.vouch()
-                    return
-                case 2:
-                    former._journal.tend()
-                    return
-                case 3:
-                    former.cleanup(compact=True)
-                    return
-                case 4:
-                    self.former = None
-                    former.close()
-                    return
-                case _:
-                    number = former.add("q0", b"too late" * (500 if what == ROLLS else 1))
-        except (JournalError, OSError):
-            return
-        raise PromiseBroken(f"{FENCED}\nmessage {number}")

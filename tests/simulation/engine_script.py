@@ -248,7 +248,8 @@ class _Writer:
     def _late(self) -> list[Step]:
         """A process stands still while it makes a file, which comes to light under its successor."""
         chance = self._chance
-        steps: list[Step] = [Pause(1, (), chance.choice(("create", "create", "create", "")))]
+        verb = chance.choice(("create", "create", "create", ""))
+        steps: list[Step] = [Pause(1, (), verb, in_turn=bool(verb))]
         for _ in range(6):
             steps += [Add(0, chance.choice((600, 1200)), self._seed()), Tend()]
         for what in (ROLLS, chance.randrange(8), chance.randrange(8)):

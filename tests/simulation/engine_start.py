@@ -204,7 +204,7 @@ class Starts:
         self.faults.clear()
 
     def _open(self, disk: SimulatedDisk) -> Unattended:
-        is_shared = self.former is not None and disk is self.disk  # there is no other reason why it may be at work yet
+        is_shared = self.former is not None and disk is self.disk  # else no other process can be at work
         database = Unattended.open(SPOOL, disk=disk, options=replace(self.options(), is_shared=is_shared))
         assert isinstance(database, Unattended)
         database.patience = NEVER

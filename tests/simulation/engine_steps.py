@@ -174,6 +174,7 @@ class Pause:
     after: int
     meanwhile: tuple[Add | Remove | Put, ...]
     verb: str = ""  # not before a change of this kind
+    in_turn: bool = False  # it goes on before the other one has done more than read, and repair, the files
 
 
 @dataclass(frozen=True, slots=True)
