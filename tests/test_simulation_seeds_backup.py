@@ -5,8 +5,8 @@ import pytest
 from tests.simulated_seeds import assert_nothing_breaks
 from tests.simulation.worlds import WORLDS
 
-SEEDS = 40  # about half a minute
-AT_ONCE = 10
+SEEDS = 32  # about 25 seconds of the processor
+AT_ONCE = 8
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
