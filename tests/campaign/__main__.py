@@ -16,15 +16,17 @@ def main() -> int:
     asked.add_argument("--seconds", type=float, default=ROUND_SECONDS, help="that a round lasts, without its end")
     given = asked.parse_args()
     figures, ends = Figures(), time.monotonic() + given.minutes * 60
-    for seed in count(given.seed) if given.round is None else (given.round,):
-        known = len(figures.violations)
-        play(seed, figures, seconds=given.seconds)
-        sys.stdout.write("".join(f"{text}\n" for text in figures.violations[known:]))
-        sys.stdout.write(f"round {seed} done; {len(figures.violations)} promises broken\n")
-        sys.stdout.flush()
-        if time.monotonic() > ends:
-            break
-    sys.stdout.write(figures.text() + "\n")
+    try:
+        for seed in count(given.seed) if given.round is None else (given.round,):
+            known = len(figures.violations)
+            play(seed, figures, seconds=given.seconds)
+            sys.stdout.write("".join(f"{text}\n" for text in figures.violations[known:]))
+            sys.stdout.write(f"round {seed} done; {len(figures.violations)} promises broken\n")
+            sys.stdout.flush()
+            if time.monotonic() > ends:
+                break
+    finally:  # whatever ends it, Ctrl-C too: what it has done and found is said
+        sys.stdout.write(figures.text() + "\n")
     return 1 if figures.violations else 0
 
 
