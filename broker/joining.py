@@ -34,7 +34,13 @@ from broker.world import World
 
 
 def log_on(world: World, call: Call, participant: Participant) -> None:
-    """Let a participant use units of work and topics, from where it is now."""
+    """Let a participant use units of work and topics, from where it is now.
+
+    What it is acknowledging at another place is first acknowledged there: given back it would be acknowledged twice.
+    """
+    if participant.physical != call.caller and participant.pending:
+        participant.later.append(call)
+        return
 
     def apply() -> None:
         if participant.physical != call.caller:

@@ -7,7 +7,7 @@ kernel itself is answered likewise, and logged.
 """
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
 
 from broker import rules
 from broker.administering import administer
@@ -266,10 +266,13 @@ def _abandon(world: World, handle: int) -> None:
         world.parking.remove(parked)
         return
     for decision in world.pending.values():
-        for held in decision.held:
-            for given in list(held.queued):
+        waiting: list[MutableSequence[Waiter]] = [held.queued for held in decision.held]
+        if decision.who is not None:
+            waiting.append(decision.who.later)
+        for queue in waiting:
+            for given in list(queue):
                 if not isinstance(given, Gone) and given.handle == handle:
-                    held.queued.remove(given)
+                    queue.remove(given)
 
 
 def versions(world: World, request: Request) -> str:

@@ -11,7 +11,7 @@ from broker import withdrawing
 from broker.attributes import parse
 from broker.block import Function, Option, Reception, Store
 from broker.codes import Code
-from broker.effects import Gone
+from broker.effects import Abandoned, Gone
 from broker.records import PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS, Status
 from tests.kernel_desk import Desk, Person, Said, attributes
 
@@ -383,3 +383,46 @@ def test_a_topic_has_a_name(paper: Person, reader: Person) -> None:
     assert reader.call(Function.SUBSCRIBE, topic="").code is Code.SERVICE_UNDEFINED
     sent = paper.call(Function.SEND_PUBLICATION, COMMIT, topic="", body=b"x", publication_id="NEW")
     assert sent.code is Code.SERVICE_UNDEFINED
+
+
+@pytest.mark.parametrize("is_durable", [True, False], ids=["durable", "it fails"])
+def test_what_is_being_acknowledged_is_not_given_again_to_who_logs_on_from_elsewhere(
+    desk: Desk, paper: Person, reader: Person, is_durable: bool
+) -> None:
+    other = Person(desk, "OTHER", "O", caller=3)
+    assert [subscribe(each) for each in (reader, other)] == [Code.OK, Code.OK]
+    publish(paper, b"news")
+    said = get(reader)
+    desk.is_slow = True
+    reader.start(Function.CONTROL_PUBLICATION, COMMIT, publication_id=said.reply.publication_id, topic=TOPIC)
+    elsewhere = Person(desk, "READER", "R", caller=9, logs_on=False)
+    logging_on = elsewhere.start(Function.LOGON)
+    assert logging_on not in desk.answers, "it waits"
+    if is_durable:
+        desk.settle()
+    else:
+        desk.fail(is_store_lost=False)
+    desk.is_slow = False
+
+    assert desk.answers[logging_on].code is Code.OK
+    again = get(elsewhere)
+    assert (again.code is Code.NO_UOWS) is is_durable
+    if not is_durable:
+        assert again.body == b"news"
+        assert control(elsewhere, COMMIT, again).code is Code.OK
+    assert get(other).body == b"news", "the other one has not had it"
+
+
+def test_who_hangs_up_while_its_logon_waits_is_not_logged_on(desk: Desk, paper: Person, reader: Person) -> None:
+    subscribe(reader)
+    publish(paper, b"news")
+    said = get(reader)
+    desk.is_slow = True
+    reader.start(Function.CONTROL_PUBLICATION, COMMIT, publication_id=said.reply.publication_id, topic=TOPIC)
+    elsewhere = Person(desk, "READER", "R", caller=9, logs_on=False)
+    logging_on = elsewhere.start(Function.LOGON)
+    desk.give(Abandoned(logging_on))
+    desk.settle()
+
+    assert logging_on not in desk.answers
+    assert get(reader).code is Code.NO_UOWS, "it is where it was"

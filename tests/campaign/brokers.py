@@ -7,14 +7,17 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 
 from broker.attributes import BUILT_IN
 from broker.broker import Broker
 from tests.cli_runner import command_line, environment
+from tests.stomp_server import Wire
 from tests.two_brokers import free_ports
 
 FILE_BYTES = 128 << 10  # small data files: a roll, a footer and a clean-up every few seconds
+ANSWER_SECONDS = 2.0
 WAIT_SECONDS = 240.0  # on a machine that has a lot else to do, a start alone may take a minute
 _NEVER_SAID = ("Traceback", "this is a bug", "Exception ignored", "LOST of the persistent store")
 GOOD_ENDS = {0, 3, -signal.SIGKILL}  # asked to, taken over, killed
@@ -121,16 +124,13 @@ class Brokers:
         return lines
 
     def standard(self) -> int | None:
-        """Return the broker that listens for STOMP, if one does."""
+        """Return the broker that lets clients in, if one does: a standby that tries to take over sends them away."""
         for number in range(self.count):
             child = self.children[number]
             if child is None or child.poll() is not None or number in self._stopped:
                 continue
-            try:
-                socket.create_connection(("127.0.0.1", self.stomp[number]), 0.5).close()
-            except OSError:
-                continue
-            return number
+            if _lets_in(self.stomp[number]):
+                return number
         return None
 
     def wait_standard(self) -> int:
@@ -176,3 +176,12 @@ class Brokers:
                 child.wait()
             self._judge(number)
             self.children[number] = None
+
+
+def _lets_in(port: int) -> bool:
+    """Say whether a client is let in there."""
+    with suppress(OSError, EOFError), closing(socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS)) as made:
+        wire = Wire(made, connects=False)
+        wire.say("CONNECT", accept_version="1.2", login="campaign", token="1")
+        return wire.hear().command == "CONNECTED"
+    return False
