@@ -291,6 +291,12 @@ def check_record(record: Record) -> None:
         raise BadRecord("a message's properties are longer than the message")
     if record.kind in (Operation.DELIVER, Operation.DELETE):
         decode_set(record.number, record.count, record.set_bytes)
+    if record.kind == Operation.ADD and _highest(record) >= NUMBERS_END:
+        raise BadRecord("a message's number is behind the last possible one")
+
+
+def _highest(record: Record) -> int:
+    return max(record.numbers) if record.flags & MOVED else record.number + record.count - 1
 
 
 def _check_names(record: Record) -> None:

@@ -18,7 +18,7 @@ from journal.format import FRAME_SIZE, GAP, FileHeader, align, encode_frame_head
 from journal.names import DataFileName
 from journal.operations import Operation
 from journal.owner import Ownership, read_holder
-from journal.records import RECORD, SET_SIZE, encode_drop, encode_gap, encode_put, padded
+from journal.records import MOVED, RECORD, SET_SIZE, encode_drop, encode_gap, encode_put, padded
 from recovery.validate import validate_directory
 from tests.golden_files import make
 
@@ -35,10 +35,23 @@ def file_of(records: bytes, operations: int, flags: int = 0, payload: bytes = b"
     return encode_headers(HEADER) + (head + payload).ljust(length, b"\0")
 
 
-def _add(name: bytes, property_size: int = 0, *, payload: bytes = b"") -> bytes:
-    head = RECORD.pack(Operation.ADD, 1, len(name), 0, 1, 1)
+def _add(name: bytes, property_size: int = 0, *, payload: bytes = b"", first: int = 1) -> bytes:
+    head = RECORD.pack(Operation.ADD, 1, len(name), 0, 1, first)
     sums = xxh3(payload).to_bytes(8, "little") * 2
     return padded(head + sums + len(payload).to_bytes(4, "little") + property_size.to_bytes(4, "little") + name)
+
+
+def _adds(name: bytes, count: int, *, first: int) -> bytes:
+    """Return the record of so many empty messages."""
+    sums = xxh3(b"").to_bytes(8, "little") * count
+    return padded(RECORD.pack(Operation.ADD, 0, len(name), 0, count, first) + sums + bytes(4 * count) + name)
+
+
+def _moved(name: bytes, number: int) -> bytes:
+    """Return the record of an empty message that was moved."""
+    columns = (xxh3(b""), number, 1)
+    sums = b"".join(each.to_bytes(8, "little") for each in columns)
+    return padded(RECORD.pack(Operation.ADD, MOVED, len(name), 0, 1, 0) + sums + bytes(4) + name)
 
 
 def _removal(count: int, coded: bytes, first: int = 1) -> bytes:
@@ -48,6 +61,9 @@ def _removal(count: int, coded: bytes, first: int = 1) -> bytes:
 FILES = {
     "a set of billions in a few bytes": file_of(_removal((1 << 32) - 1, BILLIONS), (1 << 32) - 1),
     "a set of other numbers than it says": file_of(_removal(5, b"\x04"), 5),
+    "a message behind the last number": file_of(_add(b"q", first=1 << 63), 1),
+    "messages up to behind the last number": file_of(_adds(b"q", 2, first=(1 << 63) - 1), 2),
+    "a moved message behind the last number": file_of(_moved(b"q", 1 << 63), 1),
     "a number behind the last one": file_of(_removal(1, b"", 1 << 63), 1),
     "a set behind the last number": file_of(_removal(2, b"\x01\x00\x01", (1 << 63) - 1), 2),
     "a gap in the frame of a commit": file_of(encode_gap(b"archive", 3), 1),

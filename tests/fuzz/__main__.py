@@ -45,8 +45,13 @@ class Played:
     crashes: list[bytes] = field(default_factory=list)
     said: str = ""  # by the process that met the crash
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether a promise was, or the process ended before it could say what it has done."""
+        return bool(self.crashes) or not self.plays
+
     def __str__(self) -> str:
-        broken = f"  {len(self.crashes)} BROKEN" if self.crashes else ""
+        broken = "  BROKEN" if self.is_broken else ""
         return (
             f"{self.name:20} {self.plays:10,} plays {self.edges:6,} edges {self.features:7,} features "
             f"{self.kept:4} kept {self.lines:6,} pairs of lines{broken}"
@@ -105,8 +110,8 @@ def main(arguments: Sequence[str]) -> int:
     with ProcessPoolExecutor(given.processes) as pool:
         for played in pool.map(play, wanted, repeat(given.seconds)):
             print(played, flush=True)
-            plays, broken = plays + played.plays, broken + bool(played.crashes)
-            if played.crashes or not played.plays:
+            plays, broken = plays + played.plays, broken + played.is_broken
+            if played.is_broken:
                 print(*_show_crash(played), sep="\n", flush=True)
     size = sum(corpus_file(name).stat().st_size for name in TARGETS if corpus_file(name).exists())
     print(f"{plays:,} plays of {len(wanted)} targets, {broken} broken; the corpora have {size:,} bytes")
