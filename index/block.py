@@ -13,10 +13,15 @@ every other one is frozen into arrays.
 """
 
 from array import array
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from journal.errors import FormatError
+from journal.names import DataFileName
 
 OFFSET_UNIT = 8  # frames start at multiples of 8
 
@@ -166,3 +171,10 @@ def distinct(values: "npt.NDArray[_Kind]") -> "npt.NDArray[_Kind]":
     is_first = np.ones(len(ordered), np.bool_)
     is_first[1:] = ordered[1:] != ordered[:-1]
     return ordered[is_first]
+
+
+def check_ascends(block: Block, before: Sequence[Block]) -> None:
+    """Raise FormatError of a block that does not stand behind all others, as every writer's do."""
+    if before and block.first <= before[-1].last:
+        reason = "its message numbers do not ascend behind those of the files before it"
+        raise FormatError(Path(str(DataFileName(block.sequence))), 0, reason)

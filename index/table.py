@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from index.block import OFFSET_UNIT, Block, Ints, Narrow, Numbers, distinct, sparse_block, writable
+from index.block import OFFSET_UNIT, Block, Ints, Narrow, Numbers, check_ascends, distinct, sparse_block, writable
 
 NUMBER_MAX = 1 << 62  # no message's number is as high
 SPARSE_SHARE = 4  # a block is packed when fewer than one in this many of its messages is live
@@ -165,7 +165,7 @@ class Table:
         if not len(numbers):
             return
         block = sparse_block(sequence, numbers, columns)
-        assert not self._blocks or block.first > self._blocks[-1].last, "numbers ascend"
+        check_ascends(block, self._blocks)
         self._append(block)
         self._account(sequence, columns[1], columns[2])
 
@@ -176,7 +176,7 @@ class Table:
         block.last = first + len(block.offsets) - 1
         block.live = len(block.offsets)
         block.is_live = np.ones(block.live, np.bool_)
-        assert not self._blocks or block.first > self._blocks[-1].last, "numbers ascend"
+        check_ascends(block, self._blocks)
         self._append(block)
         self._account(sequence, columns[1], columns[2])
 

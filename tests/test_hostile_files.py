@@ -1,5 +1,6 @@
 """Files whose checksums are right, and which no writer of ours makes: refused in words, with little memory."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from journal.contents import Contents, empty_columns
 from journal.datafile import DataFile, Footer
 from journal.disk import RealDisk
 from journal.dump import DumpedDamage, dump
-from journal.errors import JournalError, NewerFormat
+from journal.errors import FormatError, JournalError, NewerFormat
 from journal.footer import encode_footer
 from journal.format import FRAME_SIZE, GAP, FileHeader, align, encode_frame_head, encode_headers, xxh3
 from journal.names import DataFileName
@@ -28,11 +29,13 @@ HEADER = FileHeader(
 BILLIONS = bytes((0xFF, 0xFF, 0xFF, 0xFF, 0x0F))  # 2^32 - 1 as LEB128
 
 
-def file_of(records: bytes, operations: int, flags: int = 0, payload: bytes = b"") -> bytes:
+def file_of(
+    records: bytes, operations: int, flags: int = 0, payload: bytes = b"", *, header: FileHeader = HEADER
+) -> bytes:
     """Return a data file of one frame with these records."""
     length = align(FRAME_SIZE + len(records) + len(payload), 8)
-    head = encode_frame_head(records, HEADER.identity + HEADER.start(), length, 1, 7, 0, 1, operations, flags)
-    return encode_headers(HEADER) + (head + payload).ljust(length, b"\0")
+    said = (header.identity + header.start(), length, header.next_commit, 7, 0, 1, operations, flags)
+    return encode_headers(header) + (encode_frame_head(records, *said) + payload).ljust(length, b"\0")
 
 
 def _add(name: bytes, property_size: int = 0, *, payload: bytes = b"", first: int = 1) -> bytes:
@@ -88,6 +91,16 @@ def test_a_frame_that_no_writer_makes_is_refused_by_everyone_who_reads_it(tmp_pa
     ):
         with pytest.raises(NewerFormat):
             read()
+
+
+@pytest.mark.parametrize("second", [1, 4, 5])
+def test_files_whose_messages_do_not_ascend_are_refused_in_words(tmp_path: Path, second: int) -> None:
+    header = replace(HEADER, sequence=2, identity=6, next_commit=2)
+    (tmp_path / str(DataFileName(1))).write_bytes(file_of(_adds(b"q", 1, first=5), 1))
+    (tmp_path / str(DataFileName(2))).write_bytes(file_of(_adds(b"q", 1, first=second), 1, header=header))
+    for _ in range(2):
+        with pytest.raises(FormatError, match="do not ascend"):
+            MessageDatabase.open(tmp_path)
 
 
 # Footers.
