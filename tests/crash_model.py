@@ -181,7 +181,12 @@ class Unattended(MessageDatabase):
 
 def open_unattended(disk: SimulatedDisk, **named: object) -> Unattended:
     ticks = count(1_700_000_000_000_000, 1000)
-    defaults = {"max_data_file_size": SMALL, "cleanup_interval": 0, "clock": lambda: next(ticks)}
+    defaults = {
+        "max_data_file_size": SMALL,
+        "cleanup_interval": 0,
+        "clock": lambda: next(ticks),
+        "sleep": lambda _: None,  # nobody else commits meanwhile
+    }
     database = Unattended.open(SPOOL, disk=disk, **(defaults | named))  # type: ignore[arg-type]
     assert isinstance(database, Unattended)
     return database
