@@ -1,7 +1,8 @@
 """What a database has that a backup needs, at one moment: read without its lock, while another process may write.
 
-The moment is the end of the last frame that is vouched for. Where clean-up has removed a file that the mark in
-front of that end does not know of yet, nothing is wrong: the mark is in the last group, and comes with the next frame.
+The moment is the end of the last frame that is vouched for. Where clean-up has removed a file that only the mark in
+the last group lets go of, the file's absence vouches for that group: clean-up waits until its mark is durable. What
+was carried forward of the removed files stands beside that mark, and nowhere else.
 """
 
 import contextlib
@@ -84,7 +85,7 @@ class SourceReader:
             try:
                 tasks = survey(self.disk, self.directory)
                 found = [self._examine(task) for task in tasks]
-                found = as_followed(self.disk, tasks, found, full=False)
+                found = self._with_marks(as_followed(self.disk, tasks, found, full=False))
                 if not any(one.decision.row == "missing" and one.task.is_listed for one in found):
                     return self._picture(found, before)
             except DiskError as failure:
@@ -119,6 +120,17 @@ class SourceReader:
                     return known
         return examine(self.disk, replace(task, vouched_only=True), full=False)
 
+    def _with_marks(self, found: Sequence[Examined]) -> list[Examined]:
+        """Return the files, with a last group that nothing vouches for where clean-up has acted on the mark in it."""
+        missing = [one.sequence for one in found if one.decision.row == "missing"]
+        result = list(found)
+        for place, one in enumerate(found):
+            if missing and one.sequence > missing[0] and one.cut_frames:
+                whole = examine(self.disk, replace(one.task, vouched_only=False), full=False)
+                if whole.low_water > missing[0]:
+                    result[place] = whole
+        return result
+
     def _picture(self, found: Sequence[Examined], before: Holder | None) -> Picture | None:
         headers = [one.header for one in found if one.header is not None]
         low_water = max([1, *(one.low_water for one in found), *(header.low_water for header in headers)])
@@ -130,8 +142,6 @@ class SourceReader:
         tail = with_frames[-1]
         contents, ending = self._ending(tail)
         missing = [one for one in kept if one.decision.row == "missing"]
-        mark = max((self._mark_behind(one) for one in found if missing and one.sequence >= tail.sequence), default=0)
-        lost = tuple(one.name for one in missing if one.sequence >= mark)
         holder = self._holder()
         files = tuple(
             _wanted(self.disk, one, ending if one is tail else one.named) for one in kept if one not in missing
@@ -139,19 +149,19 @@ class SourceReader:
         new = [one for one in kept if one.sequence not in self._known and one not in missing]
         self._known = {one.sequence: one for one in kept if one.decision.action is Action.KEEP}
         is_at_rest = holder is not None and not holder.is_open and before is not None and before.number == holder.number
-        is_whole = not lost and not any(file.damage for file in files) and not self._is_to_hold()
+        is_whole = not missing and not any(file.damage for file in files) and not self._is_to_hold()
         assert tail.header is not None
         return Picture(
             files=files,
             header=tail.header,
             tail=ending,
-            low_water=max(low_water, min(mark, tail.sequence)),
+            low_water=low_water,
             next_message=max(tail.header.next_message, ranges(contents).added[1] + 1),
             owner=max([holder.number if holder is not None else 0, *(one.owner for one in kept)]),
             was_closed=is_at_rest and is_whole and tail.decision.action is Action.KEEP and not tail.successor[0],
             is_open=holder is None or holder.is_open,
             unvouched=sum(one.cut_commits for one in found if one.sequence >= tail.sequence),
-            lost=lost,
+            lost=tuple(one.name for one in missing),
             holds_key=any(self._holds_key(one) for one in new),
         )
 
@@ -161,10 +171,6 @@ class SourceReader:
         commit, chain = contents.last_commit, contents.chain
         sequence, identity = tail.sequence, tail.header.identity
         return contents, Previous(sequence=sequence, identity=identity, end=tail.end, commit=commit, chain=chain)
-
-    def _mark_behind(self, examined: Examined) -> int:
-        """Return the low-water mark of a file with what nothing vouches for yet."""
-        return examine(self.disk, replace(examined.task, vouched_only=False), full=False).low_water
 
     def _is_to_hold(self) -> bool:
         """Say whether a start was killed before it held what damage may have brought back."""

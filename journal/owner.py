@@ -170,11 +170,14 @@ class Ownership:
         return owner
 
     def raise_to(self, number: int) -> None:
-        """Take a higher number, where the data files know of one: the lock file was lost once."""
-        if not self._lock.try_lock(LOCK_BYTE_BASE + number):
-            raise JournalError(f"another process holds owner number {number}; close it and try again")
+        """Take a higher number, where the data files know of one: the lock file was lost once. DiskError."""
         line = _OWNER.format(number).encode()
-        _write_owner(self._lock, line)
+        try:
+            if not self._lock.try_lock(LOCK_BYTE_BASE + number):
+                raise JournalError(f"another process holds owner number {number}; close it and try again")
+            _write_owner(self._lock, line)
+        except OSError as failure:
+            raise DiskError(self._path, failure, "write") from failure
         self.number = number
         self._line = line
 

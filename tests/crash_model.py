@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
-from database import MessageDatabase
+from database import Message, MessageDatabase
 from journal.errors import DatabaseClosed, JournalError, MessageDamaged
 from journal.group import AnyDraft
 from tests.faulty_disk import SimulatedDisk
@@ -35,6 +35,7 @@ class State:
 
     messages: dict[int, Content] = field(default_factory=dict)
     keys: dict[str, bytes] = field(default_factory=dict)
+    held: frozenset[int] = frozenset()  # of the messages: nobody gets them before they are let go
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +46,13 @@ class Change:
     removed: Sequence[int] = ()
     puts: dict[str, bytes] = field(default_factory=dict)
     drops: Sequence[str] = ()
+    let_go: Sequence[int] = ()  # held until then
 
     def applied(self, state: State, numbers: Iterable[int]) -> State:
         messages = {number: content for number, content in state.messages.items() if number not in self.removed}
         messages.update(zip(numbers, self.adds, strict=True))
         keys = {key: value for key, value in state.keys.items() if key not in self.drops}
-        return State(messages, keys | self.puts)
+        return State(messages, keys | self.puts, state.held.difference(self.removed, self.let_go))
 
 
 @dataclass(slots=True)
@@ -194,10 +196,8 @@ def open_unattended(disk: SimulatedDisk, **named: object) -> Unattended:
 
 def state_of(database: MessageDatabase) -> State:
     """Return all that the database holds, and check that its answers agree with one another."""
-    messages = {
-        message.number: Content(message.queue, message.payload, tuple(message.properties.items()))
-        for message in database.undelivered()
-    }
+    messages = _contents(database.undelivered())
+    held = _contents(database.held())
     keys: dict[str, bytes] = {}
     for key in list(database.keys()):
         try:
@@ -209,8 +209,13 @@ def state_of(database: MessageDatabase) -> State:
     assert sorted(messages) == list(messages), "in the order of their numbers"
     numbers = list(database.numbers())
     assert messages.keys() <= set(numbers)
-    assert len(numbers) == database.undelivered_count() == sum(database.queues().values())
-    return State(messages, keys)
+    assert not held.keys() & set(numbers)
+    assert len(numbers) + len(held) <= database.undelivered_count() == sum(database.queues().values())
+    return State(dict(sorted({**messages, **held}.items())), keys, frozenset(held))
+
+
+def _contents(messages: Iterable[Message]) -> dict[int, Content]:
+    return {each.number: Content(each.queue, each.payload, tuple(each.properties.items())) for each in messages}
 
 
 def found_after(disk: SimulatedDisk, **named: object) -> State:

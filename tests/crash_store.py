@@ -8,6 +8,7 @@ find: nothing invented, nothing lost but what stood at the damaged place.
 import dataclasses
 import errno
 import random
+import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,8 @@ from recovery.report import FileReport
 from recovery.validate import validate_directory
 from tests.crash_model import SPOOL, Account, Content, State, Unattended, Writer, open_unattended
 from tests.faulty_disk import SimulatedDisk
+
+HELD = "\0held/"  # keys of what is held back
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,7 @@ class Store:
     def state(self, *, lost: Collection[FrameAt] = (), damaged: Collection[Piece] = ()) -> State:
         """Return what is there without the lost frames; what is damaged cannot be read, and hides what it replaced."""
         state = State()
+        ranges: dict[str, bytes] = {}
         for frame in self.frames:
             if frame in lost:
                 continue
@@ -116,6 +120,8 @@ class Store:
                     state.messages.pop(piece.number, None)
                     if piece.is_whole and piece not in damaged:
                         state.messages[piece.number] = piece.content
+                elif piece.key.startswith(HELD):
+                    ranges[piece.key] = piece.value if piece.is_whole and piece not in damaged else b""
                 elif not piece.key.startswith("\0"):
                     state.keys.pop(piece.key, None)
                     if piece.is_whole and piece not in damaged:
@@ -124,7 +130,10 @@ class Store:
                 state.messages.pop(number, None)
             for key in frame.dropped:
                 state.keys.pop(key, None)
-        return State(dict(sorted(state.messages.items())), state.keys)
+                ranges.pop(key, None)
+        pairs = [pair for value in ranges.values() for pair in struct.iter_unpack("<QQ", value)]
+        held = frozenset(n for n in state.messages if any(first <= n <= last for first, last in pairs))
+        return State(dict(sorted(state.messages.items())), state.keys, held)
 
 
 def small_store(*, is_closed: bool = True, seed: int = 1, **named: object) -> Store:

@@ -191,6 +191,26 @@ def test_what_is_sent_again_after_the_restore_counts_from_then() -> None:
         assert database.add("q", b"x", producer_id="p") == second
 
 
+@pytest.mark.parametrize("size", [700, 2600], ids=["mark in the file being written", "mark in a new file"])
+def test_what_clean_up_had_carried_forward_is_restored_though_nothing_vouches_for_it_yet(size: int) -> None:
+    disk = SimulatedDisk()
+    database = opened(disk, SPOOL)
+    first = database.add("q", b"sent once", producer_id="order-1")
+    while len(disk.list(SPOOL)) < 8:
+        database.deliver(database.add("q", bytes(size)))
+        database.vouch()
+    database.deliver(first)
+    database.vouch()
+    assert database.cleanup().deleted
+    assert database._journal.needs_vouching, "the mark, and what was carried forward, are in the last group"
+    backed_up(disk.crash(1))  # no frame comes any more
+    left = backed_up(disk)  # nor has it come yet
+    for one in (left, disk.crash(1)):
+        restored(one)
+        with opened(one, NEW) as again:
+            assert again.add("q", b"sent once", producer_id="order-1") == first
+
+
 def test_it_goes_on_like_any_database_through_starts_clean_ups_and_further_restores() -> None:
     was = made()
     disk, backup, new = was.disk, BACKUP, NEW
@@ -265,7 +285,7 @@ def _check_whole_or_unfinished(disk: SimulatedDisk, was: Made, *, closed: bool) 
 
 
 @pytest.mark.parametrize(
-    "verb", ["create", "write", "sync", "rename", "sync_directory", "unlink", "open", "read", "list"]
+    "verb", ["create", "write", "sync", "rename", "sync_directory", "unlink", "open", "read", "list", "lock_write"]
 )
 def test_a_verb_that_fails_once_anywhere_fails_the_restore_or_is_got_over_and_it_can_be_repeated(verb: str) -> None:
     failed = 0

@@ -24,6 +24,9 @@ SOON = (
     "a-footer-is-not-synced",
     "no-lock-is-taken",
     "no-archive-is-kept",
+    "a-restore-holds-nothing",
+    "an-unfinished-restore-is-opened",
+    "what-is-let-go-is-held-again-after-a-restart",
     "both-is-committed-by-halves",
     "a-publication-goes-with-its-first-acknowledgement",
 )

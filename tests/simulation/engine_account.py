@@ -12,6 +12,7 @@ THERE = "what was acknowledged is there, whole"
 GONE = "what was removed does not come back"
 WHOLE = "what was not acknowledged is there whole, or not at all"
 NUMBERS = "numbers are not given twice"
+KEPT_BACK = "what is held back stays so until somebody decides, and is decided once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,17 @@ class Account:
     is_disk_full: bool = False  # there may be no room for what adds
     commits: int = 0  # that were acknowledged, or taken in by a start
     taken_in: list[Doing] = field(default_factory=list)  # what was on its way, and the last start has found
+    given: set[int] = field(default_factory=set)  # all numbers
+    spent: set[int] = field(default_factory=set)  # numbers given by other databases, from backups of which this one is
 
     def done(self, doing: Doing, numbers: Sequence[int]) -> None:
         """Enter a commit that was acknowledged."""
         if numbers and numbers[0] <= self.highest:
             raise PromiseBroken(f"{NUMBERS}\n{list(numbers)} were given after {self.highest}")
         self.commits += 1
+        if not self.spent.isdisjoint(numbers):
+            raise PromiseBroken(f"{NUMBERS}\n{list(numbers)} were given by a database that is lost")
+        self.given.update(numbers)
         self.state = doing.change.applied(self.state, numbers)
         self.highest = max([self.highest, *numbers])
         if doing.scope is not None and numbers:
@@ -108,10 +114,14 @@ class Account:
             lost = {number: content for number, content in lost.items() if number not in one.change.removed}
         extra = {number: found.messages[number] for number in found.messages.keys() - self.state.messages.keys()}
         returned = [number for number in extra if number <= self.highest]
+        is_held = not extra and found.keys == self.state.keys and found.held != self.state.held
         promise = THERE if lost else GONE if returned else WHOLE if extra or self.pending else THERE
+        promise = KEPT_BACK if is_held and not lost else promise
         keys = {
             key: (self.state.keys.get(key), found.keys.get(key))
             for key in self.state.keys.keys() | found.keys.keys()
             if self.state.keys.get(key) != found.keys.get(key)
         }
-        return f"{promise}\nlost {lost}\nextra {extra}\nkeys (promised, found) {keys}\non its way {self.pending}"
+        held = (sorted(self.state.held), sorted(found.held))
+        what = f"keys (promised, found) {keys}\nheld (likewise) {held}\non its way {self.pending}"
+        return f"{promise}\nlost {lost}\nextra {extra}\n{what}"

@@ -25,10 +25,12 @@ from tests.simulation.engine_steps import (
     CleanUp,
     Close,
     Death,
+    Discard,
     Drop,
     Fail,
     Former,
     Group,
+    LetGo,
     Look,
     Misplace,
     Pause,
@@ -86,7 +88,6 @@ class Run(Owning):
             self._crash(str(where))
         except (JournalError, OSError) as failure:
             self._go_on(failure)
-
         finally:
             self.is_rotten |= any(fault.kind is Kind.MISDIRECTED for fault in self.disk.failed)
 
@@ -157,8 +158,8 @@ class Run(Owning):
                 callers.resend(database, step)
             case Take(queue):
                 callers.take(database, queue)
-            case Release(place):
-                callers.release(database, place)
+            case Release() | LetGo() | Discard():
+                callers.decide(database, step)
             case Look():
                 callers.look(database)
                 self._check_alone()

@@ -251,7 +251,8 @@ class Starts:
         third = self._open(copy)
         self._check_is_same(third)
         changed = [name for name, data in _files(copy).items() if before.get(name) != data]
-        if changed and not third.cleaned_at_start.deleted:
+        cleaned = third.cleaned_at_start
+        if changed and not (cleaned.deleted or cleaned.moved):
             raise PromiseBroken(f"{SAME}\n{changed} changed: {third.recovery}")
         self.seen.checked[REBUILT] += 1
         check_rebuilt(copy, third.recovery.files, self.account.state)

@@ -87,6 +87,21 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class LetGo:
+    """Of what is held back, the messages at these places, or all of it, are held no longer."""
+
+    places: tuple[int, ...] = ()
+    is_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Of what is held back, the messages at these places are delivered: a consumer has them."""
+
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CleanUp:
     """Clean-up as asked for, or as the clock brings it."""
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import Protocol
 
@@ -13,12 +14,13 @@ from journal.group import AnyDraft
 from journal.operations import Operation
 from tests.crash_model import Change, Content, Unattended, state_of
 from tests.simulation.engine_account import Account, Doing, Identified, Scope
-from tests.simulation.engine_steps import Add, AddMany, Block, Drop, Group, Put, Remove, Resend
+from tests.simulation.engine_steps import Add, AddMany, Block, Discard, Drop, Group, LetGo, Put, Release, Remove, Resend
 from tests.simulation.world import PromiseBroken, Seen
 from tests.watched_disk import HandClock
 
 AGAIN = "a repeat inside the window adds nothing and is answered as before"
 HANDED = "a message is handed to one caller"
+DECIDED = "what is decided of what is held back is done once, and of nothing else"
 FENCED = "nothing of a former owner is acknowledged"
 Commit = Add | AddMany | Remove | Put | Block
 EDGE_MICROSECONDS = 5_000_000  # so near to the end of the window both answers are right
@@ -252,7 +254,7 @@ class Callers:
         free = [
             number
             for number, content in self.account.state.messages.items()
-            if content.queue == name and number not in self.taken
+            if content.queue == name and number not in self.taken and number not in self.account.state.held
         ]
         self._seen.checked[HANDED] += 1
         found = None if message is None else message.number
@@ -261,12 +263,41 @@ class Callers:
         if found is not None:
             self.taken[found] = name
 
-    def release(self, database: Unattended, place: int) -> None:
+    def _release(self, database: Unattended, place: int) -> None:
         if self.taken:
             number = sorted(self.taken)[place % len(self.taken)]
             del self.taken[number]
             if not database.release(number):
                 raise PromiseBroken(f"{HANDED}\n{number} was handed out, and cannot be given back")
+
+    # What is held back.
+
+    def decide(self, database: Unattended, step: Release | LetGo | Discard) -> None:
+        """Give back what was taken; let go of what is held back, or deliver it."""
+        if isinstance(step, Release):
+            self._release(database, step.place)
+            return
+        is_all = isinstance(step, LetGo) and step.is_all
+        numbers = sorted(self.account.state.held) if is_all else self._held(step.places)
+        if not numbers:
+            return
+        others = [number for number in self.account.state.messages if number not in self.account.state.held]
+        wanted = sorted([*numbers, *others[:2]])  # what is not held is left alone
+        if isinstance(step, LetGo):
+            change, call = Change(let_go=numbers), partial(database.unhold, None if is_all else wanted)
+        else:
+            change, call = Change(removed=numbers), partial(database.discard_held, wanted)
+        self._commit(database, change, lambda: self._counted(call(), numbers))
+
+    def _held(self, places: Sequence[int]) -> list[int]:
+        held = sorted(self.account.state.held)
+        return sorted({held[place % len(held)] for place in places}) if held else []
+
+    @staticmethod
+    def _counted(count: int, numbers: Sequence[int]) -> Sequence[int]:
+        if count != len(numbers):
+            raise PromiseBroken(f"{DECIDED}\n{count} were, and not {numbers}")
+        return ()
 
     def look(self, database: Unattended) -> None:
         """Read everything, one by one too."""

@@ -1,0 +1,81 @@
+"""Faults made on purpose in back-up and restore, and in what is held back."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import database.restore
+import recovery.startup
+from database.holding import Holding
+from database.picture import SourceReader
+from index.duplicates import DuplicateWindow
+from recovery.restoring import Split
+from recovery.startup import _Start
+from tests.simulation.fault import changed, fault, nothing
+
+
+@fault("backup", budget=60)
+def a_restore_holds_nothing() -> Iterator[None]:
+    """What was undelivered at the last backup is handed out by the restored database."""
+    with changed(_Start, "_intend_to_hold", lambda _: nothing):
+        yield
+
+
+@fault("backup", budget=60)
+def a_restore_goes_on_with_the_numbers() -> Iterator[None]:
+    """The restored database begins with the number that came next when the backup was taken."""
+    with changed(Split, "jump", lambda _: property(lambda self: 0)):
+        yield
+
+
+@fault("backup", budget=60)
+def a_restore_keeps_the_identity() -> Iterator[None]:
+    """The restored database says that it is the one that was backed up."""
+
+    def of(split: Callable[..., Split]) -> Callable[..., Split]:
+        return lambda **named: split(**(named | {"database": named["parent"]}))
+
+    with changed(database.restore, "Split", of):
+        yield
+
+
+@fault("backup", budget=60)
+def an_unfinished_restore_is_opened() -> Iterator[None]:
+    """Nobody looks whether a restore into the directory has come to its end."""
+    with changed(recovery.startup, "refuse_unfinished", lambda _: nothing):
+        yield
+
+
+@fault("backup", budget=200)
+def a_restore_forgets_what_producers_sent() -> Iterator[None]:
+    """The restored database does not take along what clean-up had carried forward of the duplicate window."""
+    with changed(DuplicateWindow, "later", lambda _: lambda self, microseconds: {}):
+        yield
+
+
+@fault("backup", budget=200)
+def nobody_looks_whether_the_original_went_on() -> Iterator[None]:
+    """A restore believes that a database that was closed when it was backed up has been closed ever since."""
+    with changed(database.restore, "_went_on", lambda _: lambda disk, found: False):
+        yield
+
+
+@fault("backup", budget=60)
+def what_is_let_go_is_held_again_after_a_restart() -> Iterator[None]:
+    """A release is known in memory only."""
+
+    def of(write: Callable[..., None]) -> Callable[..., None]:
+        return lambda self, held=None: write(self) if held is None else None
+
+    with changed(Holding, "write", of):
+        yield
+
+
+@fault("backup", budget=200)
+def a_backup_leaves_out_what_clean_up_has_acted_on() -> Iterator[None]:
+    """A backup beside a clean-up lacks the mark in the last group, and what was carried forward with it."""
+
+    def of(_: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self, found: list(found)
+
+    with changed(SourceReader, "_with_marks", of):
+        yield
