@@ -29,8 +29,10 @@ from database.stats import CleanupReport
 from index.duplicates import KEY_PREFIX, carried
 from index.table import Place
 from journal.courtesy import courteous
+from journal.datafile import DataFile
 from journal.draft import Added, Composer, Draft
 from journal.errors import DiskError, MessageDamaged
+from journal.format import FileHeader
 from journal.log import Journal
 from journal.message import Message
 from journal.names import DataFileName
@@ -250,7 +252,7 @@ class Cleanup:
         for fact in moved:
             name = str(DataFileName(fact.sequence))
             try:
-                if retention is not None and retention.take(look.directory / name):
+                if retention is not None and self._is_history(fact, look) and retention.take(look.directory / name):
                     retained.append(name)
                 else:
                     look.disk.unlink(look.directory / name)
@@ -270,6 +272,14 @@ class Cleanup:
         if retention is not None:
             retention.trim()
         return deleted, retained
+
+    def _is_history(self, fact: FileFacts, look: Look) -> bool:
+        """Say whether a file is this database's: not one that a former owner wrote when it had been passed. OSError."""
+        if fact.sequence in self._context.started.files:
+            return True
+        with DataFile(look.disk, look.directory / str(DataFileName(fact.sequence))) as file:
+            header = file.header()
+        return isinstance(header, FileHeader) and header.owner == look.owner
 
 
 def _with_idle_active(facts: list[FileFacts]) -> list[FileFacts]:

@@ -13,6 +13,7 @@ from database.retention import Retention
 from journal.disk import RealDisk
 from journal.names import DataFileName
 from tests.crash_model import SPOOL, open_unattended
+from tests.crash_store import with_header
 from tests.faulty_disk import Killed, SimulatedDisk
 from tests.small_files import churn, open_small
 from tests.watched_disk import WatchedDisk
@@ -93,6 +94,28 @@ def test_a_power_cut_while_clean_up_moves_files_leaves_each_of_them_here_or_ther
         if moved:
             assert step > 5 and len(moved) >= 2
             return
+
+
+def test_what_a_former_owner_began_too_late_is_no_history() -> None:
+    """It had made a file, stood still, and wrote into it when another one had passed that sequence by."""
+    disk, kept, name = SimulatedDisk(), Path("/kept"), "omsmsg-0000000003.data"
+    with open_unattended(disk) as former:
+        former.add("q", b"too late")
+    late = with_header(disk.content(SPOOL / "omsmsg-0000000001.data"), sequence=3)
+    with open_unattended(disk, retention_directory=kept) as database:
+        disk.put(SPOOL / name, bytes(len(late)))
+        for _ in range(8):
+            database.add("q", b"y" * 1000)
+        assert disk.content(SPOOL / name).count(0) == len(late), "it may be a later owner's"
+        disk.put(SPOOL / name, late)
+        database.deliver_many(list(database.numbers()))
+        report = database.cleanup()
+
+    assert name in report.deleted
+    (directory,) = [path for path in disk.directories() if path.parent == kept]
+    assert disk.contents(directory).keys() == set(report.moved)
+    assert "omsmsg-0000000001.data" in report.moved
+    assert name not in report.moved
 
 
 def test_two_databases_may_share_a_retention_directory(tmp_path: Path) -> None:
