@@ -25,7 +25,8 @@
     unsealed         -             -                      -            -          clean    seal
 
 Followed is a file that a later one names as its predecessor: yes, and it ends as that one says, or
-otherwise than that one says. An empty file is followed too when the one before it names it.
+otherwise than that one says. An empty file is followed too when the one before it names it, and when no file has
+a header any more and it is the first one without having been the first ever: clean-up has removed others since.
 
 Torn is a write that was interrupted: nobody was told that it is safe. Damaged is the loss, or the
 near loss, of something that somebody was told is safe. The row's name stands in every report.

@@ -32,7 +32,7 @@ class Task:
     named: Previous | None  # how it ended, as its successor's header says
     successor: tuple[int, int]
     identity: int | None = None  # as its header or a neighbour says
-    is_promised: bool = False  # the file before it names it: its first group was durable
+    is_promised: bool = False  # its first group was durable: the file before it names it, or has been cleaned up
     is_listed: bool = True
     is_late: bool = False  # a former owner wrote it, when the directory was another's already
     stranger: FileHeader | None = None  # the header of another file, where its own should be
@@ -81,6 +81,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
     named = _named(kept, backup)
     promised = promised_files(disk, directory, files, kept) if wanted is None else {}
     _check_split(disk, kept, named, directory)
+    orphan = min(files) if files and not kept and wanted is None else 0
     lowest, newest = 0, kept[max(kept)] if kept else None
     tasks = []
     for sequence in sorted({*files, *named, *promised, *(wanted or ())}):
@@ -102,7 +103,8 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
                 named=previous,
                 successor=successor,
                 identity=identity,
-                is_promised=sequence in promised,
+                # Files before it went when its first group was durable: that no header is left anywhere is damage.
+                is_promised=sequence in promised or sequence == orphan > 1,
                 is_listed=sequence in files,
                 is_late=sequence in late,
                 stranger=strangers.get(sequence),

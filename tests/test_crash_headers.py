@@ -65,6 +65,33 @@ def test_a_lone_file_whose_header_is_lost_is_kept_in_an_archive_and_its_numbers_
         assert database.add("q", b"new") > numbers[-1]
 
 
+@pytest.mark.parametrize("left", [0, 4096])
+def test_a_lone_file_of_zeros_that_was_never_the_first_ever_is_lost_and_its_numbers_stay_lost(left: int) -> None:
+    """Its only write may have gone elsewhere, and clean-up has removed what was before it."""
+    disk = SimulatedDisk()
+    with open_unattended(disk) as database:
+        numbers = [database.add("q", b"x" * 1000) for _ in range(5)]
+        database.deliver_many(numbers)
+        database.cleanup()
+    (name,) = [name for name in disk.list(SPOOL) if name.endswith(".data")]
+    disk.put(SPOOL / name, bytes(left))
+    with open_unattended(disk) as database:
+        assert [loss.name for loss in database.recovery.lost] == [name]
+        assert database.recovery.files[-1].row == "emptied"
+    with open_unattended(disk) as database:
+        assert database.recovery.intact
+        assert database.add("q", b"new") > numbers[-1]
+
+
+def test_the_first_file_ever_may_be_prepared_and_never_used() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(SPOOL)
+    disk.put(SPOOL / "omsmsg-0000000001.data", bytes(4096))
+    with open_unattended(disk) as database:
+        assert database.recovery.intact
+        assert database.recovery.files[-1].row == "prepared"
+
+
 def test_older_frames_without_a_header_are_what_the_blocks_of_a_prepared_file_held_before() -> None:
     name = f"omsmsg-{headers_of(SEALED.files[LAST]).sequence + 1:010}.data"
     stale = bytes(768) + SEALED.files[SEALED.data_files()[0]][768:2048] + bytes(2048)
