@@ -77,12 +77,18 @@ class Misplacing(Starts):
         if is_newest and not is_named(store, name):
             return  # nobody can know that it was there
         is_gone = step.what == "gone"
+        is_needed = any(report.name == name for report in base.recovery.files)
         if is_gone:
             self.disk.remove(SPOOL / name)
         else:
             self.disk.put(SPOOL / name, bytes(step.file % 2 * len(files.content(SPOOL / name))))
         self.faults.append(("missing file" if is_gone else "emptied file", "idle"))
         found = self._open(self.disk)
+        if not is_needed:  # below the low-water mark: a clean-up was to remove it, and came to its end before that
+            self._check_told(found, name, None)
+            self.database = found
+            self._check_start(found)
+            return
         self._check_told(found, name, "missing" if is_gone else "emptied")
         hit = Hit(lost=store.frames_of(name))
         is_mark_lost = any(piece.key == LOW_WATER_KEY.decode() for frame in hit.lost for piece in frame.pieces)
@@ -154,7 +160,8 @@ class Misplacing(Starts):
         self.database.close()
         self.database = None
 
-    def _check_told(self, found: Unattended, name: str, row: str) -> None:
+    def _check_told(self, found: Unattended, name: str, row: str | None) -> None:
+        """Check that the start reports the file under this row; where None is said, that it speaks of no such file."""
         self.seen.checked[TOLD] += 1
         rows = {report.name: report.row for report in found.recovery.files}
         if rows.get(name) != row:
