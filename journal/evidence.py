@@ -160,7 +160,7 @@ def _leads(data: bytes, at: int, offset: int) -> bool:
 
 
 def _span(data: bytes, expected: Expected, limit: int) -> Span:
-    """Return what to walk; without a header the alignment is the first one that leaves no zeros over."""
+    """Return what to walk; without a header the alignment is the first one that leaves the least over."""
     header, path, identity = expected.header, expected.path, expected.identity
     if header is not None:
         start, alignment = max(header.start(), expected.start), header.alignment
@@ -169,13 +169,30 @@ def _span(data: bytes, expected: Expected, limit: int) -> Span:
         Span(path=path, identity=identity, start=align(HEADERS_SIZE, one), limit=limit, alignment=one)
         for one in (expected.alignment, *_ALIGNMENTS)
     ]
-    return next((span for span in spans if _fits(data, span)), spans[0])
+    left: list[int] = []
+    for span in spans:
+        found = walk(data, span)
+        left.append(_left_over(data, found, span))
+        if found.frames and not left[-1]:
+            return span
+    return min(zip(left, spans, strict=True), key=lambda one: (one[0], one[1].start))[1]
 
 
-def _fits(data: bytes, span: Span) -> bool:
-    found = walk(data, span)
-    zeros = [bad for bad in found.bad_ranges if not any(data[bad.start : bad.end])]
-    return bool(found.frames) and found.frames[0].offset == span.start and not zeros
+def _left_over(data: bytes, found: Walk, span: Span) -> int:
+    """Return how many bytes are no frames; where the first group would begin too late, what stands before it, too.
+
+    That counts for a byte more than it has: frames that were lost there are told as lost only by a walk from there.
+    """
+    before = span.start - HEADERS_SIZE + 1 if any(data[HEADERS_SIZE : min(span.start, span.limit)]) else 0
+    return before + sum(bad.size for bad in found.bad_ranges)
+
+
+def alignment_of_gap(alignment: int, end: int) -> int:
+    """Return this alignment where a file that is one gap up to `end` can have it, else the smallest one.
+
+    It is the neighbours', and the file's own may have been less: then its frames began before theirs could.
+    """
+    return alignment if align(HEADERS_SIZE, alignment) + FRAME_SIZE <= end else ALIGNMENT_MIN
 
 
 def _limit_of_bad_footer(data: bytes, span: Span) -> int:

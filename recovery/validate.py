@@ -14,7 +14,7 @@ from journal.courtesy import courteous
 from journal.datafile import DataFile, Footer
 from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, JournalError
-from journal.evidence import looks_written
+from journal.evidence import alignment_of_gap, looks_written
 from journal.format import FileHeader, align
 from journal.names import DataFileName
 from journal.owner import read_holder
@@ -213,7 +213,7 @@ def _without_frames(task: Task, size: int, body: Body, reason: str, *, extent: i
         losses=losses,
         successor=task.successor,
         owner=task.owner,
-        alignment=task.alignment,
+        alignment=alignment_of_gap(task.alignment, extent) if task.named is not None else task.alignment,
         extent=extent,
     )
 
