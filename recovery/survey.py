@@ -81,7 +81,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
     named = _named(kept, backup)
     promised = promised_files(disk, directory, files, kept) if wanted is None else {}
     _check_split(disk, kept, named, directory)
-    orphan = min(files) if files and not kept and wanted is None else 0
+    orphan = _orphan(files, kept) if wanted is None else 0
     lowest, newest = 0, kept[max(kept)] if kept else None
     tasks = []
     for sequence in sorted({*files, *named, *promised, *(wanted or ())}):
@@ -92,8 +92,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
         near = kept.get(successor[0], newest)
         lowest = file.header.next_message if file.header is not None else lowest
         highest = kept[successor[0]].next_message - 1 if successor[0] else 0
-        known = (one.identity for one in (file.header, previous) if one is not None)
-        identity = next(known, promised.get(sequence))
+        identity = next((one.identity for one in (file.header, previous) if one is not None), promised.get(sequence))
         tasks.append(
             Task(
                 sequence=sequence,
@@ -103,8 +102,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
                 named=previous,
                 successor=successor,
                 identity=identity,
-                # Files before it went when its first group was durable: that no header is left anywhere is damage.
-                is_promised=sequence in promised or sequence == orphan > 1,
+                is_promised=sequence in (*promised, orphan),
                 is_listed=sequence in files,
                 is_late=sequence in late,
                 stranger=strangers.get(sequence),
@@ -117,6 +115,15 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
             )
         )
     return tasks
+
+
+def _orphan(files: Collection[int], kept: Collection[int]) -> int:
+    """Return the first of the files where no header is left anywhere, 0 where one is, and for the first file ever.
+
+    Files before it went when its first group was durable: that no header is left is damage.
+    """
+    first = min(files, default=0)
+    return first if first > 1 and not kept else 0
 
 
 def _next_commit(headers: Mapping[int, FileHeader], sequence: int) -> int:
