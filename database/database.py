@@ -9,6 +9,7 @@ Every method may be called from any thread; commits of many threads share syncs.
 UTF-8, properties and values at most 64 KiB, a commit at most 1 GiB + 1 MiB and a million operations.
 """
 
+import contextlib
 import logging
 import threading
 import weakref
@@ -34,9 +35,10 @@ from journal.disk import Disk, RealDisk
 from journal.draft import Composer
 from journal.errors import DatabaseClosed, JournalError
 from journal.group import AnyDraft
-from journal.log import Journal, JournalSettings
+from journal.log import Journal
 from journal.message import Message
 from journal.operations import Operation
+from recovery import findings
 from recovery.report import RecoveryReport
 from recovery.startup import Started, start
 from recovery.validate import Progress, no_progress
@@ -60,14 +62,8 @@ class MessageDatabase:
         self._encode = self.drafting.encode
         self._taking = Taking(started.index)
         self._files = Files(disk, directory)
-        settings = JournalSettings(
-            random_identity=lambda: options.chance(64),
-            clock=options.clock,
-            data_file_bytes_max=options.max_data_file_size,
-            alignment=options.group_alignment,
-        )
         self._first_sequence = started.opening.next_sequence  # no file of ours is older
-        self._journal = Journal(disk, directory, started.opening, settings)
+        self._journal = Journal(disk, directory, started.opening, options.journal())
         self.group = GroupCommit(self._journal, self._ledger, self._ownership.is_ours)
         self._holding = Holding(self._ledger, self._taking, self.write)
         context = CleanupContext(
@@ -118,8 +114,7 @@ class MessageDatabase:
             raise ValueError(f"give options or {', '.join(named)}, not both")
         chosen = Options.of(**named) if options is None else options
         chosen.check()
-        disk = disk or RealDisk()
-        path = Path(directory).absolute()
+        disk, path = disk or RealDisk(), Path(directory).absolute()
         return cls.begun(disk, path, chosen, start(disk, path, chosen.recovery(progress)))
 
     @classmethod
@@ -140,6 +135,8 @@ class MessageDatabase:
             database.cleaned_at_start = database._cleanup.at_start()
         except JournalError as failure:
             _log.warning("clean-up at start: %s", failure)
+        with contextlib.suppress(JournalError):  # then the next start tells it again
+            findings.handed_over(disk, directory)
         return database
 
     def __enter__(self) -> "MessageDatabase":

@@ -14,7 +14,7 @@ from typing import Any, cast, get_args
 
 from index.duplicates import WindowBounds
 from journal.format import ALIGNMENT_MAX, ALIGNMENT_MIN
-from journal.log import DATA_FILE_BYTES_MAX, DATA_FILE_BYTES_MIN
+from journal.log import DATA_FILE_BYTES_MAX, DATA_FILE_BYTES_MIN, JournalSettings
 from journal.operations import MESSAGE_BYTES_MAX, MIB
 from journal.owner import RENEW_SECONDS, Holder
 from recovery.startup import Policy, RecoveryOptions, Validation
@@ -135,6 +135,15 @@ class Options:
             window=self.window,
             progress=progress,
             new_identity=lambda: uuid.UUID(int=self.chance(128), version=4).bytes,
+        )
+
+    def journal(self) -> JournalSettings:
+        """Return what of it the journal goes by."""
+        return JournalSettings(
+            random_identity=lambda: self.chance(64),
+            clock=self.clock,
+            data_file_bytes_max=self.max_data_file_size,
+            alignment=self.group_alignment,
         )
 
     @property

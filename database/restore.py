@@ -33,7 +33,7 @@ from journal.manifest import BackupFile, Manifest
 from journal.names import DataFileName
 from journal.operations import MIB
 from journal.owner import Ownership, read_holder
-from recovery import holding
+from recovery import findings, holding
 from recovery.report import RecoveryReport
 from recovery.restoring import Split
 from recovery.startup import RecoveryOptions, Started, start
@@ -122,6 +122,7 @@ def restore(
     try:
         _begin(disk, target, started, options, found)
         holding.done(disk, target)
+        findings.handed_over(disk, target)
         _finish(disk, target, found)
     finally:
         started.ownership.close()

@@ -8,10 +8,11 @@
     omsmsg.lock                 who owns the directory
     omsmsg.reserve              space kept back so that a full disk can be drained
     omsmsg.hold                 what a start is about to hold back, until that is durable
+    omsmsg.found                what a start has found lost, until its report was handed over
     omsmsg.backup               only in a backup: what it consists of
     omsmsg.restore              the same, where it is being restored, until that is done
 
-(Seed "Message Database Environment"; `.new`, `.reserve`, `.hold`, `.backup` and `.restore` are ours.)
+(Seed "Message Database Environment"; `.new`, `.reserve`, `.hold`, `.found`, `.backup` and `.restore` are ours.)
 Sorted names of data files are in the order of writing.
 """
 
@@ -22,13 +23,16 @@ LOCK = "omsmsg.lock"
 INDEX = "omsmsg.index"
 RESERVE = "omsmsg.reserve"
 HOLD = "omsmsg.hold"
+FOUND = "omsmsg.found"
 BACKUP = "omsmsg.backup"
 RESTORE = "omsmsg.restore"
 SEQUENCE_MAX = 9_999_999_999
 VERSION_MAX = 9_999
 
 _DATA = re.compile(r"omsmsg-([0-9]{10})\.data")
-_UNFINISHED = re.compile(r"omsmsg-[0-9]{10}(\.data|-v[0-9]{4}\.archive)\.new|omsmsg\.(index|hold|backup|restore)\.new")
+_UNFINISHED = re.compile(
+    r"omsmsg-[0-9]{10}(\.data|-v[0-9]{4}\.archive)\.new|omsmsg\.(index|hold|found|backup|restore)\.new"
+)
 _ARCHIVE = re.compile(r"omsmsg-([0-9]{10})-v([0-9]{4})\.archive")
 
 
@@ -85,7 +89,7 @@ def parse(name: str) -> JournalName | None:
         return ArchiveName(sequence, version) if sequence and version else None
     if _UNFINISHED.fullmatch(name):
         return UnfinishedName(name)
-    if name in (LOCK, INDEX, RESERVE, HOLD, BACKUP, RESTORE):
+    if name in (LOCK, INDEX, RESERVE, HOLD, FOUND, BACKUP, RESTORE):
         return OwnName(name)
     return None
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 class Verdict(StrEnum):
@@ -27,6 +28,19 @@ class Loss:
     numbers: tuple[tuple[int, int], ...] = ()  # ranges, both ends included, of messages that may be lost
     queues: tuple[str, ...] = ()
     is_exact: bool = False  # numbers and queues come from the file's own footer
+
+    @classmethod
+    def of(cls, said: dict[str, Any]) -> "Loss":
+        """Return what `as_dict` had said. KeyError, TypeError, ValueError for anything else."""
+        return cls(
+            name=str(said["name"]),
+            start=int(said["start"]),
+            end=int(said["end"]),
+            reason=str(said["reason"]),
+            numbers=tuple((int(first), int(last)) for first, last in said["numbers"]),
+            queues=tuple(map(str, said["queues"])),
+            is_exact=bool(said["exact"]),
+        )
 
     def as_dict(self) -> dict[str, object]:
         return {

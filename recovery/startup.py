@@ -36,7 +36,7 @@ from journal.operations import MIB
 from journal.owner import RENEW_SECONDS, Holder, Ownership
 from journal.reserve import Reserve, reserve_size
 from journal.segment import Sealed
-from recovery import holding
+from recovery import findings, holding
 from recovery.continuing import Continuing
 from recovery.decide import Action
 from recovery.examined import Examined, read_contents
@@ -134,7 +134,10 @@ def recover(directory: Path | str, options: RecoveryOptions | None = None, *, dr
     refuse_unfinished(disk, Path(directory))
     if not dry_run:
         started = start(disk, Path(directory), options)
-        started.ownership.close()
+        try:
+            findings.handed_over(disk, Path(directory))
+        finally:
+            started.ownership.close()
         return started.report
     began = options.seconds()
     run = _Start(disk, Path(directory), options)
@@ -172,6 +175,7 @@ class _Start:
         self._intend_to_hold(examined)
         index = Index(self._options.window)
         reserve = Reserve(self._disk, self._directory, reserve_size(self._options.data_file_bytes_max))
+        findings.note(self._disk, self._directory, [x for one in examined for x in one.losses], reserve.release)
         repairer = Repairer(self._disk, self._directory, reserve.release)
         split = self._options.split
         counters = _Counters(examined, self._options.new_identity)
@@ -283,11 +287,14 @@ class _Start:
             self._notes.append(
                 f"{len(archives)} archives have piled up in {self._directory}; look at them and move them away"
             )
-        lost = [loss for file in files for loss in file.losses]
+        earlier = findings.noted(self._disk, self._directory)
+        if earlier is None:
+            self._notes.append(findings.UNREADABLE)
+        lost = findings.together([loss for file in files for loss in file.losses], earlier or ())
         return RecoveryReport(
             files=tuple(files),
             archives=tuple(file.archive for file in files if file.archive),
-            lost=tuple(lost),
+            lost=lost,
             suspects=tuple(_suspects(index, files, lost)),
             undelivered=index.table.count,
             seconds=self._options.seconds() - began,

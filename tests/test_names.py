@@ -50,7 +50,10 @@ def test_sorted_names_are_in_the_order_of_writing(sequences: list[int]) -> None:
     assert sorted_names == [str(DataFileName(sequence)) for sequence in sorted(sequences)]
 
 
-@pytest.mark.parametrize("name", [names.LOCK, names.INDEX, names.RESERVE, names.HOLD, names.BACKUP, names.RESTORE])
+SINGLE = [names.LOCK, names.INDEX, names.RESERVE, names.HOLD, names.FOUND, names.BACKUP, names.RESTORE]
+
+
+@pytest.mark.parametrize("name", SINGLE)
 def test_a_single_files_name_comes_back(name: str) -> None:
     assert parse(name) == OwnName(name)
     assert str(OwnName(name)) == name

@@ -1,0 +1,86 @@
+"""What a start has found lost: noted before its first repair, kept until its report was handed over.
+
+A repaired file is clean for the next start. So that a start that fails, or is killed, after a repair is not the end
+of what it found, `omsmsg.found` says it meanwhile, and the next start tells it again.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from journal import names
+from journal.disk import Disk
+from journal.errors import DiskError
+from journal.existing import exists
+from journal.format import xxh3
+from journal.placing import put_in_place
+from journal.reserve import NO_SPACE
+from recovery.report import Loss
+
+_CHECKSUM_SIZE = 8  # in front of the JSON
+UNREADABLE = f"{names.FOUND} cannot be read: what an interrupted start had found is told by the archives only"
+
+
+def note(disk: Disk, directory: Path, losses: Sequence[Loss], make_room: Callable[[int], bool]) -> None:
+    """Note, durably, what is about to be repaired; what an interrupted start has noted stays. DiskError."""
+    if not losses:
+        return
+    text = json.dumps([loss.as_dict() for loss in together(losses, noted(disk, directory) or ())]).encode()
+    data = xxh3(text).to_bytes(_CHECKSUM_SIZE, "little") + text
+    path = directory / names.FOUND
+    try:
+        try:
+            put_in_place(disk, path, data, durably=True)
+        except OSError as failure:
+            if failure.errno not in NO_SPACE or not make_room(len(data)):
+                raise
+            put_in_place(disk, path, data, durably=True)
+    except OSError as failure:
+        raise DiskError(path, failure, "write") from failure
+
+
+def noted(disk: Disk, directory: Path) -> tuple[Loss, ...] | None:
+    """Return what an interrupted start has noted; None where that cannot be read any more. DiskError."""
+    path = directory / names.FOUND
+    try:
+        file = disk.open(path)
+        try:
+            data = file.read(file.size(), 0)
+        finally:
+            file.close()
+    except FileNotFoundError:
+        return ()
+    except OSError as failure:
+        raise DiskError(path, failure, "read") from failure
+    text = data[_CHECKSUM_SIZE:]
+    if data[:_CHECKSUM_SIZE] != xxh3(text).to_bytes(_CHECKSUM_SIZE, "little"):
+        return None
+    try:
+        return tuple(Loss.of(said) for said in json.loads(text))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def together(found: Iterable[Loss], earlier: Iterable[Loss]) -> tuple[Loss, ...]:
+    """Return what is found now, and of what was found earlier that of which nothing is found again."""
+    now = tuple(found)
+    return (*now, *(loss for loss in earlier if not any(_is_same(loss, other) for other in now)))
+
+
+def _is_same(one: Loss, other: Loss) -> bool:
+    is_near = one.start == other.start or (one.start < other.end and other.start < one.end)
+    return one.name == other.name and is_near
+
+
+def handed_over(disk: Disk, directory: Path) -> None:
+    """Forget what was noted: somebody has the report, or will have it at once.
+
+    DiskError. Then, and after a power cut that brings the note back, the next start tells it again.
+    """
+    path = directory / names.FOUND
+    if not exists(disk, path):
+        return
+    try:
+        disk.unlink(path)
+    except OSError as failure:
+        raise DiskError(path, failure, "remove") from failure

@@ -1,0 +1,106 @@
+"""What a start has found lost is told, also when that start does not come to its end after a repair."""
+
+import contextlib
+import errno
+
+import pytest
+
+from database import JournalError
+from journal import names
+from recovery import findings
+from recovery.report import Loss, RecoveryReport
+from recovery.startup import recover
+from tests.crash_model import SPOOL, open_unattended
+from tests.crash_store import Store, small_store
+from tests.faulty_disk import Killed, SimulatedDisk
+
+SEALED = small_store()
+LOSS = Loss(name="omsmsg-0000000001.data", start=768, end=900, reason="zeros", numbers=((1, 3),), queues=("q",))
+
+
+def rotten(store: Store = SEALED) -> SimulatedDisk:
+    """Return the store with one bit wrong in a frame of each file."""
+    disk = store.disk()
+    for name in store.data_files():
+        data = bytearray(store.files[name])
+        data[store.frames_of(name)[1].offset + 40] ^= 1
+        disk.put(SPOOL / name, bytes(data))
+    return disk
+
+
+def told(disk: SimulatedDisk) -> RecoveryReport:
+    with open_unattended(disk) as database:
+        return database.recovery
+
+
+EXPECTED = told(rotten())
+
+
+@pytest.mark.parametrize("how", ["killed", "power cut", "a call fails", "full"])
+def test_it_is_told_by_the_next_start_wherever_the_first_one_ended(how: str) -> None:
+    assert len(EXPECTED.lost) == len(SEALED.data_files())
+    for step in range(1, 1000):
+        disk = rotten()
+        if how in ("killed", "power cut"):
+            disk.kill_at = step
+        else:
+            disk.fail("write", step, errno.ENOSPC if how == "full" else errno.EIO)
+        reports: list[RecoveryReport] = []
+        is_ended = False
+        with contextlib.suppress(Killed, JournalError), open_unattended(disk) as database:
+            reports.append(database.recovery)
+            is_ended = True
+        if is_ended and not disk.failed and not disk.is_dead:
+            assert step > 3
+            assert names.FOUND not in disk.contents(SPOOL)
+            return
+        if not reports:
+            reports.append(told(disk.crash(step) if how == "power cut" else disk.restart()))
+        assert set(reports[0].lost) == set(EXPECTED.lost), step
+        assert reports[0].suspects == EXPECTED.suspects
+    raise AssertionError("it comes to its end at last")
+
+
+def test_it_is_told_once() -> None:
+    disk = rotten()
+    assert told(disk).lost == EXPECTED.lost
+    assert told(disk).intact
+
+
+def test_whoever_only_recovers_has_been_told_too(tmp_path_factory: pytest.TempPathFactory) -> None:
+    directory = tmp_path_factory.mktemp("spool")
+    for name, data in rotten().contents(SPOOL).items():
+        (directory / name).write_bytes(data)
+    assert recover(directory, dry_run=True).lost == EXPECTED.lost
+    assert recover(directory).lost == EXPECTED.lost
+    assert recover(directory).intact
+
+
+def test_what_was_noted_and_is_found_again_is_told_once_and_new_damage_beside_it_too() -> None:
+    elsewhere = Loss(name=LOSS.name, start=1000, end=1100, reason="zeros")
+    again = Loss(name=LOSS.name, start=700, end=1000, reason="more of it")
+    assert findings.together([LOSS], [LOSS, elsewhere]) == (LOSS, elsewhere)
+    assert findings.together([again], [LOSS, elsewhere]) == (again, elsewhere)
+    other = Loss(name="omsmsg-0000000002.data", start=768, end=900, reason="zeros")
+    assert findings.together([other], [LOSS]) == (other, LOSS)
+
+
+def test_a_loss_comes_back_as_it_was_noted() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(SPOOL)
+    assert findings.noted(disk, SPOOL) == ()
+    findings.note(disk, SPOOL, [LOSS], lambda _: False)
+    assert findings.noted(disk, SPOOL) == (LOSS,)
+    findings.handed_over(disk, SPOOL)
+    assert findings.noted(disk, SPOOL) == ()
+
+
+@pytest.mark.parametrize("damage", range(0, 300, 7))
+def test_a_note_that_rotted_is_told_of_and_stops_nobody(damage: int) -> None:
+    disk = SEALED.disk()
+    findings.note(disk, SPOOL, [LOSS], lambda _: False)
+    data = bytearray(disk.content(SPOOL / names.FOUND))
+    data[damage % len(data)] ^= 1
+    disk.put(SPOOL / names.FOUND, bytes(data))
+    assert findings.UNREADABLE in told(disk).notes
+    assert findings.UNREADABLE not in told(disk).notes
