@@ -72,7 +72,7 @@ def gather(data: bytes, expected: Expected, footer: Summary | BadFooter | None) 
         span = replace(span, limit=sealed_at)
     elif end is None and footer is not None:
         span = replace(span, limit=_limit_of_bad_footer(data, span))
-    found = walk(data, span)
+    found = walk(data, span) if end is None else _walk_up_to(end, data, span)
     if end is None and span.limit == sealed_at:
         # A footer is written behind the last frame: what stands before it was durable, readable or not.
         end = found.end if align(found.end, span.alignment) == sealed_at else sealed_at
@@ -82,7 +82,7 @@ def gather(data: bytes, expected: Expected, footer: Summary | BadFooter | None) 
     if end is None and data[footer_at : footer_at + len(FOOTER_MAGIC)] == FOOTER_MAGIC:
         found = walk(data, replace(span, limit=found.end))  # a footer that was begun is no torn frame
     vouched = found.vouched() if end is None else end
-    ranges = found.bad_ranges if end is None else _ranges_up_to(end, found, len(data))
+    ranges = found.bad_ranges if end is None else _ranges_up_to(end, found, data)
     if expected.is_promised and end is None:
         vouched = max(vouched, span.start + 1)
         if not found.frames:
@@ -90,6 +90,17 @@ def gather(data: bytes, expected: Expected, footer: Summary | BadFooter | None) 
             reason = ranges[0].reason if ranges else "zeros where frames were promised"
             ranges = [BadRange(span.start, behind, reason)]
     return Evidence(span, found, footer, footer_at, end, vouched, ranges)
+
+
+def _walk_up_to(end: int, data: bytes, span: Span) -> Walk:
+    """Walk a file that is known to end there; what is left over at its end has room for the gap frame it becomes.
+
+    It has not where somebody put another file in its place: that one's last frame before the end goes with it.
+    """
+    found = walk(data, span)
+    if found.frames and found.end < end < found.end + FRAME_SIZE:
+        return walk(data, replace(span, limit=found.frames[-1].offset))
+    return found
 
 
 def is_padding(bad: BadRange, found: Walk, header: FileHeader | None) -> bool:
@@ -163,7 +174,10 @@ def _span(data: bytes, expected: Expected, limit: int) -> Span:
     """Return what to walk; without a header the alignment is the first one that leaves the least over."""
     header, path, identity = expected.header, expected.path, expected.identity
     if header is not None:
-        start, alignment = max(header.start(), expected.start), header.alignment
+        alignment = header.alignment
+        if expected.end is not None and expected.end != header.start():
+            alignment = alignment_of_gap(alignment, expected.end)  # it is another file's header, put in its place
+        start = max(align(HEADERS_SIZE, alignment), expected.start)
         return Span(path=path, identity=identity, start=start, limit=limit, alignment=alignment, owner=header.owner)
     spans = [
         Span(path=path, identity=identity, start=align(HEADERS_SIZE, one), limit=limit, alignment=one)
@@ -215,11 +229,15 @@ def _is_footer(data: bytes, start: int, size: int | None) -> bool:
     return start % 8 == 0 and (begins or size == len(data) - start)
 
 
-def _ranges_up_to(end: int, found: Walk, size: int) -> list[BadRange]:
+def _ranges_up_to(end: int, found: Walk, data: bytes) -> list[BadRange]:
     """Return the bad ranges of a file whose frames are known to go up to `end`."""
     if found.end >= end:
         return found.bad_ranges
     before = [bad_range for bad_range in found.bad_ranges if bad_range.start < found.end]
-    reason = "the file is cut off" if size < end else "zeros where frames were promised"
+    reason = "zeros where frames were promised"
+    if any(data[found.end : end]):
+        reason = "no frame ends where the next file says that the last one does"
+    if len(data) < end:
+        reason = "the file is cut off"
     last = [bad_range for bad_range in found.bad_ranges if bad_range.start >= found.end]
     return [*before, replace(last[0], end=end) if last else BadRange(found.end, end, reason)]

@@ -17,7 +17,7 @@ from journal import names
 from journal.contents import Contents
 from journal.datafile import DataFile
 from journal.disk import Disk, DiskFile
-from journal.errors import DiskError, JournalError
+from journal.errors import DiskError, FormatError, JournalError
 from journal.evidence import PROMISED_BYTES
 from journal.footer import encode_footer, footer_start
 from journal.format import (
@@ -225,7 +225,8 @@ class Repairer:
     # The new file.
 
     def _rebuild(self, examined: Examined, before: Before, archive: str | None, *, truncate: bool) -> Repaired:
-        header = examined.header or _stand_in(examined, before)
+        stand_in = examined.header or _stand_in(examined, before)
+        header = replace(stand_in, alignment=examined.alignment)
         end, ranges = _extent(examined, header, truncate=truncate)
         data = self._new_bytes(examined, header, archive or "-", end, ranges)
         span = Span(
@@ -237,7 +238,8 @@ class Repairer:
             owner=header.owner,
         )
         found = walk(bytes(data), span)
-        assert not found.bad_ranges and found.end == end, "a rebuilt file has good frames only"
+        if found.bad_ranges or found.end != end:
+            raise FormatError(examined.path, found.end, f"what says that it ends at byte {end} is of no writer")
         is_other = examined.decision.row == "other ending"
         contents = replace(found.builder.build(end), has_gaps=found.has_gaps or is_other)
         mark_damaged(contents, found.bad_payloads)

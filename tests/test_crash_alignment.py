@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from recovery.report import Verdict
 from tests.crash_model import SPOOL, Account, State, Writer, found_after, open_unattended, state_of
 from tests.crash_store import FrameAt, Store, archives_in
 from tests.faulty_disk import SimulatedDisk
@@ -85,3 +86,45 @@ def test_what_stands_behind_a_lost_header_and_a_lost_first_commit_is_kept(
     disk = store.damaged(name, bytes(data))
     lost = frames[:1] if policy == "salvage" else frames
     assert found(disk, name, policy=policy) == store.state(lost=lost)
+
+
+# A file of a copy of the database that went on by itself: its successor names another ending than it has.
+
+
+def exchanged(ours: int, theirs: int, size: int) -> SimulatedDisk:
+    """Return three files, in the middle one that of a copy: two keys with values of this size."""
+    base, disk = SimulatedDisk(), SimulatedDisk()
+    with open_unattended(base) as database:
+        database.add("q", b"of both")
+    copy = base.restart()
+    with open_unattended(copy, group_alignment=theirs) as database:
+        for key in ("one", "two"):
+            database.put(key, bytes(size))
+    for alignment, sizes in ((ours, (0, 100)), (8, (5,))):
+        with open_unattended(base, group_alignment=alignment) as database:
+            for each in sizes:
+                database.add("q", bytes(each))
+    files, exchanged_files = base.contents(SPOOL), copy.contents(SPOOL)
+    name = sorted(name for name in files if name.endswith(".data"))[1]
+    for there, data in {**files, name: exchanged_files[name]}.items():
+        disk.put(SPOOL / there, data)
+    return disk
+
+
+@pytest.mark.parametrize("ours", [8, 512])
+@pytest.mark.parametrize("theirs", [8, 512, 4096])
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_start_goes_on_with_a_file_of_a_copy_wherever_the_lost_one_ended(
+    ours: int, theirs: int, is_closed: bool
+) -> None:
+    for size in range(0, 112, 8):
+        disk = exchanged(ours, theirs, size)
+        name = sorted(name for name in disk.contents(SPOOL) if name.endswith(".data"))[1]
+        if not is_closed:
+            disk.put(SPOOL / name, disk.content(SPOOL / name)[:-1])
+        with open_unattended(disk) as database:
+            assert database.recovery.files[1].verdict is Verdict.DAMAGED
+            state = state_of(database)
+        assert [len(content.payload) for content in state.messages.values()] == [7, 5]
+        assert set(state.keys) <= {"one", "two"}
+        assert found_after(disk) == state

@@ -15,7 +15,7 @@ from journal.disk import RealDisk
 from journal.dump import DumpedDamage, dump
 from journal.errors import FormatError, JournalError, NewerFormat
 from journal.footer import encode_footer
-from journal.format import FRAME_SIZE, GAP, FileHeader, align, encode_frame_head, encode_headers, xxh3
+from journal.format import FRAME_SIZE, GAP, FileHeader, Previous, align, encode_frame_head, encode_headers, xxh3
 from journal.names import DataFileName
 from journal.operations import Operation
 from journal.owner import Ownership, read_holder
@@ -100,6 +100,21 @@ def test_files_whose_messages_do_not_ascend_are_refused_in_words(tmp_path: Path,
     (tmp_path / str(DataFileName(2))).write_bytes(file_of(_adds(b"q", 1, first=second), 1, header=header))
     for _ in range(2):
         with pytest.raises(FormatError, match="do not ascend"):
+            MessageDatabase.open(tmp_path)
+
+
+@pytest.mark.parametrize("end", [1, 760, 769, 776, 816, 1001])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_file_that_is_said_to_end_where_none_can_is_refused_in_words(
+    tmp_path: Path, end: int, is_there: bool
+) -> None:
+    previous = Previous(sequence=1, identity=HEADER.identity, end=end, commit=1)
+    header = replace(HEADER, sequence=2, identity=6, next_message=2, next_commit=2, previous=previous)
+    if is_there:
+        (tmp_path / str(DataFileName(1))).write_bytes(file_of(_adds(b"q", 1, first=1), 1))
+    (tmp_path / str(DataFileName(2))).write_bytes(file_of(_adds(b"q", 1, first=2), 1, header=header))
+    for _ in range(2):
+        with pytest.raises(FormatError, match="of no writer"):
             MessageDatabase.open(tmp_path)
 
 
