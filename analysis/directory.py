@@ -19,7 +19,7 @@ from journal.disk import Disk
 from journal.errors import DiskError, NotThisDatabase
 from journal.format import ALIGNMENT_MIN, FileHeader, Previous
 from journal.names import SEQUENCE_MAX, ArchiveName, DataFileName
-from journal.neighbours import late_files, promised_files, stranger
+from journal.neighbours import late_files, orphaned, promised_files, stranger
 
 ATTEMPTS_MAX = 5  # clean-up of a running database may be faster than who reads it without the lock
 REQUESTS_MAX = 16  # of a remote file system at once
@@ -169,6 +169,7 @@ class _Headers:
     kept: Mapping[int, FileHeader]  # those that a former owner did not write when the directory was another's
     named: Mapping[int, tuple[Previous, int]]  # how files ended, and which later one says so
     promised: Mapping[int, int]  # identities of files that the footer before them tells of
+    orphan: int  # the file of which no header is left, where those before it were cleaned up
     newest: FileHeader | None
     low_water: int
 
@@ -196,6 +197,7 @@ def _surveyed(location: Location, asked: set[str], files: Mapping[str, _File], k
         promised=promised_files(location.storage.disk(), location.directory, data_files, kept)
         if location.is_whole
         else {},
+        orphan=orphaned(data_files, kept) if location.is_whole and not is_retained else 0,
         newest=_newest(kept.values()) if kept else None,
         low_water=max((header.low_water for header in kept.values()), default=0),
     )
@@ -232,7 +234,7 @@ def _part(read: _Headers, file: _File, *, is_archive: bool) -> FilePart:
         is_rotted=file.is_rotted,
         named=None if is_archive else previous,  # an archive is read as it was found
         identity=identities[0] if identities else read.promised.get(sequence),
-        is_promised=sequence in read.promised and not is_archive,
+        is_promised=sequence in (*read.promised, read.orphan) and not is_archive,
         is_newest=not is_archive and not read.is_retained and (read.newest is None or sequence >= read.newest.sequence),
         is_archive=is_archive,
         is_retained=not is_archive and (read.is_retained or sequence < read.low_water),

@@ -19,7 +19,7 @@ class FilePart:
     is_rotted: bool = False  # not both copies of the header are good
     named: Previous | None = None  # how it ended, as its successor's header says
     identity: int | None = None  # as its header or a neighbour says
-    is_promised: bool = False  # the file before it names it: its first group was durable
+    is_promised: bool = False  # its first group was durable: the file before it names it, or has been cleaned up
     is_newest: bool = False  # of its directory: somebody may be writing it
     is_archive: bool = False
     is_retained: bool = False  # not needed by its database any more, whatever is in it

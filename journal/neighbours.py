@@ -121,6 +121,15 @@ def promised_files(disk: Disk, directory: Path, there: Collection[int], kept: Co
     return found
 
 
+def orphaned(there: Collection[int], kept: Collection[int]) -> int:
+    """Return the first of the files where no header is left anywhere, 0 where one is, and for the first file ever.
+
+    Files before it went when its first group was durable: that no header is left is damage.
+    """
+    first = min(there, default=0)
+    return first if first > 1 and not kept else 0
+
+
 def _summary(disk: Disk, path: Path) -> Summary | None:
     """Return what the file's footer says; None without a good one, and for a file that has gone meanwhile."""
     try:

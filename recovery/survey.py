@@ -16,7 +16,7 @@ from journal.errors import DiskError, NotThisDatabase
 from journal.format import ALIGNMENT_MIN, BadHeader, FileHeader, Previous
 from journal.manifest import Manifest
 from journal.names import DataFileName
-from journal.neighbours import is_grown, late_files, promised_files, stranger
+from journal.neighbours import is_grown, late_files, orphaned, promised_files, stranger
 
 Named = Mapping[int, tuple[Previous, tuple[int, int]]]  # how files ended, and which later one says so
 
@@ -81,7 +81,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
     named = _named(kept, backup)
     promised = promised_files(disk, directory, files, kept) if wanted is None else {}
     _check_split(disk, kept, named, directory)
-    orphan = _orphan(files, kept) if wanted is None else 0
+    orphan = orphaned(files, kept) if wanted is None else 0
     lowest, newest = 0, kept[max(kept)] if kept else None
     tasks = []
     for sequence in sorted({*files, *named, *promised, *(wanted or ())}):
@@ -115,15 +115,6 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
             )
         )
     return tasks
-
-
-def _orphan(files: Collection[int], kept: Collection[int]) -> int:
-    """Return the first of the files where no header is left anywhere, 0 where one is, and for the first file ever.
-
-    Files before it went when its first group was durable: that no header is left is damage.
-    """
-    first = min(files, default=0)
-    return first if first > 1 and not kept else 0
 
 
 def _next_commit(headers: Mapping[int, FileHeader], sequence: int) -> int:
