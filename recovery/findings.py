@@ -73,14 +73,15 @@ def _is_same(one: Loss, other: Loss) -> bool:
 
 
 def handed_over(disk: Disk, directory: Path) -> None:
-    """Forget what was noted: somebody has the report, or will have it at once.
+    """Forget what was noted: somebody has the report, or will have it at once. Let it be the last that a start does.
 
-    DiskError. Then, and after a power cut that brings the note back, the next start tells it again.
+    DiskError; then the next start tells it again.
     """
     path = directory / names.FOUND
     if not exists(disk, path):
         return
     try:
         disk.unlink(path)
+        disk.sync_directory(directory)
     except OSError as failure:
         raise DiskError(path, failure, "remove") from failure

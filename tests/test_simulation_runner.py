@@ -14,7 +14,7 @@ import pytest
 from tests.project import REPOSITORY
 from tests.simulation.__main__ import main
 from tests.simulation.commands import Settings, play_file, simulate
-from tests.simulation.coverage import BEGIN, END, ROWS, gaps, tables, write_section
+from tests.simulation.coverage import ROWS, gaps, tables, write_section
 from tests.simulation.playing import play_script, play_seed
 from tests.simulation.scripts import NotAScript, parsed, text_of, world_of
 from tests.simulation.shrinking import shrink
@@ -22,6 +22,7 @@ from tests.simulation.toy import Add, PowerCut, Sync, ToyWorld
 from tests.simulation.world import PromiseBroken, Script, Seen
 from tests.simulation.worlds import WORLDS
 
+TOY_NAMES = ("toy", "toy-forgets")
 FORGETS = ToyWorld("forgets")
 
 
@@ -122,23 +123,25 @@ def test_what_breaks_nothing_ends_with_status_0_and_says_what_was_met(tmp_path: 
     assert simulate(_settings("toy", out, tmp_path, gaps_fail=True), range(3)) == 1
 
 
-def test_a_campaign_is_written_between_the_markers_of_the_document_and_nowhere_else(tmp_path: Path) -> None:
+def test_a_campaign_is_written_between_its_worlds_markers_and_nowhere_else(tmp_path: Path) -> None:
     document = tmp_path / "DURABILITY.md"
-    document.write_text(f"before\n{BEGIN}\nan older one\n{END}\nafter\n")
+    of = {name: f"<!-- simulate {name}:begin -->\nan older one\n<!-- simulate {name}:end -->\n" for name in TOY_NAMES}
+    document.write_text("before\n" + "between\n".join(of.values()) + "after\n")
 
     assert simulate(_settings("toy", io.StringIO(), tmp_path, durability=document), range(30)) == 0
     first = document.read_text()
     assert simulate(_settings("toy-forgets", io.StringIO(), tmp_path, durability=document), range(60)) == 1
+    second = document.read_text()
 
-    assert first.startswith(f"before\n{BEGIN}\nThe last campaign")
-    assert first.endswith(f"|\n{END}\nafter\n")
-    assert "an older one" not in first
-    assert re.search(r"^\| toy \| 30 \|( [\d,]+ \|)+ 0 \|$", first, re.MULTILINE)
+    assert first.startswith('before\n<!-- simulate toy:begin -->\nWorld "toy": 30 runs, ')
+    assert first.endswith(f"|\n<!-- simulate toy:end -->\nbetween\n{of['toy-forgets']}after\n")
+    assert re.search(r"^World .* distinct crash points, 0 broken, ", first, re.MULTILINE)
     assert re.search(r"^\| torn \| \d+ \| power cut \d+ \| commit \d+ \|$", first, re.MULTILINE)
-    assert re.search(r"^\| toy-forgets \| \d+ \|( [\d,]+ \|)+ [1-9]\d* \|$", document.read_text(), re.MULTILINE)
+    assert second.startswith(first.split("between\n", maxsplit=1)[0])
+    assert re.search(r"distinct crash points, [1-9]\d* broken, ", second)
     document.write_text("no markers")
     with pytest.raises(ValueError, match="has no"):
-        write_section(document, ["x"])
+        write_section(document, "toy", ["x"])
 
 
 def test_an_interrupt_ends_the_campaign_and_still_says_what_was_met() -> None:

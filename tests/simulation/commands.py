@@ -90,7 +90,8 @@ def simulate(settings: Settings, seeds: range) -> int:
     if interrupted:
         return INTERRUPTED
     if settings.durability is not None:
-        write_section(settings.durability, section(tally.shares, tally.seconds, settings.processes))
+        for name, share in tally.shares.items():
+            write_section(settings.durability, name, section(name, share, tally.seconds, settings.processes))
     return int(tally.failed > 0 or (settings.gaps_fail and bool(missing)))
 
 

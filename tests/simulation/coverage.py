@@ -1,7 +1,7 @@
 """What the runs have met, as tables: which fault × which operation × which branch of recovery."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,7 +9,6 @@ from recovery.decide import TABLE
 from tests.simulation.world import Seen
 
 ROWS = tuple(dict.fromkeys(row.decision.row for row in TABLE))
-BEGIN, END = "<!-- simulate:begin -->", "<!-- simulate:end -->"
 LISTED_MAX = 6  # in one cell of the document: the frequent ones; `make simulate` prints all
 
 
@@ -62,62 +61,40 @@ def tables(seen: Seen) -> Iterator[str]:
     )
 
 
-def section(shares: Mapping[str, Share], seconds: float, processes: int) -> list[str]:
-    """Return what DURABILITY.md says of a campaign, as Markdown."""
-    found = [
-        f"The last campaign, {seconds / 60:.0f} minutes on {processes} processors:",
-        "",
-        *_plain(
-            ("world", "runs", "steps", "disk changes", "distinct crash points", "broken"),
-            (
-                (
-                    name,
-                    *(f"{each:,}" for each in (share.runs, share.seen.steps, share.seen.changes)),
-                    *(f"{each:,}" for each in (len(share.seen.crashes), share.failed)),
-                )
-                for name, share in shares.items()
-            ),
-        ),
-        "",
-        "Each row of recovery's table, with the faults that came before it most often and what they hit:",
-        "",
-    ]
-    after, during = _marginals(shares)
-    found += _plain(
-        ("branch of recovery", "met", "after", "during"),
-        ((row, _figure(after[row].total()), _frequent(after[row]), _frequent(during[row])) for row in ROWS),
-    )
-    found += ["", "How often each promise was held against a run:", ""]
-    promises = sorted({name for share in shares.values() for name in share.seen.checked})
-    found += _plain(
-        ("promise", *shares),
-        (
-            (name, *(f"{share.seen.checked[name]:,}" if share.seen.checked[name] else "" for share in shares.values()))
-            for name in promises
-        ),
-    )
-    return found
-
-
-def write_section(document: Path, lines: Sequence[str]) -> None:
-    """Replace what stands between the markers of the document; ValueError where these are not there."""
-    text = document.read_text(encoding="utf-8")
-    head, begin, rest = text.partition(f"{BEGIN}\n")
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{document} has no {BEGIN} and {END}")
-    document.write_text(head + begin + "\n".join(lines) + "\n" + end + tail, encoding="utf-8")
-
-
-def _marginals(shares: Mapping[str, Share]) -> tuple[defaultdict[str, Counter[str]], defaultdict[str, Counter[str]]]:
-    """Return after which faults, and during which operations, each branch was met."""
+def section(name: str, share: Share, seconds: float, processes: int) -> list[str]:
+    """Return what DURABILITY.md says of a world's part in a campaign, as Markdown."""
+    seen = share.seen
     after: defaultdict[str, Counter[str]] = defaultdict(Counter)
     during: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for share in shares.values():
-        for (fault, operation, branch), count in share.seen.met.items():
-            after[branch][fault] += count
-            during[branch][operation] += count
-    return after, during
+    for (fault, operation, branch), count in seen.met.items():
+        after[branch][fault] += count
+        during[branch][operation] += count
+    return [
+        f'World "{name}": {share.runs:,} runs, {seen.steps:,} steps, {seen.changes:,} disk changes, '
+        f"{len(seen.crashes):,} distinct crash points, {share.failed:,} broken, in a campaign of "
+        f"{seconds / 60:.0f} minutes on {processes} processors.",
+        "",
+        *_plain(
+            ("branch of recovery", "met", "after", "during"),
+            ((row, _figure(after[row].total()), _frequent(after[row]), _frequent(during[row])) for row in ROWS),
+        ),
+        "",
+        *_plain(
+            ("promise", "held against a run, times"),
+            ((promise, _figure(count)) for promise, count in sorted(seen.checked.items())),
+        ),
+    ]
+
+
+def write_section(document: Path, name: str, lines: Sequence[str]) -> None:
+    """Replace what stands between the world's markers in the document; ValueError where these are not there."""
+    begin, end = (f"<!-- simulate {name}:{edge} -->\n" for edge in ("begin", "end"))
+    text = document.read_text(encoding="utf-8")
+    head, first, rest = text.partition(begin)
+    _, last, tail = rest.partition(end)
+    if not first or not last:
+        raise ValueError(f"{document} has no {begin.strip()} and {end.strip()}")
+    document.write_text(head + first + "\n".join(lines) + "\n" + last + tail, encoding="utf-8")
 
 
 def _plain(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

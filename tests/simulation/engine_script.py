@@ -152,7 +152,7 @@ class _Writer:
         return make()
 
     def _power_cut(self) -> list[Step]:
-        cut = PowerCut(self._after(), self._seed(), self._is_harsh, self._chance.choice((0, 4, 10)))
+        cut = PowerCut(self._after(), self._seed(), self._is_harsh, self._chance.choice((0, 10, 40)))
         return [cut, *(self._work() for _ in range(self._chance.randint(1, 6)))]
 
     def _again_and_again(self) -> list[Step]:
