@@ -86,19 +86,40 @@ class Repairer:
         self._make_room = make_room
 
     def repair(
-        self, examined: Examined, before: Before, *, truncate: bool = False, may_be_unsynced: bool = False
+        self, examined: Examined, before: Before, following: Examined | None = None, *, truncate: bool = False
     ) -> Repaired:
         """Do what the decision says; with `truncate`, cut at the first bad place as the seed's system does.
 
-        Who wrote the footer of a file may have ended before its sync (`may_be_unsynced`): it is synced then, before
-        anything behind it is touched. DiskError; then the next start does it again.
+        Who wrote the footer of a file may have ended before its sync: it is synced before anything behind it is
+        touched. What a new footer says was begun, the file `following` it, is durable before. DiskError; then the next
+        start does it again.
         """
+        is_kept = examined.decision.action is Action.KEEP
         try:
-            if may_be_unsynced and examined.decision.action is Action.KEEP:
+            # Footers are written one after the other: only the last before a file without one may not be durable.
+            if is_kept and (following is None or following.decision.action is not Action.KEEP):
                 self._sync(examined.path)
+            if not is_kept and following is not None and following.in_doubt == 0:
+                self._settle(following)
             return self._repair(examined, before, truncate=truncate)
         except OSError as failure:
             raise DiskError(self._directory, failure, "write the repaired files in") from failure
+
+    def _settle(self, begun: Examined) -> None:
+        """Make durable what nothing vouches for, its first group: what a footer says was begun was promised."""
+        try:
+            self._with_room(begun.size, lambda: self._build(begun.path, lambda new: self._copy_of(begun, new)))
+        except OSError as failure:
+            if failure.errno not in NO_SPACE or _may_be_torn(begun):
+                raise
+            self._rewrite_in_place(begun, 0)
+
+    def _copy_of(self, examined: Examined, new: DiskFile) -> None:
+        source = self._disk.open(examined.path)
+        try:
+            _copy(source, source.size(), new)
+        finally:
+            source.close()
 
     def _repair(self, examined: Examined, before: Before, *, truncate: bool) -> Repaired:
         action = examined.decision.action

@@ -187,10 +187,9 @@ class _Start:
             before = counters.before(index, is_followed=one.named is not None)
             if one.successor[0] in dropped:
                 one = replace(one, successor=(0, 0))
-            # Footers are written one after the other: only the last before a file without one may not be durable.
-            is_last = number == len(examined) or examined[number].decision.action is not Action.KEEP
+            following = examined[number] if number < len(examined) else None
             truncate = self._options.policy == "truncate"
-            repaired = repairer.repair(one, before, truncate=truncate, may_be_unsynced=is_last)
+            repaired = repairer.repair(one, before, following, truncate=truncate)
             if repaired.contents is not None and repaired.header is not None:
                 index.replay(repaired.contents, one.sequence)
                 limits, ending = ranges(repaired.contents), repaired.ending

@@ -223,3 +223,29 @@ def test_a_footer_that_a_start_trusts_is_there_after_a_power_cut(fails: bool) ->
                 assert database.recovery.intact, (at, database.recovery)
                 assert state_of(database) == state
     raise AssertionError("it comes to its end at last")
+
+
+@pytest.mark.parametrize("size", [100, 900])
+def test_a_footer_says_that_a_file_was_begun_only_when_that_is_durable(size: int) -> None:
+    """A process ends with the first group of a file in the page cache only; the power, while the next start repairs."""
+    full = SimulatedDisk()
+
+    def end(what: str) -> None:
+        if what == "sync of write_durably omsmsg-0000000002.data":
+            raise Killed(what)
+
+    full.before_change = end
+    database = open_unattended(full)
+    with pytest.raises(Killed):
+        for _ in range(40):
+            database.add("q", bytes([7]) * size)
+    for step in range(1, 60):
+        disk = full.restart()
+        disk.kill_at = disk.steps + step
+        with contextlib.suppress(Killed), open_unattended(disk):
+            assert step > 10
+            return
+        for seed in range(12):
+            with open_unattended(disk.crash(seed)) as again:
+                assert not again.recovery.lost, (step, seed)
+    raise AssertionError("a start without a kill comes at last")
