@@ -2,7 +2,21 @@
 
 import pytest
 
-from tests.simulation.engine_steps import Add, CleanUp, Death, Misplace, Remove, Silence, Tend
+from tests.faulty_bytes import SECTOR
+from tests.simulation.engine_steps import (
+    Add,
+    AddMany,
+    CleanUp,
+    Close,
+    Death,
+    Look,
+    Misplace,
+    PowerCut,
+    Remove,
+    Rot,
+    Silence,
+    Tend,
+)
 from tests.simulation.playing import play_script
 from tests.simulation.world import Script
 from tests.simulation.worlds import WORLDS
@@ -20,3 +34,13 @@ def test_a_file_that_a_killed_clean_up_was_to_remove_is_missed_by_nobody(what: s
     adds = [Add(0, 2600, seed) for seed in range(3)]
     clean_up = [Tend(), adds[2], Silence(1.0), Death(after), CleanUp(compact=False)]
     _assert_nothing_breaks([*adds[:2], Remove((0, 1), delivers=True), *clean_up, Misplace(what, 0)])
+
+
+@pytest.mark.parametrize("end", ["killed", "power cut"])
+@pytest.mark.parametrize("after", range(1, 25))
+def test_what_a_start_has_found_that_was_ended_is_told_by_the_next_one(end: str, after: int) -> None:
+    """The rot has gone with the repair: what must be found is known from before it."""
+    work = [AddMany(1, (0, 1, 100, 20), 0), Silence(1.0), Remove((0,), delivers=True), AddMany(0, (300, 300), 1)]
+    rot = [Rot(0, 0.26, SECTOR, 1), Rot(1, 0.26, 0, 1)]
+    cut = PowerCut(after, 3) if end == "power cut" else Death(after)
+    _assert_nothing_breaks([*work, Add(2, 3000, 2), Add(2, 600, 3), Close(), *rot, cut, Look(), Look()])

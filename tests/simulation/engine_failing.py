@@ -58,6 +58,8 @@ class Failing(Misplacing):
         again = Reopening(database)
         self.operation = "recovery"
         rotten = self._rotten()
+        if rotten:
+            self.armed = self.disk.kill_at = None  # another process would not know what this one has told as failed
         before, continuing = self.disk.restart() if rotten else self.disk, replace(again._continuing)
         for _ in range(OPENINGS_MAX):
             try:

@@ -221,7 +221,8 @@ class Run(Owning):
         operation = self._operation_at(where)
         before, self.database, self.former = self.disk, None, None
         self.seen.changes += before.steps
-        if isinstance(step, PowerCut):
+        may_be_cut = self._leave_untold(where)
+        if isinstance(step, PowerCut) and may_be_cut:
             is_harsh = step.is_harsh and self.alignment_min >= 512
             for other in range(0 if self.is_rotten else step.others):
                 self._look_at(before.crash(step.seed + 1 + other, is_harsh=is_harsh))
@@ -262,14 +263,14 @@ class Run(Owning):
 
     def _rot(self, step: Rot) -> None:
         """Change bytes of a data file under whoever uses it."""
-        if SPOOL not in self.disk.directories():
+        if SPOOL not in self.disk.directories() or self.untold is not None:
             return
         names = [name for name, data in self.disk.contents(SPOOL).items() if name.endswith(".data") and any(data)]
         if not names:
             return
         path = SPOOL / names[step.file % len(names)]
         data = self.disk.content(path)
-        start = int(step.place * len(data))
+        start = min(int(step.place * len(data)), len(data) - 1)
         if step.size == SECTOR:
             start = start // SECTOR * SECTOR
         chance = random.Random(step.seed)

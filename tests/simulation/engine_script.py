@@ -223,11 +223,22 @@ class _Writer:
     def _ending(self) -> list[Step]:
         makers = (self._misplaced, self._misplaced, self._headless, self._told_as_failed, self._late, self._late)
         chosen = self._chance.choice((*makers, self._read_error, self._read_error, None))
-        return [Space(), *chosen()] if chosen is not None else []
+        return [Space(), *(chosen or self._untold)()]
 
     def _misplaced(self) -> list[Step]:
         what = self._chance.choice(("gone", "gone", "emptied", "copied", "exchanged", "hidden"))
         return [self._add_many(), Misplace(what, self._chance.randrange(20)), *(self._work() for _ in range(3))]
+
+    def _untold(self) -> list[Step]:
+        """A start that repairs what has rotted is ended, once or twice, before it can say what it has found."""
+        chance = self._chance
+        steps: list[Step] = [self._add_many(), chance.choice((PowerCut(0, self._seed()), Death(0), Close()))]
+        for _ in range(chance.choice((1, 1, 2, 3))):
+            steps.append(Rot(chance.randrange(20), round(chance.random(), 4), chance.choice((0, 8, 512)), self._seed()))
+        for _ in range(chance.choice((1, 1, 2))):
+            after = chance.randint(1, 25)
+            steps += [chance.choice((PowerCut(after, self._seed()), Death(after))), Look()]
+        return steps
 
     def _headless(self) -> list[Step]:
         """Both copies of the newest file's header rot, before the file before it is sealed."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from database.options import Options
+from journal import names
 from journal.errors import (
     JournalError,
     NotThisDatabase,
@@ -42,12 +43,22 @@ from tests.watched_disk import HandClock
 
 KEPT = Path("/kept")
 OPENINGS_MAX = 6  # attempts while the disk fails
+DURABLE_LOOKS = 3  # power cuts that change nothing: all is durable
 SAME = "a second start finds the same and changes nothing"
 INTACT = "nothing is reported that did not happen"
 TIDY = "no unfinished file is left over"
 ARCHIVED = "the archives that a start reports are there"
 Rotten = dict[str, list[tuple[int, int]]]  # data files, and where
 NEVER = 1 << 60  # commits between two looks of a tender that is a step
+
+
+@dataclass(slots=True)
+class Untold:
+    """What a start was to find that has ended before its caller had the report: the next one tells it."""
+
+    before: SimulatedDisk  # as it was found
+    rotten: Rotten
+    is_through: bool = False  # all that it had to do was done, and what it had noted for the next one was gone
 
 
 @dataclass(slots=True)
@@ -70,6 +81,7 @@ class Starts:
     is_rotten: bool = False
     damaged: int = 0  # messages that cannot be read: who takes one gets the next, and it stays taken
     is_faulty: bool = False  # a call went wrong for this opening
+    untold: "Untold | None" = None  # a start met rot, and did not live to say so
     callers: Callers = field(init=False)
     _acting: Unattended | None = None  # whose step it is
 
@@ -108,8 +120,12 @@ class Starts:
     def _start(self) -> None:
         """Open the database, in spite of what the disk does, and hold what is found against the account."""
         self.is_faulty = False
-        rotten = self._rotten()
+        untold, rotten = self.untold, self._rotten()
         before = self.disk.restart() if rotten else self.disk
+        if untold is not None:
+            before, rotten = untold.before, untold.rotten
+        if rotten:
+            self.untold = untold or Untold(before, rotten)
         for attempt in range(OPENINGS_MAX):
             failed = len(self.disk.failed)
             try:
@@ -118,7 +134,7 @@ class Starts:
             except JournalError as failure:
                 if isinstance(failure, NotThisDatabase) and rotten:
                     self._restore(rotten)
-                    rotten = {}
+                    rotten, self.untold = {}, None
                     continue
                 if len(self.disk.failed) == failed and self.disk.space is None:
                     raise PromiseBroken(f"a start is refused only where the disk refuses\n{failure!r}") from failure
@@ -130,6 +146,7 @@ class Starts:
                     self.disk.faults.clear()
                     self.disk.space = None
         self._check_opened(before, rotten, self._open)
+        self.untold = None
 
     def _rotten(self) -> Rotten:
         return rotten_files(self.disk) if self.is_rotten else {}
@@ -182,7 +199,7 @@ class Starts:
         for name in () if hit.is_unclear else (ONLY, REPORTED, RETURNED, FOUND):
             self.seen.checked[name] += 1
         if not hit.is_unclear:
-            check_found(base, hit, store, found)
+            check_found(base, hit, store, found, must_tell=self.untold is None or not self.untold.is_through)
         self._enter_rows(found)
         self.account.found_damaged(state_of(found))
         self.damaged = found.undelivered_count() - len(self.account.state.messages)
@@ -224,12 +241,12 @@ class Starts:
         self.seen.checked[THERE] += 1
         self.account.settle(found)
         self.seen.checked[TIDY] += 1
-        names = self.disk.list(SPOOL)
-        left = [] if self.is_faulty else [name for name in names if name.endswith(".new")]
+        there = self.disk.list(SPOOL)
+        left = [] if self.is_faulty else [name for name in there if name.endswith(".new")]
         if left:
             raise PromiseBroken(f"{TIDY}\n{left}")
         self.seen.checked[ARCHIVED] += 1
-        if gone := set(report.archives).difference(names):
+        if gone := set(report.archives).difference(there):
             raise PromiseBroken(f"{ARCHIVED}\n{gone}")
         if self.opening.retention:
             self.seen.checked[KEPT_WHOLE] += 1
@@ -265,6 +282,22 @@ class Starts:
             raise PromiseBroken(f"{SAME}\n{report}")
         if state_of(again) != self.account.state:
             raise PromiseBroken(f"{SAME}\n{state_of(again)}\n{self.account.state}")
+
+    # Starts that have ended before they had said what they found.
+
+    def _leave_untold(self, where: str) -> bool:
+        """Note how far a start has come that met rot and has ended; say whether the power may go with it.
+
+        Where some of what it began with was not durable, a power cut would take of that too, and nobody could tell
+        what the next start has to find.
+        """
+        if self.untold is None:
+            return True
+        is_last = where.startswith("sync_directory") and not rotten_files(self.disk)
+        self.untold.is_through = is_last and names.FOUND not in self.disk.contents(SPOOL)
+        left = (self.untold.before.crash(seed) for seed in range(DURABLE_LOOKS))
+        whole = self.untold.before.digest(without=names.LOCK)
+        return all(one.digest(without=names.LOCK) == whole for one in left)
 
     # Faults that came to pass.
 
