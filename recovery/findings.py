@@ -4,6 +4,7 @@ A repaired file is clean for the next start. So that a start that fails, or is k
 of what it found, `omsmsg.found` says it meanwhile, and the next start tells it again.
 """
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -75,13 +76,15 @@ def _is_same(one: Loss, other: Loss) -> bool:
 def handed_over(disk: Disk, directory: Path) -> None:
     """Forget what was noted: somebody has the report, or will have it at once. Let it be the last that a start does.
 
-    DiskError; then the next start tells it again.
+    DiskError where the note is still there. Where it may only not be gone durably, the report is what counts: after a
+    power cut that brings the note back, the next start tells it again.
     """
     path = directory / names.FOUND
     if not exists(disk, path):
         return
     try:
         disk.unlink(path)
-        disk.sync_directory(directory)
     except OSError as failure:
         raise DiskError(path, failure, "remove") from failure
+    with contextlib.suppress(OSError):
+        disk.sync_directory(directory)

@@ -70,6 +70,16 @@ def test_it_is_told_by_the_next_start_wherever_the_first_one_ended(how: str) -> 
     raise AssertionError("it comes to its end at last")
 
 
+def test_a_report_is_handed_over_though_the_directory_cannot_be_synced() -> None:
+    """The note is gone by then: with an error in the report's place nobody would ever be told."""
+    disk = SEALED.disk()
+    findings.note(disk, SPOOL, [LOSS], lambda _: False)
+    disk.fail("sync_directory", 1, errno.EIO)
+    findings.handed_over(disk, SPOOL)
+    assert disk.failed
+    assert findings.noted(disk, SPOOL) == ()
+
+
 def test_it_is_told_once() -> None:
     disk = rotten()
     assert told(disk).lost == EXPECTED.lost
