@@ -174,9 +174,10 @@ def _fill(writer: Writer, database: Unattended, chance: random.Random) -> None:
 
 
 def headers_of(data: bytes) -> FileHeader:
-    header = decode_header(data[:256])
-    assert isinstance(header, FileHeader)
-    return header
+    """Return what the first good copy of the header says: a power cut may have torn one."""
+    found = next(each for at in (0, 512) if isinstance(each := decode_header(data[at : at + 256]), FileHeader))
+    assert isinstance(found, FileHeader)
+    return found
 
 
 def _frames(name: str, data: bytes) -> Iterator[FrameAt]:

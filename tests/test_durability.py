@@ -9,6 +9,7 @@ import pytest
 from recovery.decide import TABLE
 from tests.project import REPOSITORY
 from tests.simulation.faults import FAULTS
+from tests.simulation.worlds import REAL
 
 TEXT = (REPOSITORY / "DURABILITY.md").read_text(encoding="utf-8")
 UNFINISHED = re.compile(r"FIGURE|TO[D]O|\?\?")
@@ -53,12 +54,29 @@ def test_every_fault_made_on_purpose_is_told_with_when_it_was_found() -> None:
         assert fault.text in " ".join(told[name]), name
 
 
-def test_every_branch_of_recovery_is_told_with_how_often_it_was_met() -> None:
-    section = TEXT.split("<!-- simulate:begin -->", 1)[1].split("<!-- simulate:end -->", 1)[0]
+def played(world: str) -> str:
+    """Return what is told of a world's last campaign."""
+    return TEXT.split(f"<!-- simulate {world}:begin -->", 1)[1].split(f"<!-- simulate {world}:end -->", 1)[0]
 
+
+def figure(told: str, what: str) -> int:
+    (found,) = re.findall(rf"([\d,]+) {what}", told)
+    return int(found.replace(",", ""))
+
+
+def test_every_branch_of_recovery_is_told_with_how_often_it_was_met() -> None:
     for row in TABLE:
-        (line,) = re.findall(rf"^\| {re.escape(row.decision.row)} +\| (.*)$", section, re.MULTILINE)
+        (line,) = re.findall(rf"^\| {re.escape(row.decision.row)} +\| (.*)$", played("engine"), re.MULTILINE)
         assert re.match(r"[\d,]+ ", line), f"{row.decision.row}: never met"
+
+
+def test_the_last_campaigns_broke_nothing_and_had_as_many_crash_points_as_is_said() -> None:
+    told = [played(name) for name in REAL]
+    count = sum(figure(each, "distinct crash points") for each in told)
+
+    assert [figure(each, "broken") for each in told] == [0] * len(told)
+    assert count >= 100_000
+    assert f"{count:,} distinct crash points" in TEXT.split("### What happens", maxsplit=1)[0]
 
 
 def test_nothing_is_left_to_be_filled_in() -> None:
