@@ -171,15 +171,18 @@ def check_strangers(tasks: Iterable[Task], low_water: int) -> None:
     """Raise NotThisDatabase for a file under another one's name, unless nothing can be lost with it.
 
     A file that was being prepared when the power went may show what its blocks held before: a file that is not
-    needed any more, or one that is there, under its own name.
+    needed any more, one that is there under its own name, or one that a start has dropped and no other went on from.
     """
     tasks = list(tasks)
     there = {task.header.identity for task in tasks if task.header is not None}
+    newest = max((task.sequence for task in tasks if task.header is not None and not task.is_late), default=0)
+    wanted = {task.sequence for task in tasks if task.named is not None or task.is_promised}
     for task in tasks:
         if (header := task.stranger) is None:
             continue
         is_expected = task.named is not None or task.is_promised
-        if is_expected or not (header.sequence < low_water or header.identity in there):
+        is_dropped = header.sequence < newest and header.sequence not in wanted
+        if is_expected or not (header.sequence < low_water or header.identity in there or is_dropped):
             raise NotThisDatabase(
                 f"{task.path} is {DataFileName(header.sequence)} under another name: "
                 "give it its own name, or move it away when it is a copy; nothing was changed"

@@ -137,6 +137,29 @@ def test_of_a_file_that_cleanup_has_removed_too() -> None:
         assert state_of(database) == SEALED.state()
 
 
+@pytest.mark.parametrize("sequence", [3, 9])
+def test_of_a_file_that_a_start_has_dropped_too_but_not_of_one_that_may_be_the_newest(sequence: int) -> None:
+    """No other file goes on from it: nothing of it was promised, unless it is the newest itself."""
+    disk = SimulatedDisk()
+    with open_unattended(disk) as database:
+        disk.put(SPOOL / "omsmsg-0000000003.data", bytes(4096))  # a stranger's, as far as the owner can tell
+        for _ in range(5):
+            database.add("q", b"x" * 1000)
+        state = state_of(database)
+    disk.remove(SPOOL / "omsmsg-0000000003.data")
+    first = disk.content(SPOOL / "omsmsg-0000000001.data")
+    dropped = with_header(first, sequence=sequence, identity=headers_of(first).identity ^ 1)
+    name = "omsmsg-0000000008.data"
+    disk.put(SPOOL / name, dropped[:2048] + bytes(2048))
+    if sequence == 9:
+        assert_refused(disk, NotThisDatabase, "under another name")
+        return
+    with open_unattended(disk) as database:
+        assert (report_of(database, name).row, report_of(database, name).verdict) == ("stale", Verdict.TORN)
+        assert not database.recovery.lost
+        assert state_of(database) == state
+
+
 def test_an_older_copy_of_a_file_in_its_place_is_a_loss_of_what_it_lacks() -> None:
     last = SEALED.frames_of(MIDDLE)[-2]
     older = SEALED.files[MIDDLE][: last.end]

@@ -45,6 +45,7 @@ KEPT = Path("/kept")
 OPENINGS_MAX = 6  # attempts while the disk fails
 DURABLE_LOOKS = 3  # power cuts that change nothing: all is durable
 SAME = "a second start finds the same and changes nothing"
+BIRTHS = ("torn at birth", "stale", "late")
 INTACT = "nothing is reported that did not happen"
 TIDY = "no unfinished file is left over"
 ARCHIVED = "the archives that a start reports are there"
@@ -275,10 +276,14 @@ class Starts:
         check_rebuilt(copy, third.recovery.files, self.account.state)
 
     def _check_is_same(self, again: Unattended, *, may_be_torn: bool = False) -> None:
-        """Check what the next start finds; behind a call that failed in the clean-up of this one it may be torn."""
+        """Check what the next start finds; behind a call that failed in the clean-up of this one it may be torn.
+
+        A file that was being prepared when the power went may show what its blocks held before.
+        """
         report = again.recovery
         is_torn_only = not report.lost and all(file.verdict is not Verdict.DAMAGED for file in report.files)
-        if not report.intact and not (may_be_torn and is_torn_only):
+        is_born_only = all(file.verdict is Verdict.CLEAN or file.row in BIRTHS for file in report.files)
+        if not report.intact and not (is_torn_only and (may_be_torn or is_born_only)):
             raise PromiseBroken(f"{SAME}\n{report}")
         if state_of(again) != self.account.state:
             raise PromiseBroken(f"{SAME}\n{state_of(again)}\n{self.account.state}")
