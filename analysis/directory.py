@@ -234,7 +234,7 @@ def _part(read: _Headers, file: _File, *, is_archive: bool) -> FilePart:
         is_rotted=file.is_rotted,
         named=None if is_archive else previous,  # an archive is read as it was found
         identity=identities[0] if identities else read.promised.get(sequence),
-        is_promised=sequence in (*read.promised, read.orphan) and not is_archive,
+        is_promised=(sequence in read.promised or sequence == read.orphan) and not is_archive,
         is_newest=not is_archive and not read.is_retained and (read.newest is None or sequence >= read.newest.sequence),
         is_archive=is_archive,
         is_retained=not is_archive and (read.is_retained or sequence < read.low_water),

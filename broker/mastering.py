@@ -35,9 +35,8 @@ def following_start(starts: int, opened: Opened, *, is_restored: bool) -> int:
     """Return the count of the start that follows; `is_restored` says that it is the first one since a restore."""
     if is_restored:
         drawn = int(opened.identity[:16] or "0", 16) % PLACES
-        starts += min(
-            RESTORED_STARTS + drawn, max(0, STARTS_MAX - starts) // 2
-        )  # near the end there is less to leave out
+        left = max(0, STARTS_MAX - starts)
+        starts += min(RESTORED_STARTS + drawn, left // 2)  # near the end there is less to leave out
     return max(starts + 1, opened.times if opened.times <= STARTS_MAX else 0)
 
 

@@ -351,10 +351,9 @@ def _holds_anything(store: Store) -> bool:
 
 def _cold(store: Store, wanted: StoreStart, found: MasterRecord | None) -> Begun:
     """Begin an empty store. The count of starts goes on, so that no identifier comes again."""
+    starts, is_restored = (0, False) if found is None else (found.starts, _is_restored(store))
     master = MasterRecord(
-        starts=following_start(
-            0 if found is None else found.starts, store.opened, is_restored=found is not None and _is_restored(store)
-        ),
+        starts=following_start(starts, store.opened, is_restored=is_restored),
         created=wanted.now,
         started=wanted.now,
         broker_id=wanted.broker_id,

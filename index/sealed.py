@@ -21,8 +21,9 @@ from pathlib import Path
 from journal import names
 from journal.contents import Ranges
 from journal.disk import Disk
+from journal.errors import DiskError
 from journal.format import CHECKSUM, xxh3
-from journal.placing import put_in_place
+from journal.placing import put_in_place, read_whole
 from journal.segment import Sealed
 
 MAGIC = b"OMSINDX1"
@@ -73,12 +74,8 @@ def write(disk: Disk, directory: Path, data: bytes) -> None:
 
 def read(disk: Disk, directory: Path) -> SealedFiles | None:
     """Return what the directory's index file says, None when there is none that can be used."""
-    path = directory / names.INDEX
     try:
-        file = disk.open(path)
-    except FileNotFoundError:
+        data = read_whole(disk, directory / names.INDEX)
+    except DiskError:
         return None
-    try:
-        return decode(file.read(file.size(), 0))
-    finally:
-        file.close()
+    return decode(data) if data is not None else None

@@ -24,6 +24,7 @@ from journal.format import (
     FRAME_SIZE,
     GAP,
     HEADERS_SIZE,
+    SECTOR_BYTES,
     FileHeader,
     FrameHeader,
     align,
@@ -32,7 +33,6 @@ from journal.format import (
 from journal.walk import BadRange, Span, Walk, walk
 
 PROMISED_BYTES = 128  # of a file of which nothing is left: its first group took as much, and a gap frame fits
-SECTOR_BYTES = 512  # what a device writes elsewhere, at the least
 PLACES_MAX = 4096  # where a frame that went astray may belong: within 2 MiB
 _ALIGNMENTS = tuple(ALIGNMENT_MIN << shift for shift in range((ALIGNMENT_MAX // ALIGNMENT_MIN).bit_length()))
 
@@ -142,18 +142,26 @@ def looks_written(data: bytes, *, since: int = 0, others: Sequence[tuple[int, in
 
 
 def _is_of_another(data: bytes, offset: int, others: Sequence[tuple[int, int]]) -> bool:
-    """Say whether a frame is good at the place where another file has, or should have, its commit.
+    """Say whether a frame is another file's, or without its checksum and followed by one that is.
 
-    What goes astray are sectors: they lie where others should, and the first may not have the frame's checksum.
+    What goes astray are sectors: the first of them may begin behind the checksum of a frame.
     """
+    length = int.from_bytes(data[offset + 8 : offset + 12], "little")
+    is_without = not any(data[offset : offset + 8]) and offset + length + FRAME_SIZE <= len(data)
+    return _is_good_elsewhere(data, offset, others) or (
+        is_without and length >= FRAME_SIZE and _is_good_elsewhere(data, offset + length, others)
+    )
+
+
+def _is_good_elsewhere(data: bytes, offset: int, others: Sequence[tuple[int, int]]) -> bool:
+    """Say whether a frame is good at the place where another file has, or should have, its commit."""
     at_head = memoryview(data)[offset : offset + FRAME_SIZE]
-    length, commit, synced = (int.from_bytes(at_head[at:end], "little") for at, end in ((8, 12), (16, 24), (32, 40)))
+    commit, synced = (int.from_bytes(at_head[at : at + 8], "little") for at in (16, 32))
     _, identity = max((other for other in others if other[0] <= commit), default=(0, 0))
     first = synced + (offset - synced) % SECTOR_BYTES  # a frame lies behind what was durable when it was written
-    for place in range(first, first + PLACES_MAX * SECTOR_BYTES, SECTOR_BYTES):
-        if isinstance(decode_frame(data, offset, identity=identity + place - offset), FrameHeader):
-            return True
-    return not any(at_head[:8]) and offset + length < len(data) and _is_of_another(data, offset + length, others)
+    places = range(first, first + PLACES_MAX * SECTOR_BYTES, SECTOR_BYTES)
+    found = (decode_frame(data, offset, identity=identity + place - offset) for place in places)
+    return any(isinstance(frame, FrameHeader) for frame in found)
 
 
 def _follows(data: bytes, synced: int, offset: int) -> bool:

@@ -56,6 +56,7 @@ MAGIC = b"\x89OMSJ\r\n\x1a"
 VERSION = 1
 ALIGNMENT_MIN = 8  # frames are multiples of 8, so with 8 there is never padding between groups
 ALIGNMENT_MAX = 4096
+SECTOR_BYTES = 512  # what a device writes as a whole, at the least; groups aligned to as much share none
 FRAME_BYTES_MAX = (1 << 30) + (1 << 20)  # bounds what a corrupt length can make us allocate
 OPERATIONS_MAX = 1_000_000
 GAP = 1  # frame flag

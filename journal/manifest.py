@@ -48,9 +48,9 @@ from pathlib import Path
 
 from journal import names
 from journal.disk import Disk
-from journal.errors import DiskError, FormatError, NewerFormat
+from journal.errors import FormatError, NewerFormat
 from journal.format import CHECKSUM, Previous, align, xxh3
-from journal.placing import put_in_place
+from journal.placing import put_in_place, read_whole
 
 MAGIC = b"\x89OMSB\r\n\x1a"
 VERSION = 1
@@ -225,16 +225,9 @@ def read(disk: Disk, directory: Path, name: str = names.BACKUP) -> Manifest | No
     DiskError; FormatError when neither copy is good, NewerFormat when it is beyond this program.
     """
     path = directory / name
-    try:
-        file = disk.open(path)
-        try:
-            data = file.read(file.size(), 0)
-        finally:
-            file.close()
-    except FileNotFoundError:
+    data = read_whole(disk, path)
+    if data is None:
         return None
-    except OSError as failure:
-        raise DiskError(path, failure, "read") from failure
     found = decode(data)
     if isinstance(found, BadManifest):
         raise (NewerFormat if found.is_newer else FormatError)(path, 0, found.reason)

@@ -8,6 +8,7 @@ from pathlib import Path
 from journal.datafile import DataFile, Footer
 from journal.disk import Disk
 from journal.errors import DiskError
+from journal.existing import exists
 from journal.footer import Summary
 from journal.format import FileHeader, align
 from journal.names import DataFileName
@@ -114,7 +115,7 @@ def promised_files(disk: Disk, directory: Path, there: Collection[int], kept: Co
         summary = _summary(disk, directory / str(DataFileName(sequence)))
         if summary is None or not summary.successor:
             continue
-        if following is None and _is_there(disk, directory / str(DataFileName(summary.successor))):
+        if following is None and exists(disk, directory / str(DataFileName(summary.successor))):
             continue  # begun since the directory was listed
         if following in (None, summary.successor):
             found[summary.successor] = summary.successor_identity
@@ -140,13 +141,3 @@ def _summary(disk: Disk, path: Path) -> Summary | None:
     except OSError as failure:
         raise DiskError(path, failure, "read") from failure
     return footer.summary if isinstance(footer, Footer) else None
-
-
-def _is_there(disk: Disk, path: Path) -> bool:
-    try:
-        disk.size(path)
-    except FileNotFoundError:
-        return False
-    except OSError as failure:
-        raise DiskError(path, failure, "read") from failure
-    return True

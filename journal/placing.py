@@ -1,10 +1,11 @@
-"""A small file of our own is put in its place as a whole: made beside it under its unfinished name, and renamed."""
+"""A small file of our own is read as a whole, and put in its place as one: made beside it, and renamed."""
 
 import contextlib
 from pathlib import Path
 
 from journal import names
 from journal.disk import Disk
+from journal.errors import DiskError
 
 
 def put_in_place(disk: Disk, path: Path, data: bytes, *, durably: bool) -> None:
@@ -30,3 +31,17 @@ def put_in_place(disk: Disk, path: Path, data: bytes, *, durably: bool) -> None:
     disk.rename(unfinished, path)
     if durably:
         disk.sync_directory(path.parent)
+
+
+def read_whole(disk: Disk, path: Path) -> bytes | None:
+    """Return the bytes of the file, None where there is none; DiskError."""
+    try:
+        file = disk.open(path)
+        try:
+            return file.read(file.size(), 0)
+        finally:
+            file.close()
+    except FileNotFoundError:
+        return None
+    except OSError as failure:
+        raise DiskError(path, failure, "read") from failure

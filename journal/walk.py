@@ -91,14 +91,10 @@ def walk(data: bytes, span: Span) -> Walk:
     content_end = -1
     offset = span.start
     while offset < limit:
-        frame = decode_frame(view, offset, identity=span.identity)
+        frame = _following(view, offset, span, found)
         if isinstance(frame, FrameHeader):
             _take(found, data, frame, span)
             offset = frame.end
-            continue
-        group = _behind_zeros(view, offset, span)
-        if isinstance(group, FrameHeader) and _follows(found, group):
-            offset = group.offset
             continue
         if content_end < 0:
             content_end = _content_end(data[:limit])
@@ -106,21 +102,22 @@ def walk(data: bytes, span: Span) -> Walk:
             break
         following = _next_frame(view, offset + 8, span)
         end = following if following is not None else min(limit, align(content_end, 8))
-        reason = group.reason if isinstance(group, BadFrame) else frame.reason
-        found.bad_ranges.append(BadRange(offset, end, reason))
+        found.bad_ranges.append(BadRange(offset, end, frame.reason))
         offset = end
     return found
 
 
-def _behind_zeros(view: memoryview, offset: int, span: Span) -> FrameHeader | BadFrame | None:
-    """Return what stands where the next group may start; None where not only zeros lead up to it."""
+def _following(view: memoryview, offset: int, span: Span, found: Walk) -> FrameHeader | BadFrame:
+    """Return the frame that stands here, or behind the padding that does; why there is none where there is neither."""
+    frame = decode_frame(view, offset, identity=span.identity)
     start = align(offset, span.alignment)
-    if start == offset or start >= len(view) or any(view[offset:start]):
-        return None
-    return decode_frame(view, start, identity=span.identity)
+    if isinstance(frame, FrameHeader) or start == offset or start >= len(view) or any(view[offset:start]):
+        return frame
+    group = decode_frame(view, start, identity=span.identity)
+    return group if isinstance(group, BadFrame) or _is_next(found, group) else frame
 
 
-def _follows(found: Walk, group: FrameHeader) -> bool:
+def _is_next(found: Walk, group: FrameHeader) -> bool:
     """Say whether nothing but padding can have stood between the frames so far and a group.
 
     The commits of a file are numbered one by one, so a number that is missing tells. A gap frame has none: it stands

@@ -7,6 +7,7 @@ of what it found, `omsmsg.found` says it meanwhile, and the next start tells it 
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from journal import names
@@ -14,7 +15,7 @@ from journal.disk import Disk
 from journal.errors import DiskError
 from journal.existing import exists
 from journal.format import xxh3
-from journal.placing import put_in_place
+from journal.placing import put_in_place, read_whole
 from journal.reserve import NO_SPACE
 from recovery.report import Loss
 
@@ -22,11 +23,20 @@ _CHECKSUM_SIZE = 8  # in front of the JSON
 UNREADABLE = f"{names.FOUND} cannot be read: what an interrupted start had found is told by the archives only"
 
 
-def note(disk: Disk, directory: Path, losses: Sequence[Loss], make_room: Callable[[int], bool]) -> None:
-    """Note, durably, what is about to be repaired; what an interrupted start has noted stays. DiskError."""
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What interrupted starts have found; not `is_whole` where a note of theirs could not be read any more."""
+
+    losses: tuple[Loss, ...] = ()
+    is_whole: bool = True
+
+
+def note(disk: Disk, directory: Path, losses: Sequence[Loss], earlier: Noted, make_room: Callable[[int], bool]) -> None:
+    """Note, durably, what is about to be repaired, with what was noted `earlier`. DiskError."""
     if not losses:
         return
-    text = json.dumps([loss.as_dict() for loss in together(losses, noted(disk, directory) or ())]).encode()
+    said = [loss.as_dict() for loss in together(losses, earlier.losses)]
+    text = json.dumps({"lost": said, "is_whole": earlier.is_whole}).encode()
     data = xxh3(text).to_bytes(_CHECKSUM_SIZE, "little") + text
     path = directory / names.FOUND
     try:
@@ -40,26 +50,19 @@ def note(disk: Disk, directory: Path, losses: Sequence[Loss], make_room: Callabl
         raise DiskError(path, failure, "write") from failure
 
 
-def noted(disk: Disk, directory: Path) -> tuple[Loss, ...] | None:
-    """Return what an interrupted start has noted; None where that cannot be read any more. DiskError."""
-    path = directory / names.FOUND
-    try:
-        file = disk.open(path)
-        try:
-            data = file.read(file.size(), 0)
-        finally:
-            file.close()
-    except FileNotFoundError:
-        return ()
-    except OSError as failure:
-        raise DiskError(path, failure, "read") from failure
+def noted(disk: Disk, directory: Path) -> Noted:
+    """Return what interrupted starts have noted. DiskError."""
+    data = read_whole(disk, directory / names.FOUND)
+    if data is None:
+        return Noted()
     text = data[_CHECKSUM_SIZE:]
     if data[:_CHECKSUM_SIZE] != xxh3(text).to_bytes(_CHECKSUM_SIZE, "little"):
-        return None
+        return Noted(is_whole=False)
     try:
-        return tuple(Loss.of(said) for said in json.loads(text))
+        said = json.loads(text)
+        return Noted(tuple(Loss.of(loss) for loss in said["lost"]), said["is_whole"])
     except (ValueError, TypeError, KeyError):
-        return None
+        return Noted(is_whole=False)
 
 
 def together(found: Iterable[Loss], earlier: Iterable[Loss]) -> tuple[Loss, ...]:

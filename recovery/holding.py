@@ -11,7 +11,7 @@ from journal import names
 from journal.disk import Disk
 from journal.errors import DiskError, FormatError
 from journal.format import xxh3
-from journal.placing import put_in_place
+from journal.placing import put_in_place, read_whole
 
 _SIZE = 16  # the sequence and the checksum of its 8 bytes
 
@@ -30,16 +30,9 @@ def intend(disk: Disk, directory: Path, sequence: int) -> None:
 def intended(disk: Disk, directory: Path) -> int:
     """Return the highest sequence of what is to be held, 0 for nothing. DiskError, FormatError."""
     path = directory / names.HOLD
-    try:
-        file = disk.open(path)
-        try:
-            data = file.read(_SIZE, 0)
-        finally:
-            file.close()
-    except FileNotFoundError:
+    data = read_whole(disk, path)
+    if data is None:
         return 0
-    except OSError as failure:
-        raise DiskError(path, failure, "read") from failure
     if len(data) != _SIZE or xxh3(data[:8]) != int.from_bytes(data[8:], "little"):
         raise FormatError(path, 0, "its checksum does not match; remove it to go on without holding anything")
     return int.from_bytes(data[:8], "little")

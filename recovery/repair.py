@@ -24,6 +24,7 @@ from journal.format import (
     FRAME_BYTES_MAX,
     FRAME_SIZE,
     GAP,
+    SECTOR_BYTES,
     FileHeader,
     Previous,
     encode_frame_head,
@@ -39,7 +40,6 @@ from recovery.examined import Examined, read_contents
 from recovery.walked import mark_damaged
 
 COPY_BYTES = 1 << 20
-SECTOR_BYTES = 512  # groups that are aligned to as much or more share no sector with others
 _T = TypeVar("_T")
 
 

@@ -165,6 +165,7 @@ class _Start:
         self._directory = directory
         self._options = options
         self._notes: list[str] = []
+        self._earlier = findings.Noted()
 
     def run(self, ownership: Ownership, began: float) -> Started:
         examined = self.examine()
@@ -175,7 +176,8 @@ class _Start:
         self._intend_to_hold(examined)
         index = Index(self._options.window)
         reserve = Reserve(self._disk, self._directory, reserve_size(self._options.data_file_bytes_max))
-        findings.note(self._disk, self._directory, [x for one in examined for x in one.losses], reserve.release)
+        losses = [loss for one in examined for loss in one.losses]
+        findings.note(self._disk, self._directory, losses, self._earlier, reserve.release)
         repairer = Repairer(self._disk, self._directory, reserve.release)
         split = self._options.split
         counters = _Counters(examined, self._options.new_identity)
@@ -233,6 +235,7 @@ class _Start:
         for attempt in range(1, READ_ATTEMPTS + 1):
             try:
                 mark = continuing.marked if continuing is not None else None
+                self._earlier = findings.noted(self._disk, self._directory)
                 return examine_directory(self._disk, self._directory, self._options.progress, full=full, mark=mark)
             except DiskError:
                 if attempt == READ_ATTEMPTS:
@@ -286,10 +289,9 @@ class _Start:
             self._notes.append(
                 f"{len(archives)} archives have piled up in {self._directory}; look at them and move them away"
             )
-        earlier = findings.noted(self._disk, self._directory)
-        if earlier is None:
+        if not self._earlier.is_whole:
             self._notes.append(findings.UNREADABLE)
-        lost = findings.together([loss for file in files for loss in file.losses], earlier or ())
+        lost = findings.together([loss for file in files for loss in file.losses], self._earlier.losses)
         return RecoveryReport(
             files=tuple(files),
             archives=tuple(file.archive for file in files if file.archive),

@@ -102,7 +102,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
                 named=previous,
                 successor=successor,
                 identity=identity,
-                is_promised=sequence in (*promised, orphan),
+                is_promised=sequence in promised or sequence == orphan,
                 is_listed=sequence in files,
                 is_late=sequence in late,
                 stranger=strangers.get(sequence),

@@ -385,18 +385,24 @@ def test_a_topic_has_a_name(paper: Person, reader: Person) -> None:
     assert sent.code is Code.SERVICE_UNDEFINED
 
 
-@pytest.mark.parametrize("is_durable", [True, False], ids=["durable", "it fails"])
-def test_what_is_being_acknowledged_is_not_given_again_to_who_logs_on_from_elsewhere(
-    desk: Desk, paper: Person, reader: Person, is_durable: bool
-) -> None:
-    other = Person(desk, "OTHER", "O", caller=3)
-    assert [subscribe(each) for each in (reader, other)] == [Code.OK, Code.OK]
+def logs_on_elsewhere_while_it_acknowledges(desk: Desk, paper: Person, reader: Person) -> tuple[Person, int]:
+    """Have the reader log on from another place while the store is slow to write its acknowledgement."""
+    assert subscribe(reader) is Code.OK
     publish(paper, b"news")
     said = get(reader)
     desk.is_slow = True
     reader.start(Function.CONTROL_PUBLICATION, COMMIT, publication_id=said.reply.publication_id, topic=TOPIC)
     elsewhere = Person(desk, "READER", "R", caller=9, logs_on=False)
-    logging_on = elsewhere.start(Function.LOGON)
+    return elsewhere, elsewhere.start(Function.LOGON)
+
+
+@pytest.mark.parametrize("is_durable", [True, False], ids=["durable", "it fails"])
+def test_what_is_being_acknowledged_is_not_given_again_to_who_logs_on_from_elsewhere(
+    desk: Desk, paper: Person, reader: Person, is_durable: bool
+) -> None:
+    other = Person(desk, "OTHER", "O", caller=3)
+    assert subscribe(other) is Code.OK
+    elsewhere, logging_on = logs_on_elsewhere_while_it_acknowledges(desk, paper, reader)
     assert logging_on not in desk.answers, "it waits"
     if is_durable:
         desk.settle()
@@ -414,13 +420,7 @@ def test_what_is_being_acknowledged_is_not_given_again_to_who_logs_on_from_elsew
 
 
 def test_who_hangs_up_while_its_logon_waits_is_not_logged_on(desk: Desk, paper: Person, reader: Person) -> None:
-    subscribe(reader)
-    publish(paper, b"news")
-    said = get(reader)
-    desk.is_slow = True
-    reader.start(Function.CONTROL_PUBLICATION, COMMIT, publication_id=said.reply.publication_id, topic=TOPIC)
-    elsewhere = Person(desk, "READER", "R", caller=9, logs_on=False)
-    logging_on = elsewhere.start(Function.LOGON)
+    _, logging_on = logs_on_elsewhere_while_it_acknowledges(desk, paper, reader)
     desk.give(Abandoned(logging_on))
     desk.settle()
 

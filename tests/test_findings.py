@@ -8,6 +8,7 @@ import pytest
 from database import JournalError
 from journal import names
 from recovery import findings
+from recovery.findings import Noted
 from recovery.report import Loss, RecoveryReport
 from recovery.startup import recover
 from tests.crash_model import SPOOL, open_unattended
@@ -28,11 +29,21 @@ def rotten(store: Store = SEALED) -> SimulatedDisk:
     return disk
 
 
+def with_rotted_note(disk: SimulatedDisk, damage: int = 0) -> SimulatedDisk:
+    """Have in the store a note of which one byte is wrong."""
+    findings.note(disk, SPOOL, [LOSS], NOTHING, lambda _: False)
+    data = bytearray(disk.content(SPOOL / names.FOUND))
+    data[damage % len(data)] ^= 1
+    disk.put(SPOOL / names.FOUND, bytes(data))
+    return disk
+
+
 def told(disk: SimulatedDisk) -> RecoveryReport:
     with open_unattended(disk) as database:
         return database.recovery
 
 
+NOTHING = Noted()
 EXPECTED = told(rotten())
 
 
@@ -73,11 +84,11 @@ def test_it_is_told_by_the_next_start_wherever_the_first_one_ended(how: str) -> 
 def test_a_report_is_handed_over_though_the_directory_cannot_be_synced() -> None:
     """The note is gone by then: with an error in the report's place nobody would ever be told."""
     disk = SEALED.disk()
-    findings.note(disk, SPOOL, [LOSS], lambda _: False)
+    findings.note(disk, SPOOL, [LOSS], NOTHING, lambda _: False)
     disk.fail("sync_directory", 1, errno.EIO)
     findings.handed_over(disk, SPOOL)
     assert disk.failed
-    assert findings.noted(disk, SPOOL) == ()
+    assert findings.noted(disk, SPOOL) == NOTHING
 
 
 def test_it_is_told_once() -> None:
@@ -107,19 +118,30 @@ def test_what_was_noted_and_is_found_again_is_told_once_and_new_damage_beside_it
 def test_a_loss_comes_back_as_it_was_noted() -> None:
     disk = SimulatedDisk()
     disk.make_directory(SPOOL)
-    assert findings.noted(disk, SPOOL) == ()
-    findings.note(disk, SPOOL, [LOSS], lambda _: False)
-    assert findings.noted(disk, SPOOL) == (LOSS,)
+    assert findings.noted(disk, SPOOL) == NOTHING
+    findings.note(disk, SPOOL, [LOSS], NOTHING, lambda _: False)
+    assert findings.noted(disk, SPOOL) == Noted((LOSS,))
     findings.handed_over(disk, SPOOL)
-    assert findings.noted(disk, SPOOL) == ()
+    assert findings.noted(disk, SPOOL) == NOTHING
 
 
 @pytest.mark.parametrize("damage", range(0, 300, 7))
 def test_a_note_that_rotted_is_told_of_and_stops_nobody(damage: int) -> None:
-    disk = SEALED.disk()
-    findings.note(disk, SPOOL, [LOSS], lambda _: False)
-    data = bytearray(disk.content(SPOOL / names.FOUND))
-    data[damage % len(data)] ^= 1
-    disk.put(SPOOL / names.FOUND, bytes(data))
+    disk = with_rotted_note(SEALED.disk(), damage)
     assert findings.UNREADABLE in told(disk).notes
     assert findings.UNREADABLE not in told(disk).notes
+
+
+def test_a_note_that_rotted_is_told_of_though_another_start_has_found_more_and_was_killed() -> None:
+    for step in range(1, 1000):
+        disk = with_rotted_note(rotten()).restart()
+        disk.kill_at = step
+        with contextlib.suppress(Killed):
+            told(disk)
+        was_handed_over = names.FOUND not in disk.restart().contents(SPOOL)
+        if was_handed_over:
+            assert step > 10
+            return
+        report = told(disk.restart())
+        assert findings.UNREADABLE in report.notes and set(report.lost) == set(EXPECTED.lost), step
+    raise AssertionError("it comes to its end at last")
