@@ -22,7 +22,7 @@ from broker.effects import DiscardHeld, DiscardPublications, Level, ReleaseHeld,
 from broker.moves import close, closing, replace, status_after
 from broker.recording import put, record_of
 from broker.records import HOLD_KEY, Flag, Status
-from broker.sleeping import conversation, is_kept, put_to_sleep, unit
+from broker.sleeping import conversation, is_kept, put_to_sleep, unit, wake_together
 from broker.states import ACCEPTED, Event
 from broker.topic import Subscription
 from broker.uow import UnitOfWork
@@ -36,6 +36,7 @@ UNITS_MAX = 1000  # of one command: who calls meanwhile waits for some 10 ms
 def release_units(world: World, given: ReleaseHeld) -> None:
     """Let held units of work be received. UOW_NOT_FOUND, WRONG_STATUS: one of them is not held, and nothing is done."""
     found = _withheld(world, given.uowids)
+    talks, released = _talks(found), {each for _, each in found}
     clock, now = world.clocks.persistent, world.now
     ends = [world.withheld.ends_after(each.ends, clock) for _, each in found]
     backs = [world.withheld.ends_after(each.back, clock) for _, each in found]
@@ -52,13 +53,13 @@ def release_units(world: World, given: ReleaseHeld) -> None:
             each.ends, each.back, each.changed = end, back, now
             world.withheld.one_less(talk.service.name)
             world.arm(each)
-        for talk, each in found:
-            _let_sleep(world, talk, each)
+        for talk in talks:
+            _let_sleep(world, talk, released)
             replace(world, talk)
             world.touch(talk)
         world.answer(given.handle, Reply())
 
-    decide(world, Changes(puts=puts), Decision(apply, _talks(found), given.handle))
+    decide(world, Changes(puts=puts), Decision(apply, talks, given.handle))
 
 
 def discard_units(world: World, given: DiscardHeld) -> None:
@@ -66,20 +67,24 @@ def discard_units(world: World, given: DiscardHeld) -> None:
     found = _withheld(world, given.uowids)
     event = Event.CONFIRM if given.status is Status.PROCESSED else Event.DISCARD
     closings = [(talk, closing(world, talk, each, event)) for talk, each in found]
+    talks, turns = _talks(found), {each: at for at, (_, each) in enumerate(found)}
 
     def apply(_: int) -> None:
+        for talk in talks:
+            _put_first(talk, turns)
         for talk, done in closings:
             close(world, talk, done)
         world.answer(given.handle, Reply())
 
     changes = together(done.changes for _, done in closings)
-    decide(world, changes, Decision(apply, _talks(found), given.handle))
+    decide(world, changes, Decision(apply, talks, given.handle))
 
 
 def _withheld(world: World, uowids: Sequence[str]) -> list[tuple[Conversation, UnitOfWork]]:
     """Return the units of work, each with its conversation; woken."""
     if len(uowids) > UNITS_MAX:
         raise BrokerError(Code.VALUE_INVALID, detailed(Code.VALUE_INVALID, f"more than {UNITS_MAX} at once"))
+    wake_together(world, uowids)
     found = []
     for uowid in dict.fromkeys(uowids):
         each = unit(world, uowid)
@@ -99,12 +104,31 @@ def _talks(found: Sequence[tuple[Conversation, UnitOfWork]]) -> list[Conversatio
     return list({talk.conv_id: talk for talk, _ in found}.values())
 
 
-def _let_sleep(world: World, talk: Conversation, released: UnitOfWork) -> None:
-    """Let a unit of work that was woken for its release sleep again where nobody receives it soon."""
-    side = CLIENT if released.from_server else SERVER
-    if released.status is ACCEPTED and not is_kept(world, talk, side):
+# A line may be long, and many of it be decided about together: it is gone through once for all of them.
+
+
+def _let_sleep(world: World, talk: Conversation, released: set[UnitOfWork]) -> None:
+    """Let what was woken for its release sleep again where nobody receives it soon."""
+    for side in (SERVER, CLIENT):
+        if talk.lines[side] and not is_kept(world, talk, side):
+            line: list[UnitOfWork | int] = []
+            for each in talk.lines[side]:
+                if isinstance(each, UnitOfWork) and each in released and each.status is ACCEPTED:
+                    line.append(put_to_sleep(world, talk, each))
+                else:
+                    line.append(each)
+            talk.lines[side] = type(talk.lines[side])(line)
+
+
+def _put_first(talk: Conversation, turns: dict[UnitOfWork, int]) -> None:
+    """Let units of work that go stand first in their lines, in the order of their turns: each is found at once."""
+    for side in (SERVER, CLIENT):
         line = talk.lines[side]
-        line[line.index(released)] = put_to_sleep(world, talk, released)
+        if len(line) > 1:
+            last = len(turns)
+            talk.lines[side] = type(line)(
+                sorted(line, key=lambda each: turns.get(each, last) if isinstance(each, UnitOfWork) else last)
+            )
 
 
 # Publications.

@@ -7,6 +7,7 @@ store is read when they are handed out.
 """
 
 import re
+from collections.abc import Iterable
 
 from broker.codes import Code
 from broker.conversation import CLIENT, OPEN, SERVER, Conversation, Side
@@ -116,6 +117,23 @@ def unit(world: World, uowid: str) -> UnitOfWork | UowRecord | None:
     line = talk.lines[side]
     woken = line[line.index(int(uowid, 16))] = _wake(world, talk, int(uowid, 16))
     return woken
+
+
+def wake_together(world: World, uowids: Iterable[str]) -> None:
+    """Wake those units of work of these that sleep: a line is gone through once, and not once for each. Busy."""
+    asleep: dict[tuple[str, Side], set[int]] = {}
+    for uowid in uowids:
+        record = world.units.find(uowid) if uowid not in world.active and uowid not in world.holds else None
+        if record is not None and record.status in (ACCEPTED, POSTPONED):
+            side = CLIENT if record.flags & Flag.FROM_SERVER else SERVER
+            asleep.setdefault((record.conv_id, side), set()).add(int(uowid, 16))
+    for (conv_id, side), numbers in asleep.items():
+        talk = conversation(world, conv_id)
+        assert talk is not None, "a conversation with a unit of work that waits goes on"
+        line = talk.lines[side]
+        talk.lines[side] = type(line)(
+            _wake(world, talk, each) if isinstance(each, int) and each in numbers else each for each in line
+        )
 
 
 def head(world: World, talk: Conversation, side: Side) -> UnitOfWork:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the broker is imported when it is needed
     from broker.held_listing import Held
     from database import DatabaseView
 
-AT_ONCE = 250  # of one commit
+AT_ONCE = 1000  # of one commit, as many as a broker takes; nobody else calls this one
 
 
 def is_brokers(looking: "DatabaseView") -> bool:

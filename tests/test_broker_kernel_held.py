@@ -1,15 +1,20 @@
 """Units of work that are held since their store was restored from a backup: nobody gets them, and what ends that."""
 
 import random
+from collections import deque
+from collections.abc import Callable
 
 import pytest
 
 from broker.block import BOTH, Function, Option
 from broker.codes import Code
+from broker.conversation import SERVER
 from broker.effects import DiscardHeld, Purge, ReleaseHeld, SetStatus, StoreBack, StoreLost
 from broker.pstore import RESTORED_KEY
 from broker.records import HOLD, HOLD_KEY, UOW, UOWS, Flag, Status
+from broker.sleeping import conversation
 from broker.states import VARIATIONS, Variation, after_restart
+from broker.uow import UnitOfWork
 from tests.kernel_desk import CHESS, Desk, Person, Said, attributes
 from tests.test_broker_kernel_square import LIFETIME, REACHED, Game
 
@@ -458,6 +463,61 @@ def test_released_ones_sleep_again_where_nobody_serves() -> None:
     world = again.kernel.world
     assert (len(world.active), len(world.conversations), len(world.units)) == (0, 0, 300)
     assert drained(people(again)[1]) == [b"%d" % number for number in range(300)]
+
+
+@pytest.mark.parametrize("is_served", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_many_of_one_conversation_are_decided_about_together_in_any_order(seed: int, is_served: bool) -> None:
+    desk, rng = Desk(), random.Random(seed)
+    white, _ = people(desk)
+    first = white.send(b"0")
+    sent = [first.uowid, *(white.send(b"%d" % at, COMMIT, first.conv_id).uowid for at in range(1, 200))]
+    again = desk.restored()
+    if is_served:
+        people(again)
+    gone, released, left = (set(part) for part in (range(0, 140, 2), range(1, 140, 2), range(140, 200)))
+    for numbers, decide in ((released, release), (gone, discard)):
+        some = list(numbers)
+        rng.shuffle(some)
+        assert decide(again, *(sent[at] for at in some)) is Code.OK
+    assert held(again) == len(left)
+    assert drained(people(again)[1]) == [b"%d" % number for number in sorted(released)]
+    assert release(again, *(sent[at] for at in left)) is Code.OK
+    assert drained(people(again)[1]) == [b"%d" % number for number in sorted(left)]
+    assert again.paper.messages == {}
+
+
+class Searched(deque[UnitOfWork | int]):
+    """A line that counts what a search in it goes past."""
+
+    passed = 0
+
+    def index(self, wanted: UnitOfWork | int, *among: int) -> int:
+        found = super().index(wanted, *among)
+        Searched.passed += found
+        return found
+
+    def remove(self, wanted: UnitOfWork | int) -> None:
+        self.index(wanted)
+        super().remove(wanted)
+
+
+@pytest.mark.parametrize("decide", [release, discard])
+def test_those_of_a_long_line_are_not_searched_for_one_by_one(
+    decide: Callable[..., Code], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk()
+    white, _ = people(desk)
+    first = white.send(b"0")
+    sent = [first.uowid, *(white.send(b"%d" % at, COMMIT, first.conv_id).uowid for at in range(1, 400))]
+    again = desk.restored()
+    talk = conversation(again.kernel.world, first.conv_id)
+    assert talk is not None
+    talk.lines[SERVER] = Searched(talk.lines[SERVER])
+    monkeypatch.setattr(Searched, "passed", 0)
+    assert decide(again, *reversed(sent[1::2])) is Code.OK
+    assert isinstance(talk.lines[SERVER], Searched)
+    assert Searched.passed < 400, "one by one they would be found behind some 40,000 others"
 
 
 # All of it together.
