@@ -25,7 +25,7 @@ class Held:
     """The ranges, ascending and apart. Does not lock: its owner does."""
 
     def __init__(self, ranges: Ranges = ()) -> None:
-        self._pairs = np.array(_joined(ranges), np.uint64).reshape(-1, 2)
+        self._pairs = np.array(joined(ranges), np.uint64).reshape(-1, 2)
 
     def __bool__(self) -> bool:
         return bool(len(self._pairs))
@@ -45,7 +45,7 @@ class Held:
 
     def add(self, ranges: Ranges) -> None:
         """Hold these numbers too."""
-        self._pairs = np.array(_joined([*self.ranges(), *ranges]), np.uint64).reshape(-1, 2)
+        self._pairs = np.array(joined([*self.ranges(), *ranges]), np.uint64).reshape(-1, 2)
 
     def values(self) -> dict[bytes, bytes]:
         """Return the ranges as values under keys of the engine."""
@@ -62,12 +62,12 @@ class Held:
             self.add([(first, last) for first, last in pairs.tolist()])
 
 
-def _joined(ranges: Ranges) -> list[tuple[int, int]]:
+def joined(ranges: Ranges) -> list[tuple[int, int]]:
     """Return the ranges ascending, those joined that overlap or touch."""
-    joined: list[tuple[int, int]] = []
+    apart: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+        if apart and first <= apart[-1][1] + 1:
+            apart[-1] = (apart[-1][0], max(apart[-1][1], last))
         else:
-            joined.append((first, last))
-    return joined
+            apart.append((first, last))
+    return apart

@@ -85,10 +85,8 @@ class Repairer:
         self._directory = directory
         self._make_room = make_room
 
-    def repair(
-        self, examined: Examined, before: Before, following: Examined | None = None, *, truncate: bool = False
-    ) -> Repaired:
-        """Do what the decision says; with `truncate`, cut at the first bad place as the seed's system does.
+    def repair(self, examined: Examined, before: Before, following: Examined | None = None) -> Repaired:
+        """Do what the decision says.
 
         Who wrote the footer of a file may have ended before its sync: it is synced before anything behind it is
         touched. What a new footer says was begun, the file `following` it, is durable before. DiskError; then the next
@@ -101,7 +99,7 @@ class Repairer:
                 self._sync(examined.path)
             if not is_kept and following is not None and following.in_doubt == 0:
                 self._settle(following)
-            return self._repair(examined, before, truncate=truncate)
+            return self._repair(examined, before)
         except OSError as failure:
             raise DiskError(self._directory, failure, "write the repaired files in") from failure
 
@@ -121,7 +119,7 @@ class Repairer:
         finally:
             source.close()
 
-    def _repair(self, examined: Examined, before: Before, *, truncate: bool) -> Repaired:
+    def _repair(self, examined: Examined, before: Before) -> Repaired:
         action = examined.decision.action
         if action is Action.KEEP:
             return Repaired(examined.sequence, read_contents(self._disk, examined), examined.header, None, "")
@@ -135,12 +133,12 @@ class Repairer:
             self._remove(examined.path)
             return Repaired(examined.sequence, None, None, archive, action.value)
         needed = max(examined.size, examined.end, examined.extent)
-        return self._with_room(needed, lambda: self._rebuild(examined, before, archive, truncate=truncate))
+        return self._with_room(needed, lambda: self._rebuild(examined, before, archive))
 
     def _seal(self, examined: Examined, before: Before) -> Repaired:
         """Write the frames again with a footer; where there is no space, in their place and without."""
         try:
-            return self._with_room(examined.end, lambda: self._rebuild(examined, before, None, truncate=False))
+            return self._with_room(examined.end, lambda: self._rebuild(examined, before, None))
         except OSError as failure:
             if failure.errno not in NO_SPACE or _may_be_torn(examined):
                 raise
@@ -245,10 +243,10 @@ class Repairer:
 
     # The new file.
 
-    def _rebuild(self, examined: Examined, before: Before, archive: str | None, *, truncate: bool) -> Repaired:
+    def _rebuild(self, examined: Examined, before: Before, archive: str | None) -> Repaired:
         stand_in = examined.header or _stand_in(examined, before)
         header = replace(stand_in, alignment=examined.alignment)
-        end, ranges = _extent(examined, header, truncate=truncate)
+        end, ranges = _extent(examined, header)
         data = self._new_bytes(examined, header, archive or "-", end, ranges)
         span = Span(
             path=examined.path,
@@ -304,17 +302,12 @@ def _copy(source: DiskFile, size: int, file: DiskFile) -> None:
     file.truncate(size)
 
 
-def _extent(examined: Examined, header: FileHeader, *, truncate: bool) -> tuple[int, Sequence[tuple[int, int]]]:
+def _extent(examined: Examined, header: FileHeader) -> tuple[int, Sequence[tuple[int, int]]]:
     """Return where the rebuilt file's frames end, and which ranges become gap frames."""
     if examined.decision.action is Action.ENTOMB:
         end = examined.extent if examined.named is not None else max(examined.extent, header.start() + PROMISED_BYTES)
         return end, [(header.start(), end)]
-    ranges = [(bad.start, bad.end) for bad in examined.bad_ranges]
-    bad_places = [start for start, _ in ranges] + [bad.frame for bad in examined.bad_payloads]
-    if truncate and bad_places:
-        first = min(bad_places)
-        return (first, []) if examined.named is None else (examined.named.end, [(first, examined.named.end)])
-    return examined.end, ranges
+    return examined.end, [(bad.start, bad.end) for bad in examined.bad_ranges]
 
 
 def _stand_in(examined: Examined, before: Before) -> FileHeader:

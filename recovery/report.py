@@ -29,6 +29,11 @@ class Loss:
     queues: tuple[str, ...] = ()
     is_exact: bool = False  # numbers and queues come from the file's own footer
 
+    @property
+    def is_range(self) -> bool:
+        """Whether whole operations are lost, removals perhaps among them, and not one payload."""
+        return self.start != self.end
+
     @classmethod
     def of(cls, said: dict[str, Any]) -> "Loss":
         """Return what `as_dict` had said. KeyError, TypeError, ValueError for anything else."""

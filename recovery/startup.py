@@ -38,6 +38,7 @@ from journal.reserve import Reserve, reserve_size
 from journal.segment import Sealed
 from recovery import findings, holding
 from recovery.continuing import Continuing
+from recovery.cutting import cut
 from recovery.decide import Action
 from recovery.examined import Examined, read_contents
 from recovery.losses import ranges_of
@@ -176,8 +177,7 @@ class _Start:
         self._intend_to_hold(examined)
         index = Index(self._options.window)
         reserve = Reserve(self._disk, self._directory, reserve_size(self._options.data_file_bytes_max))
-        losses = [loss for one in examined for loss in one.losses]
-        findings.note(self._disk, self._directory, losses, self._earlier, reserve.release)
+        findings.note(self._disk, self._directory, _losses(examined), self._earlier, reserve.release)
         repairer = Repairer(self._disk, self._directory, reserve.release)
         split = self._options.split
         counters = _Counters(examined, self._options.new_identity)
@@ -190,8 +190,7 @@ class _Start:
             if one.successor[0] in dropped:
                 one = replace(one, successor=(0, 0))
             following = examined[number] if number < len(examined) else None
-            truncate = self._options.policy == "truncate"
-            repaired = repairer.repair(one, before, following, truncate=truncate)
+            repaired = repairer.repair(one, before, following)
             if repaired.contents is not None and repaired.header is not None:
                 index.replay(repaired.contents, one.sequence)
                 limits, ending = ranges(repaired.contents), repaired.ending
@@ -236,7 +235,8 @@ class _Start:
             try:
                 mark = continuing.marked if continuing is not None else None
                 self._earlier = findings.noted(self._disk, self._directory)
-                return examine_directory(self._disk, self._directory, self._options.progress, full=full, mark=mark)
+                found = examine_directory(self._disk, self._directory, self._options.progress, full=full, mark=mark)
+                return [cut(self._disk, one) for one in found] if self._options.policy == "truncate" else found
             except DiskError:
                 if attempt == READ_ATTEMPTS:
                     raise
@@ -251,12 +251,13 @@ class _Start:
             raise RecoveryRefused(f"{what} (nothing was changed; recover with another policy)")
 
     def _intend_to_hold(self, examined: Sequence[Examined]) -> None:
-        damaged = [one.sequence for one in examined if any(_is_range(loss) for loss in one.losses)]
         split = self._options.split
         if split is not None and split.holds:
             holding.intend(self._disk, self._directory, split.sequence)
-        elif self._options.hold_suspects and damaged:
-            holding.intend(self._disk, self._directory, max(damaged))
+        elif self._options.hold_suspects:
+            damaged = {loss.name for loss in (*_losses(examined), *self._earlier.losses) if loss.is_range}
+            if sequences := [one.sequence for one in examined if one.name in damaged]:
+                holding.intend(self._disk, self._directory, max(sequences))
 
     def _load_engine_values(self, index: Index, files: dict[int, FileHeader]) -> None:
         """Read what clean-up carried forward of the duplicate window, and what is held back."""
@@ -376,14 +377,13 @@ def _parted(opening: Opening, split: Split) -> Opening:
     )
 
 
-def _is_range(loss: Loss) -> bool:
-    """Say whether whole operations are lost, removals perhaps among them, and not one payload."""
-    return loss.start != loss.end
+def _losses(examined: Sequence[Examined]) -> list[Loss]:
+    return [loss for one in examined for loss in one.losses]
 
 
 def _suspects(index: Index, files: Sequence[FileReport], lost: Sequence[Loss]) -> Iterable[Suspect]:
     """Yield what is live and older than a damaged place: its removal may be among what is lost."""
-    damaged = {loss.name for loss in lost if _is_range(loss)}
+    damaged = {loss.name for loss in lost if loss.is_range}
     sequences = [file.sequence for file in files if file.name in damaged]
     if not sequences:
         return

@@ -130,6 +130,25 @@ def test_a_start_that_is_killed_anywhere_holds_the_same_when_it_is_repeated_with
     raise AssertionError("a start without a kill comes at last")
 
 
+def test_what_a_start_that_was_killed_had_found_is_held_by_the_next_one_that_is_asked_to() -> None:
+    """The first one was not asked to hold, may have repaired the file, and nobody has its report."""
+    for step in range(1, 1000):
+        disk, old, new = damaged()
+        disk.kill_at = step
+        try:
+            open_unattended(disk).close()
+        except Killed:
+            for left in (disk.restart(), disk.crash(step)):
+                with open_unattended(left, hold_suspects=True) as again:
+                    suspects = [one for one in again.recovery.suspects if one.kind == "message"]
+                    assert held(again) == (old if suspects else []), step
+                    assert numbers(again) == (new if suspects else old + new), step
+            continue
+        assert step > 10
+        return
+    raise AssertionError("a start without a kill comes at last")
+
+
 def test_nothing_is_held_where_nothing_is_damaged() -> None:
     disk = SimulatedDisk()
     with open_unattended(disk, hold_suspects=True) as database:

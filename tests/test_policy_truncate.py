@@ -1,0 +1,114 @@
+"""The policy "truncate": a file ends at its first bad place; what was cut with it is lost, and told as exactly."""
+
+from pathlib import Path
+
+import pytest
+
+from recovery.report import Loss
+from recovery.startup import RecoveryOptions, recover
+from tests.crash_model import SPOOL, Account, Writer, found_after, open_unattended, state_of
+from tests.crash_store import FrameAt, Store, archives_in, small_store
+from tests.faulty_disk import SimulatedDisk
+
+SEALED = small_store()
+UNSEALED = small_store(is_closed=False)
+ALIGNED = small_store(group_alignment=512, max_data_file_size="64K")
+STORES = pytest.mark.parametrize("store", [SEALED, UNSEALED, ALIGNED], ids=["sealed", "unsealed", "aligned"])
+
+
+def added(frames: list[FrameAt]) -> set[int]:
+    return {piece.number for frame in frames for piece in frame.pieces if piece.content is not None}
+
+
+def numbers(loss: Loss) -> set[int]:
+    return {number for first, last in loss.numbers for number in range(first, last + 1)}
+
+
+def check_cut(store: Store, disk: SimulatedDisk, frame: FrameAt) -> None:
+    """Check that a start cuts the frame's file there, reports all of it, and that later ones find the same."""
+    found = disk.contents(SPOOL)[frame.name]
+    lost = [other for other in store.frames_of(frame.name) if other.offset >= frame.offset]
+    with open_unattended(disk, policy="truncate") as database:
+        state = state_of(database)
+        (loss,) = database.recovery.lost
+        suspects = [one for one in database.recovery.suspects if one.kind == "message"]
+    assert state == store.state(lost=lost), (frame.name, frame.offset)
+    assert loss.name == frame.name
+    assert loss.end == lost[-1].end
+    assert max([768, *(one.end for one in store.frames_of(frame.name) if one not in lost)]) <= loss.start
+    assert loss.start <= frame.offset
+    assert added(lost) <= numbers(loss)
+    if loss.is_exact:
+        assert numbers(loss) == added(lost)
+        queues = {piece.content.queue for one in lost for piece in one.pieces if piece.content is not None}
+        assert queues <= set(loss.queues)
+    removed = {number for one in lost for number in one.removed}
+    returned = removed & state.messages.keys()
+    assert all(any(one.first <= number <= one.last for one in suspects) for number in returned)
+    assert [*archives_in(disk).values()] == [found]
+    assert found_after(disk) == store.state(lost=lost), (frame.name, frame.offset)
+
+
+@STORES
+def test_a_bad_frame_ends_its_file_and_all_behind_it_is_reported(store: Store) -> None:
+    for name in store.data_files():
+        for frame in store.frames_of(name):
+            if frame.offset < max(one.synced for one in store.frames_of(name)) or name != store.newest():
+                check_cut(store, store.flipped(name, 8 * frame.offset), frame)
+
+
+@STORES
+def test_bytes_of_one_message_end_the_file_in_front_of_its_commit(store: Store) -> None:
+    for name in store.data_files():
+        for frame in store.frames_of(name):
+            pieces = [piece for piece in frame.pieces if piece.start < piece.end]
+            if pieces and (name != store.newest() or store is not UNSEALED):
+                check_cut(store, store.flipped(name, 8 * pieces[-1].start), frame)
+
+
+def test_bad_padding_behind_the_cut_goes_with_it() -> None:
+    name = ALIGNED.newest()
+    frames = [frame for frame in ALIGNED.frames_of(name) if frame.pieces]
+    later = next(one for one, other in zip(frames[1:], frames[2:], strict=False) if one.end + 8 < other.offset)
+    data = bytearray(ALIGNED.files[name])
+    data[frames[0].offset] ^= 1
+    data[later.end + 4] ^= 1
+    check_cut(ALIGNED, ALIGNED.damaged(name, bytes(data)), frames[0])
+
+
+def test_what_clean_up_had_let_go_of_is_not_missed_when_its_mark_is_cut() -> None:
+    """The mark is in the file that is cut, and some of the files below it may still be there."""
+    disk, account = SimulatedDisk(), Account()
+    with open_unattended(disk) as database:
+        writer = Writer(database, account)
+        gone = [writer.add("q", bytes(2600)) for _ in range(4)]
+        before = writer.add("q", b"stays")
+        writer.deliver(*gone)
+        database.cleanup()
+        writer.add("q", b"lost")
+    store = Store(disk.contents(SPOOL), account)
+    name = store.newest()
+    assert min(store.data_files()) > "omsmsg-0000000001"
+    bad = next(f for f in store.frames_of(name) if f.removed or any(p.number == before for p in f.pieces))
+    cut = store.flipped(name, 8 * bad.offset)
+
+    with open_unattended(cut, policy="truncate") as database:
+        assert [loss.name for loss in database.recovery.lost] == [name]
+    for _ in range(2):
+        with open_unattended(cut) as database:
+            assert database.recovery.intact, database.recovery
+
+
+def test_a_dry_run_tells_what_would_be_cut(tmp_path: Path) -> None:
+    name = SEALED.data_files()[1]
+    frame = SEALED.frames_of(name)[2]
+    for each, data in SEALED.flipped(name, 8 * frame.offset).contents(SPOOL).items():
+        (tmp_path / each).write_bytes(data)
+    directory = tmp_path
+
+    told = recover(directory, RecoveryOptions(policy="truncate"), dry_run=True)
+    done = recover(directory, RecoveryOptions(policy="truncate"))
+
+    assert told.lost == done.lost
+    assert told.suspects == done.suspects
+    assert told.undelivered == done.undelivered
