@@ -1,5 +1,6 @@
 """The policy "truncate": a file ends at its first bad place; what was cut with it is lost, and told as exactly."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,7 @@ def test_bytes_of_one_message_end_the_file_in_front_of_its_commit(store: Store) 
 def test_bad_padding_behind_the_cut_goes_with_it() -> None:
     name = ALIGNED.newest()
     frames = [frame for frame in ALIGNED.frames_of(name) if frame.pieces]
-    later = next(one for one, other in zip(frames[1:], frames[2:], strict=False) if one.end + 8 < other.offset)
+    later = next(one for one, other in pairwise(frames[1:]) if one.end + 8 < other.offset)
     data = bytearray(ALIGNED.files[name])
     data[frames[0].offset] ^= 1
     data[later.end + 4] ^= 1
