@@ -15,8 +15,8 @@ from typing import Any
 from broker.block import ConvStat, Function, Option, Reception, Store
 from broker.codes import Code
 from broker.records import Status
-from tests.broker_model_topics import PLACES, Topics, TopicTerms
-from tests.broker_words import ANY, BOTH, NEW, NONE, OLD, Answer, Ask, Name, Refused, is_same
+from tests.broker_model_topics import NEVER, PLACES, Topics, TopicTerms
+from tests.broker_words import ANY, BOTH, NEW, NONE, OLD, Answer, Ask, Name, Order, Refused, is_same
 
 CLIENT, SERVER = "client", "server"
 UNITS, MESSAGES = "units of work", "messages"
@@ -80,6 +80,7 @@ class Uow:
     ends: int = 0  # when its status goes
     back: int = 0  # when a postponed one is accepted again
     tells_server: bool = False  # what is written of it tells whose the conversation is
+    is_held: bool = False  # since the store was restored
 
     @property
     def is_stored(self) -> bool:
@@ -162,6 +163,8 @@ class Model:
             self._answer(handle, ask)
 
     def _answer(self, handle: int, ask: Ask) -> Answer | None:
+        if isinstance(ask.function, Order):
+            return self.topics.decide(ask) if ask.topic else self._decide(ask)
         me = ask.who.name
         participant = self.people.get(me)
         self._check(ask, participant)
@@ -483,7 +486,7 @@ class Model:
         """Only a persistent status outlives the unit of work."""
         if self.talks[unit.talk].is_assigned:
             self._write_server(self.talks[unit.talk])
-        unit.status, unit.bodies = status, []
+        unit.status, unit.bodies, unit.is_held = status, [], False
         unit.ends = self._clock_of(unit) + unit.status_lifetime if unit.status_lifetime else 0
         if not unit.has_status:
             self._forget(unit)
@@ -598,9 +601,11 @@ class Model:
         old = [talk for talk in fit if is_same(me, talk.server)] if ask.talk != NEW else []
         new = [talk for talk in fit if talk.server is None and talk.service not in self.people[me].quiesces]
         new = [] if ask.talk == OLD else new
-        codes = []
+        codes: list[Code] = []
+        is_unsure = False  # decided: whether one that is postponed, and was restored, waits nobody looks then
         for talk in old + new:
             try:
+                is_unsure |= self.is_lost and talk.is_asleep and self._is_postponed(talk)
                 if self.is_lost and talk.is_of_store and talk.number not in touched:
                     self._next_unit(talk, SERVER)
                     raise Refused(Code.UOW_NOT_PERSISTED)
@@ -609,12 +614,17 @@ class Model:
                 codes.append(refused.code)
         if any(code in WITHOUT_STORE for code in codes):
             raise Refused(*WITHOUT_STORE)
+        if is_unsure:
+            raise Refused(Code.NO_CONVERSATION, Code.NO_UOWS, *WITHOUT_STORE)
         if ask.talk != OLD or not any(talk.ended is None or self._active_in(talk) for talk in old):
             raise Refused(Code.NO_CONVERSATION)
         if Code.END_OF_UOW in codes and not ask.wait:
             raise Refused(Code.END_OF_UOW)
         is_empty = all(talk.is_asleep for talk in old)  # who is to remember those?
         raise Refused(Code.NO_MESSAGE if MESSAGES in kinds else Code.NO_UOWS, *[Code.NO_CONVERSATION] * is_empty)
+
+    def _is_postponed(self, talk: Talk) -> bool:
+        return any(unit.status is Status.POSTPONED for unit in self._units_of(talk, CLIENT))
 
     def _hand_out(self, me: Name, ask: Ask, talk: Talk, side: str) -> Answer:
         stat = ConvStat.OLD if side == CLIENT or talk.server is not None else ConvStat.NEW
@@ -646,7 +656,7 @@ class Model:
                     raise Refused(Code.END_OF_UOW)
                 return unit
         for unit in units:
-            if unit.status is Status.POSTPONED:  # decided: it holds up those after it
+            if unit.status is Status.POSTPONED or unit.is_held:  # decided: it holds up those after it
                 raise Refused(Code.NO_UOWS)
             if unit.status is Status.ACCEPTED:
                 return unit
@@ -735,7 +745,7 @@ class Model:
         }
         if is_receiver and (option, unit.status) in by_receiver:
             return by_receiver[option, unit.status]
-        if is_sender and (option, unit.status) in by_sender:
+        if is_sender and (option, unit.status) in by_sender and not unit.is_held:
             if unit.status is Status.RECEIVED and option is not Option.BACKOUT:
                 self._check_goes_on(self.talks[unit.talk], unit.side)  # decided: there is nobody to receive it
             if option in (Option.EOC, Option.EOCCANCEL):
@@ -791,7 +801,51 @@ class Model:
             "ustatus": unit.ustatus,
             "adcount": unit.adcount,
             "store": Store.BROKER if unit.is_persistent else Store.OFF,
+            "held": unit.is_held,
         }
+
+    # What is held.
+
+    def _decide(self, ask: Ask) -> Answer:
+        """Do to held units of work what an operator says; where one of them is not held, nothing."""
+        units = []
+        for number in dict.fromkeys(ask.held):
+            unit = self.uows.get(number) if isinstance(number, int) else None
+            if unit is None:
+                raise Refused(Code.UOW_NOT_FOUND)
+            if not unit.is_held:
+                raise Refused(Code.WRONG_STATUS)
+            units.append(unit)
+        self._check_store(units)
+        for unit in units:
+            self._wake(unit)
+            if ask.function is Order.RELEASE:
+                self._release(unit)
+            else:
+                self._complete(unit, Status.PROCESSED if ask.function is Order.CONFIRM else Status.DISCARDED)
+                self.touched.add(unit.talk)
+        return {}
+
+    def _release(self, unit: Uow) -> None:
+        """It waits again where it did, and what is left of its lifetime and its delay begins to pass."""
+        passed = self.clock - self.topics.held_since
+        unit.is_held = False
+        unit.created, unit.back = unit.created + passed, unit.back + passed
+        self.touched.add(unit.talk)
+
+    def _hold(self, *, goes_on: bool) -> None:
+        """Hold all that waits: with what was held before, it has no less of its lifetime left than it had."""
+        waiting = [unit for unit in self.uows.values() if unit.status in (Status.ACCEPTED, Status.POSTPONED)]
+        waiting = [unit for unit in waiting if unit.is_persistent]
+        since = min(self.topics.held_since, self.clock) if goes_on else self.clock
+        for unit in waiting:
+            unit.is_held = True
+        is_any = self.topics.hold() or bool(waiting)
+        self.topics.held_since = since if is_any else NEVER
+
+    def held(self) -> tuple[set[int], set[tuple[int, str, str]]]:
+        """Return what is held: units of work, and publications with USER-ID and TOKEN of who does not get them."""
+        return {unit.number for unit in self.uows.values() if unit.is_held}, self.topics.held()
 
     # The end of conversations.
 
@@ -843,7 +897,7 @@ class Model:
         self.topics.clock, self.topics.seconds = self.clock, self.seconds
         self.topics.tick()
         for unit in list(self.uows.values()):
-            if self.is_lost and unit.is_stored:
+            if (self.is_lost and unit.is_stored) or unit.is_held:
                 continue
             if unit.status in COMPLETE and unit.ends and self._clock_of(unit) >= unit.ends:
                 self._forget(unit)
@@ -875,8 +929,11 @@ class Model:
         """No new persistent units of work and publications, or all again."""
         self.is_forbidden = self.topics.is_forbidden = is_forbidden
 
-    def restart(self) -> None:
-        """The broker is started on what its store holds: both restart tables."""
+    def restart(self, *, is_restored: bool = False, goes_on: bool = False) -> None:
+        """The broker is started on what its store holds: both restart tables.
+
+        Where that was restored from a backup, all that waits is held; `goes_on` says that an earlier hold is not over.
+        """
         if self.stored is not None:
             self.__dict__ = copy.deepcopy(self.stored).__dict__ | {"now": self.now, "numbers": self.numbers}
         self.clock -= self.unwritten
@@ -901,6 +958,8 @@ class Model:
                 talk.age = min((unit.place for unit in left), default=0)
                 talk.is_begun_known = False
             self._recall_server(talk)
+        if is_restored:
+            self._hold(goes_on=goes_on)
         self.tick(0)  # what is over by now is seen at once
 
     def stored_messages(self) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from broker.block import Function, Option, Reception, Store
 from broker.codes import Code
 from broker.records import Status
-from tests.broker_words import NEW, Answer, Ask, Name, Refused, is_same
+from tests.broker_words import NEW, Answer, Ask, Name, Order, Refused, is_same
 
 PLACES = {
     (True, True): Reception.RECV_ONLY,
@@ -18,6 +18,7 @@ PLACES = {
     (False, False): Reception.RECV_MIDDLE,
     (False, True): Reception.RECV_LAST,
 }
+NEVER = -1
 GONE = (Status.PROCESSED, Status.BACKEDOUT, Status.TIMEOUT)
 
 
@@ -54,6 +55,7 @@ class Subscription:
     is_durable: bool
     due: list[int] = field(default_factory=list)  # publications it has not acknowledged, oldest first
     read: dict[int, int] = field(default_factory=dict)  # messages of those that were handed out
+    held: set[int] = field(default_factory=set)  # of those: since the store was restored
 
 
 class Topics:
@@ -66,6 +68,7 @@ class Topics:
         self.commits = 0
         self.clock = 0
         self.seconds = 0
+        self.held_since = NEVER  # on the clock: there lifetimes stand still of what is held
         self.is_lost = False
         self.is_forbidden = False
 
@@ -74,6 +77,7 @@ class Topics:
 
     def call(self, me: Name, ask: Ask, number: int) -> Answer:
         """Carry out a call; a new publication gets the number."""
+        assert isinstance(ask.function, Function), "an order is no call"
         rooms = {
             Function.SUBSCRIBE: self._subscribe,
             Function.UNSUBSCRIBE: self._unsubscribe,
@@ -122,6 +126,7 @@ class Topics:
 
     def _remove(self, subscription: Subscription) -> None:
         self.subscriptions.remove(subscription)
+        self._let_go(subscription, subscription.held)
         self.sweep()
 
     def sweep(self) -> None:
@@ -148,7 +153,7 @@ class Topics:
         if mine is None:
             raise Refused(Code.UOW_NOT_FOUND)
         if ask.publication == NEW:
-            waiting = [number for number in mine.due if number not in mine.read]
+            waiting = [number for number in mine.due if number not in mine.read and number not in mine.held]
             if not waiting:
                 raise Refused(Code.NO_UOWS)
             number = waiting[0]
@@ -286,6 +291,44 @@ class Topics:
             "store": Store.BROKER if self.terms[publication.topic].is_durable else Store.OFF,
         }
 
+    # What is held.
+
+    def hold(self) -> bool:
+        """Hold for each subscription what it has not acknowledged; say whether there is anything."""
+        for each in self.subscriptions:
+            each.held = set(each.due)
+        return any(each.held for each in self.subscriptions)
+
+    def held(self) -> set[tuple[int, str, str]]:
+        """Return the publications that are held, with USER-ID and TOKEN of who does not get them."""
+        return {(number, *each.owner[:2]) for each in self.subscriptions for number in each.held}
+
+    def decide(self, ask: Ask) -> Answer:
+        """Do to publications that are held for a subscription what an operator says; none named are all of them."""
+        found = [each for each in self.subscriptions if (each.topic, each.owner[:2]) == (ask.topic, ask.reader)]
+        mine = next((each for each in found if each.is_durable), None)
+        if mine is None or not mine.held.issuperset(ask.held):
+            raise Refused(Code.UOW_NOT_FOUND)
+        if not mine.held:  # whether it is known that there was something nobody promises
+            return {"code": (Code.OK, Code.UOW_NOT_FOUND, *[Code.DURABLE_WITHOUT_STORE] * self.is_lost)}
+        self._needs_store(is_needed=True)
+        numbers = {number for number in ask.held if isinstance(number, int)} or set(mine.held)
+        self._let_go(mine, numbers)
+        if ask.function is not Order.RELEASE:
+            mine.due = [number for number in mine.due if number not in numbers]
+            self.sweep()
+        return {}
+
+    def _let_go(self, subscription: Subscription, numbers: set[int]) -> None:
+        """Hold publications for it no longer; what is held for nobody goes on with what is left of its lifetime."""
+        subscription.held = subscription.held - numbers
+        for number in numbers:
+            if not self._is_held(number):
+                self.publications[number].created += self.clock - self.held_since
+
+    def _is_held(self, number: int) -> bool:
+        return any(number in each.held for each in self.subscriptions)
+
     # Coming and going, time, restarts.
 
     def leave(self, me: Name) -> None:
@@ -310,6 +353,7 @@ class Topics:
         for publication in list(self.publications.values()):
             lifetime = self.terms[publication.topic].lifetime
             is_still = self.is_lost and self.terms[publication.topic].is_durable
+            is_still |= self._is_held(publication.number)
             if publication.status is not Status.ACCEPTED or not lifetime or is_still:
                 continue
             if self._clock_of(publication.topic) >= publication.created + lifetime:

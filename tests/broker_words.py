@@ -1,6 +1,7 @@
 """The words in which the oracle calls and answers: a call, who makes it, and what it is told."""
 
 from dataclasses import dataclass, fields
+from enum import Enum
 from typing import Any
 
 from broker.block import Function, Option, Store
@@ -10,6 +11,14 @@ NEW, OLD, ANY, NONE, BOTH = "NEW", "OLD", "ANY", "NONE", "BOTH"
 
 Answer = dict[str, Any]
 Name = tuple[str, str, int]  # USER-ID, TOKEN, and without a token the connection
+
+
+class Order(Enum):
+    """What an operator says of what is held."""
+
+    RELEASE = "RELEASE"
+    DISCARD = "DISCARD"
+    CONFIRM = "DISCARD PROCESSED"
 
 
 class Refused(Exception):
@@ -33,12 +42,19 @@ class Person:
         return (self.user, self.token, 0 if self.token else self.connection)
 
 
+OPERATOR = Person("OPERATOR", "", 0)
+
+
 @dataclass(frozen=True)
 class Ask:
-    """A call. `talk` and `uow` are the model's numbers or a word; `wait` is seconds, 0 for NO."""
+    """A call. `talk` and `uow` are the model's numbers or a word; `wait` is seconds, 0 for NO.
+
+    An operator's order is about what is `held`: units of work, or publications of a topic for its `reader`, none for
+    all of those.
+    """
 
     who: Person
-    function: Function
+    function: Function | Order
     option: Option = Option.NONE
     talk: int | str = ""
     uow: int | str = ""
@@ -53,6 +69,8 @@ class Ask:
     wait: int = 0
     topic: str = ""
     publication: int | str = ""
+    held: tuple[int | str, ...] = ()
+    reader: tuple[str, str] = ("", "")  # USER-ID, TOKEN
 
     def __str__(self) -> str:
         option = "" if self.option is Option.NONE else f" {self.option.name}"

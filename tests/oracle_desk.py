@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from broker.attributes import Attributes, parse
-from broker.block import Reply, Request
+from broker.block import Function, Reply, Request
 from broker.effects import (
     AllowNew,
     Answer,
     Call,
+    Command,
     Commit,
+    DiscardHeld,
+    DiscardPublications,
     Durable,
     Effect,
     Failed,
@@ -19,6 +22,8 @@ from broker.effects import (
     Gone,
     Input,
     Log,
+    ReleaseHeld,
+    ReleasePublications,
     Reported,
     StoreBack,
     Stored,
@@ -32,7 +37,7 @@ from broker.restore import restored
 from tests.broker_model import Terms
 from tests.broker_model_topics import TopicTerms
 from tests.broker_stores import Driver, begun
-from tests.broker_words import Ask
+from tests.broker_words import Ask, Order
 from tests.kernel_desk import SECOND, T0
 
 CLASS, NAME = "GAME", "CHESS"
@@ -137,6 +142,25 @@ class OracleDesk:
     def call(self, handle: int, request: Request, connection: int) -> None:
         self.give(Call(request, connection, handle))
 
+    def order(self, handle: int, ask: Ask) -> None:
+        """Give an operator's order."""
+        self.give(self._command_of(handle, ask))
+
+    def _command_of(self, handle: int, ask: Ask) -> Command:
+        held = tuple(map(str, ask.held))
+        if not ask.topic:
+            status = Status.PROCESSED if ask.function is Order.CONFIRM else Status.DISCARDED
+            return ReleaseHeld(handle, held) if ask.function is Order.RELEASE else DiscardHeld(handle, held, status)
+        kind = ReleasePublications if ask.function is Order.RELEASE else DiscardPublications
+        return kind(handle, self.subscription_of(ask.topic, ask.reader), held or None)
+
+    def subscription_of(self, topic: str, reader: tuple[str, str]) -> str:
+        """Return the identifier of somebody's durable subscription, "" for none, as an operator is told of it."""
+        for identifier, found in self.kernel.world.topics.subscriptions.items():
+            if found.topic.name == topic and found.is_durable and (found.owner.user, found.owner.token) == reader:
+                return identifier
+        return ""
+
     def gone(self, connection: int) -> None:
         self.give(Gone(connection))
 
@@ -188,6 +212,7 @@ class OracleDesk:
 
 def request_of(ask: Ask) -> Request:
     """Return the control block of a call; it names conversations and units of work by their identifiers."""
+    assert isinstance(ask.function, Function), "an order is no call"
     is_named = ask.service and ask.talk in ("", "NEW", "NONE", "OLD", "ANY")
     return Request(
         function=ask.function,

@@ -14,11 +14,12 @@ from typing import Any
 from broker.block import Function, Option
 from broker.records import Status
 from tests.broker_model import WITHOUT_STORE, Model
-from tests.broker_words import Answer, Ask, Name, Person
+from tests.broker_words import Answer, Ask, Name, Order, Person
 from tests.oracle_desk import SERVICES, TOPICS, Identifiers, OracleDesk, Said, request_of
 
 STATES_MAX = 6
 UNKNOWN = -1
+UNKNOWN_IDENTIFIER = "1FFFFFFFFFFFFFFF"
 
 
 @dataclass
@@ -39,6 +40,7 @@ class State:
             talk=self.talks.number(ask.talk),
             uow=self.uows.number(ask.uow),
             publication=self.publications.number(ask.publication),
+            held=tuple((self.publications if ask.topic else self.uows).number(each) for each in ask.held),
         )
 
 
@@ -66,13 +68,15 @@ class Play:
 
     # Calls.
 
-    def ask(self, who: Person, function: Function, option: Option = Option.NONE, **fields: Any) -> Ask:
+    def ask(self, who: Person, function: Function | Order, option: Option = Option.NONE, **fields: Any) -> Ask:
         """Return a call; numbers are those of the first state."""
         first = self.first
         who = replace(who, connection=self.places.get(who.name, who.connection))
         for name, known in (("talk", first.talks), ("uow", first.uows), ("publication", first.publications)):
             if isinstance(fields.get(name), int):
-                fields[name] = known.of_number.get(fields[name], "1FFFFFFFFFFFFFFF")
+                fields[name] = known.of_number.get(fields[name], UNKNOWN_IDENTIFIER)
+        of_number = (first.publications if fields.get("topic") else first.uows).of_number
+        fields["held"] = tuple(of_number.get(number, UNKNOWN_IDENTIFIER) for number in fields.get("held", ()))
         return Ask(who, function, option, **fields)
 
     def call(self, who: Person, function: Function, option: Option = Option.NONE, **fields: Any) -> None:
@@ -88,8 +92,14 @@ class Play:
         self.handles += 1
         self.calls += 1
         self.lines.append(f"{self.handles}: {self.first.in_its_words(ask)}")
-        self.desk.call(self.handles, request_of(ask), ask.who.connection)
+        self._give(self.desk, ask)
         return self.handles
+
+    def _give(self, desk: OracleDesk, ask: Ask) -> None:
+        if isinstance(ask.function, Order):
+            desk.order(self.handles, ask)
+        else:
+            desk.call(self.handles, request_of(ask), ask.who.connection)
 
     def call_and_die(self, ask: Ask, *, is_written: bool) -> None:
         """Let the process die before anybody is answered; what was to be written is, or is not."""
@@ -297,6 +307,7 @@ def wrong(state: State, expected: Answer | None, got: Said | None) -> str:
         "from": reply.client_uid,
         "service": reply.service,
         "topic": reply.topic,
+        "held": reply.text.startswith("held: "),
     }
     named = {
         "talk": (state.talks, reply.conv_id),

@@ -29,6 +29,7 @@ SOON = (
     "what-is-let-go-is-held-again-after-a-restart",
     "both-is-committed-by-halves",
     "a-publication-goes-with-its-first-acknowledgement",
+    "a-restart-forgets-what-is-held",
 )
 
 

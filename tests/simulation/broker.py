@@ -21,6 +21,7 @@ from tests.simulation.broker_steps import (
     GoOn,
     Move,
     Reconfigure,
+    Restore,
     Room,
     Rot,
     Setting,
@@ -95,6 +96,8 @@ class Playing(Sensible):
                 self.play.misdirect(step)
             case Move():
                 self.play.move(step)
+            case Restore():
+                self.play.restore(step)
             case Reconfigure():
                 self.play.reconfigure(step.place)
             case TakeOver():
@@ -152,11 +155,22 @@ class Playing(Sensible):
         self._disk.before_change = None
         self._disk.faults.clear()
         self.play.forbid(is_forbidden=False)
+        if self.play.is_restored:
+            self.release_all()
         super().finish()
 
 
 WAIT_MAX = 100
-OPERATIONS = {"clean_up": "clean-up", "compact": "compaction", "vouch": "idle", "lose_or_find": "connect"}
+OPERATIONS = {
+    "clean_up": "clean-up",
+    "compact": "compaction",
+    "vouch": "idle",
+    "lose_or_find": "connect",
+    "release": "release",
+    "release_queue": "release",
+    "discard": "discard",
+    "discard_queue": "discard",
+}
 ONE_CALL = (
     "send",
     "receive",

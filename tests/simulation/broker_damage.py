@@ -14,9 +14,9 @@ from journal.names import DataFileName
 from recovery.report import RecoveryReport, Verdict
 from tests.crash_model import Unattended
 from tests.faulty_disk import Kind
+from tests.simulation.broker_holding import HoldingPlay
 from tests.simulation.broker_machine import MachineDesk
 from tests.simulation.broker_promises import AnyRecord, Promises, bodies_in, news_in, units_in
-from tests.simulation.broker_restarts import RestartingPlay
 from tests.simulation.broker_steps import Astray, Rot
 
 NOT_OTHERS = "damage never shows one message for another"
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 Places = Mapping[str, Sequence[Place]]  # by identifier of a unit of work or publication: what it consists of
 
 
-class DamagedPlay(RestartingPlay):
+class DamagedPlay(HoldingPlay):
     """A play whose disk may come to harm, once, at its end."""
 
     astray: Astray | None = None  # a write that is to come

@@ -12,10 +12,13 @@ from broker.codes import Code
 from broker.effects import Answer, Call, Commit, Durable, Effect
 from broker.journal_store import JournalStore
 from broker.kernel import Kernel
-from broker.pstore import StartRefused, Store, StoreError
+from broker.pstore import RESTORED_KEY, StartRefused, Store, StoreError
+from broker.records import MASTER_KEY
 from broker.restore import restored
 from broker.running import NO_REQUEST, Running, handing_back
+from database.backup import BackupOptions, back_up
 from database.options import Options
+from database.restore import RestoreOptions, restore
 from journal.errors import JournalError
 from journal.names import LOCK
 from journal.owner import Holder, read_holder
@@ -95,6 +98,22 @@ class Machine:
         """Let a start repair what is there, as a move of what is damaged asks for."""
         self.open().close()
         self.end("killed", 0)
+
+    def replace(self) -> None:
+        """Let the store be lost, with its machine, and another one be made from a backup: all that waits is held."""
+        name = self.directory.name
+        backup, target = self.directory.with_name(f"{name}-backup"), self.directory.with_name(f"{name}y")
+        options = BackupOptions(key=MASTER_KEY.encode(), clock=self.clock, wait=lambda _: None, vouch_seconds=0)
+        back_up(self.directory, backup, options, disk=self.disk)
+        new = RestoreOptions(
+            hold=True,
+            data_file_bytes_max=self.setting.file_bytes,
+            broker_key=RESTORED_KEY.encode(),
+            clock=self.clock,
+            new_identity=lambda: self.edges.chance(128).to_bytes(16, "little"),
+        )
+        restore(backup, target, new, disk=self.disk)
+        self.directory = target
 
     def rot(self, kind: str, choice: int) -> str:
         """Damage a place of a data file; return where it is."""

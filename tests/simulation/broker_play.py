@@ -10,7 +10,7 @@ from typing import Any
 from broker.block import Function, Option
 from broker.pstore import StoreUnavailable
 from tests.broker_model import WITHOUT_STORE
-from tests.broker_words import Ask, Person
+from tests.broker_words import Ask, Order, Person
 from tests.faulty_disk import Killed
 from tests.oracle_play import State, Way
 from tests.simulation import broker_ways as ways
@@ -32,7 +32,7 @@ class CrashingPlay(DamagedPlay):
     def _is_lost(self) -> bool:
         return self.first.model.is_lost
 
-    def ask(self, who: Person, function: Function, option: Option = Option.NONE, **fields: Any) -> Ask:
+    def ask(self, who: Person, function: Function | Order, option: Option = Option.NONE, **fields: Any) -> Ask:
         """Return a call as the oracle makes it; messages are longer, so that a write can be torn."""
         body = fields.get("body", b"")
         if body.isdigit():

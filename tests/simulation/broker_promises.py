@@ -14,7 +14,7 @@ from broker.pstore import MessageUnreadable
 from broker.pstore import Store as StorePort
 from broker.records import PUBLICATION, PUBLICATIONS, UOW, UOWS, PublicationRecord, Status, UowRecord
 from tests.broker_model import COMPLETE, WITHOUT_STORE
-from tests.broker_words import BOTH, NEW, Ask, Name
+from tests.broker_words import BOTH, NEW, Ask, Name, Order
 from tests.oracle_desk import SERVICES, TOPICS, Said
 from tests.simulation.world import PromiseBroken, Seen
 
@@ -24,6 +24,8 @@ NOTHING_OVER = "no message is in the store that belongs to nothing"
 NOT_BEFORE = "no message is handed out before its commit"
 NOT_AFTER = "no message is handed out after its receiver's commit"
 IN_ORDER = "the messages of a unit of work are handed out in their order, as they were sent"
+NOT_HELD = "what is held is handed out to nobody before its release"
+NOT_DISCARDED = "what was discarded is handed out to nobody"
 IN_TURN = "the units of work of a conversation are handed out in the order of their commits"
 NEW_NUMBERS = "an identifier is never given twice"
 NO_REPEAT = "a repeat of a producer's identifier adds nothing"
@@ -38,7 +40,8 @@ class Unit:
 
     conv_id: str
     sender: Name
-    lives_on: bool  # it is persistent, and has no lifetime
+    is_stored: bool  # it is persistent
+    lives_on: bool  # and has no lifetime
     bodies: list[bytes] = field(default_factory=list)
     is_certain: bool = False  # its commit was acknowledged
     may_be_committed: bool = False
@@ -47,6 +50,8 @@ class Unit:
     place: int = 0  # in the order of commits
     handed_out: int = 0  # messages, of this delivery
     is_vague: bool = False  # whether it has another message nobody was told
+    is_held: bool = False  # since the store was restored, until its release was asked for
+    is_discarded: bool = False
 
 
 @dataclass(slots=True)
@@ -57,6 +62,9 @@ class News:
     bodies: list[bytes] = field(default_factory=list)
     is_certain: bool = False
     readers: set[tuple[str, str]] = field(default_factory=set)  # that have not acknowledged it
+    held_for: set[tuple[str, str]] = field(default_factory=set)  # until its release was asked for
+    may_be_held_for: set[tuple[str, str]] = field(default_factory=set)  # until its release was answered
+    discarded_for: set[tuple[str, str]] = field(default_factory=set)
     is_vague: bool = False
 
 
@@ -93,9 +101,12 @@ class Promises:
                 Function.SUBSCRIBE: self._subscribed,
                 Function.UNSUBSCRIBE: self._unsubscribed,
                 Function.SEND_PUBLICATION: self._published,
+                Function.RECEIVE_PUBLICATION: self._read,
                 Function.CONTROL_PUBLICATION: self._controlled,
             }
-            if ask.function in rooms:
+            if isinstance(ask.function, Order):
+                self._decided(ask)
+            elif ask.function in rooms:
                 rooms[ask.function](ask, said)
 
     def _sent(self, ask: Ask, said: Said) -> None:
@@ -124,7 +135,7 @@ class Promises:
         self.hold(ask.talk != NEW or not of_talk, NEW_NUMBERS, f"{ask} is answered {conv_id}")
         terms = SERVICES.get(ask.service or said.reply.service)
         has_lifetime = bool(ask.uwtime) or terms is None or bool(terms.uwtime)
-        return Unit(conv_id, ask.who.name, is_stored and not has_lifetime)
+        return Unit(conv_id, ask.who.name, is_stored, is_stored and not has_lifetime)
 
     def _commit(self, unit: Unit) -> None:
         self.places += 1
@@ -136,6 +147,8 @@ class Promises:
             return
         told = f"{ask} is answered {said.reply.uowid} {said.body!r}"
         self.hold(unit.is_certain or unit.may_be_committed, NOT_BEFORE, told)
+        self.hold(not unit.is_held, NOT_HELD, told)
+        self.hold(not unit.is_discarded, NOT_DISCARDED, told)
         self.hold(not unit.is_over, NOT_AFTER, told)
         if said.reply.uow_status in (Reception.RECV_FIRST, Reception.RECV_ONLY):
             unit.handed_out = 0
@@ -189,6 +202,8 @@ class Promises:
         for news in self.news.values():
             if news.topic == ask.topic:
                 news.readers.discard(ask.who.name[:2])
+                news.held_for.discard(ask.who.name[:2])
+                news.may_be_held_for.discard(ask.who.name[:2])
 
     def _published(self, ask: Ask, said: Said) -> None:
         identifier = said.reply.publication_id
@@ -201,6 +216,13 @@ class Promises:
         news.is_certain = True
         news.readers |= self.subscribed.get(news.topic, set())
 
+    def _read(self, ask: Ask, said: Said) -> None:
+        news = self.news.get(said.reply.publication_id)
+        if news is not None and said.body is not None:
+            told = f"{ask} is answered {said.reply.publication_id} {said.body!r}"
+            self.hold(ask.who.name[:2] not in news.held_for, NOT_HELD, told)
+            self.hold(ask.who.name[:2] not in news.discarded_for, NOT_DISCARDED, told)
+
     def _controlled(self, ask: Ask, said: Said) -> None:
         news = self.news.get(said.reply.publication_id or str(ask.publication))
         if news is None or ask.option not in (Option.COMMIT, Option.BACKOUT):
@@ -210,10 +232,43 @@ class Promises:
         elif ask.option is Option.COMMIT:
             news.readers.discard(ask.who.name[:2])
 
+    # What is held, since the store was restored.
+
+    def hold_back(self) -> None:
+        """All that may wait is held."""
+        for unit in self.units.values():
+            unit.is_held = not unit.is_over
+        for news in self.news.values():
+            news.held_for, news.may_be_held_for = set(news.readers), set(news.readers)
+
+    def _decided(self, ask: Ask, *, is_certain: bool = True) -> None:
+        """What is discarded is handed out as little as what is held: whoever has asked for it, it was not released."""
+        for unit in (self.units[uowid] for uowid in map(str, ask.held) if uowid in self.units):
+            if ask.function is Order.RELEASE:
+                unit.is_held = False
+            else:
+                unit.is_over |= is_certain
+                unit.is_discarded |= is_certain
+                unit.may_be_over = True
+        for identifier, news in self.news.items():
+            if ask.topic != news.topic or (ask.held and identifier not in ask.held):
+                continue
+            is_meant = bool(ask.held) or ask.reader in news.held_for
+            if ask.function is Order.RELEASE:
+                news.held_for.discard(ask.reader)
+            elif is_meant or ask.reader in news.may_be_held_for:
+                news.readers.discard(ask.reader)
+                if is_meant and is_certain:
+                    news.discarded_for.add(ask.reader)
+            if is_certain:
+                news.may_be_held_for.discard(ask.reader)
+
     # What nobody hears.
 
     def unheard(self, ask: Ask) -> None:
         """Take in a call that was not answered, or of which nobody knows whether the store has it."""
+        if isinstance(ask.function, Order):
+            self._decided(ask, is_certain=False)
         mine = [unit for unit in self.units.values() if not unit.is_certain and unit.sender[:2] == ask.who.name[:2]]
         if ask.function in (Function.SEND, Function.SYNCPOINT):
             for unit in mine:
@@ -232,6 +287,7 @@ class Promises:
     def restart(self) -> None:
         """The broker was started again: what was not committed is no more, and what was being received comes again."""
         self.reading = {}
+        self.producers = {key: uowid for key, uowid in self.producers.items() if self.units[uowid].is_stored}
         for unit in self.units.values():
             unit.is_over |= not (unit.is_certain or unit.may_be_committed)
             unit.handed_out = 0

@@ -11,9 +11,10 @@ from itertools import product
 from broker.pstore import StartRefused, StoreUnavailable
 from journal.errors import DatabaseLocked
 from tests.broker_model import WITHOUT_STORE
+from tests.broker_model_topics import NEVER
 from tests.broker_words import Ask
 from tests.faulty_disk import Killed
-from tests.oracle_desk import Said, request_of
+from tests.oracle_desk import Said
 from tests.oracle_play import Play, State, Way, wrong
 from tests.simulation import broker_moving as moving
 from tests.simulation import broker_ways as ways
@@ -81,8 +82,8 @@ class RestartingPlay(Play):
             self.promises.check(self.desk.store)
         self.seen.checked[LEFT] += 1
 
-    def _restart_models(self, dead: Sequence[Way], heard: Mapping[int, Said]) -> None:
-        """Leave of the states those that answer as was heard, and restart them."""
+    def _restart_models(self, dead: Sequence[Way], heard: Mapping[int, Said], *, is_restored: bool = False) -> None:
+        """Leave of the states those that answer as was heard, and restart them, perhaps on what a backup had."""
         self.has_crashed = True
         self.desk.answers = {}
         dead = self._with_unread(dead, may_fail=True)
@@ -105,9 +106,8 @@ class RestartingPlay(Play):
                     reports.append(str(told))
                     continue
                 for found in (after, *_in_doubt(after)):
-                    found.model.answers = {}
-                    found.model.restart()
-                    left.setdefault(repr(found), found)
+                    for started in _started(found, is_restored=is_restored):
+                        left.setdefault(repr(started), started)
         self._hold(bool(left), "what was answered before a crash was answered right", reports)
         self.states = list(left.values())
 
@@ -198,7 +198,7 @@ class RestartingPlay(Play):
                 old.tick(1)
             elif ask is not None:
                 self.handles += 1
-                old.call(self.handles, request_of(ask), ask.who.connection)
+                self._give(old, ask)
             else:
                 old.look_after(what)
             old.settle()
@@ -211,14 +211,14 @@ class RestartingPlay(Play):
 
     # Moves.
 
-    def _end(self, ending: str, choice: int) -> None:
-        """Let the broker end, and no other begin."""
+    def _end(self, ending: str, choice: int, *, is_restored: bool = False) -> None:
+        """Let the broker end, and no other begin, or one on what is restored from a backup."""
         machine = self.desk.machine
         machine.disk.kill_at = machine.disk.space = machine.disk.before_change = self.crash = None
         machine.disk.faults.clear()
         if ending == "closed":
             self.desk.stop()
-        self._restart_models([ways.nothing], self.desk.answers)
+        self._restart_models([ways.nothing], self.desk.answers, is_restored=is_restored)
         self.paused = []
         machine.end("killed" if ending == "closed" else ending, choice)
 
@@ -315,6 +315,18 @@ class RestartingPlay(Play):
 def _copied(state: State) -> State:
     copied: State = pickle.loads(pickle.dumps(state))
     return copied
+
+
+def _started(state: State, *, is_restored: bool) -> Iterator[State]:
+    """Yield what a start makes of a state. Whether a hold without anything in it is over nobody promises."""
+    state.model.answers = {}
+    is_held, was_held = any(state.model.held()), state.model.topics.held_since != NEVER
+    if is_restored and was_held and not is_held:
+        other = _copied(state)
+        other.model.restart(is_restored=True)
+        yield other
+    state.model.restart(is_restored=is_restored, goes_on=was_held)
+    yield state
 
 
 def _in_doubt(state: State) -> Iterable[State]:

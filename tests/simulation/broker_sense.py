@@ -4,19 +4,23 @@ The oracle's scripts choose among all calls there are; most of what they begin i
 crash. These calls finish it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from broker.block import Function, Option, Store
 from broker.records import Status
-from tests.broker_words import ANY, BOTH, NEW, Ask, Person
+from tests.broker_words import ANY, BOTH, NEW, OPERATOR, Ask, Order, Person
 from tests.oracle_script import PEOPLE, SERVERS, Chance, Script
+from tests.simulation.broker_holding import HoldingPlay
 
 CLIENTS = tuple(who for who in PEOPLE if who not in SERVERS)
-SENSIBLE = ("serve", "acknowledge", "go_on", "take_up", "be_done")
+SENSIBLE = ("serve", "acknowledge", "go_on", "take_up", "be_done", "release", "discard")
+DISCARDS = (Order.DISCARD, Order.CONFIRM)
 
 
 class Sensible(Script):
     """The oracle's calls, and some that make sense more often."""
+
+    play: HoldingPlay
 
     # Several calls, one after the other.
 
@@ -31,7 +35,7 @@ class Sensible(Script):
     def _each(self, chance: Chance, *rooms: Callable[[Chance], Ask | None]) -> None:
         for room in rooms:
             ask = room(chance)
-            if ask is not None and not self.play.has_crashed:  # type: ignore[attr-defined]
+            if ask is not None and not self.play.has_crashed:
                 self.play.call_all([ask])
 
     # One call.
@@ -55,6 +59,8 @@ class Sensible(Script):
         return self.play.ask(client, Function.SEND_PUBLICATION, Option.COMMIT, **named)
 
     def a_call(self, chance: Chance) -> Ask | None:
+        if any(self._model.held()) and chance.is_one_in(6):
+            return self._order(chance, chance.pick(*Order))
         if chance.is_one_in(2):
             return super().a_call(chance)
         return chance.pick(self.serve, self.serve, self.acknowledge, self.acknowledge, self.go_on, self.be_done)(chance)
@@ -114,6 +120,81 @@ class Sensible(Script):
         option = chance.pick(Option.COMMIT, Option.COMMIT, Option.COMMIT, Option.BACKOUT)
         control = Function.CONTROL_PUBLICATION
         return None if self._waits(who) else self.play.ask(who, control, option, publication=number)
+
+    # What is held.
+
+    def release(self, chance: Chance) -> Ask | None:
+        """Release some of what is held, by what it is called."""
+        return self._order(chance, Order.RELEASE)
+
+    def discard(self, chance: Chance) -> Ask | None:
+        return self._order(chance, chance.pick(*DISCARDS))
+
+    def _order(self, chance: Chance, order: Order) -> Ask | None:
+        """Return an order about some units of work, or some publications for one reader, and now and then another."""
+        model, first = self._model, self.play.first
+        uows, publications = model.held()
+        known = sorted(number for number in uows if number in first.uows.of_number)
+        readers = sorted(
+            {(user, token, model.topics.publications[number].topic) for number, user, token in publications}
+        )
+        if readers and (not known or chance.pick(0, 1)):
+            user, token, topic = chance.pick(*readers)
+            mine = sorted(number for number, *of in publications if of == [user, token])
+            mine = [number for number in mine if model.topics.publications[number].topic == topic]
+            held = () if chance.is_one_in(3) else self._some(chance, mine, first.publications.of_number)
+            return self.play.ask(OPERATOR, order, held=held, topic=topic, reader=(user, token))
+        some = self._some(chance, known, first.uows.of_number)
+        return self.play.ask(OPERATOR, order, held=some) if some else None
+
+    def _some(self, chance: Chance, held: Sequence[int], known: Collection[int]) -> tuple[int, ...]:
+        """Return some of these in any order, and now and then another one that is known."""
+        others = [*known] if chance.is_one_in(8) else []
+        among = [number for number in held if number in known]
+        count = chance.pick(1, 2, 4)
+        return tuple([chance.pick(*among) for _ in range(count) if among] + [chance.pick(*others) for _ in others[:1]])
+
+    def release_queue(self, chance: Chance) -> None:
+        """Release all that is held, or what is of a service or topic, and again where that was interrupted."""
+        self._decide_queue(chance, Order.RELEASE)
+
+    def discard_queue(self, chance: Chance) -> None:
+        self._decide_queue(chance, chance.pick(*DISCARDS))
+
+    def _decide_queue(self, chance: Chance, order: Order) -> None:
+        queue, count = chance.pick("", "", "BLACK", "NEWS"), chance.pick(1, 3, 250)
+        self._decide_all(order, queue, count)
+        if self.play.has_crashed:
+            self._decide_all(order, queue, count)
+
+    def _decide_all(self, order: Order, queue: str = "", count: int = 250) -> None:
+        """Give orders until nothing of the queue is held, about so many units of work at once, the oldest first."""
+        uowids, readers = self.play.look_at_held(queue)
+        asks = [
+            self.play.ask(OPERATOR, order, held=self._numbers(uowids[start : start + count]))
+            for start in range(0, len(uowids), count)
+        ]
+        asks += [self.play.ask(OPERATOR, order, topic=topic, reader=reader) for topic, reader in readers]
+        for ask in asks:
+            if not self.play.has_crashed:
+                self.play.call_all([ask])
+
+    def release_all(self) -> None:
+        """Release all that is held, and let subscribers read: what is left then is received as ever."""
+        if self._model.is_lost:
+            self.play.find()
+        self._decide_all(Order.RELEASE)
+        self.play.check_nothing_held()
+        for each in list(self._model.topics.subscriptions):
+            who = _called(each.owner)
+            if self._waits(who):
+                continue
+            self.play.call(who, Function.LOGON)
+            for _ in each.due:
+                self.play.call(who, Function.RECEIVE_PUBLICATION, topic=each.topic, publication=NEW)
+
+    def _numbers(self, uowids: Sequence[str]) -> tuple[int, ...]:
+        return tuple(self.play.first.uows.numbers[uowid] for uowid in uowids)
 
     def _free(self, chance: Chance, among: Sequence[Person]) -> Person | None:
         there = [who for who in among if who.name in self._model.people and not self._waits(who)]

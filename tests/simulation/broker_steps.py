@@ -2,9 +2,10 @@
 
 import errno
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.simulation.world import Script
+from tests.simulation.world import Script, Step
 
 CALLS = {  # what a step may do, and how often
     "exchange": 30,
@@ -46,6 +47,9 @@ FAILING = {
     "read": 4,
     "open": 1,
 }
+ORDERS = {"release": 4, "discard": 3, "release_queue": 2, "discard_queue": 1}  # about what is held
+RESTORED = 0.3  # of scripts
+ORDERED = 0.25  # of the steps behind a restore are followed by an order
 MOVED = RECONFIGURED = 0.01  # of steps
 ROTTEN = 0.3  # of scripts end in damage
 MISDIRECTED = 0.15  # end with a write that goes elsewhere
@@ -128,6 +132,18 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Restore:
+    """The broker ends, its machine is lost, and another begins with what a backup has: all that waits there is held.
+
+    `again` are changes of the disk before which its first starts end.
+    """
+
+    ending: str
+    choice: int
+    again: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Reconfigure:
     """The broker is started again with other attributes: those of `broker_machine.SETTINGS` at this place."""
 
@@ -158,13 +174,17 @@ class Astray:
     choice: int  # of where it goes, and of what a power cut leaves
 
 
-AnyStep = Setting | Do | Crash | Fail | Room | TakeOver | GoOn | Move | Reconfigure | Rot | Astray
+AnyStep = Setting | Do | Crash | Fail | Room | TakeOver | GoOn | Move | Restore | Reconfigure | Rot | Astray
 DAMAGES = ("bit", "sector", "zeros", "stale")
 PAUSED = (*["call"] * 4, "tick", "clean_up", "compact", "vouch", "tend", "connect", "close")
 
 
 def random_steps(seed: int) -> Script:
     """Return the script of a seed."""
+    return with_holds(_steps(seed), random.Random(f"held {seed}"))
+
+
+def _steps(seed: int) -> Script:
     chance = random.Random(seed)
     file_bytes, is_forgetful = chance.choice((4096, 4096, 8192, 65536)), chance.random() < 0.3
     steps: list[AnyStep] = [
@@ -190,7 +210,7 @@ def random_steps(seed: int) -> Script:
         if chance.random() < rooms:
             steps.append(Room(chance.choice((None, chance.randint(0, 3000), chance.randint(0, 30_000)))))
         if chance.random() < takeovers:
-            steps.append(TakeOver(chance.choice((0, 1, 2, 3, chance.randint(1, 15)))))
+            steps.append(_take_over(chance))
         if chance.random() < 3 * takeovers:
             steps.append(GoOn(chance.choice(PAUSED), chance.getrandbits(32)))
         if chance.random() < MOVED:
@@ -208,6 +228,34 @@ def random_steps(seed: int) -> Script:
         steps.append(Astray(chance.choice((*ENDINGS, "closed")), chance.randint(1, 8), chance.getrandbits(32)))
         steps += [Do(chance.choices(names, weights)[0], chance.getrandbits(32)) for _ in range(10)]
     return steps
+
+
+def with_holds(steps: Sequence[Step], chance: random.Random) -> list[Step]:
+    """Return the script with a restore in it, and what an operator says then; all else stays as it is."""
+    if chance.random() >= RESTORED:
+        return [*steps]
+    end = next((at for at, step in enumerate(steps) if isinstance(step, Rot | Astray)), len(steps))
+    at = chance.randint(1, end)
+    found = [*steps[:at], _restore(chance)]
+    for step in (*steps[at:end], *[None] * 10):
+        if step is not None:
+            found.append(step)
+        if chance.random() < ORDERED:
+            if chance.random() < 0.3:
+                found.append(chance.choice((_crash, _crash, _fail, _take_over))(chance))
+            found.append(Do(chance.choices(*zip(*ORDERS.items(), strict=True))[0], chance.getrandbits(32)))
+        if chance.random() < 0.02:
+            found.append(_restore(chance))
+    return [*found, *steps[end:]]
+
+
+def _restore(chance: random.Random) -> Restore:
+    again = tuple(chance.randint(1, 20) for _ in range(chance.choice((0, 0, 1, 2))))
+    return Restore(chance.choice((*ENDINGS, "closed")), chance.getrandbits(32), again)
+
+
+def _take_over(chance: random.Random) -> TakeOver:
+    return TakeOver(chance.choice((0, 1, 2, 3, chance.randint(1, 15))))
 
 
 def _crash(chance: random.Random) -> Crash:

@@ -1,0 +1,117 @@
+"""What is held since a store was restored: listed as the model has it, and handed out to nobody before its release."""
+
+from collections.abc import Sequence
+
+from broker.held_listing import Held, Records, held_in
+from broker.looking.held import Between, held_publications, held_uows
+from broker.looking.question import Page, Question, Steps
+from broker.pstore import StoreUnavailable
+from tests.oracle_play import State
+from tests.simulation.broker_restarts import RestartingPlay
+from tests.simulation.broker_steps import Crash, Restore
+
+LISTED = "what is held is listed, the oldest first, and nothing else"
+FREED = "nothing is held any more once all of it was released"
+TOPIC = "NEWS"  # else a queue is a service
+
+Reader = tuple[str, str]  # USER-ID, TOKEN
+
+
+class HoldingPlay(RestartingPlay):
+    """A play whose machine may be lost, and replaced by one that holds what may have been delivered."""
+
+    is_restored = False
+
+    def restore(self, step: Restore) -> None:
+        """Let the broker end, and another one begin with what a backup has of its store."""
+        machine = self.desk.machine
+        self.operation, self.is_restored = "restore", True
+        self._end(step.ending, step.choice, is_restored=True)
+        self.promises.hold_back()
+        machine.recovered()
+        machine.replace()
+        self._start_until_it_lasts(Crash(ENDINGS.get(step.ending, step.ending), 0, step.choice, step.again))
+        self._compare_start()
+
+    def _compare_start(self) -> None:
+        super()._compare_start()
+        self.compare_held()
+
+    def compare_held(self) -> None:
+        """Compare what is held with what the store's records and the broker say of it."""
+        if not self.desk.store.is_connected:
+            return
+        store, world = self.desk.store, self.desk.kernel.world
+        try:
+            held = held_in(Records(store.record, lambda prefix: (key for key, _ in store.records(prefix))))
+        except StoreUnavailable:  # a call of the disk that was to fail has done so
+            return
+        self.states = [state for state in self.states if self._is_held(state, held)] or self.states
+        is_so = self._is_held(self.first, held)
+        self._hold(is_so, LISTED, [f"listed: {held}", f"expected: {self.first.model.held()}"])
+        units = sum(not one.subscription_id for one in held)
+        counted = (world.withheld.unit_count, world.withheld.publications)
+        self._hold(counted == (units, len(held) - units), LISTED, [f"counted: {counted}", f"listed: {held}"])
+
+    def _is_held(self, state: State, held: Sequence[Held]) -> bool:
+        """Say whether that is what a state holds; what nobody has heard of is found to be what it is by its place."""
+        uows, publications = state.model.held()
+        units = [one.identifier for one in held if not one.subscription_id]
+        places = {number: state.model.uows[number].place for number in uows}
+        if len(units) != len(uows):
+            return False
+        ordered = sorted(uows, key=places.__getitem__)
+        if not all(state.uows.is_the(number, uowid) for number, uowid in zip(ordered, units, strict=True)):
+            return False
+        return self._news_of(state, held) == publications
+
+    def _news_of(self, state: State, held: Sequence[Held]) -> set[tuple[int, str, str]]:
+        topics, subscriptions = state.model.topics, self.desk.kernel.world.topics.subscriptions
+        listed = {one.identifier: one.first for one in held if one.subscription_id}
+        numbers = sorted({number for number, _, _ in topics.held()}, key=lambda one: topics.publications[one].place)
+        in_order = sorted(listed, key=listed.__getitem__)
+        if len(numbers) != len(in_order):
+            return set()
+        known = state.publications
+        if not all(known.is_the(number, one) for number, one in zip(numbers, in_order, strict=True)):
+            return set()
+        owners = {one: subscriptions[one].owner for one in {each.subscription_id for each in held} if one}
+        return {
+            (known.numbers[one.identifier], owners[one.subscription_id].user, owners[one.subscription_id].token)
+            for one in held
+            if one.subscription_id
+        }
+
+    def check_nothing_held(self) -> None:
+        """Hold that all orders to release everything have left nothing."""
+        self.compare_held()
+        self._hold(not any(self.first.model.held()), FREED, [f"{self.first.model.held()}"])
+
+    def look_at_held(self, queue: str) -> tuple[list[str], list[tuple[str, Reader]]]:
+        """Return what an operator is told of a service or topic, "" for all: units of work, and topics with readers."""
+        self.compare_held()
+        world, named = self.desk.kernel.world, {"service": [queue]} if queue else {}
+        units = _told(held_uows(world, Question(selectors={"held": ["yes"], **named}), Between()))
+        topics = {"topic": [queue]} if queue else {}
+        news = _told(held_publications(world, Question(selectors=topics), Between()))
+        owners = world.topics.subscriptions
+        readers = []
+        for row in news.rows:
+            owner = owners[row["subscription_id"]].owner
+            readers.append((row["topic"], (owner.user, owner.token)))
+        if queue == TOPIC:
+            return [], readers
+        return [row["uowid"] for row in units.rows], readers
+
+
+ENDINGS = {"closed": "killed"}  # what has come to an end by itself is not there any more
+
+
+def _told(steps: Steps) -> Page:
+    """Return what an operator is told when nobody else has a turn meanwhile."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Page = end.value
+            return found

@@ -1,0 +1,51 @@
+"""Scripts of the broker's world that chance makes hardly ever."""
+
+import errno
+
+import pytest
+
+from tests.simulation.broker_holding import FREED
+from tests.simulation.broker_steps import Crash, Do, Fail, Reconfigure, Restore
+from tests.simulation.playing import play_script
+from tests.simulation.world import Script, Seen
+from tests.simulation.worlds import WORLDS
+
+HELD = [Do("circulate", 0), Do("exchange", 0), Restore("killed", 0)]  # an answer, and a publication for one of two
+
+
+def _played(script: Script) -> Seen:
+    played = play_script(WORLDS["broker"], script)
+    assert played.failure is None, f"{played.failure.promise}\n{played.failure.found}"
+    return played.seen
+
+
+def test_who_receives_without_the_store_is_told_so_or_that_there_is_nothing_where_something_is_postponed() -> None:
+    _played(
+        [
+            Reconfigure(1),
+            Do("send", 0),
+            Do("exchange", 740088164),
+            Reconfigure(0),
+            Do("exchange", 0),
+            Fail("write_durably", 1, errno.EIO),
+            Do("exchange", 0),
+        ]
+    )
+
+
+@pytest.mark.parametrize("ending", ["power cut", "killed"])
+@pytest.mark.parametrize("order", ["release_queue", "discard_queue"])
+@pytest.mark.parametrize("change", range(1, 5))
+def test_what_is_decided_about_all_that_is_held_is_completed_by_a_repetition(
+    ending: str, order: str, change: int
+) -> None:
+    seen = _played([*HELD, Crash(ending, change, change), Do(order, 0)])
+
+    assert seen.checked[FREED]
+    operation = order.removesuffix("_queue")
+    assert any(met[:2] == (ending, operation) for met in seen.met)
+
+
+@pytest.mark.parametrize("change", range(1, 12))
+def test_a_first_start_that_is_killed_anywhere_holds_the_same(change: int) -> None:
+    _played([*HELD[:-1], Restore("killed", 0, (change,)), Do("release", 0), Do("discard", 1)])
