@@ -19,7 +19,7 @@ from journal.disk import Disk
 from journal.errors import DiskError, NotThisDatabase
 from journal.format import ALIGNMENT_MIN, FileHeader, Previous
 from journal.names import SEQUENCE_MAX, ArchiveName, DataFileName
-from journal.neighbours import late_files, orphaned, promised_files, stranger
+from journal.neighbours import is_its_own, late_files, orphaned, parents_last, promised_files, stranger
 
 ATTEMPTS_MAX = 5  # clean-up of a running database may be faster than who reads it without the lock
 REQUESTS_MAX = 16  # of a remote file system at once
@@ -169,7 +169,7 @@ class _Headers:
     kept: Mapping[int, FileHeader]  # those that a former owner did not write when the directory was another's
     named: Mapping[int, tuple[Previous, int]]  # how files ended, and which later one says so
     promised: Mapping[int, int]  # identities of files that the footer before them tells of
-    orphan: int  # the file of which no header is left, where those before it were cleaned up
+    unnamed: Collection[int]  # those that must have been begun, though no other names them
     newest: FileHeader | None
     low_water: int
 
@@ -179,9 +179,10 @@ def _surveyed(location: Location, asked: set[str], files: Mapping[str, _File], k
     headers = {sequence: file.header for sequence, file in data_files.items() if file.header is not None}
     archived = [file.header for name, file in files.items() if file.header is not None and _is_archive(name)]
     every = [*headers.values(), *archived]
-    _check_lineage(((sequence_of(name), file.header) for name, file in files.items()), location)
     late = late_files({sequence: file.header for sequence, file in data_files.items()})
     kept = {sequence: header for sequence, header in headers.items() if sequence not in late}
+    low_water = max((header.low_water for header in kept.values()), default=0)
+    _check_lineage([(sequence_of(name), file.header) for name, file in files.items()], location, low_water)
     is_retained = location.identity in {*known, *(header.database.hex() for header in every)}
     read = _Headers(
         location=location,
@@ -197,9 +198,11 @@ def _surveyed(location: Location, asked: set[str], files: Mapping[str, _File], k
         promised=promised_files(location.storage.disk(), location.directory, data_files, kept)
         if location.is_whole
         else {},
-        orphan=orphaned(data_files, kept) if location.is_whole and not is_retained else 0,
+        unnamed={orphaned(data_files, kept), *parents_last(kept.values())} - {0}
+        if location.is_whole and not is_retained
+        else (),
         newest=_newest(kept.values()) if kept else None,
-        low_water=max((header.low_water for header in kept.values()), default=0),
+        low_water=low_water,
     )
     in_order = sorted(asked, key=lambda name: (sequence_of(name), name))
     return Surveyed(
@@ -234,7 +237,7 @@ def _part(read: _Headers, file: _File, *, is_archive: bool) -> FilePart:
         is_rotted=file.is_rotted,
         named=None if is_archive else previous,  # an archive is read as it was found
         identity=identities[0] if identities else read.promised.get(sequence),
-        is_promised=(sequence in read.promised or sequence == read.orphan) and not is_archive,
+        is_promised=(sequence in read.promised or sequence in read.unnamed) and not is_archive,
         is_newest=not is_archive and not read.is_retained and (read.newest is None or sequence >= read.newest.sequence),
         is_archive=is_archive,
         is_retained=not is_archive and (read.is_retained or sequence < read.low_water),
@@ -250,7 +253,7 @@ def _lost(read: _Headers) -> tuple[Lost, ...]:
     if not read.location.is_whole or not read.files:
         return ()
     first, last = (min(read.files), max(read.files)) if read.is_retained else (read.low_water, SEQUENCE_MAX)
-    missing = sorted({*read.named, *read.promised} - set(read.files))
+    missing = sorted({*read.named, *read.promised, *read.unnamed} - set(read.files))
     return tuple(
         Lost(
             sequence=sequence,
@@ -266,12 +269,18 @@ def _newest(headers: Iterable[FileHeader]) -> FileHeader:
     return max(headers, key=lambda header: header.sequence)
 
 
-def _check_lineage(headers: Iterable[tuple[int, FileHeader | None]], location: Location) -> None:
+def _check_lineage(headers: Sequence[tuple[int, FileHeader | None]], location: Location, low_water: int) -> None:
     """Refuse files of different databases, unless one was restored from the other."""
-    ordered = list(headers)
-    found = stranger(ordered, is_whole=location.is_whole)
+
+    def may_be_lost(sequence: int) -> bool:
+        if not location.is_whole:
+            return True  # nobody has asked for it
+        disk = location.storage.disk()
+        return sequence >= low_water and is_its_own(disk, location.directory, (header for _, header in headers))
+
+    found = stranger(headers, may_be_lost)
     if found is not None:
-        databases = " and ".join(sorted({one.database.hex() for _, one in ordered if one is not None}))
+        databases = " and ".join(sorted({one.database.hex() for _, one in headers if one is not None}))
         raise NotThisDatabase(
             f"{location.directory} holds data files of different databases ({databases}), "
             f"one of them is {DataFileName(found.sequence)}"

@@ -1,7 +1,7 @@
 """What the data files of one directory say of each other: whose they are, and which of them there must be."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,39 +12,50 @@ from journal.existing import exists
 from journal.footer import Summary
 from journal.format import FileHeader, align
 from journal.names import DataFileName
+from journal.owner import last_owner
 from journal.walk import Span, walk
 
 Headers = Mapping[int, FileHeader | None]  # of the data files that are there, by sequence; None: not to be read
 NO_PARENT = bytes(16)
 
 
-def stranger(headers: Iterable[tuple[int, FileHeader | None]], *, is_whole: bool = True) -> FileHeader | None:
+def stranger(headers: Iterable[tuple[int, FileHeader | None]], may_be_lost: Callable[[int], bool]) -> FileHeader | None:
     """Return the newest header that belongs neither to the newest one's database nor to its lineage; None for none.
 
-    A database that was restored names its parent, and up to which file that one's are its own; the parent's
-    files name theirs. Where a header between them has rotted, nobody can name the next ancestor: a file of
-    an unknown database is taken for its, so that rot costs no more than it destroys. So it is where a file
-    between them was left out, when not the `is_whole` directory is asked about.
+    A database that was restored names its parent, and the last file of its parent's that is its own; the parent's
+    files name theirs. Where the header of that last file has rotted, nobody may be left who can name the next
+    ancestor: a file of an unknown database is taken for its, so that rot costs no more than it destroys. So it is
+    where that last file is not there, and `may_be_lost`.
     """
     ordered = sorted(headers, key=lambda pair: -pair[0])
     there = {sequence for sequence, _ in ordered}
-    mine: FileHeader | None = None  # the last one seen of the lineage
-    above: FileHeader | None = None
-    is_gap = False
+    mine: FileHeader | None = None  # the newest one of the database that was seen last of the lineage
+    # What was made by a repair, which could not know of the lineage either, is like what is rotted.
+    told = {sequence: header for sequence, header in ordered if header is not None and header.created}
     for sequence, header in ordered:
-        if header is None or not header.created:  # made by a repair, which could not know of the lineage either
-            is_gap = is_gap or mine is not None
+        if header is None or not header.created or (mine is not None and header.database == mine.database):
             continue
-        if not is_whole and above is not None:
-            is_gap = is_gap or sequence < above.previous.sequence not in there
-        if mine is None or header.database == mine.database:
-            mine = mine or header
-        elif sequence > mine.parent_sequence or not (header.database == mine.parent or _may_be_between(mine, is_gap)):
-            return header
-        else:
-            mine = header
-        above, is_gap = header, False
+        if mine is not None:
+            last = mine.parent_sequence
+            is_nameless = mine.parent != NO_PARENT and last not in told and (last in there or may_be_lost(last))
+            if sequence > last or not (header.database == mine.parent or is_nameless):
+                return header
+        mine = header
     return None
+
+
+def is_its_own(disk: Disk, directory: Path, headers: Iterable[FileHeader | None]) -> bool:
+    """Say whether the directory is the one that all these files were written in, as its lock file tells.
+
+    That has known each owner of theirs. Of a directory that some of them were only copied into it has not, since who
+    restores a database leaves out more numbers than an operator has starts.
+    """
+    return last_owner(disk, directory) >= max((header.owner for header in headers if header is not None), default=0)
+
+
+def parents_last(headers: Iterable[FileHeader]) -> set[int]:
+    """Return the last files of the databases from which others were restored: there, or lost, or cleaned up."""
+    return {header.parent_sequence for header in headers if header.parent != NO_PARENT}
 
 
 def splits(headers: Mapping[int, FileHeader]) -> frozenset[int]:
@@ -53,10 +64,6 @@ def splits(headers: Mapping[int, FileHeader]) -> frozenset[int]:
     return frozenset(
         sequence for (sequence, header), (_, behind) in pairwise(ordered) if header.database != behind.database
     )
-
-
-def _may_be_between(header: FileHeader, is_gap: bool) -> bool:
-    return is_gap and header.parent != NO_PARENT
 
 
 def is_grown(disk: Disk, path: Path, header: FileHeader, end: int) -> bool:

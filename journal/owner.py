@@ -80,11 +80,27 @@ def read_holder(disk: Disk, directory: Path) -> Holder | None:
         raise DiskError(path, failure, "read") from failure
 
 
+def last_owner(disk: Disk, directory: Path) -> int:
+    """Return the highest owner's number that the lock file knows of, 0 where it cannot be asked. Takes no lock."""
+    try:
+        file = disk.open(directory / names.LOCK)
+        try:
+            return _said(file.read(_READ_SIZE, 0)) or 0
+        finally:
+            file.close()
+    except OSError:
+        return 0
+
+
+def _said(data: bytes) -> int | None:
+    """Return the owner's number that the file's bytes give, None where neither copy of it is whole."""
+    number = _owner(data[:OWNER_LINE_SIZE])
+    return number if number is not None else _owner(data[COPY_AT : COPY_AT + OWNER_LINE_SIZE])
+
+
 def _holder(lock: LockFile, path: Path) -> Holder:
     data = lock.read(_READ_SIZE)
-    number = _owner(data[:OWNER_LINE_SIZE])
-    if number is None:
-        number = _owner(data[COPY_AT : COPY_AT + OWNER_LINE_SIZE])
+    number = _said(data)
     if number is None:
         if not data[:COPY_AT].strip(b"\0 \n"):
             return Holder(number=0)

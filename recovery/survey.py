@@ -5,7 +5,7 @@ database, a file under another file's name, a newer format. Of a backup only wha
 its last file ends as that says; so it is while a backup is being restored.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from journal.errors import DiskError, NotThisDatabase
 from journal.format import ALIGNMENT_MIN, BadHeader, FileHeader, Previous
 from journal.manifest import Manifest
 from journal.names import DataFileName
-from journal.neighbours import is_grown, late_files, orphaned, promised_files, stranger
+from journal.neighbours import is_grown, is_its_own, late_files, orphaned, parents_last, promised_files, stranger
 
 Named = Mapping[int, tuple[Previous, tuple[int, int]]]  # how files ended, and which later one says so
 
@@ -70,21 +70,21 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
 
     NotThisDatabase when the headers name different databases; NewerFormat; FormatError of a backup's manifest.
     """
-    backup = manifest.read(disk, directory) or manifest.read(disk, directory, names.RESTORE)
+    backup = _backup(disk, directory)
     wanted = {file.sequence for file in backup.files} if backup is not None else None
     files, strangers = _files(disk, directory, wanted)
     headers = {sequence: file.header for sequence, file in files.items()}
-    _check_lineage(headers.items(), strangers.values(), directory)
     late = late_files(headers)
     kept = {sequence: header for sequence, header in headers.items() if header is not None and sequence not in late}
     low_water = max((one.low_water for one in (backup, *kept.values()) if one is not None), default=0)
+    check_lineage(disk, directory, [*headers.items(), *((one.sequence, one) for one in strangers.values())], low_water)
     named = _named(kept, backup)
     promised = promised_files(disk, directory, files, kept) if wanted is None else {}
     _check_split(disk, kept, named, directory)
-    orphan = orphaned(files, kept) if wanted is None else 0
+    unnamed = {orphaned(files, kept), *parents_last(kept.values())} - {0} if wanted is None else set()
     lowest, newest = 0, kept[max(kept)] if kept else None
     tasks = []
-    for sequence in sorted({*files, *named, *promised, *(wanted or ())}):
+    for sequence in sorted({*files, *named, *promised, *unnamed, *(wanted or ())}):
         if sequence < low_water:
             continue
         file = files.get(sequence) or _File(directory / str(DataFileName(sequence)), None, is_rotted=False)
@@ -102,7 +102,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
                 named=previous,
                 successor=successor,
                 identity=identity,
-                is_promised=sequence in promised or sequence == orphan,
+                is_promised=sequence in promised or sequence in unnamed,
                 is_listed=sequence in files,
                 is_late=sequence in late,
                 stranger=strangers.get(sequence),
@@ -115,6 +115,11 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
             )
         )
     return tasks
+
+
+def _backup(disk: Disk, directory: Path) -> Manifest | None:
+    """Return what a backup consists of, and what a restore copies, where the directory is one of these."""
+    return manifest.read(disk, directory) or manifest.read(disk, directory, names.RESTORE)
 
 
 def _next_commit(headers: Mapping[int, FileHeader], sequence: int) -> int:
@@ -189,13 +194,27 @@ def check_strangers(tasks: Iterable[Task], low_water: int) -> None:
             )
 
 
-def _check_lineage(
-    files: Iterable[tuple[int, FileHeader | None]], strangers: Iterable[FileHeader], directory: Path
+def check_lineage(
+    disk: Disk, directory: Path, headers: Sequence[tuple[int, FileHeader | None]], low_water: int
 ) -> None:
-    ordered = [*files, *((header.sequence, header) for header in strangers)]
-    found = stranger(ordered)
+    """Raise NotThisDatabase where a header is of another database, and of no ancestor. DiskError, FormatError.
+
+    A file that is needed, and is not there, may be lost where the others were written in this directory, or copied
+    into it by a restore.
+    """
+
+    def may_be_lost(sequence: int) -> bool:
+        if sequence < low_water:
+            return False
+        backup = _backup(disk, directory)
+        if backup is None:
+            return is_its_own(disk, directory, (header for _, header in headers))
+        copied = {file.sequence: file.identity for file in backup.files}
+        return all(header is None or header.identity == copied.get(seq) for seq, header in headers)
+
+    found = stranger(headers, may_be_lost)
     if found is not None:
-        databases = sorted({header.database.hex() for _, header in ordered if header is not None})
+        databases = sorted({header.database.hex() for _, header in headers if header is not None})
         raise NotThisDatabase(
             f"{directory} holds data files of different databases ({' and '.join(databases)}); "
             f"move the strangers away, starting with {DataFileName(found.sequence)}"

@@ -23,7 +23,7 @@ from recovery.examined import Examined
 from recovery.losses import between
 from recovery.report import FileReport, Loss, Verdict
 from recovery.restoring import refuse_unfinished
-from recovery.survey import Task, check_strangers, survey
+from recovery.survey import Task, check_lineage, check_strangers, survey
 from recovery.walked import ends_as, examine_frames, low_water_of
 
 Progress = Callable[[str, int, int], None]
@@ -91,6 +91,8 @@ def examine_directory(
         found = as_followed(disk, tasks, found, full=full)
         low_water = max((examined.low_water for examined in found), default=0)
         check_strangers(tasks, max([low_water, *(task.header.low_water for task in tasks if task.header is not None)]))
+        listed = [(task.sequence, task.header) for task in tasks if task.is_listed]
+        check_lineage(disk, directory, listed, low_water)  # again: the mark may stand in a frame, and in no header yet
         found = [examined for examined in found if examined.sequence >= low_water]
         if not any(_has_gone(examined) for examined in found):
             return found

@@ -406,14 +406,17 @@ def rows(foot: Fields) -> list[Fields]:
 def directory(path: Path) -> list[Fields]:
     """Return the files that count, in order, each with its frames, bad ranges, and what is vouched for."""
     found: dict[int, Fields] = {}
+    there = set()
     for entry in path.iterdir():
         match = re.fullmatch(r"omsmsg-([0-9]{10})\.data", entry.name)
         if match and int(match[1]):
             data = entry.read_bytes()
+            there.add(int(match[1]))
             if any(data):
                 found[int(match[1])] = {"data": data, "header": file_header(data, int(match[1]))}
     drop_late(found)
-    check_lineage(found)
+    lock = path / "omsmsg.lock"
+    check_lineage(found, there, lock.read_bytes() if lock.exists() else b"")
     mark = max([file["header"]["low_water"] for file in found.values() if file["header"]], default=0)
     for file in found.values():
         head = file["header"]
@@ -440,19 +443,23 @@ def drop_late(found: dict[int, Fields]) -> None:
                     del found[skipped]
 
 
-def check_lineage(found: dict[int, Fields]) -> None:
-    mine, gap = None, False
-    for sequence in sorted(found, reverse=True):
-        head = found[sequence]["header"]
-        if not head or not head["created"]:
-            gap = True
-            continue
+def check_lineage(found: dict[int, Fields], there: set[int], lock: bytes) -> None:
+    heads = {sequence: file["header"] for sequence, file in found.items() if file["header"]}
+    owners, marks = ([head[field] for head in heads.values()] for field in ("owner", "low_water"))
+    lines = [line for line in (lock[:27], lock[512:539]) if re.fullmatch(rb"owner [0-9]{20}\n", line)]
+    is_home = bool(lines) and int(lines[0][6:]) >= max(owners, default=0)
+    told = {sequence: head for sequence, head in heads.items() if head["created"]}
+    mine = None
+    for sequence in sorted(told, reverse=True):
+        head = told[sequence]
         if mine and head["database"] != mine["database"]:
-            known = head["database"] == mine["parent"] or (gap and any(mine["parent"]))
-            if sequence > mine["parent_sequence"] or not known:
+            last = mine["parent_sequence"]
+            is_lost = last not in told and (last in there or (is_home and last >= max(marks)))
+            known = head["database"] == mine["parent"] or (is_lost and any(mine["parent"]))
+            if sequence > last or not known:
                 raise Refused("another database")
             mine = head
-        mine, gap = mine or head, False
+        mine = mine or head
 
 
 def read_file(file: Fields) -> Fields:
