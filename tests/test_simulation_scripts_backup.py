@@ -3,7 +3,7 @@
 import pytest
 
 from tests.simulation.backup_steps import Restore, Ship
-from tests.simulation.engine_steps import Add, Close, LetGo
+from tests.simulation.engine_steps import Add, CleanUp, Close, LetGo, Misplace, PowerCut, Remove, Reopen
 from tests.simulation.playing import play_script
 from tests.simulation.world import Script
 from tests.simulation.worlds import WORLDS
@@ -19,3 +19,19 @@ def test_a_restore_that_is_killed_anywhere_is_unfinished_or_the_database(kill: i
     """At its last call its note is removed, and not durably yet: after a power cut it is to be run again."""
     steps = [Add(0, 0, 0), Close(), Ship(0, 0, True), Restore(0, 0, True, (kill,), False), LetGo((25, 9), False)]
     _assert_nothing_breaks(steps)
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_commit_that_was_on_its_way_when_the_power_went_may_be_in_the_backup(after: int, seed: int) -> None:
+    """Nobody was told of it; a clean-up that may have come before it makes a backup take it. So nothing went on."""
+    adds = [Reopen(4096, 64), Add(0, 2600, 0), Add(0, 600, 1), Remove((0,), delivers=True), CleanUp(compact=True)]
+    _assert_nothing_breaks([*adds, PowerCut(after, seed), Add(0, 0, 2), Ship(), Restore(0, 0, True)])
+
+
+@pytest.mark.parametrize("what", ["gone", "emptied"])
+@pytest.mark.parametrize("file", range(6))
+def test_whichever_file_of_a_database_that_was_restored_twice_is_lost_it_is_told(what: str, file: int) -> None:
+    again = [Ship(), Restore(0, 0, False)]
+    adds = [Add(0, 2600, seed) for seed in range(3)]
+    _assert_nothing_breaks([*adds, Close(), *again, *again, Add(0, 1, 3), Misplace(what, file)])

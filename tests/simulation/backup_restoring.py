@@ -107,9 +107,9 @@ class Restoring(Shipping):
             self.shipped.is_tried = self.shipped.is_opened = True  # what was made from it before is lost too
         before = self.disk
         left = before.crash(step.seed) if step.after else before.restart()
-        lost = Lost(left, self.account.state, self.account.highest, self.identity)
+        lost = Lost(left, self.account.highest, self.identity)
         shipped = self._known
-        missing = shipped.state.messages.keys() - lost.state.messages.keys()
+        missing = shipped.state.messages.keys() - self.account.state.messages.keys()
         if not self.has_lost:  # else there are messages that nobody was given
             shipped.handed.update(missing)
         if self.database is not None:  # else nobody has what was handed out any more
