@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from tests.simulation.broker_holding import FREED
-from tests.simulation.broker_steps import Crash, Do, Fail, Reconfigure, Restore
+from tests.simulation.broker_steps import Crash, Do, Fail, Reconfigure, Restore, TakeOver
 from tests.simulation.playing import play_script
 from tests.simulation.world import Script, Seen
 from tests.simulation.worlds import WORLDS
@@ -31,6 +31,11 @@ def test_who_receives_without_the_store_is_told_so_or_that_there_is_nothing_wher
             Do("exchange", 0),
         ]
     )
+
+
+def test_a_machine_may_end_when_a_standby_has_just_taken_over() -> None:
+    crash = Crash("power cut", 29, 0, (9, 9))
+    _played([Do("go_on", 0), TakeOver(2), Do("syncpoint", 0), TakeOver(3), crash, Do("compact", 0)])
 
 
 @pytest.mark.parametrize("ending", ["power cut", "killed"])

@@ -71,7 +71,7 @@ class RestartingPlay(Play):
     def _go_down(self, dead: Sequence[Way], crash: Crash) -> None:
         """The broker is no more: start another, whose state is what one of the ways leads to."""
         self._restart_models(dead, self.desk.answers)
-        self.paused = []
+        self.paused, self.taking = [], None
         self._start_until_it_lasts(crash)
         self._compare_start()
 
