@@ -201,11 +201,14 @@ def _span(data: bytes, expected: Expected, limit: int) -> Span:
 
 
 def _left_over(data: bytes, found: Walk, span: Span) -> int:
-    """Return how many bytes are no frames; where the first group would begin too late, what stands before it, too.
+    """Return how many bytes are no frames; where the first group may have begun earlier, what stands before it, too.
 
     That counts for a byte more than it has: frames that were lost there are told as lost only by a walk from there.
+    Zeros before the first place say that it is the first one only where a frame stands there.
     """
-    before = span.start - HEADERS_SIZE + 1 if any(data[HEADERS_SIZE : min(span.start, span.limit)]) else 0
+    is_first = bool(found.frames) and found.frames[0].offset == span.start
+    is_clean = is_first and not any(data[HEADERS_SIZE : min(span.start, span.limit)])
+    before = 0 if is_clean else span.start - HEADERS_SIZE + 1
     return before + sum(bad.size for bad in found.bad_ranges)
 
 

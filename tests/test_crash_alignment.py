@@ -88,6 +88,25 @@ def test_what_stands_behind_a_lost_header_and_a_lost_first_commit_is_kept(
     assert found(disk, name, policy=policy) == store.state(lost=lost)
 
 
+@pytest.mark.parametrize("zeros", [1, 3, 7, 11])
+@pytest.mark.parametrize("behind", ALIGNMENTS)
+@pytest.mark.parametrize("before", ALIGNMENTS)
+def test_a_loss_begins_no_later_than_the_first_commit_that_a_write_gone_elsewhere_has_left_as_zeros(
+    before: int, behind: int, zeros: int
+) -> None:
+    store = store_of(before, behind, 12)
+    name = store.data_files()[0]
+    frames = store.frames_of(name)
+    at = frames[zeros].offset
+    body = store.files[name][at : frames[-1].end]
+    disk = store.damaged(name, bytes(at) + body)
+    with open_unattended(disk) as database:
+        lost = [loss for loss in database.recovery.lost if loss.name == name]
+        assert state_of(database) == store.state(lost=frames[:zeros])
+    assert min(loss.start for loss in lost) <= frames[0].offset
+    assert max(loss.end for loss in lost) >= frames[zeros - 1].end
+
+
 # A file of a copy of the database that went on by itself: its successor names another ending than it has.
 
 
