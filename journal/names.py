@@ -8,7 +8,7 @@
     omsmsg.lock                 who owns the directory
     omsmsg.reserve              space kept back so that a full disk can be drained
     omsmsg.hold                 what a start is about to hold back, until that is durable
-    omsmsg.found                what a start has found lost, until its report was handed over
+    omsmsg.found                what a start has found lost or torn, until its report was handed over
     omsmsg.backup               only in a backup: what it consists of
     omsmsg.restore              the same, where it is being restored, until that is done
 

@@ -14,6 +14,7 @@ from journal import names
 from journal.disk import Disk
 
 MARGIN_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 16  # no file system takes and gives back space in larger pieces
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -98,7 +99,7 @@ class Reserve:
         self.is_short = self.is_wanting = True
         file = self._disk.open(self._path, writable=True)
         try:
-            file.truncate(max(1, have - size))
+            file.truncate(max(1, (have - size) // BLOCK_BYTES * BLOCK_BYTES))
             file.sync()
         finally:
             file.close()

@@ -1,4 +1,4 @@
-"""What a start has found lost: noted before its first repair, kept until its report was handed over.
+"""What a start has found lost or torn: noted before its first repair, kept until its report was handed over.
 
 A repaired file is clean for the next start. So that a start that fails, or is killed, after a repair is not the end
 of what it found, `omsmsg.found` says it meanwhile, and the next start tells it again.
@@ -7,7 +7,7 @@ of what it found, `omsmsg.found` says it meanwhile, and the next start tells it 
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from journal import names
@@ -15,9 +15,10 @@ from journal.disk import Disk
 from journal.errors import DiskError
 from journal.existing import exists
 from journal.format import xxh3
+from journal.names import ArchiveName
 from journal.placing import put_in_place, read_whole
 from journal.reserve import NO_SPACE
-from recovery.report import Loss
+from recovery.report import FileReport, Loss, Verdict
 
 _CHECKSUM_SIZE = 8  # in front of the JSON
 UNREADABLE = f"{names.FOUND} cannot be read: what an interrupted start had found is told by the archives only"
@@ -28,15 +29,35 @@ class Noted:
     """What interrupted starts have found; not `is_whole` where a note of theirs could not be read any more."""
 
     losses: tuple[Loss, ...] = ()
+    torn: tuple[FileReport, ...] = ()
     is_whole: bool = True
 
+    def followed_by(self, files: Sequence[FileReport]) -> "Noted":
+        """Return this with what is found now; what of it is found again is told as it is now."""
+        losses = together([loss for file in files for loss in file.losses], self.losses)
+        torn = [file for file in files if file.verdict is Verdict.TORN]
+        bad = {file.sequence for file in files if file.verdict is not Verdict.CLEAN}
+        return Noted(losses, (*torn, *(file for file in self.torn if file.sequence not in bad)), self.is_whole)
 
-def note(disk: Disk, directory: Path, losses: Sequence[Loss], earlier: Noted, make_room: Callable[[int], bool]) -> None:
-    """Note, durably, what is about to be repaired, with what was noted `earlier`. DiskError."""
-    if not losses:
+    def told_with(self, files: Sequence[FileReport], archives: Sequence[ArchiveName]) -> list[FileReport]:
+        """Return the files with the verdict on those that an interrupted start has cut or removed as torn."""
+        told = {file.sequence: file for file in files}
+        for torn in self.torn:
+            if torn.sequence not in told or told[torn.sequence].verdict is Verdict.CLEAN:
+                made = max((name for name in archives if name.sequence == torn.sequence), default=None)
+                told[torn.sequence] = replace(torn, archive=None if made is None else str(made))
+        return [told[sequence] for sequence in sorted(told)]
+
+
+def note(disk: Disk, directory: Path, earlier: Noted, found: Noted, make_room: Callable[[int], bool]) -> None:
+    """Note, durably, what is about to be repaired; what was noted `earlier` is part of it. DiskError.
+
+    What is only torn is no reason not to start: where there is no room for it, this start is the one that tells it.
+    """
+    if found == earlier:
         return
-    said = [loss.as_dict() for loss in together(losses, earlier.losses)]
-    text = json.dumps({"lost": said, "is_whole": earlier.is_whole}).encode()
+    said = {"lost": [loss.as_dict() for loss in found.losses], "torn": [file.as_dict() for file in found.torn]}
+    text = json.dumps({**said, "is_whole": found.is_whole}).encode()
     data = xxh3(text).to_bytes(_CHECKSUM_SIZE, "little") + text
     path = directory / names.FOUND
     try:
@@ -47,7 +68,8 @@ def note(disk: Disk, directory: Path, losses: Sequence[Loss], earlier: Noted, ma
                 raise
             put_in_place(disk, path, data, durably=True)
     except OSError as failure:
-        raise DiskError(path, failure, "write") from failure
+        if failure.errno not in NO_SPACE or found.losses != earlier.losses:
+            raise DiskError(path, failure, "write") from failure
 
 
 def noted(disk: Disk, directory: Path) -> Noted:
@@ -60,7 +82,11 @@ def noted(disk: Disk, directory: Path) -> Noted:
         return Noted(is_whole=False)
     try:
         said = json.loads(text)
-        return Noted(tuple(Loss.of(loss) for loss in said["lost"]), said["is_whole"])
+        return Noted(
+            losses=tuple(Loss.of(loss) for loss in said["lost"]),
+            torn=tuple(FileReport.of(file) for file in said["torn"]),
+            is_whole=bool(said["is_whole"]),
+        )
     except (ValueError, TypeError, KeyError):
         return Noted(is_whole=False)
 

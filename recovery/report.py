@@ -90,6 +90,22 @@ class FileReport:
     losses: tuple[Loss, ...] = ()
     maybe_acknowledged: int = 0  # good frames behind a torn place, cut with it
 
+    @classmethod
+    def of(cls, said: dict[str, Any]) -> "FileReport":
+        """Return what `as_dict` had said, without the losses. KeyError, TypeError, ValueError for anything else."""
+        return cls(
+            name=str(said["name"]),
+            sequence=int(said["sequence"]),
+            verdict=Verdict(said["verdict"]),
+            row=str(said["row"]),
+            good_end=int(said["good_end"]),
+            size=int(said["size"]),
+            reason=str(said["reason"]),
+            action=str(said["action"]),
+            archive=None if said["archive"] is None else str(said["archive"]),
+            maybe_acknowledged=int(said["maybe_acknowledged"]),
+        )
+
     def as_dict(self) -> dict[str, object]:
         return {
             "name": self.name,

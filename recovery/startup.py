@@ -22,7 +22,6 @@ from typing import Literal
 from index import duplicates, held
 from index.duplicates import WindowBounds
 from index.replay import Index
-from index.table import NUMBER_MAX
 from journal import names
 from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, IsBackup, RecoveryRefused
@@ -41,17 +40,16 @@ from recovery.continuing import Continuing
 from recovery.cutting import cut
 from recovery.decide import Action
 from recovery.examined import Examined, read_contents
-from recovery.losses import ranges_of
 from recovery.repair import Before, Repairer
-from recovery.report import FileReport, Loss, RecoveryReport, Suspect, Verdict
+from recovery.report import FileReport, RecoveryReport, Verdict
 from recovery.restoring import OWNERS_APART, Split, refuse_unfinished
+from recovery.suspects import reach_of, suspects
 from recovery.unreadable import ForgivingDisk
 from recovery.validate import Progress, examine_directory, no_progress
 
 NUMBER_JUMP = 1 << 20  # after an end without a footer, or damage, no lost number may come again
 NUMBER_JUMP_BLIND = 1 << 40  # where nothing is left that says how far the numbers were
 READ_ATTEMPTS = 3  # a read error may pass; damage does not
-SUSPECTS_MAX = 1000  # ranges listed in a report
 
 Policy = Literal["salvage", "truncate", "refuse"]
 Validation = Literal["full", "footers"]
@@ -166,7 +164,7 @@ class _Start:
         self._directory = directory
         self._options = options
         self._notes: list[str] = []
-        self._earlier = findings.Noted()
+        self._earlier = self._found = findings.Noted()
 
     def run(self, ownership: Ownership, began: float) -> Started:
         examined = self.examine()
@@ -174,10 +172,10 @@ class _Start:
         if self._options.continuing is not None:
             self._options.continuing.check(self._disk, self._directory, examined)
         self._tidy()
-        self._intend_to_hold(examined)
+        self._intend_to_hold()
         index = Index(self._options.window)
         reserve = Reserve(self._disk, self._directory, reserve_size(self._options.data_file_bytes_max))
-        findings.note(self._disk, self._directory, _losses(examined), self._earlier, reserve.release)
+        findings.note(self._disk, self._directory, self._earlier, self._found, reserve.release)
         repairer = Repairer(self._disk, self._directory, reserve.release)
         split = self._options.split
         counters = _Counters(examined, self._options.new_identity)
@@ -234,9 +232,12 @@ class _Start:
         for attempt in range(1, READ_ATTEMPTS + 1):
             try:
                 mark = continuing.marked if continuing is not None else None
-                self._earlier = findings.noted(self._disk, self._directory)
+                earlier = findings.noted(self._disk, self._directory)
                 found = examine_directory(self._disk, self._directory, self._options.progress, full=full, mark=mark)
-                return [cut(self._disk, one) for one in found] if self._options.policy == "truncate" else found
+                if self._options.policy == "truncate":
+                    found = [cut(self._disk, one) for one in found]
+                self._earlier, self._found = earlier, earlier.followed_by([one.report() for one in found])
+                return found
             except DiskError:
                 if attempt == READ_ATTEMPTS:
                     raise
@@ -250,14 +251,12 @@ class _Start:
             what = "; ".join(f"{one.name} is {one.decision.verdict}: {one.reason}" for one in bad)
             raise RecoveryRefused(f"{what} (nothing was changed; recover with another policy)")
 
-    def _intend_to_hold(self, examined: Sequence[Examined]) -> None:
-        split = self._options.split
+    def _intend_to_hold(self) -> None:
+        split, reach = self._options.split, reach_of(self._found.losses)
         if split is not None and split.holds:
             holding.intend(self._disk, self._directory, split.sequence)
-        elif self._options.hold_suspects:
-            damaged = {loss.name for loss in (*_losses(examined), *self._earlier.losses) if loss.is_range}
-            if sequences := [one.sequence for one in examined if one.name in damaged]:
-                holding.intend(self._disk, self._directory, max(sequences))
+        elif self._options.hold_suspects and reach:
+            holding.intend(self._disk, self._directory, reach)
 
     def _load_engine_values(self, index: Index, files: dict[int, FileHeader]) -> None:
         """Read what clean-up carried forward of the duplicate window, and what is held back."""
@@ -290,14 +289,14 @@ class _Start:
             self._notes.append(
                 f"{len(archives)} archives have piled up in {self._directory}; look at them and move them away"
             )
-        if not self._earlier.is_whole:
+        if not self._found.is_whole:
             self._notes.append(findings.UNREADABLE)
-        lost = findings.together([loss for file in files for loss in file.losses], self._earlier.losses)
+        files, lost = self._found.told_with(files, archives), self._found.losses
         return RecoveryReport(
             files=tuple(files),
             archives=tuple(file.archive for file in files if file.archive),
             lost=lost,
-            suspects=tuple(_suspects(index, files, lost)),
+            suspects=tuple(suspects(index, lost)),
             undelivered=index.table.count,
             seconds=self._options.seconds() - began,
             notes=(*self._notes, *self._strangers()),
@@ -375,24 +374,3 @@ def _parted(opening: Opening, split: Split) -> Opening:
         next_message=max(opening.next_message, split.next_message) + split.jump,
         next_commit=max(opening.next_commit, split.next_commit) + split.jump,
     )
-
-
-def _losses(examined: Sequence[Examined]) -> list[Loss]:
-    return [loss for one in examined for loss in one.losses]
-
-
-def _suspects(index: Index, files: Sequence[FileReport], lost: Sequence[Loss]) -> Iterable[Suspect]:
-    """Yield what is live and older than a damaged place: its removal may be among what is lost."""
-    damaged = {loss.name for loss in lost if loss.is_range}
-    sequences = [file.sequence for file in files if file.name in damaged]
-    if not sequences:
-        return
-    older: list[int] = []
-    for numbers, places, _ in index.table.batches(None, 0, NUMBER_MAX):
-        older += numbers[places <= max(sequences)].tolist()
-    for first, last in ranges_of(older)[:SUSPECTS_MAX]:
-        yield Suspect(kind="message", first=first, last=last)
-    for key in index.keyed.keys(b""):
-        version = index.keyed.find(key)
-        if version is not None and version.sequence <= max(sequences) and not key.startswith(b"\0"):
-            yield Suspect(kind="key", key=key.decode())

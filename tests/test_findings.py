@@ -7,6 +7,7 @@ import pytest
 
 from database import JournalError
 from journal import names
+from journal.reserve import Reserve
 from recovery import findings
 from recovery.findings import Noted
 from recovery.report import Loss, RecoveryReport
@@ -31,7 +32,7 @@ def rotten(store: Store = SEALED) -> SimulatedDisk:
 
 def with_rotted_note(disk: SimulatedDisk, damage: int = 0) -> SimulatedDisk:
     """Have in the store a note of which one byte is wrong."""
-    findings.note(disk, SPOOL, [LOSS], NOTHING, lambda _: False)
+    findings.note(disk, SPOOL, NOTHING, Noted((LOSS,)), lambda _: False)
     data = bytearray(disk.content(SPOOL / names.FOUND))
     data[damage % len(data)] ^= 1
     disk.put(SPOOL / names.FOUND, bytes(data))
@@ -84,11 +85,20 @@ def test_it_is_told_by_the_next_start_wherever_the_first_one_ended(how: str) -> 
 def test_a_report_is_handed_over_though_the_directory_cannot_be_synced() -> None:
     """The note is gone by then: with an error in the report's place nobody would ever be told."""
     disk = SEALED.disk()
-    findings.note(disk, SPOOL, [LOSS], NOTHING, lambda _: False)
+    findings.note(disk, SPOOL, NOTHING, Noted((LOSS,)), lambda _: False)
     disk.fail("sync_directory", 1, errno.EIO)
     findings.handed_over(disk, SPOOL)
     assert disk.failed
     assert findings.noted(disk, SPOOL) == NOTHING
+
+
+@pytest.mark.parametrize("odd", [0, 1, 511])
+def test_it_is_noted_on_a_full_disk_with_what_the_reserve_gives_back(odd: int) -> None:
+    disk = SEALED.disk()
+    disk.put(SPOOL / names.RESERVE, bytes(3 * (1 << 16) + odd))
+    disk.space = disk.used()
+    findings.note(disk, SPOOL, NOTHING, Noted((LOSS,)), Reserve(disk, SPOOL, 1 << 18).release)
+    assert findings.noted(disk, SPOOL) == Noted((LOSS,))
 
 
 def test_it_is_told_once() -> None:
@@ -119,7 +129,7 @@ def test_a_loss_comes_back_as_it_was_noted() -> None:
     disk = SimulatedDisk()
     disk.make_directory(SPOOL)
     assert findings.noted(disk, SPOOL) == NOTHING
-    findings.note(disk, SPOOL, [LOSS], NOTHING, lambda _: False)
+    findings.note(disk, SPOOL, NOTHING, Noted((LOSS,)), lambda _: False)
     assert findings.noted(disk, SPOOL) == Noted((LOSS,))
     findings.handed_over(disk, SPOOL)
     assert findings.noted(disk, SPOOL) == NOTHING
