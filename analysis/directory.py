@@ -19,7 +19,16 @@ from journal.disk import Disk
 from journal.errors import DiskError, NotThisDatabase
 from journal.format import ALIGNMENT_MIN, FileHeader, Previous
 from journal.names import SEQUENCE_MAX, ArchiveName, DataFileName
-from journal.neighbours import is_its_own, late_files, orphaned, parents_last, promised_files, stranger
+from journal.neighbours import (
+    beginnings,
+    is_its_own,
+    late_files,
+    next_commit,
+    orphaned,
+    parents_last,
+    promised_files,
+    stranger,
+)
 
 ATTEMPTS_MAX = 5  # clean-up of a running database may be faster than who reads it without the lock
 REQUESTS_MAX = 16  # of a remote file system at once
@@ -227,7 +236,7 @@ def _part(read: _Headers, file: _File, *, is_archive: bool) -> FilePart:
     sequence, header = sequence_of(file.path.name), file.header
     previous, successor = read.named.get(sequence, (None, 0))
     near = read.kept.get(successor, read.newest)
-    identities = [one.identity for one in (header, previous) if one is not None]
+    identity = next((one.identity for one in (header, previous) if one is not None), read.promised.get(sequence))
     return FilePart(
         storage=read.location.storage,
         path=file.path,
@@ -236,7 +245,9 @@ def _part(read: _Headers, file: _File, *, is_archive: bool) -> FilePart:
         header=header,
         is_rotted=file.is_rotted,
         named=None if is_archive else previous,  # an archive is read as it was found
-        identity=identities[0] if identities else read.promised.get(sequence),
+        identity=identity,
+        others=beginnings(read.kept) if identity is None else (),
+        next_commit=next_commit(read.kept, sequence),
         is_promised=(sequence in read.promised or sequence in read.unnamed) and not is_archive,
         is_newest=not is_archive and not read.is_retained and (read.newest is None or sequence >= read.newest.sequence),
         is_archive=is_archive,

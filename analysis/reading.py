@@ -227,7 +227,8 @@ def _without_identity(file: DataFile, part: FilePart) -> Reading:
     if isinstance(file.header(), FileHeader):
         return Reading(part=part)
     data = file.bytes()
-    kind = DAMAGED if file.footer(identity=None) is not None or looks_written(data) else TORN
+    is_written = looks_written(data, since=part.next_commit, others=part.others)
+    kind = DAMAGED if file.footer(identity=None) is not None or is_written else TORN
     reason = "neither copy of the header can be read, and no neighbour tells the file's identity"
     return Reading(part=part, damages=(damage(part, kind, reason, end=len(data.rstrip(b"\0"))),))
 

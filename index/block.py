@@ -176,5 +176,6 @@ def distinct(values: "npt.NDArray[_Kind]") -> "npt.NDArray[_Kind]":
 def check_ascends(block: Block, before: Sequence[Block]) -> None:
     """Raise FormatError of a block that does not stand behind all others, as every writer's do."""
     if before and block.first <= before[-1].last:
-        reason = "its message numbers do not ascend behind those of the files before it"
+        earlier = DataFileName(before[-1].sequence)
+        reason = f"its message numbers do not ascend behind those of {earlier}: one of both is another file's content"
         raise FormatError(Path(str(DataFileName(block.sequence))), 0, reason)

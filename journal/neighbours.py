@@ -129,6 +129,19 @@ def promised_files(disk: Disk, directory: Path, there: Collection[int], kept: Co
     return found
 
 
+def next_commit(headers: Mapping[int, FileHeader], sequence: int) -> int:
+    """Return a number that every commit from a sequence on has, or a higher one, 0 where nothing is known.
+
+    A header that a repair has made up has no time, and a number that keeps clear of what was lost: it proves nothing.
+    """
+    return max((one.next_commit for seq, one in headers.items() if seq < sequence and one.created), default=0)
+
+
+def beginnings(headers: Mapping[int, FileHeader]) -> tuple[tuple[int, int], ...]:
+    """Return of each file the first commit that it can have, and its identity: for one whose own nobody tells."""
+    return tuple((header.next_commit, header.identity) for header in headers.values())
+
+
 def orphaned(there: Collection[int], kept: Collection[int]) -> int:
     """Return the first of the files where no header is left anywhere, 0 where one is, and for the first file ever.
 

@@ -16,7 +16,17 @@ from journal.errors import DiskError, NotThisDatabase
 from journal.format import ALIGNMENT_MIN, BadHeader, FileHeader, Previous
 from journal.manifest import Manifest
 from journal.names import DataFileName
-from journal.neighbours import is_grown, is_its_own, late_files, orphaned, parents_last, promised_files, stranger
+from journal.neighbours import (
+    beginnings,
+    is_grown,
+    is_its_own,
+    late_files,
+    next_commit,
+    orphaned,
+    parents_last,
+    promised_files,
+    stranger,
+)
 
 Named = Mapping[int, tuple[Previous, tuple[int, int]]]  # how files ended, and which later one says so
 
@@ -109,8 +119,8 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
                 near=near,
                 owner=kept[successor[0]].owner if successor[0] else 0,
                 alignment=near.alignment if near else ALIGNMENT_MIN,
-                others=tuple((one.next_commit, one.identity) for one in kept.values()) if identity is None else (),
-                next_commit=_next_commit(kept, sequence),
+                others=beginnings(kept) if identity is None else (),
+                next_commit=next_commit(kept, sequence),
                 numbers=(lowest, highest),
             )
         )
@@ -120,14 +130,6 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
 def _backup(disk: Disk, directory: Path) -> Manifest | None:
     """Return what a backup consists of, and what a restore copies, where the directory is one of these."""
     return manifest.read(disk, directory) or manifest.read(disk, directory, names.RESTORE)
-
-
-def _next_commit(headers: Mapping[int, FileHeader], sequence: int) -> int:
-    """Return a number that every commit from a sequence on has, or a higher one, 0 where nothing is known.
-
-    A header that a repair has made up has no time, and a number that keeps clear of what was lost: it proves nothing.
-    """
-    return max((one.next_commit for seq, one in headers.items() if seq < sequence and one.created), default=0)
 
 
 def _files(

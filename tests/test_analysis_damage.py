@@ -17,13 +17,14 @@ from journal.datafile import DataFile, Footer
 from journal.disk import DiskFile, RealDisk
 from journal.errors import DiskError, JournalError, NewerFormat
 from journal.footer import TRAILER
-from journal.format import xxh3
+from journal.format import HEADERS_SIZE, xxh3
+from journal.names import DataFileName
 from recovery.report import Verdict
 from recovery.validate import validate_directory
 from tests.analysed import ALL, Row, analysed, batches_of, comparable, damages, dumped, planned
 from tests.plain_rows import database_of
 from tests.random_journal import RandomWriter
-from tests.small_files import churn, fill, open_small
+from tests.small_files import SMALL, churn, fill, open_small
 
 TRIALS = 15  # of each seed
 
@@ -119,6 +120,17 @@ def test_damage_is_told_where_recovery_sees_it_and_nowhere_else(seed: int, tmp_p
             assert kinds <= {"torn", "damaged", "missing"}, report
             seen = Verdict.DAMAGED if kinds & {"damaged", "missing"} else Verdict.TORN if kinds else Verdict.CLEAN
             assert seen is report.verdict, (report, found[name])
+
+
+def test_blocks_of_an_older_file_in_one_that_was_never_begun_are_torn_as_recovery_says(tmp_path: Path) -> None:
+    with open_small(tmp_path / "spool") as db:
+        fill(db, files=3)
+    first, *_, newest = sorted((tmp_path / "spool").glob("*.data"))
+    stale = newest.with_name(str(DataFileName(int(newest.stem[-10:]) + 1)))
+    stale.write_bytes(bytes(HEADERS_SIZE) + first.read_bytes()[HEADERS_SIZE:3000].ljust(SMALL, b"\0"))
+    verdicts = {report.name: report.verdict for report in validate_directory(tmp_path / "spool")}
+    assert verdicts[stale.name] is Verdict.TORN
+    assert [(row["file"], row["kind"]) for row in damages(tmp_path / "spool")] == [(stale.name, "torn")]
 
 
 @pytest.mark.parametrize("seed", range(10, 18))
