@@ -30,6 +30,7 @@ SOON = (
     "both-is-committed-by-halves",
     "a-publication-goes-with-its-first-acknowledgement",
     "a-restart-forgets-what-is-held",
+    "a-producers-repeat-is-added-after-a-restart",
 )
 
 

@@ -13,7 +13,7 @@ from tests.oracle_script import PEOPLE, SERVERS, Chance, Script
 from tests.simulation.broker_holding import HoldingPlay
 
 CLIENTS = tuple(who for who in PEOPLE if who not in SERVERS)
-SENSIBLE = ("serve", "acknowledge", "go_on", "take_up", "be_done", "release", "discard")
+SENSIBLE = ("serve", "acknowledge", "go_on", "take_up", "be_done", "repeat", "release", "discard")
 DISCARDS = (Order.DISCARD, Order.CONFIRM)
 
 
@@ -31,6 +31,10 @@ class Sensible(Script):
     def circulate(self, chance: Chance) -> None:
         """Let a publication be read and acknowledged by some of its subscribers."""
         self._each(chance, self.take_up, self.take_up, self.tell, self.read, self.read, self.be_done, self.be_done)
+
+    def hesitate(self, chance: Chance) -> None:
+        """Let a unit of work of two messages be sent, received in part, backed out, and received again."""
+        self._each(chance, self._begin, self._commit_begun, self.serve, self._back_out_of_part, self.serve)
 
     def _each(self, chance: Chance, *rooms: Callable[[Chance], Ask | None]) -> None:
         for room in rooms:
@@ -98,11 +102,52 @@ class Sensible(Script):
             who = _called(unit.sender)
             option = chance.pick(Option.SYNC, Option.COMMIT)
             return None if self._waits(who) else self.play.ask(who, Function.SEND, option, talk=unit.talk, body=body)
+        self.bodies -= 1
+        return self._begin(chance)
+
+    def repeat(self, chance: Chance) -> Ask | None:
+        """Send again what was sent with a producer's identifier, or something with one."""
+        if self._model.is_lost or self._model.is_forbidden:
+            return None
+        sent = sorted(self._model.producers)
+        if sent and not chance.is_one_in(4):
+            name, service, producer = sent[chance.pick(*range(len(sent)))]
+            who = _called(name)
+        else:
+            found = self._free(chance, CLIENTS)
+            if found is None:
+                return None
+            who, service, producer = found, "BLACK", f"P{chance.pick(*range(5))}"
+        if self._waits(who) or who.name not in self._model.people:
+            return None
+        named = {"service": service, "producer": producer, "body": producer.encode(), "store": Store.UNSAID}
+        return self.play.ask(who, Function.SEND, Option.COMMIT, talk=NEW, **named)
+
+    def _begin(self, chance: Chance) -> Ask | None:
         client = self._free(chance, CLIENTS)
+        self.bodies += 1
         if client is None:
             return None
-        named = {"service": "BLACK", "store": Store.UNSAID, "body": body}
+        named = {"service": "BLACK", "store": Store.UNSAID, "body": b"%d" % self.bodies}
         return self.play.ask(client, Function.SEND, Option.SYNC, talk=NEW, **named)
+
+    def _commit_begun(self, chance: Chance) -> Ask | None:
+        known = self.play.first.talks.of_number
+        begun = [unit for unit in self._model.uows.values() if unit.status is Status.RECEIVED and unit.talk in known]
+        self.bodies += 1
+        if not begun or self._waits(_called(begun[-1].sender)):
+            return None
+        talk, body = begun[-1].talk, b"%d" % self.bodies
+        return self.play.ask(_called(begun[-1].sender), Function.SEND, Option.COMMIT, talk=talk, body=body)
+
+    def _back_out_of_part(self, chance: Chance) -> Ask | None:
+        known = self.play.first.uows.of_number
+        read = [unit for unit in self._model.uows.values() if unit.status is Status.DELIVERED and unit.number in known]
+        read = [unit for unit in read if unit.read < len(unit.bodies) and not self._waits(_called(unit.receiver))]
+        if not read:
+            return None
+        unit = read[chance.pick(*range(len(read)))]
+        return self.play.ask(_called(unit.receiver), Function.SYNCPOINT, Option.BACKOUT, uow=unit.number)
 
     def take_up(self, chance: Chance) -> Ask | None:
         """Subscribe durably to the topic that all read."""

@@ -48,6 +48,7 @@ FAILING = {
     "open": 1,
 }
 ORDERS = {"release": 4, "discard": 3, "release_queue": 2, "discard_queue": 1}  # about what is held
+REPEATED = 0.4  # of scripts
 RESTORED = 0.3  # of scripts
 ORDERED = 0.25  # of the steps behind a restore are followed by an order
 MOVED = RECONFIGURED = 0.01  # of steps
@@ -181,7 +182,7 @@ PAUSED = (*["call"] * 4, "tick", "clean_up", "compact", "vouch", "tend", "connec
 
 def random_steps(seed: int) -> Script:
     """Return the script of a seed."""
-    return with_holds(_steps(seed), random.Random(f"held {seed}"))
+    return with_holds(_with_repeats(_steps(seed), random.Random(f"again {seed}")), random.Random(f"held {seed}"))
 
 
 def _steps(seed: int) -> Script:
@@ -246,6 +247,19 @@ def with_holds(steps: Sequence[Step], chance: random.Random) -> list[Step]:
             found.append(Do(chance.choices(*zip(*ORDERS.items(), strict=True))[0], chance.getrandbits(32)))
         if chance.random() < 0.02:
             found.append(_restore(chance))
+    return [*found, *steps[end:]]
+
+
+def _with_repeats(steps: Sequence[Step], chance: random.Random) -> list[Step]:
+    """Return the script with what chance seldom makes: repeats of producers, and units of work that are read twice."""
+    if chance.random() >= REPEATED:
+        return [*steps]
+    end = next((at for at, step in enumerate(steps) if isinstance(step, Rot | Astray)), len(steps))
+    found: list[Step] = []
+    for step in steps[:end]:
+        found.append(step)
+        if chance.random() < 0.1:
+            found.append(Do(chance.choice(("repeat", "repeat", "hesitate")), chance.getrandbits(32)))
     return [*found, *steps[end:]]
 
 

@@ -184,7 +184,7 @@ def a_conversation_is_not_bound_to_its_receiver() -> Iterator[None]:
         yield
 
 
-@fault("broker", budget=300)
+@fault("broker", budget=60)
 def a_unit_of_work_goes_on_after_a_backout() -> Iterator[None]:
     """What was backed out is handed out again from where its receiver had come to."""
 
@@ -200,7 +200,7 @@ def a_unit_of_work_goes_on_after_a_backout() -> Iterator[None]:
         yield
 
 
-@fault("broker", budget=400)
+@fault("broker", budget=60)
 def a_producers_repeat_is_added_after_a_restart() -> Iterator[None]:
     """The store is not told the producers' identifiers."""
 
