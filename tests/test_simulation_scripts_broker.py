@@ -38,6 +38,10 @@ def test_a_machine_may_end_when_a_standby_has_just_taken_over() -> None:
     _played([Do("go_on", 0), TakeOver(2), Do("syncpoint", 0), TakeOver(3), crash, Do("compact", 0)])
 
 
+def test_who_was_not_answered_repeats_and_is_told_what_a_receiver_has_had_since() -> None:
+    _played([TakeOver(2), Do("repeat", 0), Do("exchange", 0), Do("repeat", 0)])
+
+
 @pytest.mark.parametrize("ending", ["power cut", "killed"])
 @pytest.mark.parametrize("order", ["release_queue", "discard_queue"])
 @pytest.mark.parametrize("change", range(1, 5))

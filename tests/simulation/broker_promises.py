@@ -77,6 +77,7 @@ class Promises:
         self.news: dict[str, News] = {}
         self.subscribed: dict[str, set[tuple[str, str]]] = {}  # durably, by topic
         self.producers: dict[tuple[Name, str, str], str] = {}
+        self.perhaps_sent: set[tuple[Name, str, str]] = set()  # with a producer's identifier, and not answered
         self.reading: dict[Name, set[str]] = {}  # units of work that somebody is receiving
         self.places = 0
 
@@ -119,7 +120,7 @@ class Promises:
             return
         unit = self.units.get(uowid)
         if unit is None:
-            unit = self.units[uowid] = self._unit(ask, said)
+            unit = self.units[uowid] = self._unit(ask, said, is_repeat=key in self.perhaps_sent)
         else:
             is_same = unit.sender[:2] == ask.who.name[:2] and not unit.is_certain and not unit.is_over
             self.hold(is_same, NEW_NUMBERS, f"{ask} is answered {uowid}, which was committed or another's")
@@ -129,13 +130,15 @@ class Promises:
         if ask.option in _COMMITS:
             self._commit(unit)
 
-    def _unit(self, ask: Ask, said: Said) -> Unit:
+    def _unit(self, ask: Ask, said: Said, *, is_repeat: bool) -> Unit:
+        """Return a unit of work that nobody was told of; of one that was sent before a receiver may have been."""
         conv_id, is_stored = said.reply.conv_id, said.reply.store is Store.BROKER
         of_talk = [unit for unit in self.units.values() if unit.conv_id == conv_id]
-        self.hold(ask.talk != NEW or not of_talk, NEW_NUMBERS, f"{ask} is answered {conv_id}")
+        self.hold(ask.talk != NEW or not of_talk or is_repeat, NEW_NUMBERS, f"{ask} is answered {conv_id}")
         terms = SERVICES.get(ask.service or said.reply.service)
         has_lifetime = bool(ask.uwtime) or terms is None or bool(terms.uwtime)
-        return Unit(conv_id, ask.who.name, is_stored, is_stored and not has_lifetime)
+        lives_on = is_stored and not has_lifetime
+        return Unit(conv_id, ask.who.name, is_stored, lives_on, may_be_over=is_repeat, is_vague=is_repeat)
 
     def _commit(self, unit: Unit) -> None:
         self.places += 1
@@ -269,6 +272,8 @@ class Promises:
         """Take in a call that was not answered, or of which nobody knows whether the store has it."""
         if isinstance(ask.function, Order):
             self._decided(ask, is_certain=False)
+        if ask.function is Function.SEND and ask.producer:
+            self.perhaps_sent.add((ask.who.name, ask.service, ask.producer))
         mine = [unit for unit in self.units.values() if not unit.is_certain and unit.sender[:2] == ask.who.name[:2]]
         if ask.function in (Function.SEND, Function.SYNCPOINT):
             for unit in mine:
