@@ -151,7 +151,7 @@ def _read_header(disk: Disk, path: Path) -> _File:
     try:
         with DataFile(disk, path) as file:
             copies = file.headers()
-            best = copies[0] if isinstance(copies[0], FileHeader) else file.header()
+            best = file.best_of(copies)
             size = file.size()
     except FileNotFoundError as failure:
         raise FileNotFoundError(errno.ENOENT, "it was removed while the directory was read", path.name) from failure
@@ -164,7 +164,7 @@ def _read_header(disk: Disk, path: Path) -> _File:
         raise NotThisDatabase(
             f"{path} is {DataFileName(header.sequence)} under another name: give it its own name, or move it away"
         )
-    return _File(path, size, header, is_rotted=not all(isinstance(copy, FileHeader) for copy in copies))
+    return _File(path, size, header, is_rotted=any(copy != header for copy in copies))
 
 
 @dataclass(frozen=True, slots=True)

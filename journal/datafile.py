@@ -11,6 +11,7 @@ from pathlib import Path
 
 import xxhash
 
+from journal import names
 from journal.columns import Columns
 from journal.contents import Contents
 from journal.disk import Disk, DiskFile
@@ -25,6 +26,7 @@ from journal.footer import (
     trailer_size,
 )
 from journal.format import HEADER_COPIES, HEADER_SIZE, HEADERS_SIZE, BadHeader, FileHeader, decode_header
+from journal.names import ArchiveName, DataFileName
 from journal.records import BadRecord
 
 HASH_BYTES = 1 << 20  # read and hashed at once: stays in the processor's cache
@@ -59,6 +61,8 @@ class DataFile:
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self.path = path
+        name = names.parse(path.name)
+        self._sequence = name.sequence if isinstance(name, DataFileName | ArchiveName) else 0
         self.file: DiskFile = disk.open(path)
         self._size: int | None = None
 
@@ -91,12 +95,18 @@ class DataFile:
         return self.best_of(self.headers())
 
     def best_of(self, copies: Sequence[FileHeader | BadHeader]) -> FileHeader | BadHeader:
-        """Return the first good one of the header's copies, else the footer's, else what is wrong with the first."""
-        for header in copies:
-            if isinstance(header, FileHeader):
-                return header
+        """Return the first good one of the header's copies, else the footer's, else what is wrong with the first.
+
+        A copy that is the header of the file's name goes before one of another file, whose write came here.
+        """
+        good = [header for header in copies if isinstance(header, FileHeader)]
+        own = [header for header in good if header.sequence == self._sequence]
+        if own or (good and not self._sequence):
+            return (own or good)[0]
         footer = self.footer(identity=None)
-        return footer.summary.header if isinstance(footer, Footer) else copies[0]
+        if isinstance(footer, Footer):
+            good.insert(0 if footer.summary.header.sequence == self._sequence else len(good), footer.summary.header)
+        return good[0] if good else copies[0]
 
     def footer(self, *, identity: int | None) -> Footer | BadFooter | None:
         """Return the footer, what is wrong with it, or None when the file ends without one."""

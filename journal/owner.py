@@ -8,8 +8,8 @@
           every 000003000 ms              how often
     owner 00000000000000000012            the first line once more, in a sector of its own
 
-The copy is durable before the first line is written: a power cut in the middle of either write, or of a
-sign of life, leaves one of the two whole.
+The copy is durable before the first line is written, and the first line before the copy is: a power cut in the
+middle of either write, or of a sign of life, leaves one of the two whole.
 
 The owner with number n holds a lock on byte n of the file, until its process ends. An opening reads
 n, finds byte n free, locks byte n+1 without waiting, sees that the file still says n, and writes n+1
@@ -240,6 +240,10 @@ def _claim(lock: LockFile, path: Path, passing: Holder | None) -> int:
             raise DatabaseLocked(path, pid=holder.pid, host=holder.host)
         if _holder(lock, path).number != holder.number:
             continue
+        if holder.number:
+            # Its last sign of life may be on its way to the disk, in the sector of the first line: before the
+            # copy is touched, that one is whole and durable.
+            lock.write(_OWNER.format(holder.number).encode(), 0, durably=True)
         who = f"pid {os.getpid()} host {socket.gethostname()[:64]}"
         lines = who.ljust(_HOLDER_SIZE - 1) + "\n" + _ALIVE.format(mine, 0, 0)
         _write_owner(lock, _OWNER.format(mine).encode(), lines.encode())

@@ -159,13 +159,13 @@ def _read_header(disk: Disk, path: Path) -> _File:
     try:
         with DataFile(disk, path) as file:
             before, found = None, _headers(file)
-            while found != before and not all(isinstance(copy, FileHeader) for copy in found[0]):
+            while found != before and any(copy != found[1] for copy in found[0]):
                 before, found = found, _headers(file)  # it was being written, perhaps, and is written once
     except OSError as failure:
         raise DiskError(path, failure, "read") from failure
     copies, best = found
-    is_rotted = not all(isinstance(copy, FileHeader) for copy in copies)
-    return _File(path, best if isinstance(best, FileHeader) else None, is_rotted)
+    header = best if isinstance(best, FileHeader) else None
+    return _File(path, header, is_rotted=any(copy != header for copy in copies))
 
 
 def _headers(file: DataFile) -> tuple[list[FileHeader | BadHeader], FileHeader | BadHeader]:

@@ -257,7 +257,7 @@ def _sealed(file: DataFile, task: Task, footer: Footer, *, full: bool) -> Examin
 
 def _reason(task: Task, row: str) -> str:
     if row == "damaged header":
-        return "one copy of the header does not match its checksum"
+        return "one copy of the header does not match its checksum, or is another file's"
     named = task.named
     assert named is not None
     return f"its successor says that it ends at byte {named.end} with commit {named.commit}, and with other frames"

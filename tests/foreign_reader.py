@@ -92,16 +92,13 @@ def header(data: bytes) -> Fields | None:
 
 
 def file_header(data: bytes, sequence: int) -> Fields | None:
-    """Return the fields of the first good copy, the footer's included; None when all are rotted."""
-    for copy in (data[:256], data[512:768]):
-        found = header(copy)
-        if found is None:
-            continue
-        if found["sequence"] != sequence:
-            raise Refused("renamed")
-        return found
+    """Return the fields of the first good copy of this file's, the footer's included; None when all are rotted."""
     foot = footer(data, None)
-    return foot["header"] if foot else None
+    good = [found for found in (header(data[:256]), header(data[512:768]), foot and foot["header"]) if found]
+    own = [found for found in good if found["sequence"] == sequence]
+    if good and not own:
+        raise Refused("renamed")
+    return own[0] if own else None
 
 
 # Frames and records.

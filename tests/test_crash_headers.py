@@ -2,7 +2,8 @@
 
 import pytest
 
-from journal.errors import NewerFormat
+from database import DatabaseView
+from journal.errors import NewerFormat, NotThisDatabase
 from journal.format import FRAME_SIZE, xxh3
 from tests.crash_model import SPOOL, found_after, open_unattended, state_of
 from tests.crash_store import archives_in, assert_refused, headers_of, report_on, small_store
@@ -168,3 +169,30 @@ def test_a_frame_of_a_newer_format_is_refused_and_nothing_changes() -> None:
     data[frame.offset : frame.offset + 8] = checksum.to_bytes(8, "little")
     assert frame.body - frame.offset > FRAME_SIZE
     assert_refused(UNSEALED.damaged(LAST, bytes(data)), NewerFormat, "flags")
+
+
+def other_than(name: str) -> bytes:
+    return SEALED.files[next(each for each in SEALED.data_files() if each != name)]
+
+
+@pytest.mark.parametrize("name", SEALED.data_files())
+@pytest.mark.parametrize(("start", "end"), [(0, 512), (512, 768), (0, 768)])
+def test_another_files_header_over_a_files_own_costs_nothing_while_anything_says_whose_the_file_is(
+    name: str, start: int, end: int
+) -> None:
+    """A write that went to another file: the other copy of the header, or the footer, is still this one's."""
+    data = SEALED.files[name]
+    disk = SEALED.damaged(name, data[:start] + other_than(name)[start:end] + data[end:])
+    report = report_on(disk, name)
+    assert (report.row, report.losses) == ("damaged header", ())
+    with DatabaseView.open(SPOOL, disk=disk) as view:
+        assert view.undelivered_count() == len(SEALED.state().messages)
+    with open_unattended(disk.restart()) as database:
+        assert not database.recovery.lost
+    assert found_after(disk) == SEALED.state()
+
+
+@pytest.mark.parametrize("name", SEALED.data_files())
+def test_of_a_file_without_a_footer_whose_header_is_anothers_altogether_nobody_knows_what_it_is(name: str) -> None:
+    data = SEALED.files[name][: SEALED.frames_of(name)[-1].end]
+    assert_refused(SEALED.damaged(name, other_than(name)[:768] + data[768:]), NotThisDatabase, "under another name")

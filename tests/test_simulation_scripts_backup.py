@@ -3,7 +3,7 @@
 import pytest
 
 from tests.simulation.backup_steps import Restore, Ship
-from tests.simulation.engine_steps import Add, CleanUp, Close, LetGo, Misplace, PowerCut, Remove, Reopen
+from tests.simulation.engine_steps import Add, CleanUp, Close, Death, LetGo, Look, Misplace, PowerCut, Remove, Reopen
 from tests.simulation.playing import play_script
 from tests.simulation.world import Script
 from tests.simulation.worlds import WORLDS
@@ -27,6 +27,14 @@ def test_a_commit_that_was_on_its_way_when_the_power_went_may_be_in_the_backup(a
     """Nobody was told of it; a clean-up that may have come before it makes a backup take it. So nothing went on."""
     adds = [Reopen(4096, 64), Add(0, 2600, 0), Add(0, 600, 1), Remove((0,), delivers=True), CleanUp(compact=True)]
     _assert_nothing_breaks([*adds, PowerCut(after, seed), Add(0, 0, 2), Ship(), Restore(0, 0, True)])
+
+
+@pytest.mark.parametrize("after", [11, 13])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_killed_start_has_taken_in_and_a_backup_has_was_handed_out_to_nobody(after: int, seed: int) -> None:
+    """It has sealed the file, and so nobody can have had the database since: the backup is of one that was closed."""
+    adds = [Reopen(4096, 512), Add(0, 60, 0), PowerCut(2, seed), Add(0, 0, 2)]
+    _assert_nothing_breaks([*adds, Death(after), Look(), Ship(), Restore(0, 0, True)])
 
 
 @pytest.mark.parametrize("what", ["gone", "emptied"])
