@@ -35,7 +35,7 @@ DEFAULTS=TOPIC
   TOPIC=*  ALLOW-DURABLE=YES
 """
 _LENGTHS = ("max_uow_message_length", "max_publication_message_length")  # without a file: MAX-MESSAGE-SIZE
-_REMEMBERED_MAX = 100_000  # names whose definition is known without a search
+_REMEMBERED_MAX = 10_000  # names whose definition is known without a search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

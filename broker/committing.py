@@ -66,6 +66,7 @@ def give_back(world: World, sending: Sending) -> None:
     """Count it no longer: nothing was begun."""
     service = sending.talk.service
     service.units -= 1
+    world.unused.see(service)
     world.active_count -= 1
     if sending.is_new:
         count_talks(world, sending.talk, -1)

@@ -186,6 +186,7 @@ class Sleeper:
         world.active_count -= 1
         service.conversations -= 1
         world.talk_count -= 1
+        world.unused.see(service)
 
     def undo(self) -> None:
         """Let it be as it was."""

@@ -230,6 +230,7 @@ def unregister(world: World, participant: Participant, service: Service, code: C
             talk = world.conversations[identifier(number)]
             _end(world, talk, Side.SERVER, code)
     retire(world, service)
+    world.unused.see(service)
 
 
 def _leave(world: World, name: Name, talk: Conversation, code: Code) -> None:

@@ -101,6 +101,9 @@ class Kernel:
         topics = world.topics
         while world.touched or world.released or world.leaving or topics.published or topics.sweeping:
             self._go_on()
+        unused = world.unused
+        if unused.services or unused.topics:
+            unused.forget(world.services, topics.topics)
 
     def _go_on(self) -> None:
         """Let what has become possible happen: receivers first, then calls that had to wait."""

@@ -293,6 +293,7 @@ def close(world: World, talk: Conversation, done: Closing) -> None:
     if not owner.members:
         world.forget_idle(owner)
     service.units -= 1
+    world.unused.see(service)
     service.completed[done.end] += 1
     world.active_count -= 1
     if unit.producer and unit.status is RECEIVED:
@@ -308,6 +309,7 @@ def count_talks(world: World, talk: Conversation, difference: int) -> None:
     """Count conversations, for CONV-LIMIT and NUM-CONVERSATION."""
     talk.service.conversations += difference
     world.talk_count += difference
+    world.unused.see(talk.service)
 
 
 # The end of a conversation.

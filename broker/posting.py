@@ -138,3 +138,5 @@ def count(world: World, service: Service, difference: int) -> None:
     world.active_count += difference
     service.conversations += difference
     world.talk_count += difference
+    if difference < 0:
+        world.unused.see(service)

@@ -19,7 +19,9 @@ from broker.participant import Participant
 from broker.records import Status
 from broker.sending import check_properties
 from broker.sleeping import KEPT_BYTES_MAX
-from broker.topic import Publication, Topic
+from broker.topic import Publication
+from broker.topics import Past
+from broker.uow import Owner
 from broker.withdrawing import forget, let_go, publication_record, put_publication
 from broker.world import World
 
@@ -116,7 +118,20 @@ def commit_publication(
         committed=now,
         ustatus=ustatus or publication.ustatus,
     )
-    decision = Decision(apply, (publication,), call.handle, participant, Code.DURABLE_WITHOUT_STORE)
+    topic.under_way += 1
+
+    def arrive(first: int) -> None:
+        apply(first)
+        world.topics.arrived(topic)
+
+    decision = Decision(
+        arrive,
+        (publication,),
+        call.handle,
+        participant,
+        Code.DURABLE_WITHOUT_STORE,
+        lambda: world.topics.arrived(topic),
+    )
     decide(world, Changes(adds=messages, puts=[put_publication(record, is_new=True)]), decision)
 
 
@@ -159,13 +174,6 @@ def shown(publication: Publication) -> Reply:
     )
 
 
-def shown_past(topic: Topic, past: tuple[str, Status, str]) -> Reply:
-    """Return the reply about a publisher's last publication, which is gone."""
-    publication_id, status, ustatus = past
-    store = Store.BROKER if topic.is_stored else Store.OFF
-    return Reply(topic=topic.name, publication_id=publication_id, uow_status=status, ustatus=ustatus, store=store)
-
-
 # What a publisher says about its own.
 
 
@@ -205,11 +213,8 @@ def show_last(world: World, call: Call, participant: Participant) -> None:
     if request.topic and not topics[0].attributes.allow_durable:
         raise BrokerError(Code.WRONG_UOW_TYPE)
     topics = [topic for topic in topics if topic.attributes.allow_durable]
-    replies = [
-        shown_past(topic, topic.past[owner.user, owner.token])
-        for topic in topics
-        if (owner.user, owner.token) in topic.past
-    ]
+    gone = [past for past in _past_of(world, owner) if past.allows_durable and request.topic in ("", past.topic)]
+    replies = [_shown_past(past) for past in gone]
     replies += [shown(each) for each in world.topics.uncommitted_of(owner) if each.topic in topics]
     replies += [
         shown(each) for topic in topics for each in topic.publications.values() if each.owner.name == owner.name
@@ -217,3 +222,27 @@ def show_last(world: World, call: Call, participant: Participant) -> None:
     if not replies:
         raise BrokerError(Code.UOW_NOT_FOUND)
     world.answer(call.handle, max(replies, key=lambda reply: reply.publication_id))
+
+
+def show_past(world: World, call: Call, participant: Participant) -> None:
+    """Show a publisher its last publication though it is gone; anything else about it comes too late."""
+    request = call.request
+    for past in _past_of(world, participant.owner):
+        if past.publication_id == request.publication_id:
+            if request.option is not Option.QUERY:
+                raise BrokerError(Code.WRONG_STATUS)
+            world.answer(call.handle, _shown_past(past))
+            return
+    raise BrokerError(Code.UOW_NOT_FOUND)
+
+
+def _shown_past(past: Past) -> Reply:
+    """Return the reply about a publisher's last publication, which is gone."""
+    publication_id, status, ustatus, topic, is_stored, _ = past
+    store = Store.BROKER if is_stored else Store.OFF
+    return Reply(topic=topic, publication_id=publication_id, uow_status=status, ustatus=ustatus, store=store)
+
+
+def _past_of(world: World, owner: Owner) -> list[Past]:
+    """Return a publisher's last publications that are gone, one of each topic."""
+    return [past for (_, *whose), past in world.topics.past.items() if whose == [owner.user, owner.token]]

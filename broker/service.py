@@ -145,6 +145,7 @@ class Service:
         "conversations",
         "delivering",
         "given_back",
+        "is_lasting",
         "is_served",
         "name",
         "queue",
@@ -155,9 +156,10 @@ class Service:
         "waiting",
     )
 
-    def __init__(self, name: ServiceName, attributes: ServiceAttributes) -> None:
+    def __init__(self, name: ServiceName, attributes: ServiceAttributes, *, is_lasting: bool = True) -> None:
         self.name = name
         self.attributes = attributes
+        self.is_lasting = is_lasting  # it stays though nothing is left of it
         self.queue = str(ServiceQueue(*name))  # where the store has the messages to its servers
         self.reply_queue = str(ServiceQueue(*name, is_reply=True))
         self.servers: dict[Name, Registration] = {}
@@ -173,6 +175,11 @@ class Service:
         self.accepted = 0  # committed by their senders
         self.given_back = 0  # by their receivers
         self.completed = [0] * len(End)
+
+    @property
+    def is_unused(self) -> bool:
+        """Nobody serves it, and nothing of it waits or is under way."""
+        return not (self.servers or self.units or self.conversations or self.awake or len(self.waiting))
 
     def look(self) -> None:
         """Note whether there is a server that would take a new conversation."""

@@ -27,8 +27,8 @@ from broker.publishing import (
     drop_uncommitted,
     set_user_status,
     show_last,
+    show_past,
     shown,
-    shown_past,
 )
 from broker.receiving import park
 from broker.records import Status
@@ -92,7 +92,7 @@ def _begin(
             del topic.subscribers[key_of(known)]
             world.topics.disarm_subscription(known)
         topic.subscribers[key_of(subscription)] = subscription
-        participant.topics[topic.name] = topic
+        _use(participant, subscription)
         if known is None:
             for publication in topic.publications.values():
                 publication.remaining += subscription.wants(publication)
@@ -109,7 +109,7 @@ def _begin(
         call.handle,
         participant,
         Code.DURABLE_WITHOUT_STORE,
-        lambda: topic.coming.pop(key_of(subscription), None),
+        lambda: world.topics.refuse(subscription),
     )
     decide(world, changes, decision)
 
@@ -137,9 +137,15 @@ def _own(world: World, topic: Topic, participant: Participant) -> Subscription:
         )
     if found.is_pending:
         raise Busy(found)
-    participant.topics[topic.name] = topic
+    _use(participant, found)
     _renew(world, found)
     return found
+
+
+def _use(participant: Participant, subscription: Subscription) -> None:
+    """Let its topic be among the participant's, until one of both is no more."""
+    participant.topics[subscription.topic.name] = subscription.topic
+    subscription.users.add(participant.name)
 
 
 def _renew(world: World, subscription: Subscription) -> None:
@@ -251,7 +257,7 @@ def control_publication(world: World, call: Call, participant: Participant) -> N
         return
     publication = world.topics.publications.get(request.publication_id)
     if publication is None:
-        _of_past(world, call, participant)
+        show_past(world, call, participant)
         return
     if publication.is_pending:
         raise Busy(publication)
@@ -293,19 +299,6 @@ def _by_subscriber(world: World, call: Call, participant: Participant, publicati
     Acknowledging(world, subscription, [publication]).decide(
         call, participant, lambda: world.answer(call.handle, reply)
     )
-
-
-def _of_past(world: World, call: Call, participant: Participant) -> None:
-    """Show a publisher its last publication though it is gone; anything else about it comes too late."""
-    request, owner = call.request, (participant.owner.user, participant.owner.token)
-    for topic in world.topics.topics.values():
-        past = topic.past.get(owner)
-        if past is not None and past[0] == request.publication_id:
-            if request.option is not Option.QUERY:
-                raise BrokerError(Code.WRONG_STATUS)
-            world.answer(call.handle, shown_past(topic, past))
-            return
-    raise BrokerError(Code.UOW_NOT_FOUND)
 
 
 class Acknowledging:
@@ -377,12 +370,16 @@ def leave_topics(world: World, participant: Participant) -> None:
     if participant.owner.members == 1:
         for publication in world.topics.uncommitted_of(participant.owner):
             drop_uncommitted(world, publication)
-    for topic in participant.topics.values():
+    for topic in list(participant.topics.values()):
         passing = topic.subscribers.get(passing_key(participant.name))
         if passing is not None:
             end_subscription(world, passing)
     if participant.owner.members == 1:
         take_back_publications(participant)
+    for topic in participant.topics.values():
+        durable = topic.subscribers.get(durable_key(participant.owner))
+        if durable is not None:
+            durable.users.discard(participant.name)
 
 
 def take_back_publications(participant: Participant) -> None:

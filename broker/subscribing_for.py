@@ -50,7 +50,7 @@ def subscribe_for(world: World, given: SubscribeFor) -> None:
 
     changes = Changes(puts=[put_subscription(subscription_record(subscription))])
     decision = Decision(apply, (subscription,), given.handle, code=Code.DURABLE_WITHOUT_STORE)
-    decision.undo = lambda: topic.coming.pop(key, None)
+    decision.undo = lambda: world.topics.refuse(subscription)
     decide(world, changes, decision)
 
 

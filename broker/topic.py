@@ -92,6 +92,7 @@ class Subscription(Held):
         "subscribed",
         "subscription_id",
         "topic",
+        "users",
         "window",
     )
 
@@ -102,6 +103,7 @@ class Subscription(Held):
         self.owner = owner
         self.name = name  # of the participant whose it is while that one is there; None for a durable one
         self.is_durable = name is None
+        self.users: set[Name] = set()  # participants among whose topics it is
         self.window: Window | None = None  # up to the position: what is held since the store was restored, or was
         self.position = 0  # all up to this order is done with, or was before its time; or is in the window
         self.acknowledged: set[int] = set()  # orders behind the position that are done with as well
@@ -175,19 +177,21 @@ class Topic:
         "coming",
         "done",
         "ended",
+        "is_lasting",
         "is_stored",
         "last_order",
         "name",
-        "past",
         "publications",
         "published",
         "queue",
         "subscribers",
+        "under_way",
     )
 
-    def __init__(self, name: str, attributes: TopicAttributes, *, has_store: bool) -> None:
+    def __init__(self, name: str, attributes: TopicAttributes, *, has_store: bool, is_lasting: bool = True) -> None:
         self.name = name
         self.attributes = attributes
+        self.is_lasting = is_lasting  # it stays though nothing is left of it
         self.is_stored = has_store and attributes.store is Store.BROKER
         self.queue = str(TopicQueue(name))
         self.publications: SortedDict[int, Publication] = SortedDict()  # committed ones, by their order
@@ -197,7 +201,12 @@ class Topic:
         self.published = 0  # publications that were committed since the start
         self.ended = 0  # of those and of earlier ones: everybody has them, or their time was over
         self.done: list[Publication] = []  # that every subscriber has; they are still in the store
-        self.past: dict[tuple[str, str], tuple[str, Status, str]] = {}  # a publisher's last one that is gone
+        self.under_way = 0  # publications that are not committed, and what of it is on its way to the store
+
+    @property
+    def is_unused(self) -> bool:
+        """Nobody subscribes to it, and nothing is published to it or about to leave the store."""
+        return not (self.subscribers or self.coming or self.publications or self.done or self.under_way)
 
     @property
     def subscription_expiration(self) -> int:

@@ -2,21 +2,36 @@
 
 from collections import deque
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from broker.attributes import Attributes, TopicAttributes
 from broker.block import Store
 from broker.codes import BrokerError, Code
 from broker.lifetimes import Clocks, ends
 from broker.order import Order
-from broker.topic import Publication, Subscription, Topic
+from broker.records import Status
+from broker.topic import Publication, Subscription, Topic, key_of
+from broker.unused import Unused, stays
 from broker.uow import Owner
+
+
+class Past(NamedTuple):
+    """A publisher's last publication in a topic, which is gone."""
+
+    publication_id: str
+    status: Status
+    ustatus: str
+    topic: str
+    is_stored: bool
+    allows_durable: bool
 
 
 class Topics:
     """Topics, publications and subscriptions that are known."""
 
-    def __init__(self, attributes: Attributes, *, has_store: bool) -> None:
+    def __init__(self, attributes: Attributes, unused: Unused, *, has_store: bool) -> None:
         self._attributes = attributes
+        self.unused = unused
         self._has_store = has_store
         self.topics: dict[str, Topic] = {}
         self.publications: dict[str, Publication] = {}
@@ -24,6 +39,7 @@ class Topics:
         self.uncommitted: dict[tuple[str, str], dict[str, Publication]] = {}  # by whose they are
         self.lasting = Order()  # ends of stored publications and durable subscriptions, on the pseudo-clock
         self.passing = Order()  # of others, on the second count
+        self.past: dict[tuple[str, str, str], Past] = {}  # last ones that are gone, by topic and whose they were
         self.is_ending = False  # some are on their way out
         self.published: deque[Topic] = deque()  # have something for who waits
         self.sweeping: deque[Topic] = deque()  # have publications that everybody has
@@ -35,7 +51,10 @@ class Topics:
             attributes = self._attributes.topic(name) if name else None
             if attributes is None:
                 raise BrokerError(Code.SERVICE_UNDEFINED, f"no topic {name} is defined")
-            found = self.topics[name] = Topic(name, attributes, has_store=self._has_store)
+            is_lasting = stays(len(self.topics), is_defined=attributes.topic == name)
+            found = Topic(name, attributes, has_store=self._has_store, is_lasting=is_lasting)
+            self.topics[name] = found
+            self.unused.see_topic(found)
         return found
 
     def topic_of_old(self, name: str) -> Topic:
@@ -65,15 +84,24 @@ class Topics:
         """Let a publication be known that is not committed."""
         self.publications[publication.publication_id] = publication
         owner = publication.owner
-        self.uncommitted.setdefault((owner.user, owner.token), {})[publication.publication_id] = publication
+        mine = self.uncommitted.setdefault((owner.user, owner.token), {})
+        if publication.publication_id not in mine:
+            mine[publication.publication_id] = publication
+            publication.topic.under_way += 1
 
     def commit(self, publication: Publication) -> None:
         """Let it be one that is committed, or gone."""
         name = (publication.owner.user, publication.owner.token)
         mine = self.uncommitted.get(name, {})
-        mine.pop(publication.publication_id, None)
+        if mine.pop(publication.publication_id, None) is not None:
+            self.arrived(publication.topic)
         if not mine:
             self.uncommitted.pop(name, None)
+
+    def arrived(self, topic: Topic) -> None:
+        """Note that something about a topic is under way no longer."""
+        topic.under_way -= 1
+        self.unused.see_topic(topic)
 
     def uncommitted_of(self, owner: Owner) -> list[Publication]:
         return list(self.uncommitted.get((owner.user, owner.token), {}).values())
@@ -92,6 +120,7 @@ class Topics:
         if publication.due:
             self._of(publication).remove(publication.due, int(publication.publication_id, 16))
             publication.due = 0
+        self.unused.see_topic(publication.topic)
 
     def _of(self, publication: Publication) -> Order:
         return self.lasting if publication.is_stored else self.passing
@@ -116,6 +145,12 @@ class Topics:
         subscription.due = 0 if subscription.is_held() else subscription.ends
         if subscription.due:
             self._of_subscription(subscription).add(subscription.due, int(subscription.subscription_id, 16))
+
+    def refuse(self, subscription: Subscription) -> None:
+        """Note that a subscription that was on its way does not come."""
+        topic = subscription.topic
+        topic.coming.pop(key_of(subscription), None)
+        self.unused.see_topic(topic)
 
     def disarm_subscription(self, subscription: Subscription) -> None:
         """Know a subscription no longer."""

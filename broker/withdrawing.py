@@ -21,11 +21,13 @@ from broker.records import (
     SubscriptionRecord,
 )
 from broker.topic import Publication, Subscription, Topic, key_of
+from broker.topics import Past
+from broker.uow import Name
 from broker.withheld import Window
 from broker.world import World
 
 REMOVED_AT_ONCE = 1000  # publications in one commit
-PAST_MAX = 10_000  # publishers of a topic that can still be told of their last publication once it is gone
+PAST_MAX = 10_000  # last publications, by topic and publisher, that can still be told of once they are gone
 
 
 def publication_record(publication: Publication, status: Status) -> PublicationRecord:
@@ -95,11 +97,25 @@ def forget(world: World, publication: Publication, status: Status) -> None:
         publication.messages = None
     topic.ended += publication.status is Status.ACCEPTED
     publication.status = status
-    past = topic.past.pop((owner.user, owner.token), ("", status, ""))
-    topic.past[owner.user, owner.token] = max(past, (publication.publication_id, status, publication.ustatus))
-    if len(topic.past) > PAST_MAX:
-        del topic.past[next(iter(topic.past))]
+    _remember(world, publication)
     world.forget_idle(owner)
+
+
+def _remember(world: World, publication: Publication) -> None:
+    """Let its publisher be told of it, as long as it is the last one there."""
+    topic, owner, known = publication.topic, publication.owner, world.topics.past
+    last = Past(
+        publication.publication_id,
+        publication.status,
+        publication.ustatus,
+        topic.name,
+        topic.is_stored,
+        topic.attributes.allow_durable,
+    )
+    name = (topic.name, owner.user, owner.token)
+    known[name] = max(known.pop(name, last), last)
+    if len(known) > PAST_MAX:
+        del known[next(iter(known))]
 
 
 def one_less(world: World, publication: Publication) -> None:
@@ -125,12 +141,15 @@ def sweep(world: World, topic: Topic) -> None:
         return
 
     def again(_: int = 0) -> None:
+        world.topics.arrived(topic)
         if topic.done and topic not in world.topics.sweeping:
             world.topics.sweeping.append(topic)
 
     def undo() -> None:
         topic.done = [*batch, *topic.done]
+        world.topics.arrived(topic)
 
+    topic.under_way += 1
     try:
         changes = together(removal(each, is_delivered=True) for each in batch)
         decide(world, changes, Decision(again, undo=undo))
@@ -207,7 +226,19 @@ def end_subscription(world: World, subscription: Subscription) -> None:
     for publication in list(topic.publications.values()):
         if subscription.wants(publication):
             one_less(world, publication)
+    for name in subscription.users:
+        _part_from(world, name, topic)
+    world.topics.unused.see_topic(topic)
     world.forget_idle(subscription.owner)
+
+
+def _part_from(world: World, name: Name, topic: Topic) -> None:
+    """Let a participant have the topic among its own no longer, unless it has another subscription there."""
+    participant = world.participants.get(name)
+    if participant is not None:
+        left = topic.subscription_of(participant.owner, name)
+        if left is None or name not in left.users:
+            participant.topics.pop(topic.name, None)
 
 
 # What time ends.

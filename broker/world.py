@@ -24,6 +24,7 @@ from broker.restore import Restored
 from broker.service import Service, ServiceName, Waiting
 from broker.states import POSTPONED
 from broker.topics import Topics
+from broker.unused import Unused, stays
 from broker.uow import Name, Owner, UnitOfWork
 
 ENDED_MAX = 10_000  # conversations that are over and whose partner can still be told why
@@ -103,8 +104,8 @@ class World:
         self.instances: dict[tuple[Name, ServiceName], Waiting] = {}  # what waits for a server instance
         self.producers: dict[ProducerKey, str] = {}  # identifier to UOWID
         self.beginning: dict[str, Conversation] = {}  # those of the first, as long as they are on their way
-        self.topics = Topics(attributes, has_store=restored.has_store)
-        self.parking = Parking()
+        self.parking, self.unused = Parking(), Unused()
+        self.topics = Topics(attributes, self.unused, has_store=restored.has_store)
 
         self.dues = Dues(restored.clock)
         self.numbered: dict[int, Participant] = {}  # by client id
@@ -220,7 +221,10 @@ class World:
             attributes = self.attributes.service(*name)
             if attributes is None:
                 raise BrokerError(Code.SERVICE_UNDEFINED, detailed(Code.SERVICE_UNDEFINED, "/".join(name)))
-            found = self.services[name] = Service(name, attributes)
+            is_defined = (attributes.server_class, attributes.server_name, attributes.service) == name
+            found = Service(name, attributes, is_lasting=stays(len(self.services), is_defined=is_defined))
+            self.services[name] = found
+            self.unused.see(found)
         return found
 
     def service_of_old(self, name: ServiceName) -> Service:

@@ -3,7 +3,7 @@
 Those that were used first keep their names, so that what is counted of the others together never falls.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from broker.looking.question import Page, Steps
@@ -44,6 +44,7 @@ class Meters:
                 _add(self.other_services, _SERVICE_SUMS, row)
             if not at % STEP_COUNT:
                 yield
+        _add_sums(self.other_services, world.unused.service_sums)
         for at, topic in enumerate(list(world.topics.topics.values())):
             found = topic_row(world, topic)
             self.largest_lag = max(self.largest_lag, found.largest_lag)
@@ -53,7 +54,15 @@ class Meters:
                 _add(self.other_topics, _TOPIC_SUMS, found)
             if not at % STEP_COUNT:
                 yield
+        _add_sums(self.other_topics, world.unused.topic_sums)
         return Page(rows=[])
+
+
+def _add_sums(sums: dict[str, int], forgotten: Mapping[str, int]) -> None:
+    """Add what was counted of those that are forgotten; they were none of those that are told by name."""
+    if any(forgotten.values()):
+        for name, count in forgotten.items():
+            sums[name] = sums.get(name, 0) + count
 
 
 def _add(sums: dict[str, int], names: Iterable[str], row: object) -> None:

@@ -18,12 +18,12 @@ INSTANCES_MAX = 10_000  # server instances that are looked at for what waits for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRow:
-    """A service that was used since the start, or that something waits for.
+    """A service that was used since the start, or that something waits for; `unused.py` says which are forgotten.
 
     `active` units of work are not complete: `sending` ones not committed by their sender, `delivering` ones being
     received, `waiting` all others, answers to clients among them; `held` ones of these nobody receives before RELEASE.
     `oldest` is the time of the commit of the oldest that waits for a server. What stands behind it was counted since
-    the start. Ages and lifetimes are seconds.
+    the start, or since it was last forgotten. Ages and lifetimes are seconds.
     """
 
     server_class: str

@@ -159,6 +159,7 @@ def statistics_row(world: World, around: Around) -> StatisticsRow:
     """Return the row of what was counted."""
     services, topics = list(world.services.values()), list(world.topics.topics.values())
     latencies = around.latencies
+    gone, gone_topics = world.unused.service_sums, world.unused.topic_sums  # of names that are forgotten
     completed = [sum(service.completed[end] for service in services) for end in End]
     return StatisticsRow(
         calls=around.calls,
@@ -166,13 +167,13 @@ def statistics_row(world: World, around: Around) -> StatisticsRow:
         groups=latencies.groups,
         commit_seconds=latencies.seconds,
         refusals={str(code.value): count for code, count in sorted(world.refusals.items(), key=str)},
-        accepted=sum(service.accepted for service in services),
-        processed=completed[End.PROCESSED],
-        cancelled=completed[End.CANCELLED],
-        timed_out=completed[End.TIMED_OUT],
-        given_back=sum(service.given_back for service in services),
-        published=sum(topic.published for topic in topics),
-        publications_ended=sum(topic.ended for topic in topics),
+        accepted=gone["accepted"] + sum(service.accepted for service in services),
+        processed=gone["processed"] + completed[End.PROCESSED],
+        cancelled=gone["cancelled"] + completed[End.CANCELLED],
+        timed_out=gone["timed_out"] + completed[End.TIMED_OUT],
+        given_back=gone["given_back"] + sum(service.given_back for service in services),
+        published=gone_topics["published"] + sum(topic.published for topic in topics),
+        publications_ended=gone_topics["ended"] + sum(topic.ended for topic in topics),
     )
 
 

@@ -11,6 +11,8 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 import broker.journal_store
+import broker.topics
+import broker.world
 import journal.owner
 import recovery.continuing
 from tests.crash_model import Unattended
@@ -45,6 +47,13 @@ def simulated_edges() -> Iterator[Edges]:
             (recovery.continuing, "os", system),
             (broker.journal_store, "time", SimpleNamespace(monotonic=edges.monotonic)),
             (broker.journal_store, "MessageDatabase", Unattended),
+            (broker.world, "stays", _never),
+            (broker.topics, "stays", _never),
         ):
             stack.enter_context(patch.object(module, name, put))
         yield edges
+
+
+def _never(_: int, *, is_defined: bool) -> bool:
+    """Let no name stay that is not used: a play's few ones are all defined."""
+    return False
