@@ -27,7 +27,7 @@ from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, IsBackup, RecoveryRefused
 from journal.existing import exists
 from journal.footer import ranges
-from journal.format import FileHeader, Previous
+from journal.format import FileHeader
 from journal.log import Opening
 from journal.message import FrameReader, Source
 from journal.names import ArchiveName, DataFileName, UnfinishedName
@@ -37,6 +37,7 @@ from journal.reserve import Reserve, reserve_size
 from journal.segment import Sealed
 from recovery import findings, holding
 from recovery.continuing import Continuing
+from recovery.counting import Counters
 from recovery.cutting import cut
 from recovery.decide import Action
 from recovery.examined import Examined, read_contents
@@ -47,8 +48,6 @@ from recovery.suspects import reach_of, suspects
 from recovery.unreadable import ForgivingDisk
 from recovery.validate import Progress, examine_directory, no_progress
 
-NUMBER_JUMP = 1 << 20  # after an end without a footer, or damage, no lost number may come again
-NUMBER_JUMP_BLIND = 1 << 40  # where nothing is left that says how far the numbers were
 READ_ATTEMPTS = 3  # a read error may pass; damage does not
 
 Policy = Literal["salvage", "truncate", "refuse"]
@@ -178,7 +177,7 @@ class _Start:
         findings.note(self._disk, self._directory, self._earlier, self._found, reserve.release)
         repairer = Repairer(self._disk, self._directory, reserve.release)
         split = self._options.split
-        counters = _Counters(examined, self._options.new_identity)
+        counters = Counters(examined, self._options.new_identity)
         reports: list[FileReport] = []
         files: dict[int, FileHeader] = {}
         sealed: list[Sealed] = []
@@ -311,38 +310,6 @@ class _Start:
         for entry in self._entries():
             if names.parse(entry) is None:
                 yield f"{entry} is not one of the database's files and was left alone"
-
-
-class _Counters:
-    """The numbers that must never come again, file by file, and how far the next ones keep clear of lost ones."""
-
-    def __init__(self, examined: Sequence[Examined], new_identity: Callable[[], bytes]) -> None:
-        known = [one.header for one in examined if one.header is not None]
-        self._before = Before(database=known[-1].database if known else new_identity())
-        repaired = [one for one in examined if one.decision.action not in (Action.KEEP, Action.REMOVE)]
-        if not repaired and examined and examined[-1].is_recovered:
-            repaired = [examined[-1]]
-        sizes = [max(one.size, one.end, one.extent) for one in repaired]  # a message takes more than a byte
-        self._jump = max(NUMBER_JUMP, *sizes) if sizes else 0
-        if not known and any(one.losses for one in examined):
-            self._jump = NUMBER_JUMP_BLIND
-
-    def take(self, header: FileHeader, ending: Previous, highest_commit: int) -> None:
-        """Note a file that is kept."""
-        before = self._before
-        self._before = replace(
-            before,
-            previous=ending,
-            owner=max(before.owner, header.owner),
-            next_message=max(before.next_message, header.next_message),
-            next_commit=max(before.next_commit, header.next_commit, highest_commit + 1, ending.commit + 1),
-        )
-
-    def before(self, index: Index, *, is_followed: bool) -> Before:
-        """Return what is known when it is a file's turn; nothing behind a file that is followed may be overtaken."""
-        jump = 0 if is_followed else self._jump
-        message = max(self._before.next_message, index.highest + 1)
-        return replace(self._before, next_message=message + jump, next_commit=self._before.next_commit + jump)
 
 
 def _opening(owner: int, examined: Sequence[Examined], before: Before, files: dict[int, FileHeader]) -> Opening:

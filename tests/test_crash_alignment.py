@@ -147,3 +147,27 @@ def test_a_start_goes_on_with_a_file_of_a_copy_wherever_the_lost_one_ended(
         assert [len(content.payload) for content in state.messages.values()] == [7, 5]
         assert set(state.keys) <= {"one", "two"}
         assert found_after(disk) == state
+
+
+@pytest.mark.parametrize("boundary", [1024, 4096])
+@pytest.mark.parametrize("behind", [*range(-16, 0, 8), *range(8, 72, 8)])
+def test_what_stands_behind_a_first_write_that_went_elsewhere_is_kept_and_the_write_is_told(
+    boundary: int, behind: int
+) -> None:
+    """Headers and first commit are zeros; in another alignment there is no room for a frame before the next one."""
+    disk = SimulatedDisk()
+    with open_unattended(disk, max_data_file_size="64K") as database:
+        database.add("q", bytes(64 << 10))
+        for size in (boundary + behind - HEADERS - 88, 1):
+            database.add("q", bytes(size))
+        files = disk.contents(SPOOL)
+    store = Store({name: data for name, data in files.items() if any(data)}, Account())
+    name = store.newest()
+    first, second = store.frames_of(name)
+    assert second.offset == boundary + behind
+    gone = store.damaged(name, bytes(first.end) + store.files[name][first.end :])
+    with open_unattended(gone) as database:
+        assert [loss.name for loss in database.recovery.lost] == [name]
+        assert database.recovery.lost[0].end == first.end
+        assert state_of(database) == store.state(lost=[first])
+    assert found_after(gone) == store.state(lost=[first])

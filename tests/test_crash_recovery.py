@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from journal.errors import JournalError
+from journal.format import HEADERS_SIZE
 from journal.names import FOUND, RESERVE
 from recovery.report import FileReport, RecoveryReport, Verdict
 from tests.crash_model import SMALL, SPOOL, State, found_after, open_unattended, state_of
@@ -256,3 +257,23 @@ def test_a_footer_says_that_a_file_was_begun_only_when_that_is_durable(size: int
             with open_unattended(disk.crash(seed)) as again:
                 assert not again.recovery.lost, (step, seed)
     raise AssertionError("a start without a kill comes at last")
+
+
+@pytest.mark.parametrize("kept", [HEADERS_SIZE, 0], ids=["with a header", "without one"])
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_what_was_given_in_a_file_of_which_nothing_is_left_is_not_given_again(times: int, kept: int) -> None:
+    """The file before it was sealed by a start: each one that begins the next file leaves out as many numbers."""
+    disk = SimulatedDisk()
+    open_unattended(disk).add("q", b"in a file that is not closed")
+    disk, highest = disk.restart(), 1
+    for _ in range(times):
+        number = open_unattended(disk).add("q", b"in the next one")
+        assert number > highest
+        highest = number
+        disk = disk.restart()
+        path = SPOOL / max(name for name in disk.contents(SPOOL) if name.endswith(".data"))
+        data = disk.content(path)
+        disk.put(path, data[:kept] + (b"" if kept else b"x" * HEADERS_SIZE) + bytes(len(data) - HEADERS_SIZE))
+    with open_unattended(disk) as database:
+        assert not database.recovery.lost
+        assert database.add("q", b"behind them") > highest

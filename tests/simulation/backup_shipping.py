@@ -91,9 +91,9 @@ class Shipping(Run):
             history.enter(commit, self.entered, self.account.state)
         self.entered, self.commits = self.account.state, self.account.commits
 
-    def _go_on_with(self, found: Unattended) -> None:
+    def _go_on_with(self, found: Unattended, *, is_told: bool) -> None:
         """Begin another history where damage was repaired; what a backup had of the lost file before, it has still."""
-        Run._go_on_with(self, found)
+        Run._go_on_with(self, found, is_told=is_told)
         self.has_lost = True
         kept = self.histories if self.shipped is not None else []
         self.entered = self.account.state

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from journal.reserve import NO_SPACE
 from recovery.decide import TABLE
+from tests.faulty_disk import Fault, Kind
 from tests.simulation.world import Seen
 
 ROWS = tuple(dict.fromkeys(row.decision.row for row in TABLE))
@@ -76,7 +78,10 @@ def section(name: str, share: Share, seconds: float, processes: int) -> list[str
         "",
         *_plain(
             ("branch of recovery", "met", "after", "during"),
-            ((row, _figure(after[row].total()), _frequent(after[row]), _frequent(during[row])) for row in ROWS),
+            (
+                (row, _figure(after[row].total()), _frequent(after[row]), _frequent(during[row]))
+                for row in [*ROWS, *sorted(after.keys() - set(ROWS))]
+            ),
         ),
         "",
         *_plain(
@@ -125,3 +130,17 @@ def _listed(counts: Counter[str]) -> str:
 
 def _figure(count: int) -> str:
     return f"{count:,}" if count else "never"
+
+
+def fault_name(fault: Fault) -> str:
+    """Return what a fault is called in the tables."""
+    if fault.kind is Kind.MISDIRECTED:
+        return "misdirected write"
+    if fault.kind is Kind.SLOW:
+        return "slow call"
+    if fault.code in NO_SPACE:
+        return "full disk"
+    if fault.kind is Kind.SHORT:
+        return "short write"
+    verb = {"write_durably": "write", "sync_directory": "sync of a directory"}.get(fault.verb, fault.verb)
+    return f"failed {verb}"

@@ -13,6 +13,7 @@ from journal.errors import (
     JournalError,
     NotAttempted,
     NotThisDatabase,
+    RecoveryRefused,
 )
 from recovery.continuing import Continuing
 from recovery.startup import start
@@ -60,7 +61,8 @@ class Failing(Misplacing):
         rotten = self._rotten()
         if rotten:
             self.armed = self.disk.kill_at = None  # another process would not know what this one has told as failed
-        before, continuing = self.disk.restart() if rotten else self.disk, replace(again._continuing)
+        refuses = database.options.policy == "refuse"
+        before, continuing = self.disk.restart() if rotten or refuses else self.disk, replace(again._continuing)
         for _ in range(OPENINGS_MAX):
             try:
                 reopened = again.attempt()
@@ -68,6 +70,11 @@ class Failing(Misplacing):
             except DiskError:
                 self.disk.faults.clear()
                 self.disk.space = None
+            except RecoveryRefused as refused:  # the tail of which this process has told that it had failed
+                mine = [name for name in self.disk.contents(SPOOL) if name.endswith(".data")][-2:]
+                self._check_refusal(before, refused, told_as_failed=mine)
+                self._end_process()
+                return
             except (CannotContinue, NotThisDatabase):
                 if not rotten:
                     raise

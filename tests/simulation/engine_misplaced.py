@@ -12,11 +12,11 @@ from journal.operations import LOW_WATER_KEY
 from tests.crash_model import SPOOL, Unattended, state_of
 from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import SimulatedDisk
+from tests.simulation.engine_held import HELD, LISTED
 from tests.simulation.engine_rot import (
     ONLY,
     REBUILT,
     REPORTED,
-    RETURNED,
     Hit,
     check_found,
     check_rebuilt,
@@ -83,7 +83,7 @@ class Misplacing(Starts):
         else:
             self.disk.put(SPOOL / name, bytes(step.file % 2 * len(files.content(SPOOL / name))))
         self.faults.append(("missing file" if is_gone else "emptied file", "idle"))
-        found = self._open(self.disk)
+        found = self._open_own()
         if not is_needed:  # below the low-water mark: a clean-up was to remove it, and came to its end before that
             self._check_told(found, name, None)
             self.database = found
@@ -92,11 +92,12 @@ class Misplacing(Starts):
         self._check_told(found, name, "missing" if is_gone else "emptied")
         hit = Hit(lost=store.frames_of(name))
         is_mark_lost = any(piece.key == LOW_WATER_KEY.decode() for frame in hit.lost for piece in frame.pieces)
-        if not is_newest and not is_mark_lost:  # nobody knows how long the newest one was
-            for promise in (ONLY, REPORTED, RETURNED):
+        is_known = not is_newest and not is_mark_lost  # nobody knows how long the newest one was
+        if is_known:
+            for promise in (ONLY, REPORTED, LISTED, HELD):
                 self.seen.checked[promise] += 1
-            check_found(base, hit, store, found)
-        self._go_on_with(found)
+            check_found(hit, store, found, is_held=(found.options.hold_suspects,))
+        self._go_on_with(found, is_told=is_known)
 
     def _copy(self) -> None:
         """Have the newest file a second time, under the name that comes next."""
@@ -106,7 +107,7 @@ class Misplacing(Starts):
         name = str(DataFileName(there[-1] + 1))
         self.disk.put(SPOOL / name, self.disk.content(SPOOL / str(DataFileName(there[-1]))))
         self.faults.append(("copy of a file", "idle"))
-        self.database = self._open(self.disk)
+        self.database = self._open_own()
         self._check_told(self.database, name, "stale")
         self._check_start(self.database)
 
@@ -127,11 +128,11 @@ class Misplacing(Starts):
         self.disk.put(SPOOL / name, theirs[name])
         files = self.disk.restart()
         self.faults.append(("another copy's file", "idle"))
-        found = self._open(self.disk)
+        found = self._open_own()
         self._check_told(found, name, "other ending")
         self.seen.checked[REBUILT] += 1
-        check_rebuilt(files, found.recovery.files, state_of(found))
-        self._go_on_with(found)
+        check_rebuilt(files, found.recovery.files, state_of(found), with_held=not found.options.hold_suspects)
+        self._go_on_with(found, is_told=False)
 
     def _hide(self, place: int) -> None:
         """Let a sector be one that cannot be read for a while: a start is refused, or does without; nothing is lost."""
@@ -167,14 +168,12 @@ class Misplacing(Starts):
         if rows.get(name) != row:
             raise PromiseBroken(f"{TOLD}\n{name} is not {row!r}: {found.recovery}")
 
-    def _go_on_with(self, found: Unattended) -> None:
+    def _go_on_with(self, found: Unattended, *, is_told: bool) -> None:
         """Take what is there in spite of the damage for what is promised from now on."""
         self.database = found
-        self._enter_rows(found)
         self.callers.taken.clear()
         self.account.pending = []
-        self.account.found_damaged(state_of(found))
-        self.damaged = found.undelivered_count() - len(self.account.state.messages)
+        self._take_damaged(found, is_told=is_told)
 
 
 def _data_files(disk: SimulatedDisk) -> dict[str, bytes]:

@@ -6,19 +6,19 @@ what must be found; and from the same follows what must be reported.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from journal.operations import LOW_WATER_KEY
 from recovery.report import FileReport, Loss, RecoveryReport
 from tests.crash_model import SPOOL, Account, State, Unattended, state_of
 from tests.crash_store import FrameAt, Piece, Store
 from tests.faulty_disk import SimulatedDisk
+from tests.simulation.engine_held import Places, check_held, check_listed, last_of
 from tests.simulation.world import PromiseBroken
 
 REBUILT = "the index is what a rebuild from the files gives"
 ONLY = "rot costs what it has hit, and nothing else"
 REPORTED = "what rot has destroyed is reported, exactly"
-RETURNED = "what comes back since its removal is lost is listed as suspect"
 FOUND = "rot is found by a start"
 WHOLE_BYTES = "bytes that have rotted are handed out to nobody"
 _HEADERS = ((0, 256), (512, 768))
@@ -53,10 +53,10 @@ def read_store(disk: SimulatedDisk, reports: Sequence[FileReport]) -> Store:
     return store
 
 
-def check_rebuilt(disk: SimulatedDisk, reports: Sequence[FileReport], found: State) -> Store:
+def check_rebuilt(disk: SimulatedDisk, reports: Sequence[FileReport], found: State, *, with_held: bool = True) -> Store:
     """Check that what was found is what the frames add up to, read by themselves."""
     store = read_store(disk, reports)
-    rebuilt = store.state()
+    rebuilt = store.state() if with_held else replace(store.state(), held=found.held)
     if rebuilt != found:
         raise PromiseBroken(f"{REBUILT}\nfound {found}\nrebuilt {rebuilt}")
     return store
@@ -130,24 +130,22 @@ def is_named(store: Store, name: str) -> bool:
     return f"omsmsg-{int.from_bytes(before[0][len(before[0]) - size + 56 :][:8], 'little'):010}.data" == name
 
 
-def check_found(base: Unattended, hit: Hit, store: Store, found: Unattended, *, must_tell: bool = True) -> None:
-    """Check what a start has found in spite of the rot, and what it says of it where it `must_tell`."""
-    state = state_of(found)
-    expected = store.state(lost=[*hit.lost, *hit.cut], damaged=hit.damaged)
-    if state != expected:
+def check_found(
+    hit: Hit, store: Store, found: Unattended, *, must_tell: bool = True, is_held: Sequence[bool] = (False,)
+) -> None:
+    """Check what a start has found in spite of the rot, what it holds, and what it says where it `must_tell`."""
+    state, gone = state_of(found), [*hit.lost, *hit.cut]
+    expected = store.state(lost=gone, damaged=hit.damaged)
+    if replace(state, held=expected.held) != expected:
         lost = {number: expected.messages[number] for number in expected.messages.keys() - state.messages.keys()}
         extra = {number: state.messages[number] for number in state.messages.keys() - expected.messages.keys()}
         raise PromiseBroken(f"{ONLY}\nlost {lost}\nextra {extra}\n{hit}\n{found.recovery}")
-    if not must_tell:
-        return
-    _check_report(found.recovery, hit, store)
     # What is cut was promised as far as anybody can tell from the files, or not: of a removal in it nobody knows.
-    removed = {number for frame in hit.lost for number in frame.removed}
-    returned = removed & (state.messages.keys() - state_of(base).messages.keys())
-    ranges = [range(one.first, one.last + 1) for one in found.recovery.suspects if one.kind == "message"]
-    unlisted = sorted(number for number in returned if not any(number in one for one in ranges))
-    if unlisted:
-        raise PromiseBroken(f"{RETURNED}\n{unlisted} are not among {ranges}")
+    places, last = Places.of(store, gone), last_of(hit.lost)
+    check_held(state, expected, places, last, is_held)
+    if must_tell:
+        _check_report(found.recovery, hit, store)
+        check_listed(found.recovery, state, places, last)
 
 
 def check_readable(written: State, found: State) -> None:

@@ -12,10 +12,12 @@ from tests.simulation.engine_steps import (
     CleanUp,
     Close,
     Death,
+    Discard,
     Drop,
     Fail,
     Former,
     Group,
+    LetGo,
     Look,
     Misplace,
     Pause,
@@ -72,6 +74,9 @@ class _Writer:
             validation=chance.choice(("full", "full", "footers")),
             share=chance.choice((0.0, 0.25, 0.5)),
             retention=chance.random() < 0.2,
+            policy=chance.choice(("salvage", "truncate", "truncate", "refuse", "refuse")),
+            otherwise=chance.choice(("salvage", "truncate")),
+            holds=chance.random() < 0.5,
         )
 
     def _work(self) -> Step:
@@ -87,6 +92,7 @@ class _Writer:
             (4, lambda: Resend(chance.randrange(50), chance.random() < 0.2)),
             (2, lambda: Take(chance.randrange(3))),
             (1, lambda: Release(chance.randrange(10))),
+            (2, self._decision),
             (9, Tend),
             (4, lambda: Silence(chance.choice((1.0, 1.0, 1.0, 600.0)))),
             (9, lambda: CleanUp(compact=chance.random() < 0.5, is_due=chance.random() < 0.3)),
@@ -133,6 +139,11 @@ class _Writer:
         makers: list[Callable[[], Add | AddMany | Remove | Put | Block]]
         makers = [self._add, self._add, self._add_many, self._remove, self._put, self._block]
         return Group(tuple(self._chance.choice(makers)() for _ in range(self._chance.randint(2, 6))))
+
+    def _decision(self) -> LetGo | Discard:
+        chance = self._chance
+        places = tuple(chance.randrange(30) for _ in range(chance.choice((1, 2, 5))))
+        return chance.choice((LetGo(places), LetGo(is_all=True), Discard(places)))
 
     # What goes wrong.
 
@@ -201,12 +212,18 @@ class _Writer:
             size = chance.choice((0, 0, 1, 8, 512, 512))
             steps.append(Rot(chance.randrange(20), round(chance.random(), 4), size, self._seed()))
         steps += [self._work() for _ in range(chance.randint(0, 4))]
-        return [*steps, PowerCut(0, self._seed()) if chance.random() < 0.7 else Close(), self._work()]
+        steps.append(PowerCut(0, self._seed()) if chance.random() < 0.7 else Close())
+        return [*steps, *self._otherwise(), self._work()]
+
+    def _otherwise(self) -> list[Step]:
+        """Whoever starts next may go about it otherwise."""
+        return [self._reopen()] if self._chance.random() < 0.6 else []
 
     def _misdirected(self) -> list[Step]:
         chance = self._chance
         fault = Fail("write_durably", chance.randint(1, 3), misdirected=1 + self._seed())
-        return [fault, *(self._work() for _ in range(chance.randint(2, 6))), PowerCut(0, self._seed()), self._work()]
+        works = [self._work() for _ in range(chance.randint(2, 6))]
+        return [fault, *works, PowerCut(0, self._seed()), *self._otherwise(), self._work()]
 
     def _pause(self) -> list[Step]:
         chance = self._chance
@@ -222,12 +239,13 @@ class _Writer:
 
     def _ending(self) -> list[Step]:
         makers = (self._misplaced, self._misplaced, self._headless, self._told_as_failed, self._late, self._late)
-        chosen = self._chance.choice((*makers, self._read_error, self._read_error, None))
+        chosen = self._chance.choice((*makers, self._read_error, self._read_error, None, None, None))
         return [Space(), *(chosen or self._untold)()]
 
     def _misplaced(self) -> list[Step]:
         what = self._chance.choice(("gone", "gone", "emptied", "copied", "exchanged", "hidden"))
-        return [self._add_many(), Misplace(what, self._chance.randrange(20)), *(self._work() for _ in range(3))]
+        where = Misplace(what, self._chance.randrange(20))
+        return [self._add_many(), *self._otherwise(), where, *(self._work() for _ in range(3))]
 
     def _untold(self) -> list[Step]:
         """A start that repairs what has rotted is ended, once or twice, before it can say what it has found."""
@@ -237,8 +255,8 @@ class _Writer:
             steps.append(Rot(chance.randrange(20), round(chance.random(), 4), chance.choice((0, 8, 512)), self._seed()))
         for _ in range(chance.choice((1, 1, 2))):
             after = chance.randint(1, 25)
-            steps += [chance.choice((PowerCut(after, self._seed()), Death(after))), Look()]
-        return steps
+            steps += [*self._otherwise(), chance.choice((PowerCut(after, self._seed()), Death(after))), Look()]
+        return [*steps, *self._otherwise(), Look(), self._decision(), Look()]
 
     def _headless(self) -> list[Step]:
         """Both copies of the newest file's header rot, before the file before it is sealed."""

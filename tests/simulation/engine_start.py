@@ -2,30 +2,44 @@
 
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from database.options import Options
 from journal import names
-from journal.errors import (
-    JournalError,
-    NotThisDatabase,
-)
+from journal.errors import JournalError, NotThisDatabase, RecoveryRefused
 from journal.reserve import NO_SPACE
 from recovery.report import Verdict
 from tests.crash_model import SPOOL, Unattended, state_of
-from tests.faulty_disk import Fault, Kind, SimulatedDisk
+from tests.crash_store import Store
+from tests.faulty_disk import Kind, SimulatedDisk
+from tests.simulation.coverage import fault_name
 from tests.simulation.engine_account import THERE, Account
 from tests.simulation.engine_bounds import KEPT as KEPT_WHOLE
 from tests.simulation.engine_bounds import check_kept
+from tests.simulation.engine_held import HELD, LISTED, check_held_as_told
+from tests.simulation.engine_policy import (
+    AS_FOUND,
+    CUT,
+    CUT_BRANCH,
+    HELD_BRANCH,
+    REFUSED,
+    REFUSED_BRANCH,
+    Rotten,
+    Untold,
+    check_as_found,
+    check_nothing_repaired,
+    check_refused,
+    cuts,
+)
 from tests.simulation.engine_rot import (
     FOUND,
     ONLY,
     REBUILT,
     REPORTED,
-    RETURNED,
     WHOLE_BYTES,
+    Hit,
     check_found,
     check_readable,
     check_rebuilt,
@@ -49,17 +63,7 @@ BIRTHS = ("torn at birth", "stale", "late")
 INTACT = "nothing is reported that did not happen"
 TIDY = "no unfinished file is left over"
 ARCHIVED = "the archives that a start reports are there"
-Rotten = dict[str, list[tuple[int, int]]]  # data files, and where
 NEVER = 1 << 60  # commits between two looks of a tender that is a step
-
-
-@dataclass(slots=True)
-class Untold:
-    """What a start was to find that has ended before its caller had the report: the next one tells it."""
-
-    before: SimulatedDisk  # as it was found
-    rotten: Rotten
-    is_through: bool = False  # all that it had to do was done, and what it had noted for the next one was gone
 
 
 @dataclass(slots=True)
@@ -81,8 +85,10 @@ class Starts:
     bits: random.Random = field(default_factory=lambda: random.Random(1))
     is_rotten: bool = False
     damaged: int = 0  # messages that cannot be read: who takes one gets the next, and it stays taken
+    refuses: bool = False  # the start that is being made, if it finds anything bad
+    was_held: bool = False  # something, ever
     is_faulty: bool = False  # a call went wrong for this opening
-    untold: "Untold | None" = None  # a start met rot, and did not live to say so
+    untold: Untold | None = None  # a start met rot, and did not live to say so
     callers: Callers = field(init=False)
     _acting: Unattended | None = None  # whose step it is
 
@@ -103,12 +109,19 @@ class Starts:
             validation="full" if self.is_rotten else opening.validation,  # type: ignore[arg-type]
             compact_share=opening.share,
             retention_directory=KEPT if opening.retention else None,
+            policy="refuse" if self.refuses else self._repairs(),  # type: ignore[arg-type]
             hold_suspects=opening.holds,
             cleanup_interval=0,
             clock=self.clock,
             chance=self.bits.getrandbits,
             sleep=lambda _: None,
         )
+
+    def _repairs(self) -> str:
+        """Return how damage is repaired, if it is: what one start has begun another one goes on with."""
+        if self.untold is not None and self.untold.policy:
+            return self.untold.policy
+        return self.opening.otherwise if self.opening.policy == "refuse" else self.opening.policy
 
     def _opened(self) -> Unattended:
         if self.database is None:
@@ -127,10 +140,12 @@ class Starts:
             before, rotten = untold.before, untold.rotten
         if rotten:
             self.untold = untold or Untold(before, rotten)
+            self.untold.begin(self.disk, holds=self.opening.holds)
+        as_found = self.disk.restart() if rotten else None
         for attempt in range(OPENINGS_MAX):
             failed = len(self.disk.failed)
             try:
-                self.database = self._open(self.disk)
+                self.database = self._open_own()
                 break
             except JournalError as failure:
                 if isinstance(failure, NotThisDatabase) and rotten:
@@ -147,7 +162,32 @@ class Starts:
                     self.disk.faults.clear()
                     self.disk.space = None
         self._check_opened(before, rotten, self._open)
+        if as_found is not None and not any(fault.kind is Kind.MISDIRECTED for fault in self.disk.failed):
+            self.seen.checked[AS_FOUND] += 1
+            check_as_found(as_found, self.disk, self._opened().recovery)
         self.untold = None
+
+    def _open_own(self) -> Unattended:
+        """Open the database itself; where its policy refuses, hold that against what was there, and give in."""
+        if self.opening.policy == "refuse":
+            before, self.refuses = self.disk.restart(), True
+            try:
+                return self._open(self.disk)
+            except RecoveryRefused as refused:
+                self._check_refusal(before, refused)
+            finally:
+                self.refuses = False
+        if self.untold is not None:
+            self.untold.policy = self._repairs()
+        return self._open(self.disk)
+
+    def _check_refusal(
+        self, before: SimulatedDisk, refused: RecoveryRefused, *, told_as_failed: Sequence[str] = ()
+    ) -> None:
+        self.seen.checked[REFUSED] += 1
+        for fault, operation in self.faults:
+            self.seen.met[fault, operation, REFUSED_BRANCH] += 1
+        check_refused(before, self.disk, refused, told_as_failed, full=self.options().validation == "full")
 
     def _rotten(self) -> Rotten:
         return rotten_files(self.disk) if self.is_rotten else {}
@@ -165,6 +205,8 @@ class Starts:
         has_rotted = any(fault.kind is Kind.MISDIRECTED for fault in self.disk.failed)
         self._note_faults()
         self.callers.taken.clear()
+        if found.options.policy == "refuse":
+            check_nothing_repaired(found.recovery)
         with self.disk.as_written() if has_rotted else contextlib.nullcontext():
             if rotten:
                 self._check_rotten(before, rotten, found, open_healed)
@@ -197,13 +239,39 @@ class Starts:
         self.seen.checked[REBUILT] += 1
         store = check_rebuilt(files, base.recovery.files, self.account.state)
         hit = hits(store, rotten)
-        for name in () if hit.is_unclear else (ONLY, REPORTED, RETURNED, FOUND):
-            self.seen.checked[name] += 1
         if not hit.is_unclear:
-            check_found(base, hit, store, found, must_tell=self.untold is None or not self.untold.is_through)
+            self._check_hit(hit, store, rotten, found)
+        self._take_damaged(found, is_told=not hit.is_unclear)
+
+    def _check_hit(self, hit: Hit, store: Store, rotten: Rotten, found: Unattended) -> None:
+        """Check that what was hit is gone, and as the policy says what stood behind it."""
+        untold, holds = self.untold, found.options.hold_suspects
+        must_tell = untold is None or not untold.is_through
+        is_held = (holds,) if untold is None else untold.holding(holds=holds)
+        for name in (ONLY, REPORTED, LISTED, FOUND, HELD):
+            self.seen.checked[name] += 1
+        candidates = [hit]
+        if (found.options.policy if untold is None else untold.policy) == "truncate":
+            self.seen.checked[CUT] += 1
+            candidates = [*cuts(hit, store, rotten, found.recovery, must_tell=must_tell)]
+        for last, each in enumerate(candidates, start=1):
+            try:
+                check_found(each, store, found, must_tell=must_tell, is_held=is_held)
+                return
+            except PromiseBroken:
+                if last == len(candidates):
+                    raise
+
+    def _take_damaged(self, found: Unattended, *, is_told: bool) -> None:
+        """Take what is there in spite of damage for what is promised from now on; what it holds, where nobody has."""
+        state = state_of(found)
+        if not is_told:
+            self.seen.checked[HELD] += 1
+            check_held_as_told(self.account.state, state, found, was_held=self.was_held)
         self._enter_rows(found)
-        self.account.found_damaged(state_of(found))
-        self.damaged = found.undelivered_count() - len(self.account.state.messages)
+        self.was_held |= bool(state.held)
+        self.account.found_damaged(state)
+        self.damaged = self.callers.unreadable = found.undelivered_count() - len(state.messages)
 
     def _restore(self, rotten: Rotten) -> None:
         """Do what somebody has to do who finds a sector of one file in the place of another's header."""
@@ -216,6 +284,10 @@ class Starts:
     def _enter_rows(self, database: Unattended) -> None:
         """Enter which branches of recovery followed the faults since the start before."""
         rows = {file.row for file in database.recovery.files} - {"sealed"} or {"sealed"}
+        if any(loss.reason.startswith("cut at") for loss in database.recovery.lost):
+            rows.add(CUT_BRANCH)
+        if database.options.hold_suspects and database.recovery.suspects:
+            rows.add(HELD_BRANCH)
         for fault, operation in self.faults:
             for row in rows:
                 self.seen.met[fault, operation, row] += 1
@@ -298,8 +370,9 @@ class Starts:
         """
         if self.untold is None:
             return True
+        self.untold.end(self.disk, holds=self.opening.holds)
         is_last = where.startswith("sync_directory") and not rotten_files(self.disk)
-        self.untold.is_through = is_last and names.FOUND not in self.disk.contents(SPOOL)
+        self.untold.is_through |= is_last and names.FOUND not in self.disk.contents(SPOOL)
         left = (self.untold.before.crash(seed) for seed in range(DURABLE_LOOKS))
         whole = self.untold.before.digest(without=names.LOCK)
         return all(one.digest(without=names.LOCK) == whole for one in left)
@@ -310,7 +383,7 @@ class Starts:
         """Enter the faults that came to pass, and the operation that they hit."""
         self.is_faulty |= bool(self.disk.failed)
         for fault in self.disk.failed:
-            self.faults.append((_name(fault), self.operation))
+            self.faults.append((fault_name(fault), self.operation))
             self.is_rotten |= fault.kind is Kind.MISDIRECTED
             self.account.is_disk_full |= fault.code in NO_SPACE
         self.disk.failed.clear()
@@ -318,17 +391,3 @@ class Starts:
 
 def _files(disk: SimulatedDisk) -> dict[str, bytes]:
     return {name: data for name, data in disk.contents(SPOOL).items() if name.endswith((".data", ".archive"))}
-
-
-def _name(fault: Fault) -> str:
-    """Return what a fault is called in the tables."""
-    if fault.kind is Kind.MISDIRECTED:
-        return "misdirected write"
-    if fault.kind is Kind.SLOW:
-        return "slow call"
-    if fault.code in NO_SPACE:
-        return "full disk"
-    if fault.kind is Kind.SHORT:
-        return "short write"
-    verb = {"write_durably": "write", "sync_directory": "sync of a directory"}.get(fault.verb, fault.verb)
-    return f"failed {verb}"

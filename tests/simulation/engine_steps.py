@@ -140,7 +140,9 @@ class Reopen:
     validation: str = "full"
     share: float = 0.25
     retention: bool = False
-    holds: bool = False
+    policy: str = "salvage"  # with damage: "salvage", "truncate", "refuse"
+    otherwise: str = "salvage"  # where that has refused
+    holds: bool = False  # what damage may have brought back
 
 
 # What goes wrong.

@@ -19,7 +19,8 @@ from index.duplicates import DuplicateWindow
 from index.replay import Index
 from journal.format import FRAME, BadFrame, FileHeader, FrameHeader
 from journal.operations import Operation
-from recovery.startup import RecoveryOptions, _Counters
+from recovery.counting import Counters
+from recovery.startup import RecoveryOptions
 from tests.simulation.fault import EqualToAll, changed, fault, nothing
 
 
@@ -209,7 +210,7 @@ def numbers_go_on_behind_what_is_undelivered() -> Iterator[None]:
 
         return reused
 
-    with changed(_Counters, "before", of):
+    with changed(Counters, "before", of):
         yield
 
 
@@ -224,5 +225,5 @@ def numbers_do_not_jump_after_damage() -> Iterator[None]:
 
         return without
 
-    with changed(_Counters, "__init__", of):
+    with changed(Counters, "__init__", of):
         yield

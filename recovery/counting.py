@@ -1,0 +1,62 @@
+"""The numbers of messages and commits that a start goes on with: none that may have been given comes again."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from index.replay import Index
+from journal.format import FileHeader, Previous
+from recovery.decide import Action
+from recovery.examined import Examined
+from recovery.repair import Before
+
+NUMBER_JUMP = 1 << 20  # after an end without a footer, or damage, no lost number may come again
+NUMBER_JUMP_BLIND = 1 << 40  # where nothing is left that says how far the numbers were
+
+
+class Counters:
+    """The numbers that must never come again, file by file, and how far the next ones keep clear of lost ones."""
+
+    def __init__(self, examined: Sequence[Examined], new_identity: Callable[[], bytes]) -> None:
+        known = [one.header for one in examined if one.header is not None]
+        self._before = Before(database=known[-1].database if known else new_identity())
+        repaired = [one for one in examined if one.decision.action not in (Action.KEEP, Action.REMOVE)]
+        if not repaired and examined and examined[-1].is_recovered:
+            repaired = [examined[-1]]
+        sizes = [max(one.size, one.end, one.extent) for one in repaired]  # a message takes more than a byte
+        self._jump = max(NUMBER_JUMP, *sizes) if sizes else 0
+        self._dropped = [one.header for one in examined if one.decision.action is Action.DROP and one.header]
+        self._jump *= _jumps(examined)
+        if not known and any(one.losses for one in examined):
+            self._jump = NUMBER_JUMP_BLIND
+
+    def take(self, header: FileHeader, ending: Previous, highest_commit: int) -> None:
+        """Note a file that is kept."""
+        before = self._before
+        self._before = replace(
+            before,
+            previous=ending,
+            owner=max(before.owner, header.owner),
+            next_message=max(before.next_message, header.next_message),
+            next_commit=max(before.next_commit, header.next_commit, highest_commit + 1, ending.commit + 1),
+        )
+
+    def before(self, index: Index, *, is_followed: bool) -> Before:
+        """Return what is known when it is a file's turn; nothing behind a file that is followed may be overtaken."""
+        message, commit = max(self._before.next_message, index.highest + 1), self._before.next_commit
+        if is_followed:
+            return replace(self._before, next_message=message)
+        # What was given in a file that is dropped began where its header says.
+        message = max([message, *(header.next_message for header in self._dropped)])
+        commit = max([commit, *(header.next_commit for header in self._dropped)])
+        return replace(self._before, next_message=message + self._jump, next_commit=commit + self._jump)
+
+
+def _jumps(examined: Sequence[Examined]) -> int:
+    """Return how often to jump: once, and once for each file that may have begun with a jump and is not known any more.
+
+    A file that is dropped, and has lost its header, began as far behind the last one that is kept as the start before
+    it had left out; and so did those that were dropped before it, whose sequences are missing.
+    """
+    lost = [one.sequence for one in examined if one.decision.action is Action.DROP and one.header is None]
+    kept = [one.sequence for one in examined if one.decision.action not in (Action.DROP, Action.REMOVE)]
+    return 1 + max(0, max(lost, default=0) - max(kept, default=0))

@@ -1,0 +1,75 @@
+"""Faults made on purpose in what a start does about damage: its policies, and what it holds back."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import recovery.startup
+from index.replay import Index
+from journal.reserve import Reserve
+from recovery.decide import Action
+from recovery.examined import Examined
+from recovery.repair import Repairer
+from recovery.startup import _Start
+from tests.simulation.fault import changed, fault, nothing
+
+
+@fault("engine", budget=100)
+def a_refusing_start_has_archived_already() -> Iterator[None]:
+    """A start makes its archives before it looks whether its policy lets it go on."""
+
+    def of(check: Callable[..., None]) -> Callable[..., None]:
+        def checked(self: Any, examined: Sequence[Examined]) -> None:
+            repairer = Repairer(self._disk, self._directory, Reserve(self._disk, self._directory, 0).release)
+            for one in examined:
+                if one.decision.action in (Action.CUT, Action.REBUILD, Action.DROP):
+                    repairer.archive(one)
+            check(self, examined)
+
+        return checked
+
+    with changed(_Start, "_check_policy", of):
+        yield
+
+
+@fault("engine", budget=200)
+def a_refusing_start_lets_torn_files_pass() -> Iterator[None]:
+    """The policy "refuse" refuses what is damaged only, and cuts what is torn."""
+
+    def of(check: Callable[..., None]) -> Callable[..., None]:
+        return lambda self, examined: check(self, [one for one in examined if one.losses])
+
+    with changed(_Start, "_check_policy", of):
+        yield
+
+
+@fault("engine", budget=200)
+def a_truncating_start_does_not_tell_what_it_cut_behind() -> Iterator[None]:
+    """With the policy "truncate" the first bad place is reported, and not the good commits that go with it."""
+
+    def of(cut: Callable[..., Examined]) -> Callable[..., Examined]:
+        return lambda disk, examined: replace(cut(disk, examined), losses=examined.losses)
+
+    with changed(recovery.startup, "cut", of):
+        yield
+
+
+@fault("engine", budget=200)
+def a_truncating_start_keeps_what_is_good_behind() -> Iterator[None]:
+    """The policy "truncate" salvages."""
+    with changed(recovery.startup, "cut", lambda _: lambda disk, examined: examined):
+        yield
+
+
+@fault("engine", budget=200)
+def what_is_suspected_is_handed_out() -> Iterator[None]:
+    """What damage may have brought back is listed, and held by nobody."""
+    with changed(Index, "hold_up_to", lambda _: nothing):
+        yield
+
+
+@fault("engine", budget=200)
+def everything_is_held_after_damage() -> Iterator[None]:
+    """What lies behind the damaged files is held too."""
+    with changed(Index, "hold_up_to", lambda hold: lambda self, sequence: hold(self, 1 << 40)):
+        yield
