@@ -13,7 +13,7 @@ from tests.oracle_script import PEOPLE, SERVERS, Chance, Script
 from tests.simulation.broker_holding import HoldingPlay
 
 CLIENTS = tuple(who for who in PEOPLE if who not in SERVERS)
-SENSIBLE = ("serve", "acknowledge", "go_on", "take_up", "be_done", "repeat", "release", "discard")
+SENSIBLE = ("serve", "acknowledge", "go_on", "take_up", "be_done", "order_lasting", "repeat", "release", "discard")
 DISCARDS = (Order.DISCARD, Order.CONFIRM)
 
 
@@ -51,6 +51,15 @@ class Sensible(Script):
         if client is None:
             return None
         named = {"service": "BLACK", "store": Store.UNSAID, "body": b"%d" % self.bodies}
+        return self.play.ask(client, Function.SEND, Option.COMMIT, talk=NEW, **named)
+
+    def order_lasting(self, chance: Chance) -> Ask | None:
+        """Send a unit of work that has a lifetime."""
+        client = self._free(chance, CLIENTS)
+        self.bodies += 1
+        if client is None:
+            return None
+        named = {"service": "BLACK", "store": Store.BROKER, "uwtime": 100, "body": b"%d" % self.bodies}
         return self.play.ask(client, Function.SEND, Option.COMMIT, talk=NEW, **named)
 
     def tell(self, chance: Chance) -> Ask | None:

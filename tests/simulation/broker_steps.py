@@ -237,7 +237,8 @@ def with_holds(steps: Sequence[Step], chance: random.Random) -> list[Step]:
         return [*steps]
     end = next((at for at, step in enumerate(steps) if isinstance(step, Rot | Astray)), len(steps))
     at = chance.randint(1, end)
-    found = [*steps[:at], _restore(chance)]
+    found: list[Step] = [*steps[:at], Do("order_lasting", chance.getrandbits(32)), _restore(chance)]
+    found.append(Do("pass_time", chance.getrandbits(32)))
     for step in (*steps[at:end], *[None] * 10):
         if step is not None:
             found.append(step)

@@ -64,7 +64,7 @@ def a_restart_forgets_what_is_held() -> Iterator[None]:
         yield
 
 
-@fault("broker", budget=400)
+@fault("broker", budget=200)
 def lifetimes_of_what_is_held_go_on() -> Iterator[None]:
     """What is released has no more time left than if it had not been held."""
     with changed(Withheld, "ends_after", lambda _: lambda self, ends, clock: ends):
