@@ -136,7 +136,7 @@ class MessageDatabase:
         except JournalError as failure:
             _log.warning("clean-up at start: %s", failure)
         with contextlib.suppress(JournalError):  # then the next start tells it again
-            findings.handed_over(disk, directory)
+            findings.handed_over(disk, directory, started.kept)
         return database
 
     def __enter__(self) -> "MessageDatabase":

@@ -34,6 +34,7 @@ from journal.names import DataFileName
 from journal.operations import MIB
 from journal.owner import Ownership, read_holder
 from recovery import findings, holding
+from recovery.counting import Numbers
 from recovery.report import RecoveryReport
 from recovery.restoring import Split
 from recovery.startup import RecoveryOptions, Started, start
@@ -122,7 +123,7 @@ def restore(
     try:
         _begin(disk, target, started, options, found)
         holding.done(disk, target)
-        findings.handed_over(disk, target)
+        findings.handed_over(disk, target, Numbers())  # a file begins behind all of them
         _finish(disk, target, found)
     finally:
         started.ownership.close()

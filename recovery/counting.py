@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from index.replay import Index
 from journal.format import FileHeader, Previous
@@ -13,21 +14,37 @@ NUMBER_JUMP = 1 << 20  # after an end without a footer, or damage, no lost numbe
 NUMBER_JUMP_BLIND = 1 << 40  # where nothing is left that says how far the numbers were
 
 
+class Numbers(NamedTuple):
+    """What messages and commits must keep clear of though no file tells it any more; zeros where there is nothing."""
+
+    next_message: int = 0  # no number below may be given
+    next_commit: int = 0
+    jump: int = 0  # how many more to leave out
+
+    def joined(self, other: "Numbers") -> "Numbers":
+        return Numbers(*map(max, self, other))
+
+
+def of_dropped(examined: Sequence[Examined]) -> Numbers:
+    """Return the numbers that the files tell which a start drops."""
+    dropped = [one for one in examined if one.decision.action is Action.DROP]
+    headers = [one.header for one in dropped if one.header is not None]
+    return Numbers(
+        max((header.next_message for header in headers), default=0),
+        max((header.next_commit for header in headers), default=0),
+        _jump_of(examined) if dropped else 0,
+    )
+
+
 class Counters:
     """The numbers that must never come again, file by file, and how far the next ones keep clear of lost ones."""
 
-    def __init__(self, examined: Sequence[Examined], new_identity: Callable[[], bytes]) -> None:
+    def __init__(self, examined: Sequence[Examined], clear_of: Numbers, new_identity: Callable[[], bytes]) -> None:
         known = [one.header for one in examined if one.header is not None]
-        self._before = Before(database=known[-1].database if known else new_identity())
-        repaired = [one for one in examined if one.decision.action not in (Action.KEEP, Action.REMOVE)]
-        if not repaired and examined and examined[-1].is_recovered:
-            repaired = [examined[-1]]
-        sizes = [max(one.size, one.end, one.extent) for one in repaired]  # a message takes more than a byte
-        self._jump = max(NUMBER_JUMP, *sizes) if sizes else 0
-        self._dropped = [one.header for one in examined if one.decision.action is Action.DROP and one.header]
-        self._jump *= _jumps(examined)
-        if not known and any(one.losses for one in examined):
-            self._jump = NUMBER_JUMP_BLIND
+        low_water = max((header.low_water for header in known), default=0)
+        self._before = Before(database=known[-1].database if known else new_identity(), low_water=low_water)
+        self._clear_of = clear_of
+        self._jump = max(_jump_of(examined), clear_of.jump)
 
     def take(self, header: FileHeader, ending: Previous, highest_commit: int) -> None:
         """Note a file that is kept."""
@@ -45,10 +62,25 @@ class Counters:
         message, commit = max(self._before.next_message, index.highest + 1), self._before.next_commit
         if is_followed:
             return replace(self._before, next_message=message)
-        # What was given in a file that is dropped began where its header says.
-        message = max([message, *(header.next_message for header in self._dropped)])
-        commit = max([commit, *(header.next_commit for header in self._dropped)])
+        message, commit = max(message, self._clear_of.next_message), max(commit, self._clear_of.next_commit)
         return replace(self._before, next_message=message + self._jump, next_commit=commit + self._jump)
+
+    def kept(self, following: Before) -> Numbers:
+        """Return what the next start must keep clear of where this one goes on as it does and commits nothing."""
+        before, clear = self._before, self._clear_of
+        is_told = before.next_message >= clear.next_message and before.next_commit >= clear.next_commit
+        return Numbers() if is_told and not clear.jump else Numbers(following.next_message, following.next_commit)
+
+
+def _jump_of(examined: Sequence[Examined]) -> int:
+    """Return how many numbers to leave out for what these files may have lost."""
+    if not any(one.header is not None for one in examined) and any(one.losses for one in examined):
+        return NUMBER_JUMP_BLIND
+    repaired = [one for one in examined if one.decision.action not in (Action.KEEP, Action.REMOVE)]
+    if not repaired and examined and examined[-1].is_recovered:
+        repaired = [examined[-1]]
+    sizes = [max(one.size, one.end, one.extent) for one in repaired]  # a message takes more than a byte
+    return max(NUMBER_JUMP, *sizes) * _jumps(examined) if sizes else 0
 
 
 def _jumps(examined: Sequence[Examined]) -> int:

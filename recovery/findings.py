@@ -1,13 +1,14 @@
 """What a start has found lost or torn: noted before its first repair, kept until its report was handed over.
 
 A repaired file is clean for the next start. So that a start that fails, or is killed, after a repair is not the end
-of what it found, `omsmsg.found` says it meanwhile, and the next start tells it again.
+of what it found, `omsmsg.found` says it meanwhile, and the next start tells it again. A file that was dropped tells
+no more how far its numbers went: that stays noted until another file begins behind them.
 """
 
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from journal import names
@@ -18,6 +19,7 @@ from journal.format import xxh3
 from journal.names import ArchiveName
 from journal.placing import put_in_place, read_whole
 from journal.reserve import NO_SPACE
+from recovery.counting import Numbers
 from recovery.report import FileReport, Loss, Verdict
 
 _CHECKSUM_SIZE = 8  # in front of the JSON
@@ -30,14 +32,21 @@ class Noted:
 
     losses: tuple[Loss, ...] = ()
     torn: tuple[FileReport, ...] = ()
+    numbers: Numbers = field(default_factory=Numbers)
     is_whole: bool = True
 
-    def followed_by(self, files: Sequence[FileReport]) -> "Noted":
+    @property
+    def tells(self) -> bool:
+        """Whether there is anything to tell, and not only numbers to keep clear of."""
+        return bool(self.losses or self.torn or not self.is_whole)
+
+    def followed_by(self, files: Sequence[FileReport], numbers: Numbers) -> "Noted":
         """Return this with what is found now; what of it is found again is told as it is now."""
         losses = together([loss for file in files for loss in file.losses], self.losses)
         torn = [file for file in files if file.verdict is Verdict.TORN]
         bad = {file.sequence for file in files if file.verdict is not Verdict.CLEAN}
-        return Noted(losses, (*torn, *(file for file in self.torn if file.sequence not in bad)), self.is_whole)
+        torn += [file for file in self.torn if file.sequence not in bad]
+        return Noted(losses, tuple(torn), self.numbers.joined(numbers), self.is_whole)
 
     def told_with(self, files: Sequence[FileReport], archives: Sequence[ArchiveName]) -> list[FileReport]:
         """Return the files with the verdict on those that an interrupted start has cut or removed as torn."""
@@ -56,10 +65,7 @@ def note(disk: Disk, directory: Path, earlier: Noted, found: Noted, make_room: C
     """
     if found == earlier:
         return
-    said = {"lost": [loss.as_dict() for loss in found.losses], "torn": [file.as_dict() for file in found.torn]}
-    text = json.dumps({**said, "is_whole": found.is_whole}).encode()
-    data = xxh3(text).to_bytes(_CHECKSUM_SIZE, "little") + text
-    path = directory / names.FOUND
+    path, data = directory / names.FOUND, _encode(found)
     try:
         try:
             put_in_place(disk, path, data, durably=True)
@@ -70,6 +76,17 @@ def note(disk: Disk, directory: Path, earlier: Noted, found: Noted, make_room: C
     except OSError as failure:
         if failure.errno not in NO_SPACE or found.losses != earlier.losses:
             raise DiskError(path, failure, "write") from failure
+
+
+def _encode(found: Noted) -> bytes:
+    said = {
+        "lost": [loss.as_dict() for loss in found.losses],
+        "torn": [file.as_dict() for file in found.torn],
+        "numbers": list(found.numbers),
+        "is_whole": found.is_whole,
+    }
+    text = json.dumps(said).encode()
+    return xxh3(text).to_bytes(_CHECKSUM_SIZE, "little") + text
 
 
 def noted(disk: Disk, directory: Path) -> Noted:
@@ -85,6 +102,7 @@ def noted(disk: Disk, directory: Path) -> Noted:
         return Noted(
             losses=tuple(Loss.of(loss) for loss in said["lost"]),
             torn=tuple(FileReport.of(file) for file in said["torn"]),
+            numbers=Numbers(*map(int, said["numbers"])),
             is_whole=bool(said["is_whole"]),
         )
     except (ValueError, TypeError, KeyError):
@@ -102,13 +120,20 @@ def _is_same(one: Loss, other: Loss) -> bool:
     return one.name == other.name and is_near
 
 
-def handed_over(disk: Disk, directory: Path) -> None:
+def handed_over(disk: Disk, directory: Path, kept: Numbers) -> None:
     """Forget what was noted: somebody has the report, or will have it at once. Let it be the last that a start does.
 
-    DiskError where the note is still there. Where it may only not be gone durably, the report is what counts: after a
-    power cut that brings the note back, the next start tells it again.
+    Where numbers are to be `kept` clear of, which no file tells, the note of them stays. DiskError where all of the
+    note is still there. Where it may only not be gone durably, the report is what counts: after a power cut that brings
+    the note back, the next start tells it again.
     """
     path = directory / names.FOUND
+    if kept != Numbers():
+        try:
+            put_in_place(disk, path, _encode(Noted(numbers=kept)), durably=True)
+        except OSError as failure:
+            raise DiskError(path, failure, "write") from failure
+        return
     if not exists(disk, path):
         return
     try:

@@ -37,6 +37,7 @@ from journal.reserve import NO_SPACE
 from journal.walk import Span, walk
 from recovery.decide import Action
 from recovery.examined import Examined, read_contents
+from recovery.report import Verdict
 from recovery.walked import mark_damaged
 
 COPY_BYTES = 1 << 20
@@ -52,6 +53,7 @@ class Before:
     owner: int = 0
     next_message: int = 1
     next_commit: int = 1
+    low_water: int = 0  # as any header says, that of a file which is dropped among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +248,8 @@ class Repairer:
     def _rebuild(self, examined: Examined, before: Before, archive: str | None) -> Repaired:
         stand_in = examined.header or _stand_in(examined, before)
         header = replace(stand_in, alignment=examined.alignment)
+        if examined.decision.verdict is Verdict.DAMAGED:  # what says which files are not needed may be what it has lost
+            header = replace(header, low_water=max(header.low_water, before.low_water))
         end, ranges = _extent(examined, header)
         data = self._new_bytes(examined, header, archive or "-", end, ranges)
         span = Span(

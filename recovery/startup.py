@@ -37,7 +37,7 @@ from journal.reserve import Reserve, reserve_size
 from journal.segment import Sealed
 from recovery import findings, holding
 from recovery.continuing import Continuing
-from recovery.counting import Counters
+from recovery.counting import Counters, Numbers, of_dropped
 from recovery.cutting import cut
 from recovery.decide import Action
 from recovery.examined import Examined, read_contents
@@ -91,6 +91,7 @@ class Started:
     report: RecoveryReport
     files: dict[int, FileHeader]  # the data files that are there, by sequence
     sealed: tuple[Sealed, ...]  # the same, as a reader without the lock wants to know them
+    kept: Numbers = field(default_factory=Numbers)  # what the next start must keep clear of, where this commits nothing
 
 
 def start(disk: Disk, directory: Path, options: RecoveryOptions) -> Started:
@@ -133,7 +134,7 @@ def recover(directory: Path | str, options: RecoveryOptions | None = None, *, dr
     if not dry_run:
         started = start(disk, Path(directory), options)
         try:
-            findings.handed_over(disk, Path(directory))
+            findings.handed_over(disk, Path(directory), started.kept)
         finally:
             started.ownership.close()
         return started.report
@@ -177,7 +178,7 @@ class _Start:
         findings.note(self._disk, self._directory, self._earlier, self._found, reserve.release)
         repairer = Repairer(self._disk, self._directory, reserve.release)
         split = self._options.split
-        counters = Counters(examined, self._options.new_identity)
+        counters = Counters(examined, self._found.numbers, self._options.new_identity)
         reports: list[FileReport] = []
         files: dict[int, FileHeader] = {}
         sealed: list[Sealed] = []
@@ -204,7 +205,8 @@ class _Start:
             ownership.raise_to(max(highest_owner, split.owner) + OWNERS_APART)
         elif ownership.number <= highest_owner:
             ownership.raise_to(highest_owner + 1)
-        opening = _opening(ownership.number, examined, counters.before(index, is_followed=False), files)
+        ahead = counters.before(index, is_followed=False)
+        opening = _opening(ownership.number, examined, ahead, files)
         return Started(
             ownership=ownership,
             index=index,
@@ -212,6 +214,7 @@ class _Start:
             report=self.report(index, reports, began),
             files=files,
             sealed=tuple(sealed),
+            kept=counters.kept(ahead),
         )
 
     def _tidy(self) -> None:
@@ -235,7 +238,8 @@ class _Start:
                 found = examine_directory(self._disk, self._directory, self._options.progress, full=full, mark=mark)
                 if self._options.policy == "truncate":
                     found = [cut(self._disk, one) for one in found]
-                self._earlier, self._found = earlier, earlier.followed_by([one.report() for one in found])
+                reports = [one.report() for one in found]
+                self._earlier, self._found = earlier, earlier.followed_by(reports, of_dropped(found))
                 return found
             except DiskError:
                 if attempt == READ_ATTEMPTS:

@@ -13,8 +13,10 @@ import pytest
 from journal.errors import JournalError
 from journal.format import HEADERS_SIZE
 from journal.names import FOUND, RESERVE
+from journal.operations import LOW_WATER_KEY
+from recovery.findings import noted
 from recovery.report import FileReport, RecoveryReport, Verdict
-from tests.crash_model import SMALL, SPOOL, State, found_after, open_unattended, state_of
+from tests.crash_model import SMALL, SPOOL, Account, State, found_after, open_unattended, state_of
 from tests.crash_store import Store, small_store
 from tests.faulty_disk import Killed, SimulatedDisk
 
@@ -109,11 +111,44 @@ def full_disk_without_a_reserve() -> SimulatedDisk:
     return disk
 
 
+def _newest(disk: SimulatedDisk) -> str:
+    """Return the newest data file that holds anything."""
+    return max(name for name, data in disk.contents(SPOOL).items() if name.endswith(".data") and any(data))
+
+
+def _given_in_files_of_which_nothing_is_left(times: int, kept: int) -> tuple[SimulatedDisk, int]:
+    disk = SimulatedDisk()
+    open_unattended(disk).add("q", b"in a file that is not closed")
+    disk, highest = disk.restart(), 1
+    for _ in range(times):
+        number = open_unattended(disk).add("q", b"in the next one")
+        assert number > highest
+        highest = number
+        disk = disk.restart()
+        path = SPOOL / max(name for name in disk.contents(SPOOL) if name.endswith(".data"))
+        data = disk.content(path)
+        disk.put(path, data[:kept] + (b"" if kept else b"x" * HEADERS_SIZE) + bytes(len(data) - HEADERS_SIZE))
+    return disk, highest
+
+
+ONLY_HEADER = _given_in_files_of_which_nothing_is_left(1, HEADERS_SIZE)[0]
+NOTHING = _given_in_files_of_which_nothing_is_left(2, 0)[0]
+
+
+def only_the_header_of_the_newest_file_left() -> SimulatedDisk:
+    return ONLY_HEADER.restart()
+
+
+def nothing_left_of_the_newest_file() -> SimulatedDisk:
+    return NOTHING.restart()
+
+
 SITUATIONS = [
     *(nothing_wrong, unsealed_end, torn_tail, torn_tail_and_rolled_file_without_footer, torn_at_birth),
     *(flipped_frames_in_every_file, flipped_payload, missing_file, missing_newest_file, emptied_file),
     *(lost_headers, prepared_file_left_over, unfinished_repairs_left_over),
     *(full_disk_with_a_reserve, full_disk_without_a_reserve),
+    *(only_the_header_of_the_newest_file_left, nothing_left_of_the_newest_file),
 ]
 
 
@@ -143,7 +178,7 @@ def test_a_killed_start_is_repeated_with_the_same_result(situation: Callable[[],
             open_unattended(disk)
         except Killed as where:
             for left in (disk.restart(), disk.crash(step), disk.crash(1000 + step)):
-                is_handed_over = str(where).startswith("sync_directory") and FOUND not in left.contents(SPOOL)
+                is_handed_over = str(where).startswith("sync_directory") and not noted(left, SPOOL).tells
                 state, left_files, again = recovered(left)
                 assert state == expected, step
                 assert left_files == files, step
@@ -263,17 +298,60 @@ def test_a_footer_says_that_a_file_was_begun_only_when_that_is_durable(size: int
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_what_was_given_in_a_file_of_which_nothing_is_left_is_not_given_again(times: int, kept: int) -> None:
     """The file before it was sealed by a start: each one that begins the next file leaves out as many numbers."""
-    disk = SimulatedDisk()
-    open_unattended(disk).add("q", b"in a file that is not closed")
-    disk, highest = disk.restart(), 1
-    for _ in range(times):
-        number = open_unattended(disk).add("q", b"in the next one")
-        assert number > highest
-        highest = number
-        disk = disk.restart()
-        path = SPOOL / max(name for name in disk.contents(SPOOL) if name.endswith(".data"))
-        data = disk.content(path)
-        disk.put(path, data[:kept] + (b"" if kept else b"x" * HEADERS_SIZE) + bytes(len(data) - HEADERS_SIZE))
+    disk, highest = _given_in_files_of_which_nothing_is_left(times, kept)
     with open_unattended(disk) as database:
         assert not database.recovery.lost
         assert database.add("q", b"behind them") > highest
+
+
+@pytest.mark.parametrize("kept", [HEADERS_SIZE, 0], ids=["with a header", "without one"])
+@pytest.mark.parametrize("how", ["closed", "left", "killed", "power cut", "full disk"])
+def test_it_is_not_given_again_though_starts_that_commit_nothing_came_between(how: str, kept: int) -> None:
+    for step in range(1, 1000) if how in ("killed", "power cut") else (0,):
+        disk, highest = _given_in_files_of_which_nothing_is_left(2, kept)
+        is_ended = True
+        for turn in range(3):
+            disk.kill_at = step + turn if step else None
+            disk.space = disk.used() if how == "full disk" else None
+            try:
+                idle = open_unattended(disk)
+                if how == "closed":
+                    idle.close()
+            except Killed:
+                is_ended = False
+            disk = disk.crash(step) if how == "power cut" else disk.restart()
+        disk.space = None
+        with open_unattended(disk) as database:
+            assert database.add("q", b"behind them") > highest, step
+        with open_unattended(disk) as database:
+            assert database.recovery.intact and FOUND not in disk.contents(SPOOL), step
+        if is_ended:
+            return
+    raise AssertionError("a start without a kill comes at last")
+
+
+def test_a_mark_of_clean_up_that_only_the_header_of_a_dropped_file_tells_is_not_lost_with_it() -> None:
+    """Else the files that clean-up has removed are reported as missing from then on."""
+    disk = SimulatedDisk()
+    database = open_unattended(disk)
+    database.deliver_many([database.add("q", bytes(1500)) for _ in range(5)])
+    assert database.cleanup().deleted
+    marked = _newest(disk)
+    while (newest := _newest(disk)) == marked:
+        database.add("q", bytes(1500))
+    disk = disk.restart()
+    store = Store({name: data for name, data in disk.contents(SPOOL).items() if any(data)}, Account())
+    mark = next(each for each in store.frames if any(one.key == LOW_WATER_KEY.decode() for one in each.pieces))
+    (group,) = (each for each in store.frames if each.name == newest)
+    end = store.frames_of(mark.name)[-1].end  # its footer was not written yet
+    for frame, size in ((mark, end), (group, SMALL)):
+        data = bytearray(disk.content(SPOOL / frame.name)[:size].ljust(SMALL, b"\0"))
+        data[frame.offset + 20] ^= 1
+        disk.put(SPOOL / frame.name, bytes(data))
+    rows = []
+    for _ in range(3):
+        with open_unattended(disk) as again:
+            rows.append([(loss.name, loss.start) for loss in again.recovery.lost])
+            found = {file.name: file.action for file in again.recovery.files}
+            assert (rows[0] == [(mark.name, mark.offset)] and "archived and removed" in found.values()) or len(rows) > 1
+    assert rows[1:] == [[], []]

@@ -9,6 +9,7 @@ from database import JournalError
 from journal import names
 from journal.reserve import Reserve
 from recovery import findings
+from recovery.counting import Numbers
 from recovery.findings import Noted
 from recovery.report import Loss, RecoveryReport
 from recovery.startup import recover
@@ -87,7 +88,7 @@ def test_a_report_is_handed_over_though_the_directory_cannot_be_synced() -> None
     disk = SEALED.disk()
     findings.note(disk, SPOOL, NOTHING, Noted((LOSS,)), lambda _: False)
     disk.fail("sync_directory", 1, errno.EIO)
-    findings.handed_over(disk, SPOOL)
+    findings.handed_over(disk, SPOOL, Numbers())
     assert disk.failed
     assert findings.noted(disk, SPOOL) == NOTHING
 
@@ -131,7 +132,7 @@ def test_a_loss_comes_back_as_it_was_noted() -> None:
     assert findings.noted(disk, SPOOL) == NOTHING
     findings.note(disk, SPOOL, NOTHING, Noted((LOSS,)), lambda _: False)
     assert findings.noted(disk, SPOOL) == Noted((LOSS,))
-    findings.handed_over(disk, SPOOL)
+    findings.handed_over(disk, SPOOL, Numbers())
     assert findings.noted(disk, SPOOL) == NOTHING
 
 

@@ -8,10 +8,11 @@ what must be found; and from the same follows what must be reported.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from journal.format import align
 from journal.operations import LOW_WATER_KEY
 from recovery.report import FileReport, Loss, RecoveryReport
 from tests.crash_model import SPOOL, Account, State, Unattended, state_of
-from tests.crash_store import FrameAt, Piece, Store
+from tests.crash_store import FrameAt, Piece, Store, headers_of
 from tests.faulty_disk import SimulatedDisk
 from tests.simulation.engine_held import Places, check_held, check_listed, last_of
 from tests.simulation.world import PromiseBroken
@@ -113,7 +114,8 @@ def _vouched(store: Store, name: str, ranges: Sequence[tuple[int, int]], good: S
     end = frames[-1].end if frames else 0
     has_footer = store.files[name].endswith(b"1ATOOFSM")
     size = len(store.files[name])
-    is_footer_whole = not any(high > end and low < end + 16 for low, high in ranges)
+    footer = align(end, headers_of(store.files[name]).alignment)
+    is_footer_whole = not any(high > footer and low < footer + 16 for low, high in ranges)
     is_trailer_whole = not any(high > size - 16 for _, high in ranges)
     if is_followed or (has_footer and (is_footer_whole or is_trailer_whole)):
         return 1 << 60

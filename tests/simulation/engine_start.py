@@ -10,6 +10,7 @@ from database.options import Options
 from journal import names
 from journal.errors import JournalError, NotThisDatabase, RecoveryRefused
 from journal.reserve import NO_SPACE
+from recovery.findings import noted
 from recovery.report import Verdict
 from tests.crash_model import SPOOL, Unattended, state_of
 from tests.crash_store import Store
@@ -372,7 +373,7 @@ class Starts:
             return True
         self.untold.end(self.disk, holds=self.opening.holds)
         is_last = where.startswith("sync_directory") and not rotten_files(self.disk)
-        self.untold.is_through |= is_last and names.FOUND not in self.disk.contents(SPOOL)
+        self.untold.is_through |= is_last and not noted(self.disk.restart(), SPOOL).tells
         left = (self.untold.before.crash(seed) for seed in range(DURABLE_LOOKS))
         whole = self.untold.before.digest(without=names.LOCK)
         return all(one.digest(without=names.LOCK) == whole for one in left)
