@@ -22,6 +22,7 @@ from journal.names import SEQUENCE_MAX, ArchiveName, DataFileName
 from journal.neighbours import (
     beginnings,
     is_its_own,
+    is_moved_away,
     late_files,
     next_commit,
     orphaned,
@@ -284,8 +285,8 @@ def _check_lineage(headers: Sequence[tuple[int, FileHeader | None]], location: L
     """Refuse files of different databases, unless one was restored from the other."""
 
     def may_be_lost(sequence: int) -> bool:
-        if not location.is_whole:
-            return True  # nobody has asked for it
+        if not location.is_whole or is_moved_away(location.directory, (header for _, header in headers)):
+            return True  # nobody has asked for it, or it was never there
         disk = location.storage.disk()
         return sequence >= low_water and is_its_own(disk, location.directory, (header for _, header in headers))
 

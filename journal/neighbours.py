@@ -53,6 +53,15 @@ def is_its_own(disk: Disk, directory: Path, headers: Iterable[FileHeader | None]
     return last_owner(disk, directory) >= max((header.owner for header in headers if header is not None), default=0)
 
 
+def is_moved_away(directory: Path, headers: Iterable[FileHeader | None]) -> bool:
+    """Say whether the directory has files that clean-up has moved away: any others of theirs may be elsewhere.
+
+    It is named after the database, the newest one that is in it.
+    """
+    known = [header for header in headers if header is not None]
+    return bool(known) and directory.name == max(known, key=lambda header: header.sequence).database.hex()
+
+
 def parents_last(headers: Iterable[FileHeader]) -> set[int]:
     """Return the last files of the databases from which others were restored: there, or lost, or cleaned up."""
     return {header.parent_sequence for header in headers if header.parent != NO_PARENT}

@@ -20,6 +20,7 @@ from journal.neighbours import (
     beginnings,
     is_grown,
     is_its_own,
+    is_moved_away,
     late_files,
     next_commit,
     orphaned,
@@ -202,10 +203,12 @@ def check_lineage(
     """Raise NotThisDatabase where a header is of another database, and of no ancestor. DiskError, FormatError.
 
     A file that is needed, and is not there, may be lost where the others were written in this directory, or copied
-    into it by a restore.
+    into it by a restore; and any file where clean-up has moved them.
     """
 
     def may_be_lost(sequence: int) -> bool:
+        if is_moved_away(directory, (header for _, header in headers)):
+            return True
         if sequence < low_water:
             return False
         backup = _backup(disk, directory)

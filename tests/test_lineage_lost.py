@@ -135,6 +135,22 @@ def test_the_grandchilds_files_are_refused_where_a_database_lives_that_has_never
                 foreign_reader.directory(location.directory)
 
 
+def test_of_the_files_that_clean_up_has_moved_away_any_may_be_elsewhere(tmp_path: Path) -> None:
+    """Their folder is named after the newest one's database; nobody refuses what is left in it."""
+    disk = lineage()
+    there = files(disk, GRANDCHILD)
+    kept = Path("/kept") / header(disk, GRANDCHILD / max(there)).database.hex()
+    for gone in sorted(there)[:-1]:
+        left = disk.restart()
+        left.make_directory(kept)
+        for name in there.keys() - {gone}:
+            left.put(kept / name, there[name])
+        names = {report.name for report in validate_directory(kept, left) if report.size}
+        assert names == there.keys() - {gone}
+        (tmp_path / gone).mkdir()
+        assert {part.name for part in survey(_written(left, kept, tmp_path / gone / kept.name)).parts} == names
+
+
 def test_without_a_lock_file_nobody_can_tell_whose_directory_it_is_and_it_is_refused(tmp_path: Path) -> None:
     disk = _without(lineage(), GRANDCHILD, [between(lineage()), LOCK])
     refuses(disk, GRANDCHILD)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import resource
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from tests.web_place import ALICE, SERVICE, WebPlace, answer, brief, head
 
@@ -202,6 +206,29 @@ def test_a_thousand_idle_connections_do_not_keep_others_from_being_answered(tmp_
             assert all(place.call("VERSION")["error_code"] == "00000000" for _ in range(20))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_listener_that_stops_waits_for_a_request_whose_client_has_gone(tmp_path: Path) -> None:
+    """Else the end of the loop cuts it off, and the log has a traceback of it."""
+    begun, goes_on = threading.Event(), threading.Event()
+
+    async def slow(_: Request) -> Response:
+        begun.set()
+        await asyncio.to_thread(goes_on.wait, 20)
+        return Response(b"nobody hears it")
+
+    with WebPlace(tmp_path / "store") as place:
+        place.listener.app.router.routes.append(Route("/slow", slow))
+        with closing(place.connect()) as raw:
+            raw.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert begun.wait(20)
+        until(lambda: not place.listener.state.connections)
+        (task,) = place.listener.state.tasks
+        stopping = asyncio.run_coroutine_threadsafe(place.listener.stop(), place.loop)
+        assert not stopping.done() and not task.done()
+        goes_on.set()
+        stopping.result(20)
+        assert task.done() and not task.cancelled() and task.exception() is None
 
 
 def test_a_listener_that_stops_lets_what_was_begun_be_answered(tmp_path: Path) -> None:

@@ -97,7 +97,8 @@ class WebListener:
         for connection in connections:
             connection.shutdown()
         ends = self.loop.time() + self.limits.stop_seconds
-        while self.state.connections and self.loop.time() < ends:
+        # Of a request whose client has gone meanwhile only its task is left.
+        while (self.state.connections or self.state.tasks) and self.loop.time() < ends:
             await asyncio.sleep(0.02)
         for connection in self._connections():
             connection.transport.abort()
