@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from analysis.parts import Damage, FilePart
-from journal.evidence import Expected, gather, is_padding
+from journal.evidence import Evidence, Expected, gather, is_padding
 from journal.footer import BadFooter, Summary
 from journal.format import GAP, HEADERS_SIZE
 from journal.operations import Operation
 from journal.records import decode_records
-from journal.walk import BadPayload, BadRange, Walk
+from journal.walk import BadPayload, Walk
 
 TORN, DAMAGED, GAPPED, MISSING, GONE, UNREADABLE = "torn", "damaged", "gap", "missing", "gone", "unreadable"
 KINDS = (TORN, DAMAGED, GAPPED, MISSING, GONE, UNREADABLE)
@@ -57,7 +57,7 @@ def judge(data: bytes, part: FilePart, footer: Summary | BadFooter | None, ident
     )
     evidence = gather(data, expected, footer)
     found, vouched, footer, end = evidence.found, evidence.vouched, evidence.footer, evidence.end
-    damages = [*_of_ranges(part, found, evidence.ranges, vouched), *of_payloads(part, found.bad_payloads, vouched)]
+    damages = [*_of_ranges(part, evidence), *of_payloads(part, found.bad_payloads, vouched)]
     damages += gaps(data, part, found, vouched)
     if isinstance(footer, BadFooter):
         damages.append(damage(part, DAMAGED, footer.reason, min(evidence.footer_at, len(data)), len(data)))
@@ -115,10 +115,11 @@ def payload_reason(operation: int, number: int, name: bytes) -> str:
     return f"{what} does not match its checksum"
 
 
-def _of_ranges(part: FilePart, found: Walk, ranges: Sequence[BadRange], vouched: int) -> Iterator[Damage]:
-    for bad in ranges:
-        if bad.start >= vouched:
+def _of_ranges(part: FilePart, evidence: Evidence) -> Iterator[Damage]:
+    for bad in evidence.ranges:
+        if bad.start >= evidence.vouched:
             yield damage(part, TORN, bad.reason, bad.start, bad.end)
         else:
-            reason = PADDING if is_padding(bad, found, part.header) else bad.reason
+            held_nothing = is_padding(bad, evidence.found, part.header, evidence.span.alignment)
+            reason = PADDING if held_nothing else bad.reason
             yield damage(part, DAMAGED, reason, bad.start, bad.end)

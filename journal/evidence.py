@@ -103,8 +103,8 @@ def _walk_up_to(end: int, data: bytes, span: Span) -> Walk:
     return found
 
 
-def is_padding(bad: BadRange, found: Walk, header: FileHeader | None) -> bool:
-    """Say whether a bad range held nothing: it lies between frames of neighbouring commits."""
+def is_padding(bad: BadRange, found: Walk, header: FileHeader | None, alignment: int) -> bool:
+    """Say whether a bad range held nothing: it lies between frames of neighbouring commits, where a group may begin."""
     place = bisect_left(found.frames, bad.end, key=lambda frame: frame.offset)
     if place == len(found.frames):
         return False
@@ -115,7 +115,8 @@ def is_padding(bad: BadRange, found: Walk, header: FileHeader | None) -> bool:
     if before is None or before.offset > bad.start:
         first = header.next_commit if header is not None and bad.start == header.start() else None
         return not behind.flags & GAP and behind.commit == first
-    return not (before.flags | behind.flags) & GAP and behind.commit == before.commit + 1
+    is_next = not (before.flags | behind.flags) & GAP and behind.commit == before.commit + 1
+    return is_next and behind.offset % alignment == 0
 
 
 def looks_written(data: bytes, *, since: int = 0, others: Sequence[tuple[int, int]] = ()) -> bool:
@@ -204,9 +205,10 @@ def _left_over(data: bytes, found: Walk, span: Span) -> int:
     """Return how many bytes are no frames; where the first group may have begun earlier, what stands before it, too.
 
     That counts for a byte more than it has: frames that were lost there are told as lost only by a walk from there.
-    Zeros before the first place say that it is the first one only where a frame stands there.
+    Zeros before the first place say that it is the first one only where a frame stands there that knows of none before.
     """
-    is_first = bool(found.frames) and found.frames[0].offset == span.start
+    first = found.frames[0] if found.frames else None
+    is_first = first is not None and first.offset == span.start and (first.synced <= HEADERS_SIZE or first.flags & GAP)
     is_clean = is_first and not any(data[HEADERS_SIZE : min(span.start, span.limit)])
     before = 0 if is_clean else span.start - HEADERS_SIZE + 1
     return before + sum(bad.size for bad in found.bad_ranges)

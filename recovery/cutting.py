@@ -4,13 +4,12 @@ Decided before anything is repaired, so that what is reported, noted and held ba
 successor says how long the file was, a gap takes the place of all from there on; else the file is shorter from then on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from index.held import joined
-from journal.contents import Contents
 from journal.datafile import DataFile
 from journal.disk import Disk
 from journal.errors import DiskError
@@ -19,7 +18,7 @@ from journal.operations import Operation
 from journal.walk import BadRange, Span, Walk, walk
 from recovery.decide import Action
 from recovery.examined import Examined
-from recovery.losses import ranges_of
+from recovery.losses import bounds_of, ranges_of
 from recovery.report import Loss
 
 
@@ -30,7 +29,7 @@ def cut(disk: Disk, examined: Examined) -> Examined:
         return examined
     first = min(places)
     kept = _kept(disk, examined, first)
-    loss = _loss_behind(examined, first)
+    losses = tuple(_losses_behind(examined, first))
     header, named = examined.header, examined.named
     if header is not None:  # what says which files clean-up has let go of may be among what is given up
         header = replace(header, low_water=max(header.low_water, examined.low_water))
@@ -39,10 +38,10 @@ def cut(disk: Disk, examined: Examined) -> Examined:
         task=replace(examined.task, header=header),
         end=kept.end if named is None else examined.end,
         contents=kept.builder.build(kept.end),
-        bad_ranges=() if named is None else (BadRange(first, named.end, loss.reason),),
-        bad_padding=tuple(bad for bad in examined.bad_padding if bad.end <= first),
+        bad_ranges=() if named is None else (BadRange(first, named.end, losses[0].reason),),
+        bad_padding=tuple(bad for bad in examined.bad_padding if bad.end <= kept.end),
         bad_payloads=(),
-        losses=(loss,),
+        losses=losses,
     )
 
 
@@ -64,26 +63,49 @@ def _kept(disk: Disk, examined: Examined, first: int) -> Walk:
         raise DiskError(examined.path, failure, "read") from failure
 
 
-def _loss_behind(examined: Examined, first: int) -> Loss:
-    """Return all that is given up as one loss: what was lost by itself, and the good frames behind it."""
+def _losses_behind(examined: Examined, first: int) -> Iterator[Loss]:
+    """Yield all that is given up: what was lost by itself, and the good frames behind it.
+
+    That is one loss, but for what nobody knows the numbers of: beside others it would look as if they were all.
+    """
+    at = first
+    for unknown in sorted(
+        (loss for loss in examined.losses if _is_unknown(examined, loss)), key=lambda loss: loss.start
+    ):
+        yield from _loss_between(examined, at, unknown.start)
+        yield replace(unknown, reason=_reason(unknown))
+        at = unknown.end
+    yield from _loss_between(examined, at, examined.end)
+
+
+def _is_unknown(examined: Examined, loss: Loss) -> bool:
     assert examined.contents is not None, "its frames were walked"
-    parts, (numbers, queues) = examined.losses, _operations_behind(examined.contents, first)
-    ranges = [*(pair for loss in parts for pair in loss.numbers), *ranges_of(numbers)]
-    return Loss(
+    is_told = loss.is_exact or bool(loss.numbers) or not loss.is_range
+    return not is_told and 0 in bounds_of(examined.task, loss, examined.contents)
+
+
+def _loss_between(examined: Examined, start: int, end: int) -> Iterator[Loss]:
+    """Yield the loss of what stands there, if anything does."""
+    assert examined.contents is not None, "its frames were walked"
+    parts = [loss for loss in examined.losses if start <= loss.start < end and not _is_unknown(examined, loss)]
+    columns = examined.contents.columns
+    is_there = (columns["offset"] >= start) & (columns["offset"] < end)
+    if not parts and not is_there.any():
+        return
+    added = columns["number"][is_there & (columns["kind"] == Operation.ADD)]
+    names = np.unique(columns["name"][is_there & (columns["kind"] <= Operation.DELETE)])
+    queues = {bytes(examined.contents.names[name]).decode() for name in names.tolist()}
+    ranges = [*(pair for loss in parts for pair in loss.numbers), *ranges_of(added.tolist())]
+    yield Loss(
         name=examined.name,
-        start=first,
-        end=examined.end,
-        reason=f"cut at the first bad place: {min(parts, key=lambda loss: loss.start).reason}",
+        start=start,
+        end=end,
+        reason=_reason(min(examined.losses, key=lambda loss: loss.start)),
         numbers=tuple(joined(ranges)),
         queues=tuple(sorted({*queues, *(queue for loss in parts for queue in loss.queues)})),
         is_exact=all(loss.is_exact for loss in parts),
     )
 
 
-def _operations_behind(contents: Contents, first: int) -> tuple[Sequence[int], Sequence[str]]:
-    """Return which messages were added in the good frames from an offset on, and the queues of all that was done."""
-    columns = contents.columns
-    is_behind = columns["offset"] >= first
-    added = columns["number"][is_behind & (columns["kind"] == Operation.ADD)]
-    queues = np.unique(columns["name"][is_behind & (columns["kind"] <= Operation.DELETE)])
-    return added.tolist(), [bytes(contents.names[queue]).decode() for queue in queues.tolist()]
+def _reason(loss: Loss) -> str:
+    return f"cut at the first bad place: {loss.reason}"

@@ -61,13 +61,18 @@ def _exact_loss(name: str, bad: BadRange, contents: Contents) -> Loss:
 
 def _likely_loss(task: Task, bad: BadRange, found: Walk) -> Loss:
     """Return which messages may have been in a range, by the numbers before and behind it."""
-    contents = found.builder.build(found.end)
+    first, last = bounds_of(task, bad, found.builder.build(found.end))
+    return Loss(name=task.path.name, start=bad.start, end=bad.end, reason=bad.reason, numbers=between(first, last))
+
+
+def bounds_of(task: Task, bad: BadRange | Loss, contents: Contents) -> tuple[int, int]:
+    """Return the lowest and the highest number that may have been added in a range; 0 where nobody knows it."""
     is_new = (contents.columns["kind"] == Operation.ADD) & ((contents.columns["flags"] & MOVED) == 0)
     offsets, numbers = contents.columns["offset"][is_new].astype(np.int64), contents.columns["number"][is_new]
     before, behind = numbers[offsets < bad.start], numbers[offsets >= bad.end]
     first = int(before.max()) + 1 if len(before) else task.numbers[0]
     last = int(behind.min()) - 1 if len(behind) else task.numbers[1]
-    return Loss(name=task.path.name, start=bad.start, end=bad.end, reason=bad.reason, numbers=between(first, last))
+    return first, last
 
 
 def between(first: int, last: int) -> tuple[tuple[int, int], ...]:

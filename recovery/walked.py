@@ -125,8 +125,8 @@ def _successor(task: Task, footer: Footer | None) -> tuple[int, int]:
 
 def _judge(data: bytes, evidence: Evidence, task: Task) -> _Judged:
     """Sort out the bad places, and walk again up to where what is to be kept ends."""
-    found, vouched, ranges = evidence.found, evidence.vouched, evidence.ranges
-    all_padding = [bad_range for bad_range in ranges if is_padding(bad_range, found, task.header)]
+    found, vouched, ranges, alignment = evidence.found, evidence.vouched, evidence.ranges, evidence.span.alignment
+    all_padding = [bad_range for bad_range in ranges if is_padding(bad_range, found, task.header, alignment)]
     held = [bad_range for bad_range in ranges if bad_range not in all_padding]
     damaged = tuple(bad_range for bad_range in held if bad_range.start < vouched)
     good_end = _good_end(found, held, vouched)

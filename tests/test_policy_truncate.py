@@ -33,6 +33,8 @@ def check_cut(store: Store, disk: SimulatedDisk, frame: FrameAt) -> None:
         state = state_of(database)
         (loss,) = database.recovery.lost
         suspects = [one for one in database.recovery.suspects if one.kind == "message"]
+    with open_unattended(disk.restart()) as again:
+        assert again.recovery.intact, again.recovery
     assert state == store.state(lost=lost), (frame.name, frame.offset)
     assert loss.name == frame.name
     assert loss.end == lost[-1].end
@@ -75,6 +77,34 @@ def test_bad_padding_behind_the_cut_goes_with_it() -> None:
     data[frames[0].offset] ^= 1
     data[later.end + 4] ^= 1
     check_cut(ALIGNED, ALIGNED.damaged(name, bytes(data)), frames[0])
+
+
+def test_bad_padding_in_front_of_the_cut_goes_with_it_too() -> None:
+    name, tried = ALIGNED.newest(), 0
+    for before, frame in pairwise(frame for frame in ALIGNED.frames_of(name) if frame.pieces):
+        payload = next((piece.start for piece in frame.pieces if piece.start < piece.end), None)
+        if payload is not None and before.end + 8 < frame.offset:
+            data = bytearray(ALIGNED.files[name])
+            data[before.end + 4] ^= 1
+            data[payload] ^= 1
+            check_cut(ALIGNED, ALIGNED.damaged(name, bytes(data)), frame)
+            tried += 1
+    assert tried > 10
+
+
+def test_numbers_that_nobody_knows_are_not_told_as_none_beside_those_that_are_known() -> None:
+    """Behind the last commit that is good no number tells how many were added in one that is not."""
+    name = SEALED.newest()
+    *before, last, vouching = SEALED.frames_of(name)
+    first = next(frame for frame in before if added([frame]))
+    assert added([last]) and not added([vouching])
+    data = bytearray(SEALED.files[name][: vouching.end])  # its footer is gone
+    data[next(piece.start for piece in first.pieces if piece.start < piece.end)] ^= 1
+    data[last.offset] ^= 1
+    with open_unattended(SEALED.damaged(name, bytes(data)), policy="truncate") as database:
+        known, unknown = database.recovery.lost
+    assert (unknown.start, unknown.end, numbers(unknown)) == (last.offset, last.end, set())
+    assert (known.start, known.end, numbers(known)) == (first.offset, last.offset, added(before))
 
 
 def test_what_clean_up_had_let_go_of_is_not_missed_when_its_mark_is_cut() -> None:
