@@ -4,7 +4,7 @@ Decided before anything is repaired, so that what is reported, noted and held ba
 successor says how long the file was, a gap takes the place of all from there on; else the file is shorter from then on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,7 +29,7 @@ def cut(disk: Disk, examined: Examined) -> Examined:
         return examined
     first = min(places)
     kept = _kept(disk, examined, first)
-    losses = tuple(_losses_behind(examined, first))
+    losses = _losses_behind(examined, first)
     header, named = examined.header, examined.named
     if header is not None:  # what says which files clean-up has let go of may be among what is given up
         header = replace(header, low_water=max(header.low_water, examined.low_water))
@@ -41,7 +41,7 @@ def cut(disk: Disk, examined: Examined) -> Examined:
         bad_ranges=() if named is None else (BadRange(first, named.end, losses[0].reason),),
         bad_padding=tuple(bad for bad in examined.bad_padding if bad.end <= kept.end),
         bad_payloads=(),
-        losses=losses,
+        losses=tuple(losses),
     )
 
 
@@ -63,19 +63,23 @@ def _kept(disk: Disk, examined: Examined, first: int) -> Walk:
         raise DiskError(examined.path, failure, "read") from failure
 
 
-def _losses_behind(examined: Examined, first: int) -> Iterator[Loss]:
-    """Yield all that is given up: what was lost by itself, and the good frames behind it.
+def _losses_behind(examined: Examined, first: int) -> Sequence[Loss]:
+    """Return all that is given up: what was lost by itself, and the good frames behind it.
 
     That is one loss, but for what nobody knows the numbers of: beside others it would look as if they were all.
     """
+    losses: list[Loss] = []
+    unknown_ones = [loss for loss in examined.losses if _is_unknown(examined, loss)]
     at = first
-    for unknown in sorted(
-        (loss for loss in examined.losses if _is_unknown(examined, loss)), key=lambda loss: loss.start
-    ):
-        yield from _loss_between(examined, at, unknown.start)
-        yield replace(unknown, reason=_reason(unknown))
+    for unknown in sorted(unknown_ones, key=lambda loss: loss.start):
+        before = list(_loss_between(examined, at, unknown.start))
+        start = unknown.start if before else at
+        losses += [*before, replace(unknown, start=start, reason=_reason(unknown))]
         at = unknown.end
-    yield from _loss_between(examined, at, examined.end)
+    behind = list(_loss_between(examined, at, examined.end))
+    if losses and not behind:
+        losses[-1] = replace(losses[-1], end=examined.end)  # what only vouches is given up too
+    return [*losses, *behind]
 
 
 def _is_unknown(examined: Examined, loss: Loss) -> bool:

@@ -17,6 +17,7 @@ LONG_FILES = (
     "test_simulation_same",
     "test_simulation_seeds_broker",
     "test_crash_power_cut",
+    "test_crash_recovery",
     "test_analysis_questions_by_hand",
     "test_simulation_faults",
     "test_backup_processes",

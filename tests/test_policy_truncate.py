@@ -103,7 +103,7 @@ def test_numbers_that_nobody_knows_are_not_told_as_none_beside_those_that_are_kn
     data[last.offset] ^= 1
     with open_unattended(SEALED.damaged(name, bytes(data)), policy="truncate") as database:
         known, unknown = database.recovery.lost
-    assert (unknown.start, unknown.end, numbers(unknown)) == (last.offset, last.end, set())
+    assert (unknown.start, unknown.end, numbers(unknown)) == (last.offset, vouching.end, set())
     assert (known.start, known.end, numbers(known)) == (first.offset, last.offset, added(before))
 
 
