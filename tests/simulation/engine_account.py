@@ -77,6 +77,11 @@ class Account:
         self.highest = max([self.highest, *found.messages])
         self.identified.clear()  # some of them may be lost with their commits
 
+    def forget(self, numbers: set[int]) -> None:
+        """Let numbers be given again: nothing is left that tells that they ever were."""
+        self.given -= numbers
+        self.highest = max(self.given | self.state.messages.keys(), default=0) if numbers else self.highest
+
     def allows(self, found: State) -> bool:
         return self._outcome(found) is not None
 

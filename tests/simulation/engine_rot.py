@@ -96,6 +96,16 @@ def hits(store: Store, rotten: dict[str, list[tuple[int, int]]]) -> Hit:
     return hit
 
 
+def never_begun(store: Store, rotten: dict[str, list[tuple[int, int]]], report: RecoveryReport) -> set[int]:
+    """Return the numbers that were given in files of zeros, since the write that began them has gone elsewhere.
+
+    Where the one before it was closed, nobody can tell such a file from one that was only prepared.
+    """
+    zeros = {file.name for file in report.files if file.row == "prepared"} & rotten.keys()
+    pieces = (piece for frame in store.frames if frame.name in zeros for piece in frame.pieces)
+    return {piece.number for piece in pieces if piece.content is not None and not piece.is_moved}
+
+
 def _beginnings(frames: Sequence[FrameAt], bad: Sequence[FrameAt]) -> Iterator[int]:
     """Yield where bad places begin: bad frames that follow one another are one, whatever vouches for the later ones."""
     for before, frame in zip((None, *frames), frames, strict=False):

@@ -45,6 +45,7 @@ from tests.simulation.engine_rot import (
     check_readable,
     check_rebuilt,
     hits,
+    never_begun,
     rotten_files,
 )
 from tests.simulation.engine_steps import (
@@ -243,6 +244,7 @@ class Starts:
         if not hit.is_unclear:
             self._check_hit(hit, store, rotten, found)
         self._take_damaged(found, is_told=not hit.is_unclear)
+        self.account.forget(never_begun(store, rotten, found.recovery))
 
     def _check_hit(self, hit: Hit, store: Store, rotten: Rotten, found: Unattended) -> None:
         """Check that what was hit is gone, and as the policy says what stood behind it."""
