@@ -47,6 +47,9 @@ def test_a_failing_seed_is_found_told_shrunk_and_its_script_fails_again(tmp_path
     assert "5 steps are enough" in said
     file = tmp_path / f"toy-forgets-{seed}.script"
     assert f"--script {file}" in said
+    failed = int(re.findall(r"; (\d+) failed", said)[-1])
+    others = re.findall(r"^toy-forgets, seed (\d+), too: what was synced is there$", said, re.MULTILINE)
+    assert failed > 1 and len({*others, str(seed)}) == failed
     again = io.StringIO()
     assert play_file(_settings("toy", again, tmp_path), file, None) == 1
     assert "what was synced is there" in again.getvalue()

@@ -114,6 +114,7 @@ def _enter(settings: Settings, crew: Crew, tally: _Tally, answer: Answer) -> Non
         return
     share.failed += 1
     if (task.world, answer.failure.kind) in tally.kinds:
+        settings.say(f"{task.world}, seed {task.seed}, too: {answer.failure.promise}")
         return
     tally.kinds.add((task.world, answer.failure.kind))
     settings.say(f"\n{task.world}, seed {task.seed}: {answer.failure.promise}")
