@@ -217,7 +217,8 @@ class Cleanup:
         """Commit the low-water mark, and what of the duplicate window would go with the files."""
         if not moved:
             return
-        mark = moved[-1].sequence + 1
+        # It never goes down: what a former owner has made late may be all that goes, far below the one before.
+        mark = max(moved[-1].sequence + 1, self._context.journal.low_water)
         now = self._context.options.clock()
         with look.ledger.lock:
             look.ledger.index.duplicates.expire(now)

@@ -13,8 +13,10 @@ import pytest
 from database import CommitFailed, DiskError, MessageDatabase
 from database.cleanup import IDLE_BYTES
 from journal.names import DataFileName
-from tests.small_files import fill, open_small, sequences
+from tests.small_files import SMALL, churn, fill, open_small, sequences
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
+
+_RESERVE = shutil.ignore_patterns("omsmsg.reserve")
 
 
 @pytest.fixture
@@ -201,7 +203,7 @@ def test_a_clean_up_that_stops_anywhere_loses_nothing_and_is_done_again(step: in
         db.cleanup(compact=True)
     disk.before_change = lambda: None
     crashed = tmp_path / "crashed"
-    shutil.copytree(db.directory, crashed, ignore=shutil.ignore_patterns("omsmsg.reserve"))
+    shutil.copytree(db.directory, crashed, ignore=_RESERVE)
     with contextlib.suppress(CommitFailed):
         db.cleanup(compact=True)
     db.close()
@@ -213,3 +215,31 @@ def test_a_clean_up_that_stops_anywhere_loses_nothing_and_is_done_again(step: in
                 assert again.get("k") == b"v"
                 assert [again.add("q", b"kept %d" % index, producer_id=str(index)) for index in range(3)] == kept
                 again.cleanup(compact=True)
+
+
+@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_file_that_comes_back_below_the_mark_goes_again_and_takes_nothing_with_it(
+    place: int, is_begun: bool, tmp_path: Path
+) -> None:
+    """A former owner that goes on late makes one: prepared only, or with frames. The mark does not go down to it."""
+    directory, crashed = tmp_path / "spool", tmp_path / "crashed"
+    with open_small(directory) as db:
+        kept = []
+        for index in range(3):
+            kept.append(db.add("q", b"kept %d" % index, producer_id=str(index)))
+            churn(db, 2)
+        content = {path.name: path.read_bytes() for path in directory.glob("*.data")}
+        db.put("k", b"needed")  # in a file that stays, and says what was before it
+        _roll(db)  # so that both marks stand in one file, in whose header there is none yet
+        deleted = db.cleanup(compact=True).deleted
+        assert len(deleted) == 6
+        late = deleted[place]
+        (directory / late).write_bytes(content[late] if is_begun else bytes(SMALL))
+        assert db.cleanup().deleted == (late,)
+        shutil.copytree(directory, crashed, ignore=_RESERVE)
+    for left in (directory, crashed):
+        with open_small(left) as again:
+            assert not again.recovery.lost, again.recovery
+            assert list(again.numbers()) == kept
+            assert [again.add("q", b"kept %d" % index, producer_id=str(index)) for index in range(3)] == kept
