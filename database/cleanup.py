@@ -71,6 +71,7 @@ class Cleanup:
     def __init__(self, context: CleanupContext) -> None:
         self._context = context
         self._splits = splits(context.started.files)
+        self._found = set(context.started.files)  # those of the files that were there which have not gone yet
         self._running = threading.Lock()
 
     def at_start(self) -> CleanupReport:
@@ -263,6 +264,7 @@ class Cleanup:
             except OSError as failure:
                 raise DiskError(look.directory / name, failure, "remove") from failure
             look.files.forget(fact.sequence)
+            self._found.discard(fact.sequence)
             if fact.sequence in self._splits:
                 # Where a file of the ancestor came back after a power cut, nobody would be left who names it.
                 look.disk.sync_directory(look.directory)
@@ -276,7 +278,7 @@ class Cleanup:
 
     def _is_history(self, fact: FileFacts, look: Look) -> bool:
         """Say whether a file is this database's: not one that a former owner wrote when it had been passed. OSError."""
-        if fact.sequence in self._context.started.files:
+        if fact.sequence in self._found:
             return True
         with DataFile(look.disk, look.directory / str(DataFileName(fact.sequence))) as file:
             header = file.header()

@@ -118,6 +118,22 @@ def test_what_a_former_owner_began_too_late_is_no_history() -> None:
     assert name not in report.moved
 
 
+def test_what_a_former_owner_makes_in_the_place_of_history_is_none() -> None:
+    """It makes its next file late, where clean-up has moved one away that was there at the start."""
+    disk, kept, name = SimulatedDisk(), Path("/kept"), "omsmsg-0000000001.data"
+    with open_unattended(disk) as former:
+        former.deliver(former.add("q", b"history"))
+    with open_unattended(disk, retention_directory=kept) as database:
+        for _ in range(4):
+            database.deliver(database.add("q", b"y" * 1000))
+        assert name in database.cleanup().moved
+        (directory,) = [path for path in disk.directories() if path.parent == kept]
+        disk.remove(directory / name)  # its time is over, or an operator has put it elsewhere
+        disk.put(SPOOL / name, bytes(4096))
+        assert database.cleanup().deleted == (name,)
+    assert name not in disk.contents(directory)
+
+
 def test_two_databases_may_share_a_retention_directory(tmp_path: Path) -> None:
     for name in ("one", "two"):
         with open_small(tmp_path / name, retention_directory=tmp_path / "kept") as db:
