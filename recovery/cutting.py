@@ -33,14 +33,15 @@ def cut(disk: Disk, examined: Examined) -> Examined:
     header, named = examined.header, examined.named
     if header is not None:  # what says which files clean-up has let go of may be among what is given up
         header = replace(header, low_water=max(header.low_water, examined.low_water))
-    written = kept.end if named is None else first  # what stands in front of this is written again
+    # The gap takes in the padding before the first bad group: what rots between a frame and a gap was always a frame.
+    gaps = () if named is None else (BadRange(kept.end, named.end, losses[0].reason),)
     return replace(
         examined,
         task=replace(examined.task, header=header),
         end=kept.end if named is None else examined.end,
         contents=kept.builder.build(kept.end),
-        bad_ranges=() if named is None else (BadRange(first, named.end, losses[0].reason),),
-        bad_padding=tuple(bad for bad in examined.bad_padding if bad.end <= written),
+        bad_ranges=gaps,
+        bad_padding=tuple(bad for bad in examined.bad_padding if bad.end <= kept.end),
         bad_payloads=(),
         losses=tuple(losses),
     )

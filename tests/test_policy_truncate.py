@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from journal.format import GAP
+from journal.walk import Span, walk
 from recovery.report import Loss
 from recovery.startup import RecoveryOptions, recover
 from tests.crash_model import SPOOL, Account, Writer, found_after, open_unattended, state_of
-from tests.crash_store import FrameAt, Store, archives_in, small_store
+from tests.crash_store import FrameAt, Store, archives_in, headers_of, small_store
 from tests.faulty_disk import SimulatedDisk
 
 SEALED = small_store()
@@ -46,11 +48,25 @@ def check_cut(store: Store, disk: SimulatedDisk, frame: FrameAt) -> None:
         assert numbers(loss) == added(lost)
         queues = {piece.content.queue for one in lost for piece in one.pieces if piece.content is not None}
         assert queues <= set(loss.queues)
+    check_gap(disk, frame.name)
     removed = {number for one in lost for number in one.removed}
     returned = removed & state.messages.keys()
     assert all(any(one.first <= number <= one.last for one in suspects) for number in returned)
     assert [*archives_in(disk).values()] == [found]
     assert found_after(disk) == store.state(lost=lost), (frame.name, frame.offset)
+
+
+def check_gap(disk: SimulatedDisk, name: str) -> None:
+    """Check that a gap begins where the frame before it ends: zeros between them could have been anything."""
+    data = disk.contents(SPOOL).get(name, b"")
+    if not data:
+        return
+    header = headers_of(data)
+    start, alignment = header.start(), header.alignment
+    span = Span(path=SPOOL / name, identity=header.identity, start=start, limit=len(data), alignment=alignment)
+    frames = walk(data, span).frames
+    for end, frame in zip([start, *(frame.end for frame in frames)], frames, strict=False):
+        assert frame.offset == end or not frame.flags & GAP, (name, end, frame)
 
 
 @STORES
