@@ -146,7 +146,10 @@ class MessageDatabase:
         self.close()
 
     def close(self) -> None:
-        """Seal the last file and let go of the directory. After a failed commit only let go. Idempotent."""
+        """Seal the last file and let go of the directory. After a failed commit only let go. Idempotent.
+
+        DiskError where it cannot be sealed: it is closed all the same, and nothing that was acknowledged is lost.
+        """
         with self._closing:
             if self._is_closed:
                 return

@@ -9,16 +9,19 @@ from tests.simulation.engine_steps import (
     CleanUp,
     Close,
     Death,
+    Fail,
     Look,
     Misplace,
     PowerCut,
     Remove,
+    Reopen,
     Rot,
     Silence,
+    Space,
     Tend,
 )
 from tests.simulation.playing import play_script
-from tests.simulation.world import Script
+from tests.simulation.world import Script, Step
 from tests.simulation.worlds import WORLDS
 
 
@@ -44,3 +47,18 @@ def test_what_a_start_has_found_that_was_ended_is_told_by_the_next_one(end: str,
     rot = [Rot(0, 0.26, SECTOR, 1), Rot(1, 0.26, 0, 1)]
     cut = PowerCut(after, 3) if end == "power cut" else Death(after)
     _assert_nothing_breaks([*work, Add(2, 3000, 2), Add(2, 600, 3), Close(), *rot, cut, Look(), Look()])
+
+
+@pytest.mark.parametrize("end", [Close(), Reopen()], ids=["closed", "opened anew"])
+@pytest.mark.parametrize("verb", ["write", "sync", "truncate"])
+@pytest.mark.parametrize("nth", range(1, 5))
+def test_what_could_not_be_sealed_when_it_was_closed_is_opened_again(verb: str, nth: int, end: Step) -> None:
+    """The caller is told; the directory is let go of all the same, and all that was acknowledged is there."""
+    work = [AddMany(0, (2600, 60), 0), Fail(verb, nth), end]
+    _assert_nothing_breaks([*work, Remove((1,), delivers=False), Add(0, 8, 1), Look()])
+
+
+@pytest.mark.parametrize("end", [Close(), Reopen()], ids=["closed", "opened anew"])
+def test_what_found_no_room_when_it_was_closed_is_opened_again(end: Step) -> None:
+    work = [AddMany(0, (2600, 60), 0), Space(0), end, Space(None)]
+    _assert_nothing_breaks([*work, Remove((1,), delivers=False), Add(0, 8, 1), Look()])

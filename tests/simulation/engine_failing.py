@@ -8,6 +8,7 @@ from database.reopening import Reopening
 from journal.errors import (
     CannotContinue,
     CommitFailed,
+    DatabaseClosed,
     DiskError,
     DiskFull,
     JournalError,
@@ -36,7 +37,7 @@ class Failing(Misplacing):
             return  # it stood still in the middle, and has noticed
         self._note_faults()
         is_excused = self.is_faulty or self.disk.space is not None
-        if not is_excused:
+        if not is_excused or isinstance(failure, DatabaseClosed):  # nobody uses what he has closed
             raise failure
         if isinstance(failure, DiskFull | NotAttempted):
             self.account.pending = []
@@ -44,6 +45,8 @@ class Failing(Misplacing):
             self._let_go()
         elif self.database is None or isinstance(failure, OSError):
             self._end_process()
+        elif self.database._is_closed:
+            self.database = None  # it could not seal its last file, and has let go of the directory all the same
         elif isinstance(failure, DiskError):
             self.account.pending = []
 
