@@ -88,7 +88,8 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
     late = late_files(headers)
     kept = {sequence: header for sequence, header in headers.items() if header is not None and sequence not in late}
     low_water = max((one.low_water for one in (backup, *kept.values()) if one is not None), default=0)
-    check_lineage(disk, directory, [*headers.items(), *((one.sequence, one) for one in strangers.values())], low_water)
+    others = [(one.sequence, one) for one in strangers.values() if not _began_beside(one, kept)]
+    check_lineage(disk, directory, [*headers.items(), *others], low_water)
     named = _named(kept, backup)
     promised = promised_files(disk, directory, files, kept) if wanted is None else {}
     _check_split(disk, kept, named, directory)
@@ -126,6 +127,14 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
             )
         )
     return tasks
+
+
+def _began_beside(header: FileHeader, kept: Mapping[int, FileHeader]) -> bool:
+    """Say whether a former owner began this file where no other was, and lost the directory to whose files are there.
+
+    Its database is nobody's then, and the file was late: `check_strangers` says whether its blocks may show it.
+    """
+    return not header.previous.sequence and bool(kept) and all(header.owner < one.owner for one in kept.values())
 
 
 def _backup(disk: Disk, directory: Path) -> Manifest | None:

@@ -1,6 +1,7 @@
 """What else may be found in a directory: holes, strangers, copies, late files, rotted headers, piled up archives."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -158,6 +159,31 @@ def test_of_a_file_that_a_start_has_dropped_too_but_not_of_one_that_may_be_the_n
         assert (report_of(database, name).row, report_of(database, name).verdict) == ("stale", Verdict.TORN)
         assert not database.recovery.lost
         assert state_of(database) == state
+
+
+@pytest.mark.parametrize("owner, behind", [(1, 0), (9, 0), (1, 1)], ids=["before", "later", "not the first"])
+def test_of_one_that_a_former_owner_began_where_no_other_file_was_too(owner: int, behind: int) -> None:
+    """It made an identity for the database, as the next owner did who had the directory by then."""
+    disk = SimulatedDisk()
+    open_unattended(disk).close()
+    with open_unattended(disk) as database:
+        database.deliver_many([database.add("q", b"x" * 1000) for _ in range(9)])
+        database.add("q", b"x" * 1000)
+        assert "omsmsg-0000000001.data" in database.cleanup().deleted
+        newest = max(name for name, data in disk.contents(SPOOL).items() if name.endswith(".data") and any(data))
+        state = state_of(database)
+    data = disk.content(SPOOL / newest)
+    previous = replace(headers_of(data).previous, sequence=behind)
+    began = with_header(data, sequence=1, identity=5, database=b"another database", owner=owner, previous=previous)
+    name = str(DataFileName(int(newest[7:17]) + 1))
+    disk.put(SPOOL / name, began[:2048] + bytes(2048))
+    if (owner, behind) != (1, 0):
+        assert_refused(disk, NotThisDatabase, "different databases")
+        return
+    with open_unattended(disk) as again:
+        assert (report_of(again, name).row, report_of(again, name).verdict) == ("stale", Verdict.TORN)
+        assert not again.recovery.lost
+        assert state_of(again) == state
 
 
 def test_an_older_copy_of_a_file_in_its_place_is_a_loss_of_what_it_lacks() -> None:
