@@ -299,16 +299,20 @@ def test_numbers_of_messages_that_are_gone_with_their_files_are_not_given_again(
             db.cleanup(compact=True)
 
 
+def _tenders() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "oms-tender"}
+
+
 def test_an_opening_that_only_reads_leaves_the_data_files_alone(tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path) as db:
         number = db.add("q", b"x")
         db.put("k", b"v")
     before = {path.name: path.read_bytes() for path in tmp_path.glob("*.data")}
+    others = _tenders()  # another test's database may still be there
     for _ in range(3):
         with MessageDatabase.open(tmp_path) as db:
             assert (db.read(number).payload, db.get("k")) == (b"x", b"v")
-            threads = {thread.name for thread in threading.enumerate()}
-            assert "oms-tender" not in threads, "an opening that only looks costs no thread"
+            assert _tenders() <= others, "an opening that only looks costs no thread"
 
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*.data")} == before
     strangers = {path.name for path in tmp_path.iterdir()} - {*before, names.LOCK, names.INDEX, names.RESERVE}
