@@ -105,13 +105,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         follower = self._follower
         if follower is None or (end != self._planned and not self._is_over):
             follower = self._look()  # the query was started again, from its checkpoint
-        before = _decoded(start)
-        pieces: list[Stretch | Hole] = []
-        for database, position in _decoded(end).items():
-            known = before.get(database)
-            after = known.commit if known is not None else position.after
-            assert after is not None, "a database is pinned by the offset in which it first appears"
-            pieces += follower.between(database, after, position)
+        pieces = _between(follower, start, end)
+        if any(isinstance(piece, Hole) for piece in pieces):
+            # Clean-up may have moved it, from a folder that was listed late to one that was listed early, or was not
+            # there yet. What is in neither when they are listed once more has gone.
+            pieces = _between(self._look(), start, end)
         for piece in pieces:
             if isinstance(piece, Hole):
                 self._check(piece)
@@ -199,6 +197,18 @@ def _decoded(offset: Mapping[str, Any]) -> dict[str, Position]:
 def _encoded(positions: Mapping[str, Position]) -> dict[str, Any]:
     """Return an offset; the same positions always make the same text of it."""
     return {database: positions[database].encoded() for database in sorted(positions)}
+
+
+def _between(follower: Follower, start: dict[str, Any], end: dict[str, Any]) -> list[Stretch | Hole]:
+    """Return what stands between two offsets, in order, and what has gone."""
+    before = _decoded(start)
+    pieces: list[Stretch | Hole] = []
+    for database, position in _decoded(end).items():
+        known = before.get(database)
+        after = known.commit if known is not None else position.after
+        assert after is not None, "a database is pinned by the offset in which it first appears"
+        pieces += follower.between(database, after, position)
+    return pieces
 
 
 def _groups(pieces: Sequence[Stretch | Hole]) -> Iterator[_Pieces]:

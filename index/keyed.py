@@ -78,10 +78,11 @@ class Keyed:
         """Return the callers' keys with the prefix, with data file and offset of their latest versions, as they lie."""
         behind = prefix + _BEHIND_NAMES
         keys = list(self._versions.irange(max(prefix, _BEHIND_ENGINE), behind, inclusive=(True, False)))
-        places = np.fromiter(map(self._versions.__getitem__, keys), np.int64, len(keys))
-        order = np.argsort(places, kind="stable")
-        places = places[order]
-        return [keys[at] for at in order.tolist()], places >> _OFFSET_BITS, (places & _OFFSET_MASK) << 3
+        packed = [self._versions[key] for key in keys]  # of a high sequence they are no 64-bit integers
+        sequences = np.fromiter((one >> _OFFSET_BITS for one in packed), np.int64, len(keys))
+        offsets = np.fromiter(((one & _OFFSET_MASK) << 3 for one in packed), np.int64, len(keys))
+        order = np.lexsort((offsets, sequences))
+        return [keys[at] for at in order.tolist()], sequences[order], offsets[order]
 
     def keys(self, prefix: bytes) -> Iterator[bytes]:
         """Yield the keys that begin with the prefix, in order. Do not change the keys meanwhile."""

@@ -88,14 +88,13 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
     late = late_files(headers)
     kept = {sequence: header for sequence, header in headers.items() if header is not None and sequence not in late}
     low_water = max((one.low_water for one in (backup, *kept.values()) if one is not None), default=0)
-    others = [(one.sequence, one) for one in strangers.values() if not _began_beside(one, kept)]
-    check_lineage(disk, directory, [*headers.items(), *others], low_water)
+    others = (one for one in strangers.values() if not _began_beside(one, kept))
+    check_lineage(disk, directory, [*headers.items(), *((one.sequence, one) for one in others)], low_water)
     named = _named(kept, backup)
     promised = promised_files(disk, directory, files, kept) if wanted is None else {}
     _check_split(disk, kept, named, directory)
     unnamed = {orphaned(files, kept), *parents_last(kept.values())} - {0} if wanted is None else set()
-    lowest, newest = 0, kept[max(kept)] if kept else None
-    tasks = []
+    lowest, newest, tasks = 0, kept[max(kept)] if kept else None, []
     for sequence in sorted({*files, *named, *promised, *unnamed, *(wanted or ())}):
         if sequence < low_water:
             continue

@@ -15,8 +15,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from analysis.following import FilesGone, JournalWentBack
+from analysis import stream
+from analysis.following import FilesGone, Hole, JournalWentBack
 from analysis.options import BadOption
+from analysis.stream import _between
 from database import MessageDatabase
 from tests.plain_rows import database_of, rows_in
 from tests.project import REPOSITORY
@@ -55,6 +57,26 @@ def test_a_stream_has_what_a_journal_had_and_what_comes(tmp_path: Path) -> None:
     assert in_order(engine.rows) == in_order(dumped(spool, *retention.iterdir()))
     assert len(engine.batches) == 5
     assert engine.follow() == []
+
+
+def test_what_has_gone_is_looked_for_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clean-up may have moved it to a folder that was listed before it was there."""
+    with open_small(tmp_path) as db:
+        db.add_many("q", [b"x" * 300] * 20)
+        db._vouch()
+        engine = Engine(tmp_path)
+        looks = []
+
+        def between(*arguments: Any) -> Any:
+            looks.append(arguments)
+            found = _between(*arguments)
+            hole = Hole(database=database_of(tmp_path), commits=(1, 1), sequence=1)
+            return [hole, *found] if len(looks) == 1 else found
+
+        monkeypatch.setattr(stream, "_between", between)
+        engine.follow()
+    assert len(looks) == 2
+    assert messages(engine.rows) == [*range(1, 21)]
 
 
 def test_only_what_is_vouched_for_comes(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from index.keyed import Keyed, Version
+from journal.names import SEQUENCE_MAX
 from journal.operations import ENGINE_PREFIX
 
 KEYS = [b"a", b"a/1", b"a/2", b"a0", b"b", "ä".encode(), b"\xff", b"k" * 255, b"\x01", b"\0engine", b"\0low-water"]
@@ -73,3 +74,15 @@ def test_a_file_is_forgotten_only_when_no_live_key_is_in_it() -> None:
     keyed.forget_file(7)
 
     assert keyed.files == {2: 1}
+
+
+def test_keys_are_located_in_files_of_any_sequence() -> None:
+    """Who restores a database leaves out millions of sequences."""
+    keyed = Keyed()
+    keyed.put(b"newest", SEQUENCE_MAX, 1 << 40)
+    keyed.put(b"behind", 1 << 24, 16)
+    keyed.put(b"before", 1 << 24, 8)
+    keys, sequences, offsets = keyed.located(b"")
+    assert keys == [b"before", b"behind", b"newest"]
+    assert sequences.tolist() == [1 << 24, 1 << 24, SEQUENCE_MAX]
+    assert offsets.tolist() == [8, 16, 1 << 40]
