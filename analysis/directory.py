@@ -25,10 +25,9 @@ from journal.neighbours import (
     is_moved_away,
     late_files,
     next_commit,
-    orphaned,
-    parents_last,
     promised_files,
     stranger,
+    unnamed_files,
 )
 
 ATTEMPTS_MAX = 5  # clean-up of a running database may be faster than who reads it without the lock
@@ -208,9 +207,7 @@ def _surveyed(location: Location, asked: set[str], files: Mapping[str, _File], k
         promised=promised_files(location.storage.disk(), location.directory, data_files, kept)
         if location.is_whole
         else {},
-        unnamed={orphaned(data_files, kept), *parents_last(kept.values())} - {0}
-        if location.is_whole and not is_retained
-        else (),
+        unnamed=unnamed_files(data_files, kept) if location.is_whole and not is_retained else (),
         newest=_newest(kept.values()) if kept else None,
         low_water=low_water,
     )
@@ -248,7 +245,7 @@ def _part(read: _Headers, file: _File, *, is_archive: bool) -> FilePart:
         named=None if is_archive else previous,  # an archive is read as it was found
         identity=identity,
         others=beginnings(read.kept) if identity is None else (),
-        next_commit=next_commit(read.kept, sequence),
+        next_commit=next_commit(read.kept, sequence) if identity is None else 0,
         is_promised=(sequence in read.promised or sequence in read.unnamed) and not is_archive,
         is_newest=not is_archive and not read.is_retained and (read.newest is None or sequence >= read.newest.sequence),
         is_archive=is_archive,

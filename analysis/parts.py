@@ -20,7 +20,7 @@ class FilePart:
     named: Previous | None = None  # how it ended, as its successor's header says
     identity: int | None = None  # as its header or a neighbour says
     others: tuple[tuple[int, int], ...] = ()  # (first commit, identity) of the others, where nobody tells its own
-    next_commit: int = 0  # no commit before the file before it was as high
+    next_commit: int = 0  # likewise: no commit before the file before it was as high
     is_promised: bool = False  # its first group was durable: the file before it names it, or has been cleaned up
     is_newest: bool = False  # of its directory: somebody may be writing it
     is_archive: bool = False

@@ -62,11 +62,6 @@ def is_moved_away(directory: Path, headers: Iterable[FileHeader | None]) -> bool
     return bool(known) and directory.name == max(known, key=lambda header: header.sequence).database.hex()
 
 
-def parents_last(headers: Iterable[FileHeader]) -> set[int]:
-    """Return the last files of the databases from which others were restored: there, or lost, or cleaned up."""
-    return {header.parent_sequence for header in headers if header.parent != NO_PARENT}
-
-
 def splits(headers: Mapping[int, FileHeader]) -> frozenset[int]:
     """Return the data files behind which another database goes on: the last one of every ancestor."""
     ordered = sorted(headers.items())
@@ -151,13 +146,16 @@ def beginnings(headers: Mapping[int, FileHeader]) -> tuple[tuple[int, int], ...]
     return tuple((header.next_commit, header.identity) for header in headers.values())
 
 
-def orphaned(there: Collection[int], kept: Collection[int]) -> int:
-    """Return the first of the files where no header is left anywhere, 0 where one is, and for the first file ever.
+def unnamed_files(there: Collection[int], kept: Mapping[int, FileHeader]) -> set[int]:
+    """Return the files that must have been begun, though no other names them: `kept` are those that have headers.
 
-    Files before it went when its first group was durable: that no header is left is damage.
+    Behind the last file of a database another one goes on that was restored from it: that file is there, or lost, or
+    cleaned up. And where no header is left anywhere, what was before the first file went when its first group was
+    durable: that it has no header is damage. The first file ever may only have been prepared.
     """
-    first = min(there, default=0)
-    return first if first > 1 and not kept else 0
+    if not kept:
+        return {first for first in [min(there, default=0)] if first > 1}
+    return {header.parent_sequence for header in kept.values() if header.parent_sequence}
 
 
 def _summary(disk: Disk, path: Path) -> Summary | None:

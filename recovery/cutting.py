@@ -4,7 +4,7 @@ Decided before anything is repaired, so that what is reported, noted and held ba
 successor says how long the file was, a gap takes the place of all from there on; else the file is shorter from then on.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,14 +30,11 @@ def cut(disk: Disk, examined: Examined) -> Examined:
     first = min(places)
     kept = _kept(disk, examined, first)
     losses = _losses_behind(examined, first)
-    header, named = examined.header, examined.named
-    if header is not None:  # what says which files clean-up has let go of may be among what is given up
-        header = replace(header, low_water=max(header.low_water, examined.low_water))
+    named = examined.named
     # The gap takes in the padding before the first bad group: what rots between a frame and a gap was always a frame.
     gaps = () if named is None else (BadRange(kept.end, named.end, losses[0].reason),)
     return replace(
         examined,
-        task=replace(examined.task, header=header),
         end=kept.end if named is None else examined.end,
         contents=kept.builder.build(kept.end),
         bad_ranges=gaps,
@@ -70,18 +67,23 @@ def _losses_behind(examined: Examined, first: int) -> Sequence[Loss]:
 
     That is one loss, but for what nobody knows the numbers of: beside others it would look as if they were all.
     """
+    known: list[Loss] = []
+    unknown_ones: list[Loss] = []
+    for loss in sorted(examined.losses, key=lambda loss: loss.start):
+        (unknown_ones if _is_unknown(examined, loss) else known).append(loss)
     losses: list[Loss] = []
-    unknown_ones = [loss for loss in examined.losses if _is_unknown(examined, loss)]
     at = first
-    for unknown in sorted(unknown_ones, key=lambda loss: loss.start):
-        before = list(_loss_between(examined, at, unknown.start))
-        start = unknown.start if before else at
-        losses += [*before, replace(unknown, start=start, reason=_reason(unknown))]
+    for unknown in unknown_ones:
+        if (before := _loss_between(examined, known, at, unknown.start)) is not None:
+            losses.append(before)
+            at = unknown.start
+        losses.append(replace(unknown, start=at, reason=_reason(unknown)))
         at = unknown.end
-    behind = list(_loss_between(examined, at, examined.end))
-    if losses and not behind:
+    if (behind := _loss_between(examined, known, at, examined.end)) is not None:
+        return [*losses, behind]
+    if losses:
         losses[-1] = replace(losses[-1], end=examined.end)  # what only vouches is given up too
-    return [*losses, *behind]
+    return losses
 
 
 def _is_unknown(examined: Examined, loss: Loss) -> bool:
@@ -90,19 +92,19 @@ def _is_unknown(examined: Examined, loss: Loss) -> bool:
     return not is_told and 0 in bounds_of(examined.task, loss, examined.contents)
 
 
-def _loss_between(examined: Examined, start: int, end: int) -> Iterator[Loss]:
-    """Yield the loss of what stands there, if anything does."""
+def _loss_between(examined: Examined, known: Sequence[Loss], start: int, end: int) -> Loss | None:
+    """Return the loss of what stands there, what is `known` to be lost by itself among it; None where nothing does."""
     assert examined.contents is not None, "its frames were walked"
-    parts = [loss for loss in examined.losses if start <= loss.start < end and not _is_unknown(examined, loss)]
+    parts = [loss for loss in known if start <= loss.start < end]
     columns = examined.contents.columns
     is_there = (columns["offset"] >= start) & (columns["offset"] < end)
     if not parts and not is_there.any():
-        return
+        return None
     added = columns["number"][is_there & (columns["kind"] == Operation.ADD)]
     names = np.unique(columns["name"][is_there & (columns["kind"] <= Operation.DELETE)])
     queues = {bytes(examined.contents.names[name]).decode() for name in names.tolist()}
     ranges = [*(pair for loss in parts for pair in loss.numbers), *ranges_of(added.tolist())]
-    yield Loss(
+    return Loss(
         name=examined.name,
         start=start,
         end=end,

@@ -19,7 +19,7 @@ from journal.format import xxh3
 from journal.names import ArchiveName
 from journal.placing import put_in_place, read_whole
 from journal.reserve import NO_SPACE
-from recovery.counting import Numbers
+from recovery.counting import NUMBER_JUMP_BLIND, Numbers
 from recovery.report import FileReport, Loss, Verdict
 
 _CHECKSUM_SIZE = 8  # in front of the JSON
@@ -95,8 +95,11 @@ def noted(disk: Disk, directory: Path) -> Noted:
     if data is None:
         return Noted()
     text = data[_CHECKSUM_SIZE:]
+    unreadable = Noted(
+        numbers=Numbers(jump=NUMBER_JUMP_BLIND), is_whole=False
+    )  # it may have told numbers to keep clear of
     if data[:_CHECKSUM_SIZE] != xxh3(text).to_bytes(_CHECKSUM_SIZE, "little"):
-        return Noted(is_whole=False)
+        return unreadable
     try:
         said = json.loads(text)
         return Noted(
@@ -106,7 +109,7 @@ def noted(disk: Disk, directory: Path) -> Noted:
             is_whole=bool(said["is_whole"]),
         )
     except (ValueError, TypeError, KeyError):
-        return Noted(is_whole=False)
+        return unreadable
 
 
 def together(found: Iterable[Loss], earlier: Iterable[Loss]) -> tuple[Loss, ...]:

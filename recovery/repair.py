@@ -249,7 +249,7 @@ class Repairer:
         stand_in = examined.header or _stand_in(examined, before)
         header = replace(stand_in, alignment=examined.alignment)
         if examined.decision.verdict is Verdict.DAMAGED:  # what says which files are not needed may be what it has lost
-            header = replace(header, low_water=max(header.low_water, before.low_water))
+            header = replace(header, low_water=max(header.low_water, before.low_water, examined.low_water))
         end, ranges = _extent(examined, header)
         data = self._new_bytes(examined, header, archive or "-", end, ranges)
         span = Span(

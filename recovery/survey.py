@@ -23,10 +23,9 @@ from journal.neighbours import (
     is_moved_away,
     late_files,
     next_commit,
-    orphaned,
-    parents_last,
     promised_files,
     stranger,
+    unnamed_files,
 )
 
 Named = Mapping[int, tuple[Previous, tuple[int, int]]]  # how files ended, and which later one says so
@@ -51,7 +50,7 @@ class Task:
     owner: int = 0  # of its successor, likewise
     alignment: int = ALIGNMENT_MIN  # of its neighbours, likewise
     others: tuple[tuple[int, int], ...] = ()  # (first commit, identity) of the others, where nobody tells its own
-    next_commit: int = 0  # no commit before the file before it was as high
+    next_commit: int = 0  # likewise: no commit before the file before it was as high
     numbers: tuple[int, int] = (0, 0)  # which messages it can have, as the headers say; 0 where they don't
     vouched_only: bool = False
     kept_commit: int | None = None  # its writer told the callers of later commits that they had failed
@@ -93,7 +92,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
     named = _named(kept, backup)
     promised = promised_files(disk, directory, files, kept) if wanted is None else {}
     _check_split(disk, kept, named, directory)
-    unnamed = {orphaned(files, kept), *parents_last(kept.values())} - {0} if wanted is None else set()
+    unnamed = unnamed_files(files, kept) if wanted is None else set()
     lowest, newest, tasks = 0, kept[max(kept)] if kept else None, []
     for sequence in sorted({*files, *named, *promised, *unnamed, *(wanted or ())}):
         if sequence < low_water:
@@ -121,7 +120,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
                 owner=kept[successor[0]].owner if successor[0] else 0,
                 alignment=near.alignment if near else ALIGNMENT_MIN,
                 others=beginnings(kept) if identity is None else (),
-                next_commit=next_commit(kept, sequence),
+                next_commit=next_commit(kept, sequence) if identity is None else 0,
                 numbers=(lowest, highest),
             )
         )

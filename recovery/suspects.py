@@ -24,6 +24,8 @@ def reach_of(lost: Iterable[Loss]) -> int:
 def suspects(index: Index, lost: Iterable[Loss]) -> Iterator[Suspect]:
     """Yield what is live and no newer than a damaged place."""
     reach = reach_of(lost)
+    if not reach:
+        return  # all that is live would be walked, at every start
     older: list[int] = []
     for numbers, places, _ in index.table.batches(None, 0, NUMBER_MAX):
         older += numbers[places <= reach].tolist()

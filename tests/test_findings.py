@@ -143,13 +143,27 @@ def test_a_note_that_rotted_is_told_of_and_stops_nobody(damage: int) -> None:
     assert findings.UNREADABLE not in told(disk).notes
 
 
+@pytest.mark.parametrize("damage", [0, 20], ids=["checksum", "text"])
+def test_the_numbers_that_a_rotted_note_told_are_not_given_again(damage: int) -> None:
+    disk, kept = SEALED.disk(), Numbers(next_message=1 << 39, next_commit=1 << 39)
+    findings.note(disk, SPOOL, NOTHING, Noted(numbers=kept), lambda _: False)
+    data = bytearray(disk.content(SPOOL / names.FOUND))
+    data[damage] ^= 1
+    disk.put(SPOOL / names.FOUND, bytes(data))
+    for _ in range(2):  # the second one finds a note that can be read again
+        with open_unattended(disk) as database:
+            assert database._journal._opening.next_commit >= kept.next_commit
+    with open_unattended(disk) as database:
+        assert database.add("q", b"") >= kept.next_message
+
+
 def test_a_note_that_rotted_is_told_of_though_another_start_has_found_more_and_was_killed() -> None:
     for step in range(1, 1000):
         disk = with_rotted_note(rotten()).restart()
         disk.kill_at = step
         with contextlib.suppress(Killed):
             told(disk)
-        was_handed_over = names.FOUND not in disk.restart().contents(SPOOL)
+        was_handed_over = not findings.noted(disk.restart(), SPOOL).tells
         if was_handed_over:
             assert step > 10
             return

@@ -46,6 +46,17 @@ def held(database: MessageDatabase | DatabaseView) -> list[int]:
     return [message.number for message in database.held("q")]
 
 
+def test_a_start_that_lost_nothing_looks_for_no_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = damaged()[0]
+    open_unattended(disk).close()
+
+    def walked(*_: object) -> None:
+        raise AssertionError("all that is live is walked")
+
+    monkeypatch.setattr("index.table.Table.batches", walked)
+    open_unattended(disk).close()
+
+
 def test_without_the_option_suspects_are_reported_and_handed_out() -> None:
     disk, old, new = damaged()
     with open_unattended(disk) as database:
