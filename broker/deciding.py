@@ -11,7 +11,7 @@ from broker.conversation import Conversation
 from broker.decision import Decision
 from broker.effects import Commit, Durable, Failed, Level
 from broker.lifetimes import MICROSECONDS
-from broker.recording import key, put, record_of, written
+from broker.recording import put, record_of, written
 from broker.records import (
     CLOCK,
     CLOCK_KEY,
@@ -147,11 +147,28 @@ def find_store(world: World) -> None:
         return
     world.clocks = world.clocks.connected(True)
     world.log(Level.NOTE, "the persistent store is available")
+    tell_store(world)
+
+
+def tell_store(world: World) -> None:
+    """Tell the store what it has not heard of since it was not there or full.
+
+    What else is on its way to it about the same comes first: such a thing is told another time, with a later tick.
+    When the store says no, nothing is told before it is back or an operator says that there is room.
+    """
     world.topics.sweeping.extend(topic for topic in world.topics.topics.values() if topic.done)
-    missed, world.unwritten = world.unwritten, {}
+    missed = {uowid: changes for uowid, changes in world.unwritten.items() if not _is_on_its_way(world, uowid)}
+    world.unwritten = {uowid: changes for uowid, changes in world.unwritten.items() if uowid not in missed}
+    world.dues.is_untold = bool(world.unwritten)
     parts = [_now(world, uowid, changes) for uowid, changes in sorted(missed.items()) if not changes.is_empty()]
     if parts:
         decide(world, together(parts), Decision(lambda _: None, undo=lambda: world.unwritten.update(missed)))
+
+
+def _is_on_its_way(world: World, uowid: str) -> bool:
+    """Say whether something about a unit of work is being written."""
+    unit = world.active.get(uowid)
+    return uowid in world.holds or (unit is not None and world.conversations[unit.conv_id].is_pending)
 
 
 def _now(world: World, uowid: str, missed: Changes) -> Changes:
@@ -160,6 +177,6 @@ def _now(world: World, uowid: str, missed: Changes) -> Changes:
     if unit is not None:
         return Changes(puts=[put(record_of(unit, world.conversations[unit.conv_id], written(unit)))])
     record = world.units.find(uowid)
-    if record is None:
-        return Changes(drops=[key(uowid)], deleted=missed.deleted)
+    if record is None:  # it ended then, or has since, in a commit of its own
+        return Changes(drops=missed.drops, deleted=missed.deleted)
     return Changes(puts=[put(record)], deleted=missed.deleted)

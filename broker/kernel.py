@@ -228,6 +228,7 @@ class Kernel:
                 world.topics.published.extend(world.topics.topics.values())
             case ForbidNew() | AllowNew():
                 world.is_new_forbidden = isinstance(given, ForbidNew)
+                world.dues.is_untold |= not world.is_new_forbidden
             case Call():
                 raise AssertionError("calls go another way")
             case command:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from broker.changes import together
 from broker.codes import BrokerError, Code
 from broker.conversation import Conversation, Side
-from broker.deciding import CLOCK_STEP, clock_changes, decide
+from broker.deciding import CLOCK_STEP, clock_changes, decide, tell_store
 from broker.decision import Busy, Decision
 from broker.effects import Tick
 from broker.expiring import end_lifetimes
@@ -32,6 +32,8 @@ from broker.world import World
 def tick(world: World, given: Tick) -> None:
     """Let time pass, and end what is due."""
     world.clocks = world.clocks.ticked(given.elapsed)
+    if world.dues.is_untold and world.is_store_up:
+        tell_store(world)
     _write_clock(world)
     _end_waits(world)
     end_lifetimes(world)

@@ -68,6 +68,7 @@ class Dues:
         self.clock_written = clock  # the pseudo-clock, as the store knows it
         self.is_clock_pending = False  # it is being written
         self.is_ending = False  # units of work whose time is over are on their way out
+        self.is_untold = False  # the store is to be told with the next tick what it has not heard of
         self.lasting = Order()  # units of work on the pseudo-clock
         self.passing = Order()  # those that no restart keeps, on the second count
         self.conversations = Order()
@@ -116,7 +117,7 @@ class World:
         self.ticket = 0
         self.pending: dict[int, Decision] = {}  # on their way to the store, by ticket
 
-        self.unwritten: dict[str, Changes] = {}  # by UOWID: what the store has not heard of, since it was not there
+        self.unwritten: dict[str, Changes] = {}  # by UOWID: what the store has not heard of: it was not there, or full
         self.holds: dict[str, Held] = {}  # statuses that are being deleted, by UOWID
 
         self.refusals: Counter[Code] = Counter()  # calls that were refused since the start, by code

@@ -13,7 +13,7 @@ from typing import Any
 
 from broker.block import Function, Option
 from broker.records import Status
-from tests.broker_model import WITHOUT_STORE, Model
+from tests.broker_model import WITHOUT_STORE, Model, Uow
 from tests.broker_words import Answer, Ask, Name, Order, Person
 from tests.oracle_desk import SERVICES, TOPICS, Identifiers, OracleDesk, Said, request_of
 
@@ -32,6 +32,7 @@ class State:
     publications: Identifiers = field(default_factory=Identifiers)
     doubts: list[Model] = field(default_factory=list)  # what another process may find instead, while the store is lost
     unread: dict[int, Ask] = field(default_factory=dict)  # calls whose message cannot be read
+    untold: dict[int, tuple[Uow, Uow]] = field(default_factory=dict)  # as the full store has it, and as it became then
 
     def in_its_words(self, ask: Ask) -> Ask:
         """Return the call with the model's numbers in the place of identifiers."""

@@ -151,6 +151,62 @@ def test_a_full_store_takes_no_new_units_of_work_and_lets_the_others_go_on(
     assert white.send(b"2").code is Code.OK
 
 
+def test_who_goes_away_while_the_store_is_full_goes_and_the_store_hears_of_it_once_there_is_room(
+    desk: Desk, white: Person, black: Person
+) -> None:
+    sent = white.send(b"e4")
+    black.receive()
+    answer = black.send(b"e5", SYNC, sent.conv_id, uwstatp=3)
+    desk.is_slow = True
+    black.gone()
+    desk.fail(is_store_lost=False)
+    desk.is_slow = False
+    assert white.sync(Option.QUERY, sent.uowid).reply.adcount == 1, "it is gone whatever the store says"
+    desk.tick()
+    assert desk.paper.uows()[sent.uowid].adcount == 0, "nobody has said that there is room"
+    desk.give(AllowNew())
+    desk.tick()
+    assert desk.paper.uows()[sent.uowid].adcount == 1
+    assert desk.paper.uows()[answer.uowid].status is Status.BACKEDOUT
+    written = len(desk.paper.commits)
+    desk.give(AllowNew())
+    desk.tick()
+    assert len(desk.paper.commits) == written, "it is told once"
+
+
+def test_what_the_store_has_not_heard_of_is_not_written_behind_what_is_on_its_way_about_the_same(
+    desk: Desk, white: Person, black: Person
+) -> None:
+    sent = white.send(b"e4")
+    black.receive()
+    desk.is_slow = True
+    black.gone()
+    desk.fail(is_store_lost=False)
+    desk.give(AllowNew())
+    white.start(Function.SYNCPOINT, Option.CANCEL, uowid=sent.uowid)
+    desk.tick()
+    desk.is_slow = False
+    desk.settle()
+    assert sent.uowid not in desk.paper.uows(), "it was cancelled"
+    desk.tick()
+    assert sent.uowid not in desk.paper.uows()
+    assert not desk.kernel.world.unwritten
+
+
+def test_publications_that_everybody_has_are_removed_once_there_is_room(desk: Desk) -> None:
+    reader, paper = Person(desk, "READER", "R", caller=7), Person(desk, "PAPER", "P", caller=8)
+    reader.call(Function.SUBSCRIBE, topic="NEWS")
+    paper.call(Function.SEND_PUBLICATION, COMMIT, publication_id="NEW", body=b"1", topic="NEWS")
+    desk.is_slow = True
+    reader.gone()
+    desk.fail(is_store_lost=False)
+    desk.is_slow = False
+    assert len(desk.paper.messages) == 1
+    desk.give(AllowNew())
+    desk.tick()
+    assert desk.paper.messages == {}
+
+
 def test_no_new_units_of_work_lets_what_is_there_be_drained(desk: Desk, white: Person, black: Person) -> None:
     begun = white.send(b"begun", SYNC)
     white.send(b"waiting")

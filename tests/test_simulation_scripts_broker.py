@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from tests.simulation.broker_holding import FREED
-from tests.simulation.broker_steps import Crash, Do, Fail, Reconfigure, Restore, TakeOver
+from tests.simulation.broker_steps import Crash, Do, Fail, Reconfigure, Restore, Room, TakeOver
 from tests.simulation.playing import play_script
 from tests.simulation.world import Script, Seen
 from tests.simulation.worlds import WORLDS
@@ -58,3 +58,29 @@ def test_what_is_decided_about_all_that_is_held_is_completed_by_a_repetition(
 @pytest.mark.parametrize("change", range(1, 12))
 def test_a_first_start_that_is_killed_anywhere_holds_the_same(change: int) -> None:
     _played([*HELD[:-1], Restore("killed", 0, (change,)), Do("release", 0), Do("discard", 1)])
+
+
+def test_who_goes_away_while_the_disk_is_full_goes_and_the_store_hears_of_it_once_there_is_room() -> None:
+    seen = _played(
+        [
+            Crash("killed", 1, 0),
+            Room(5881),
+            Do("send", 1),
+            Do("all_at_once", 146194866),
+            Room(25641),
+            Do("acknowledge", 0),
+            Do("send", 3134551482),
+            Do("all_at_once", 0),
+            Crash("power cut", 0, 0),
+            Do("go_on", 0),
+            Do("exchange", 0),
+            Do("exchange", 1),
+            Crash("killed", 0, 0, (11,)),
+            Do("all_at_once", 200940815),
+            Do("send", 933060571),
+            Do("exchange", 0),
+            Do("go", 0),
+        ]
+    )
+
+    assert any(met[0] == "full disk" for met in seen.met)

@@ -30,7 +30,9 @@ def _kept(world: World, waiting: int) -> Iterable[tuple[str, object]]:
     """Yield what is known, by name, of what is no more."""
     yield "on their way", _sizes(world, "pending", "holds", "beginning", "touched", "released", "leaving")
     yield "on their way, of topics", _sizes(world.topics, "published", "sweeping")
-    yield "for the store", len(world.unwritten) if world.is_store_up else 0
+    is_told = world.is_store_up and not (world.is_new_forbidden or world.dues.is_untold)
+    yield "for the store", len(world.unwritten) if is_told else 0
+    yield "for a store that is full", [name for name, one in world.topics.topics.items() if is_told and one.done]
     yield "calls that wait", len(world.parking) - waiting
     yield "places where nobody waits", [place for place, there in world.parking._places.items() if not there]
     yield from _people(world)

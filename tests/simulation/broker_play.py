@@ -69,7 +69,7 @@ class CrashingPlay(DamagedPlay):
                 [_both(call, lost) for lost in ways.lost_around(go)]
                 + [_both(lost, go) for lost in ways.lost_among(handles, [ask])]
             ),
-            lambda: [_both(full, go) for full in ways.full_among(handles, [ask])],
+            lambda: [_both(full, left) for full in ways.full_among(handles, [ask]) for left in ways.full_around(go)],
             unheard=handles[0],
         )
 
@@ -91,7 +91,7 @@ class CrashingPlay(DamagedPlay):
                 ways.clock_written(seconds, now),
             ),
             lambda: ways.lost_in_time(seconds, now),
-            lambda: [passed],
+            lambda: ways.full_in_time(seconds, now),
         )
 
     def chore(self, what: str) -> None:
@@ -184,7 +184,13 @@ class CrashingPlay(DamagedPlay):
 
     def _do(self, act: Callable[[], None], way: Way) -> None:
         """Do what nobody is answered."""
-        self._act(act, lambda: [way], lambda: (ways.nothing, way), lambda: ways.lost_around(way), lambda: [way])
+        self._act(
+            act,
+            lambda: [way],
+            lambda: (ways.nothing, way),
+            lambda: ways.lost_around(way),
+            lambda: ways.full_around(way),
+        )
 
     def _act(
         self,

@@ -6,11 +6,11 @@ A crash ends the process and perhaps the machine; a takeover leaves a broker tha
 import contextlib
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 
 from broker.pstore import StartRefused, StoreUnavailable
 from journal.errors import DatabaseLocked
-from tests.broker_model import WITHOUT_STORE
+from tests.broker_model import WITHOUT_STORE, Uow
 from tests.broker_model_topics import NEVER
 from tests.broker_words import Ask
 from tests.faulty_disk import Killed
@@ -105,7 +105,7 @@ class RestartingPlay(Play):
                 if any(told):
                     reports.append(str(told))
                     continue
-                for found in (after, *_in_doubt(after)):
+                for found in chain.from_iterable(map(_untold, (after, *_in_doubt(after)))):
                     for started in _started(found, is_restored=is_restored):
                         left.setdefault(repr(started), started)
         self._hold(bool(left), "what was answered before a crash was answered right", reports)
@@ -338,3 +338,25 @@ def _in_doubt(state: State) -> Iterable[State]:
         found.model.now = state.model.now
         found.model.numbers = state.model.numbers
         yield found
+
+
+def _untold(state: State) -> Iterator[State]:
+    """Yield the states in which another process may find what the store had no room for.
+
+    Each unit of work is as it was before, or as it is by now: what was written since about it has taken that along.
+    """
+    untold, state.untold = state.untold, {}
+    units = (state.model.stored or state.model).uows
+    old = {number: before for number, (before, after) in untold.items() if _is_alike(units.get(number), after)}
+    for is_found in product((False, True), repeat=len(old)):
+        found = _copied(state)
+        units = (found.model.stored or found.model).uows
+        units |= {number: unit for (number, unit), is_old in zip(old.items(), is_found, strict=True) if is_old}
+        yield found
+
+
+def _is_alike(unit: Uow | None, after: Uow) -> bool:
+    """Say whether nothing has come to the unit since that is certainly written."""
+    if unit is None:
+        return False
+    return (unit.adcount, unit.postpones, unit.ustatus) == (after.adcount, after.postpones, after.ustatus)

@@ -3,7 +3,8 @@
 the end of the process      a call that nobody was told of is done, or was never made
 the loss of the store       what was told is done, what was refused is not; yet who starts another process may find
                             it, unless this one connects the store again first: such states are `doubts`
-a full disk                 what was refused is not done, and no new units of work are taken from then on
+a full disk                 what was refused is not done, and no new units of work are taken from then on; what nobody
+                            can be refused is done, and the store is `untold` of it until a tick after there is room
 """
 
 import copy
@@ -114,6 +115,8 @@ def passed(seconds: int, now: int) -> Way:
     def way(state: State) -> None:
         state.model.now = now
         state.model.tick(seconds)
+        if not (state.model.is_lost or state.model.is_forbidden):
+            state.untold = {}
 
     return way
 
@@ -144,7 +147,7 @@ def clock_written(seconds: int, now: int) -> Way:
 def found(state: State) -> None:
     """The store is there again; what another process would find is known."""
     state.model.find()
-    state.doubts = []
+    state.doubts, state.untold = [], {}
 
 
 def found_with_clock(state: State) -> None:
@@ -248,3 +251,34 @@ def _full(handles: Sequence[int], asks: Sequence[Ask], order: Sequence[tuple[int
                 state.model.forbid(is_forbidden=True)
 
     return way
+
+
+def full_around(way: Way) -> tuple[Way, Way]:
+    """Return the ways in which something that nobody is told of was written, or there was no room for it."""
+
+    def unheard(state: State) -> None:
+        before = copy.deepcopy(state.model.uows)
+        way(state)
+        state.model.forbid(is_forbidden=True)
+        after = copy.deepcopy(state.model.uows)
+        changed = (number for number, unit in before.items() if unit.is_stored and after.get(number, unit) != unit)
+        state.untold |= {number: (state.untold.get(number, (before[number],))[0], after[number]) for number in changed}
+
+    return way, unheard
+
+
+def full_in_time(seconds: int, now: int) -> Iterator[Way]:
+    """Yield the ways in which there is room for all that a tick writes, or not for some of it."""
+    yield passed(seconds, now)
+    for way in (passed(seconds, now), passed_unwritten(seconds, now), clock_written(seconds, now)):
+        yield _refused(way)
+
+
+def _refused(way: Way) -> Way:
+    def refused(state: State) -> None:
+        untold = state.untold
+        way(state)
+        state.untold = untold
+        state.model.forbid(is_forbidden=True)
+
+    return refused
