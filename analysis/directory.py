@@ -207,7 +207,9 @@ def _surveyed(location: Location, asked: set[str], files: Mapping[str, _File], k
         promised=promised_files(location.storage.disk(), location.directory, data_files, kept)
         if location.is_whole
         else {},
-        unnamed=unnamed_files(data_files, kept) if location.is_whole and not is_retained else (),
+        unnamed=unnamed_files(location.storage.disk(), location.directory, data_files, kept)
+        if location.is_whole and not is_retained
+        else (),
         newest=_newest(kept.values()) if kept else None,
         low_water=low_water,
     )

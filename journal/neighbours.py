@@ -12,6 +12,7 @@ from journal.existing import exists
 from journal.footer import Summary
 from journal.format import FileHeader, align
 from journal.names import DataFileName
+from journal.note import first_sequence
 from journal.owner import last_owner
 from journal.walk import Span, walk
 
@@ -146,15 +147,16 @@ def beginnings(headers: Mapping[int, FileHeader]) -> tuple[tuple[int, int], ...]
     return tuple((header.next_commit, header.identity) for header in headers.values())
 
 
-def unnamed_files(there: Collection[int], kept: Mapping[int, FileHeader]) -> set[int]:
+def unnamed_files(disk: Disk, directory: Path, there: Collection[int], kept: Mapping[int, FileHeader]) -> set[int]:
     """Return the files that must have been begun, though no other names them: `kept` are those that have headers.
 
     Behind the last file of a database another one goes on that was restored from it: that file is there, or lost, or
     cleaned up. And where no header is left anywhere, what was before the first file went when its first group was
-    durable: that it has no header is damage. The first file ever may only have been prepared.
+    durable: that it has no header is damage. The first file ever may only have been prepared, and so may one behind
+    files of which a start has noted that it removed all that was there. DiskError.
     """
     if not kept:
-        return {first for first in [min(there, default=0)] if first > 1}
+        return {first for first in [min(there, default=0)] if first > 1 and first > first_sequence(disk, directory)}
     return {header.parent_sequence for header in kept.values() if header.parent_sequence}
 
 

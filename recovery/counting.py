@@ -15,24 +15,27 @@ NUMBER_JUMP_BLIND = 1 << 40  # where nothing is left that says how far the numbe
 
 
 class Numbers(NamedTuple):
-    """What messages and commits must keep clear of though no file tells it any more; zeros where there is nothing."""
+    """What messages, commits and files must keep clear of though no file tells it any more."""
 
     next_message: int = 0  # no number below may be given
     next_commit: int = 0
     jump: int = 0  # how many more to leave out
+    first_sequence: int = 1  # no file below was ever begun, where there is none that was
 
     def joined(self, other: "Numbers") -> "Numbers":
         return Numbers(*map(max, self, other))
 
 
 def of_dropped(examined: Sequence[Examined]) -> Numbers:
-    """Return the numbers that the files tell which a start drops."""
+    """Return the numbers that the files tell which a start drops, and the first sequence where it leaves none."""
     dropped = [one for one in examined if one.decision.action is Action.DROP]
     headers = [one.header for one in dropped if one.header is not None]
+    is_first = not _kept(examined) and not any(header.previous.sequence for header in headers)
     return Numbers(
         max((header.next_message for header in headers), default=0),
         max((header.next_commit for header in headers), default=0),
         _jump_of(examined) if dropped else 0,
+        max((one.sequence for one in examined), default=0) + 1 if is_first else 1,
     )
 
 
@@ -69,7 +72,8 @@ class Counters:
         """Return what the next start must keep clear of where this one goes on as it does and commits nothing."""
         before, clear = self._before, self._clear_of
         is_told = before.next_message >= clear.next_message and before.next_commit >= clear.next_commit
-        return Numbers() if is_told and not clear.jump else Numbers(following.next_message, following.next_commit)
+        kept = Numbers() if is_told and not clear.jump else Numbers(following.next_message, following.next_commit)
+        return kept if before.previous.sequence else kept._replace(first_sequence=clear.first_sequence)
 
 
 def _jump_of(examined: Sequence[Examined]) -> int:
@@ -90,5 +94,8 @@ def _jumps(examined: Sequence[Examined]) -> int:
     it had left out; and so did those that were dropped before it, whose sequences are missing.
     """
     lost = [one.sequence for one in examined if one.decision.action is Action.DROP and one.header is None]
-    kept = [one.sequence for one in examined if one.decision.action not in (Action.DROP, Action.REMOVE)]
-    return 1 + max(0, max(lost, default=0) - max(kept, default=0))
+    return 1 + max(0, max(lost, default=0) - max(_kept(examined), default=0))
+
+
+def _kept(examined: Sequence[Examined]) -> list[int]:
+    return [one.sequence for one in examined if one.decision.action not in (Action.DROP, Action.REMOVE)]

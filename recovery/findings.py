@@ -6,23 +6,21 @@ no more how far its numbers went: that stays noted until another file begins beh
 """
 
 import contextlib
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from journal import names
+from journal import note as notes
 from journal.disk import Disk
 from journal.errors import DiskError
 from journal.existing import exists
-from journal.format import xxh3
 from journal.names import ArchiveName
-from journal.placing import put_in_place, read_whole
+from journal.placing import put_in_place
 from journal.reserve import NO_SPACE
 from recovery.counting import NUMBER_JUMP_BLIND, Numbers
 from recovery.report import FileReport, Loss, Verdict
 
-_CHECKSUM_SIZE = 8  # in front of the JSON
 UNREADABLE = f"{names.FOUND} cannot be read: what an interrupted start had found is told by the archives only"
 
 
@@ -82,30 +80,24 @@ def _encode(found: Noted) -> bytes:
     said = {
         "lost": [loss.as_dict() for loss in found.losses],
         "torn": [file.as_dict() for file in found.torn],
-        "numbers": list(found.numbers),
+        "numbers": found.numbers._asdict(),
         "is_whole": found.is_whole,
     }
-    text = json.dumps(said).encode()
-    return xxh3(text).to_bytes(_CHECKSUM_SIZE, "little") + text
+    return notes.encode(said)
 
 
 def noted(disk: Disk, directory: Path) -> Noted:
     """Return what interrupted starts have noted. DiskError."""
-    data = read_whole(disk, directory / names.FOUND)
-    if data is None:
+    said = notes.read(disk, directory)
+    if said is None:
         return Noted()
-    text = data[_CHECKSUM_SIZE:]
-    unreadable = Noted(
-        numbers=Numbers(jump=NUMBER_JUMP_BLIND), is_whole=False
-    )  # it may have told numbers to keep clear of
-    if data[:_CHECKSUM_SIZE] != xxh3(text).to_bytes(_CHECKSUM_SIZE, "little"):
-        return unreadable
+    # It may have told numbers to keep clear of.
+    unreadable = Noted(numbers=Numbers(jump=NUMBER_JUMP_BLIND), is_whole=False)
     try:
-        said = json.loads(text)
         return Noted(
             losses=tuple(Loss.of(loss) for loss in said["lost"]),
             torn=tuple(FileReport.of(file) for file in said["torn"]),
-            numbers=Numbers(*map(int, said["numbers"])),
+            numbers=Numbers(**{name: int(number) for name, number in dict(said["numbers"]).items()}),
             is_whole=bool(said["is_whole"]),
         )
     except (ValueError, TypeError, KeyError):

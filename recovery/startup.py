@@ -206,7 +206,7 @@ class _Start:
         elif ownership.number <= highest_owner:
             ownership.raise_to(highest_owner + 1)
         ahead = counters.before(index, is_followed=False)
-        opening = _opening(ownership.number, examined, ahead, files)
+        opening = _opening(ownership.number, examined, ahead, files, self._found.numbers.first_sequence)
         return Started(
             ownership=ownership,
             index=index,
@@ -316,7 +316,9 @@ class _Start:
                 yield f"{entry} is not one of the database's files and was left alone"
 
 
-def _opening(owner: int, examined: Sequence[Examined], before: Before, files: dict[int, FileHeader]) -> Opening:
+def _opening(
+    owner: int, examined: Sequence[Examined], before: Before, files: dict[int, FileHeader], first_sequence: int
+) -> Opening:
     """Return what the opening starts from: behind everything that is, or may have been, there."""
     newest = files[max(files)] if files else None
     known = [one.header.low_water for one in examined if one.header is not None]
@@ -325,7 +327,7 @@ def _opening(owner: int, examined: Sequence[Examined], before: Before, files: di
         parent=newest.parent if newest is not None else bytes(16),
         parent_sequence=newest.parent_sequence if newest is not None else 0,
         owner=owner,
-        next_sequence=max((one.sequence for one in examined), default=0) + 1,
+        next_sequence=max([first_sequence, *(one.sequence + 1 for one in examined)]),
         next_message=before.next_message,
         next_commit=before.next_commit,
         low_water=max([1, *known, *(one.low_water for one in examined)]),

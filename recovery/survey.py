@@ -92,7 +92,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
     named = _named(kept, backup)
     promised = promised_files(disk, directory, files, kept) if wanted is None else {}
     _check_split(disk, kept, named, directory)
-    unnamed = unnamed_files(files, kept) if wanted is None else set()
+    unnamed = unnamed_files(disk, directory, files, kept) if wanted is None else set()
     lowest, newest, tasks = 0, kept[max(kept)] if kept else None, []
     for sequence in sorted({*files, *named, *promised, *unnamed, *(wanted or ())}):
         if sequence < low_water:

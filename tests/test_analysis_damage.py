@@ -133,6 +133,27 @@ def test_blocks_of_an_older_file_in_one_that_was_never_begun_are_torn_as_recover
     assert [(row["file"], row["kind"]) for row in damages(tmp_path / "spool")] == [(stale.name, "torn")]
 
 
+@pytest.mark.parametrize("is_cleaned", [False, True], ids=["prepared since", "cleaned up before"])
+def test_a_lone_file_of_zeros_is_lost_unless_starts_have_removed_those_before_it(
+    is_cleaned: bool, tmp_path: Path
+) -> None:
+    first = tmp_path / str(DataFileName(1))
+    first.write_bytes(bytes(SMALL))
+    open_small(tmp_path).close()
+    (tmp_path / str(DataFileName(2))).write_bytes(bytes(SMALL))
+    if is_cleaned:
+        with open_small(tmp_path) as db:
+            churn(db, 3)
+            db.cleanup()
+        *_, newest = sorted(tmp_path.glob("*.data"))
+        for path in tmp_path.glob("*.data"):
+            path.unlink()
+        newest.write_bytes(bytes(SMALL))
+    (report,) = validate_directory(tmp_path)
+    assert report.row == ("emptied" if is_cleaned else "prepared")
+    assert [row["file"] for row in damages(tmp_path)] == ([report.name] if is_cleaned else [])
+
+
 @pytest.mark.parametrize("seed", range(10, 18))
 def test_what_is_good_in_damaged_files_is_read_and_nothing_is_made_up(seed: int, tmp_path: Path) -> None:
     for spool, original in _trials(tmp_path, seed):

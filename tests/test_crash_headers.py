@@ -5,13 +5,16 @@ import pytest
 from database import DatabaseView
 from journal.errors import NewerFormat, NotThisDatabase
 from journal.format import FRAME_SIZE, xxh3
+from journal.names import DataFileName
+from recovery.report import Loss
 from tests.crash_model import SPOOL, found_after, open_unattended, state_of
-from tests.crash_store import archives_in, assert_refused, headers_of, report_on, small_store
-from tests.faulty_disk import SimulatedDisk
+from tests.crash_store import archives_in, assert_refused, headers_of, report_on, small_store, with_header
+from tests.faulty_disk import Killed, SimulatedDisk
 
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)
 LAST = SEALED.newest()
+FIRST = "omsmsg-0000000001.data"
 
 
 @pytest.mark.parametrize("name", SEALED.data_files())
@@ -87,10 +90,83 @@ def test_a_lone_file_of_zeros_that_was_never_the_first_ever_is_lost_and_its_numb
 def test_the_first_file_ever_may_be_prepared_and_never_used() -> None:
     disk = SimulatedDisk()
     disk.make_directory(SPOOL)
-    disk.put(SPOOL / "omsmsg-0000000001.data", bytes(4096))
+    disk.put(SPOOL / FIRST, bytes(4096))
     with open_unattended(disk) as database:
         assert database.recovery.intact
         assert database.recovery.files[-1].row == "prepared"
+
+
+def _of_one_file(kept: int) -> bytes:
+    """Return a database's only file, of which its first write has left so much."""
+    disk = SimulatedDisk()
+    with open_unattended(disk) as database:
+        database.add("q", b"never acknowledged")
+    return disk.content(SPOOL / FIRST)[:kept].ljust(4096, b"\0")
+
+
+def _prepare(disk: SimulatedDisk) -> list[Loss]:
+    """Start, and end while the next file is prepared; return what that start has lost."""
+    database = open_unattended(disk)
+    disk.put(SPOOL / str(DataFileName(database._first_sequence)), bytes(4096))
+    return list(database.recovery.lost)
+
+
+@pytest.mark.parametrize("kept", [0, 300, 768, 800])
+def test_nor_is_a_later_one_lost_where_starts_have_removed_those_before_it(kept: int) -> None:
+    """Wherever these starts end: whatever they had to remove was promised to nobody."""
+    for step in range(1, 1000):
+        disk = SimulatedDisk()
+        disk.make_directory(SPOOL)
+        disk.put(SPOOL / FIRST, _of_one_file(kept))
+        assert report_on(disk, FIRST).row == ("never begun" if kept else "prepared")
+        is_ended = True
+        for turn in range(3):
+            disk.kill_at = step + turn
+            try:
+                assert not _prepare(disk), (step, turn)
+            except Killed:
+                is_ended = False
+            disk = disk.crash(step)
+        for _ in range(3):
+            assert not _prepare(disk), step
+            disk = disk.restart()
+        with open_unattended(disk) as database:
+            assert not database.recovery.lost
+        if is_ended:
+            return
+    raise AssertionError("a start without a kill comes at last")
+
+
+@pytest.mark.parametrize("starts", [0, 1])
+@pytest.mark.parametrize("removed", [1, 3])
+def test_but_where_one_was_begun_since_a_lone_file_of_zeros_is_lost_again(removed: int, starts: int) -> None:
+    """Clean-up has removed what was before it."""
+    disk = SimulatedDisk()
+    for _ in range(removed):
+        assert not _prepare(disk)
+        disk = disk.restart()
+    for _ in range(starts):
+        open_unattended(disk).close()
+    with open_unattended(disk) as database:
+        numbers = [database.add("q", b"x" * 1000) for _ in range(5)]
+        database.deliver_many(numbers)
+        database.cleanup()
+    (name,) = [name for name in disk.list(SPOOL) if name.endswith(".data")]
+    disk.put(SPOOL / name, bytes(4096))
+    with open_unattended(disk) as database:
+        assert [loss.name for loss in database.recovery.lost] == [name]
+        assert database.add("q", b"new") > numbers[-1]
+
+
+def test_so_it_is_where_the_file_that_a_start_removes_says_that_there_were_others() -> None:
+    header = headers_of(SEALED.files[LAST])
+    disk = SimulatedDisk()
+    disk.make_directory(SPOOL)
+    begun = with_header(SEALED.files[LAST][:768], sequence=header.sequence, low_water=header.sequence)
+    disk.put(SPOOL / LAST, begun.ljust(4096, b"\0"))
+    assert report_on(disk, LAST).row == "never begun"
+    assert not _prepare(disk)
+    assert [loss.name for loss in _prepare(disk.restart())] == [f"omsmsg-{header.sequence + 1:010}.data"]
 
 
 def test_older_frames_without_a_header_are_what_the_blocks_of_a_prepared_file_held_before() -> None:

@@ -1,0 +1,41 @@
+"""The note that starts leave for one another in `omsmsg.found`: JSON behind its checksum."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from journal import names
+from journal.disk import Disk
+from journal.format import xxh3
+from journal.placing import read_whole
+
+_CHECKSUM_SIZE = 8  # in front of the JSON
+
+
+def encode(said: Mapping[str, object]) -> bytes:
+    """Return the file's bytes."""
+    text = json.dumps(said).encode()
+    return xxh3(text).to_bytes(_CHECKSUM_SIZE, "little") + text
+
+
+def read(disk: Disk, directory: Path) -> dict[str, Any] | None:
+    """Return what the note says, nothing of one that cannot be read any more; None where there is none. DiskError."""
+    data = read_whole(disk, directory / names.FOUND)
+    if data is None:
+        return None
+    text = data[_CHECKSUM_SIZE:]
+    if data[:_CHECKSUM_SIZE] != xxh3(text).to_bytes(_CHECKSUM_SIZE, "little"):
+        return {}
+    try:
+        said = json.loads(text)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def first_sequence(disk: Disk, directory: Path) -> int:
+    """Return the first sequence of which anything can have been durable, as far as a start has noted it. DiskError."""
+    numbers = (read(disk, directory) or {}).get("numbers")
+    first = numbers.get("first_sequence") if isinstance(numbers, dict) else None
+    return first if isinstance(first, int) else 1
