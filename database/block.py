@@ -96,7 +96,7 @@ class Operations:
                 )
             )
             sizes = [len(message.payload) + len(message.properties) for message in part]
-            runs.append(Run(head.queue_id, sizes))
+            runs.append(Run(head.template, sizes))
         return runs
 
     def _runs(self) -> list[tuple[int, int]]:
@@ -106,7 +106,7 @@ class Operations:
         for end in range(1, len(self.messages) + 1):
             if end < len(self.messages):
                 a, b = self.messages[start], self.messages[end]
-                if a.queue_id == b.queue_id and not a.producer and not b.producer:
+                if a.queue == b.queue and not a.producer and not b.producer:
                     continue
             runs.append((start, end))
             start = end

@@ -4,22 +4,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from database.ledger import Effect, Ledger, Run
+from index.queues import FORGOTTEN
 from journal.draft import Draft, draft_plain
 from journal.errors import InvalidName
 from journal.operations import ENGINE_PREFIX, VALUE_BYTES_MAX, check_size, encode_name
 from journal.records import encode_properties
 from journal.single import PlainAdds, QueueTemplate
 
+QUEUES_KEPT = 1000  # empty ones are not looked for below
+
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
     """A message on its way in."""
 
-    queue: bytes
-    queue_id: int
+    template: QueueTemplate
     payload: bytes
     properties: bytes
     producer: bytes
+
+    @property
+    def queue(self) -> bytes:
+        return self.template.name
 
 
 class Encoder:
@@ -29,6 +35,7 @@ class Encoder:
         self._ledger = ledger
         self.message_bytes_max = message_bytes_max
         self.templates: dict[str, QueueTemplate] = {}
+        self._enough = QUEUES_KEPT  # when there are so many queues, those that are empty are forgotten
 
     def queue(self, name: str) -> QueueTemplate:
         """Return what the frames of a queue have in common; InvalidName."""
@@ -36,8 +43,18 @@ class Encoder:
         if known is None:
             data = encode_name(name, "queue name")
             with self._ledger.lock:
-                known = self.templates[name] = QueueTemplate(data, self._ledger.index.table.queue_id(name))
+                known = self.templates.get(name) or self._new(name, data)
         return known
+
+    def _new(self, name: str, data: bytes) -> QueueTemplate:
+        queues = self._ledger.index.table.queues
+        if len(queues) >= self._enough:
+            for empty in queues.forget_empty():
+                if (template := self.templates.pop(empty, None)) is not None:
+                    template.place = FORGOTTEN  # a commit may be on its way with it
+            self._enough = QUEUES_KEPT + 2 * len(queues)
+        template = self.templates[name] = QueueTemplate(data, queues.place(name))
+        return template
 
     def one_add(self, queue: str, payload: bytes) -> PlainAdds:
         """Return the draft of one plain message."""
@@ -63,7 +80,7 @@ class Encoder:
         template = self.queue(queue)
         encoded = encode_properties(properties) if properties else b""
         checked = self.payload(payload, len(encoded))
-        return NewMessage(template.name, template.place, checked, encoded, self.producer(producer_id))
+        return NewMessage(template, checked, encoded, self.producer(producer_id))
 
     def producer(self, producer_id: str | None) -> bytes:
         return b"" if producer_id is None else encode_name(producer_id, "producer identifier")
@@ -76,7 +93,7 @@ class Encoder:
             payloads = [self.payload(payload) for payload in payloads]
             sizes = list(map(len, payloads))
         draft = draft_plain(template.name, payloads, sizes)
-        draft.effect = Effect(runs=(Run(template.place, sizes),))
+        draft.effect = Effect(runs=(Run(template, sizes),))
         return draft
 
     def queues_of(self, numbers: Sequence[int]) -> dict[int, bytes]:

@@ -95,7 +95,7 @@ class Holding:
         for numbers, _, _ in table.batches(None, 0, NUMBER_MAX):
             found, queues = table.find_many(numbers[before.mask(numbers) & ~after.mask(numbers)].astype(np.uint64))
             for queue in distinct(queues).tolist():
-                freed.setdefault(table.queue_name(queue), []).extend(found[queues == queue].tolist())
+                freed.setdefault(table.queues.name(queue), []).extend(found[queues == queue].tolist())
         return freed
 
 

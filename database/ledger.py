@@ -14,12 +14,13 @@ import numpy as np
 
 from index.block import distinct
 from index.duplicates import Scope, Seen
+from index.queues import FORGOTTEN
 from index.replay import Index
 from journal.draft import Draft
 from journal.errors import DuplicateConflict, NotUndelivered
 from journal.group import AnyDraft, Group
 from journal.records import Numbers
-from journal.single import PlainAdds, plain_columns
+from journal.single import PlainAdds, QueueTemplate, plain_columns
 from journal.unit import SentDraft
 
 FEW = 64  # so many numbers are looked up one by one
@@ -28,14 +29,14 @@ FEW = 64  # so many numbers are looked up one by one
 class Run(NamedTuple):
     """Neighbouring messages of one queue that a commit adds."""
 
-    queue: int
+    queue: QueueTemplate
     sizes: Sequence[int]  # properties and payload, bytes
 
 
 class LoadedRun(NamedTuple):
     """Messages of one queue that a commit brings with numbers of their own."""
 
-    queue: int
+    queue: QueueTemplate
     numbers: Numbers
     sizes: Sequence[int]
 
@@ -190,26 +191,36 @@ class Ledger:
     def apply(self, group: Group) -> None:
         with self.lock:
             if group.plain:
-                sizes, queues = plain_columns(group.plain)
-                self.index.table.add_singles(group.plain[0].first, group.sequence, (group.offsets, sizes, queues))
-                for plain in group.plain:
-                    plain.answer = plain.first
+                self._apply_plain(group.plain, group.sequence, group.offsets)
             elif group.sent:
                 self._apply_sent(group)
             else:
                 self._apply_mixed(group)
 
     def apply_one(self, adds: PlainAdds, sequence: int, offset: int) -> None:
-        place = adds.queues[0].place
         with self.lock:
+            place = self._place(adds.queues[0])
             self.index.table.add_one(place, adds.first, sequence, offset, len(adds.payloads[0]))
             adds.answer = adds.first
+
+    def _apply_plain(self, drafts: Sequence[PlainAdds], sequence: int, offsets: Sequence[int]) -> None:
+        sizes, places = plain_columns(drafts)
+        if FORGOTTEN in places:
+            places = [self._place(queue) for draft in drafts for queue in draft.queues]
+        self.index.table.add_singles(drafts[0].first, sequence, (offsets, sizes, places))
+        for plain in drafts:
+            plain.answer = plain.first
+
+    def _place(self, queue: QueueTemplate) -> int:
+        """Return the queue's place: it may have been empty, and forgotten, since the commit was drafted."""
+        place = queue.place
+        return place if place != FORGOTTEN else self.index.table.queues.place(queue.name.decode())
 
     def _apply_sent(self, group: Group) -> None:
         """Make messages and values visible that came one each in a commit."""
         drafts = group.sent
         sizes = [len(draft.payload[0]) for draft in drafts]
-        queues = [draft.queue for draft in drafts]
+        queues = [self._place(draft.queue) for draft in drafts]
         self.index.table.add_singles(drafts[0].first, group.sequence, (group.offsets, sizes, queues))
         latest = dict(zip([draft.names[1] for draft in drafts], group.offsets, strict=True))
         self.index.keyed.put_many(latest, group.sequence)
@@ -221,11 +232,9 @@ class Ledger:
         frame = 0
         for draft in group.drafts:
             if isinstance(draft, PlainAdds):
-                sizes, queues = plain_columns((draft,))
-                offsets = group.offsets[frame : frame + len(sizes)]
-                self.index.table.add_singles(draft.first, group.sequence, (offsets, sizes, queues))
-                draft.answer = draft.first
-                frame += len(sizes)
+                count = len(draft.payloads)
+                self._apply_plain((draft,), group.sequence, group.offsets[frame : frame + count])
+                frame += count
                 continue
             frame += 1
             if isinstance(draft.effect, Effect):
@@ -238,9 +247,9 @@ class Ledger:
         first = draft.first
         for queue, sizes in effect.runs:
             if len(sizes) == 1:
-                index.table.add_one(queue, first, draft.sequence, draft.offset, sizes[0])
+                index.table.add_one(self._place(queue), first, draft.sequence, draft.offset, sizes[0])
             else:
-                index.table.add_run(queue, first, *place, sizes)
+                index.table.add_run(self._place(queue), first, *place, sizes)
             first += len(sizes)
         if draft.messages and len(effect.runs) == 1 and draft.rows == draft.messages and not effect.identifiers:
             return
@@ -249,7 +258,7 @@ class Ledger:
             assert removed == len(effect.removed), "checked when it was admitted"
             self._claims.remove(effect.removed)
         for loaded in effect.loaded:
-            index.load(loaded.queue, loaded.numbers, loaded.sizes, place)
+            index.load(self._place(loaded.queue), loaded.numbers, loaded.sizes, place)
         for number in effect.moved:
             index.table.move(number, *place)
         for key in effect.puts:
@@ -281,14 +290,14 @@ class Ledger:
             place = table.find(numbers[0])
             if place is None:
                 return {}
-            return {table.queue_name(place.queue).encode(): np.array(numbers, np.uint64)}
+            return {table.queues.name(place.queue).encode(): np.array(numbers, np.uint64)}
         possible = [number for number in numbers if 0 < number <= table.last_number()]
         live, queues = table.find_many(distinct(np.array(possible, np.uint64)))
         order = np.argsort(queues, kind="stable")
         bounds = np.flatnonzero(np.diff(queues[order])) + 1
         parts = np.split(live[order], bounds) if len(live) else []
         firsts = queues[order][np.concatenate(([0], bounds))].tolist() if len(live) else []
-        return {table.queue_name(queue).encode(): part for queue, part in zip(firsts, parts, strict=True)}
+        return {table.queues.name(queue).encode(): part for queue, part in zip(firsts, parts, strict=True)}
 
 
 def _check_same(scope: Scope, is_same: bool) -> None:

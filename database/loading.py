@@ -85,4 +85,4 @@ def _added(composer: Composer, encode: Encoder, messages: Sequence[Message]) -> 
             )
         )
         sizes = [len(payload) + len(p) for payload, p in zip(payloads, properties, strict=True)]
-        yield LoadedRun(template.place, np.array([message.number for message in part], np.uint64), sizes)
+        yield LoadedRun(template, np.array([message.number for message in part], np.uint64), sizes)

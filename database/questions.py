@@ -81,12 +81,12 @@ def keys(ledger: Ledger, prefix: str) -> Iterator[str]:
 def queues(ledger: Ledger) -> dict[str, int]:
     """Return how many messages are undelivered in every queue that has any."""
     with ledger.lock:
-        return {name: count for name, (count, _) in ledger.index.table.queues().items()}
+        return {name: count for name, (count, _) in ledger.index.table.queues.used().items()}
 
 
 def undelivered_count(ledger: Ledger, queue: str | None) -> int:
     with ledger.lock:
-        return ledger.index.table.count if queue is None else ledger.index.table.queue_count(queue)
+        return ledger.index.table.count if queue is None else ledger.index.table.undelivered_count(queue)
 
 
 def undelivered(
@@ -137,7 +137,7 @@ def _held_counts(ledger: Ledger) -> dict[str, int]:
         with ledger.lock:
             table = ledger.index.table
             found = np.bincount(table.find_many(numbers.astype(np.uint64))[1])
-            counts.update({table.queue_name(queue): int(found[queue]) for queue in np.flatnonzero(found).tolist()})
+            counts.update({table.queues.name(queue): int(found[queue]) for queue in np.flatnonzero(found).tolist()})
     return counts
 
 
@@ -170,7 +170,7 @@ def stats(look: Look) -> Stats:
     archives = [e for e in look.disk.list(look.directory) if isinstance(names.parse(e), ArchiveName)]
     with look.ledger.lock:
         table = look.ledger.index.table
-        queues = table.queues()
+        queues = table.queues.used()
         undelivered_total, key_count = table.count, len(look.ledger.index.keyed)
     oldest = _oldest(look.ledger)
     ages = _ages(look, oldest.values())
@@ -207,7 +207,7 @@ def _oldest(ledger: Ledger) -> dict[str, Place]:
     """Return the first undelivered message of every queue, from one pass over the table."""
     with ledger.lock:
         table = ledger.index.table
-        last, queue_count = ledger.index.highest_number(), len(table.queues())
+        last, queue_count = ledger.index.highest_number(), len(table.queues.used())
     found: dict[str, Place] = {}
     after = 0
     while len(found) < queue_count:
@@ -220,7 +220,7 @@ def _oldest(ledger: Ledger) -> dict[str, Place]:
             places = [table.find(number) for number in block_numbers[firsts].tolist()]
             for place in places:
                 if place is not None:
-                    found.setdefault(table.queue_name(place.queue), place)
+                    found.setdefault(table.queues.name(place.queue), place)
         after = int(block[0][-1])
     return found
 
@@ -306,26 +306,28 @@ def _pins(look: Look, facts: Iterable[FileFacts]) -> dict[int, Pin]:
     """Return what keeps each of the files that are needed: its first live message, else a key."""
     wanted = {fact.sequence for fact in facts if fact.is_needed}
     places = _firsts(look.ledger, wanted)
-    ages = _ages(look, places.values())
+    ages = _ages(look, [place for _, place in places.values()])
     with look.ledger.lock:
-        queues = {place.queue: look.ledger.index.table.queue_name(place.queue) for place in places.values()}
         keys = look.ledger.index.keyed.firsts(wanted - set(places))
     pins = {
         sequence: Pin(
             sequence=sequence,
             kind="message",
             number=place.number,
-            queue=queues[place.queue],
+            queue=queue,
             age=ages.get(place.number),
         )
-        for sequence, place in places.items()
+        for sequence, (queue, place) in places.items()
     }
     return pins | {sequence: Pin(sequence=sequence, kind="key", key=key.decode()) for sequence, key in keys.items()}
 
 
-def _firsts(ledger: Ledger, wanted: Collection[int]) -> dict[int, Place]:
-    """Return the first undelivered message of each of these data files that has one, from one pass over the table."""
-    found: dict[int, Place] = {}
+def _firsts(ledger: Ledger, wanted: Collection[int]) -> dict[int, tuple[str, Place]]:
+    """Return the first undelivered message of each of these data files that has one, with its queue.
+
+    From one pass over the table.
+    """
+    found: dict[int, tuple[str, Place]] = {}
     after = 0
     while len(found) < len(wanted):
         with ledger.lock:
@@ -336,6 +338,6 @@ def _firsts(ledger: Ledger, wanted: Collection[int]) -> dict[int, Place]:
             sequences, firsts = np.unique(block[1], return_index=True)
             for sequence, number in zip(sequences.tolist(), block[0][firsts].tolist(), strict=True):
                 if sequence in wanted and sequence not in found and (place := table.find(number)) is not None:
-                    found[sequence] = place
+                    found[sequence] = table.queues.name(place.queue), place
         after = int(block[0][-1])
     return found

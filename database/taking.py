@@ -13,6 +13,7 @@ from index.replay import Index
 from index.table import NUMBER_MAX, Place
 
 REFILL_MESSAGES = 4096  # candidates kept ready for one queue
+LINES_KEPT = 1000  # those of empty queues are not looked for below
 
 
 @dataclass(slots=True)
@@ -32,16 +33,24 @@ class Taking:
         self._table = index.table
         self._lines: dict[str, _Line] = {}
         self._taken: dict[int, str] = {}
+        self._enough = LINES_KEPT  # when there are so many lines, those of empty queues are forgotten
 
     def take(self, queue: str) -> Place | None:
         """Hand out the queue's next message; None when there is none."""
-        line = self._lines.setdefault(queue, _Line())
+        line = self._lines.get(queue) or self._new_line(queue)
         while (number := self._next(queue, line)) is not None:
             place = self._table.find(number)
             if place is not None:
                 self._taken[number] = queue
                 return place
         return None
+
+    def _new_line(self, queue: str) -> _Line:
+        if len(self._lines) >= self._enough:
+            self._lines = {name: line for name, line in self._lines.items() if self._table.undelivered_count(name)}
+            self._enough = LINES_KEPT + 2 * len(self._lines)
+        line = self._lines[queue] = _Line()
+        return line
 
     def _next(self, queue: str, line: _Line) -> int | None:
         if not line.ready:
@@ -64,7 +73,8 @@ class Taking:
         queue = self._taken.pop(number, None)
         if queue is None:
             return False
-        heapq.heappush(self._lines[queue].returned, number)
+        if (line := self._lines.get(queue)) is not None:
+            heapq.heappush(line.returned, number)
         return True
 
     def admit(self, freed: Mapping[str, Iterable[int]]) -> None:

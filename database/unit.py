@@ -57,7 +57,7 @@ def drafted_sent(encode: Encoder, queue: str, payload: bytes, key: bytes, number
     if not _are_first(places, width):
         return None
     draft = SentDraft(template, payload, key, value, places)
-    draft.effect = Effect((Run(template.place, (size,)),), None, True, (key,))
+    draft.effect = Effect((Run(template, (size,)),), None, True, (key,))
     return draft
 
 
@@ -76,7 +76,7 @@ def drafted(unit: Unit, ledger: Ledger, encode: Encoder) -> Draft | None:
         payloads, sizes = unit.payloads, list(map(len, unit.payloads))
         if max(sizes) > encode.message_bytes_max or set(map(type, payloads)) != {bytes}:
             return None
-        added, runs = NewRun(template, payloads, sizes), (Run(template.place, sizes),)
+        added, runs = NewRun(template, payloads, sizes), (Run(template, sizes),)
     for value in unit.values:
         if not _is_plain(value, len(unit.payloads)):
             return None
@@ -124,7 +124,7 @@ def _queue_of(numbers: range, ledger: Ledger) -> bytes | None:
         last = first if len(numbers) == 1 else table.queue_of(numbers[-1])
         if first is None or last is None:
             raise NotUndelivered(numbers[0] if first is None else numbers[-1])
-        return table.queue_name(first).encode() if first == last and numbers.step == 1 else None
+        return table.queues.name(first).encode() if first == last and numbers.step == 1 else None
 
 
 def _numbers(removed: Sequence[RemovedRun]) -> Numbers:

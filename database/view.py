@@ -136,7 +136,7 @@ class DatabaseView:
 
     def queues(self) -> dict[str, int]:
         """Return how many messages are undelivered in every queue that has any."""
-        return {name: count for name, (count, _) in self._ledger.index.table.queues().items()}
+        return {name: count for name, (count, _) in self._ledger.index.table.queues.used().items()}
 
     def stats(self) -> Stats:
         """Return the figures of the database."""

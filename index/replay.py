@@ -90,7 +90,7 @@ class Index:
         is_queue[contents.columns["name"][contents.columns["kind"] == Operation.ADD]] = True
         ids = np.zeros(len(contents.names), np.int64)
         for name in np.flatnonzero(is_queue).tolist():
-            ids[name] = self.table.queue_id(bytes(contents.names[name]).decode())
+            ids[name] = self.table.queues.place(bytes(contents.names[name]).decode())
         return ids
 
     def _add_plain(self, contents: Contents, columns: Columns, sequence: int) -> bool:
@@ -101,7 +101,7 @@ class Index:
         constant = {"kind": int(Operation.ADD), "flags": 0, "properties": 0, "producer": 0}
         if any(columns.line(name) != (value, 0) for name, value in constant.items()):
             return False
-        ids = np.array([self.table.queue_id(bytes(name).decode()) for name in contents.names], np.uint32)
+        ids = np.array([self.table.queues.place(bytes(name).decode()) for name in contents.names], np.uint32)
         name = columns.line("name")
         is_same = name is not None and not name[1]
         queues = np.full(columns.rows, ids[name[0]], np.uint32) if name and is_same else ids[columns["name"]]

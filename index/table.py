@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from index.block import OFFSET_UNIT, Block, Ints, Narrow, Numbers, check_ascends, distinct, sparse_block, writable
+from index.queues import Queues
 
 NUMBER_MAX = 1 << 62  # no message's number is as high
 SPARSE_SHARE = 4  # a block is packed when fewer than one in this many of its messages is live
@@ -46,37 +47,16 @@ class Table:
     def __init__(self) -> None:
         self._blocks: list[Block] = []
         self._firsts: list[int] = []  # of the blocks, for bisection
-        self._queues: dict[str, int] = {}
-        self._queue_names: list[str] = []
-        self._queue_counts: list[int] = []
-        self._queue_bytes: list[int] = []
+        self.queues = Queues()
+        self._queue_counts = self.queues.counts
+        self._queue_bytes = self.queues.bytes
         self.files: dict[int, FileUse] = {}
         self.count = 0
 
-    # Queues.
-
-    def queue_id(self, queue: str) -> int:
-        """Return the queue's place; a new queue gets one."""
-        place = self._queues.get(queue)
-        if place is None:
-            place = self._queues[queue] = len(self._queue_names)
-            self._queue_names.append(queue)
-            self._queue_counts.append(0)
-            self._queue_bytes.append(0)
-        return place
-
-    def queue_name(self, queue: int) -> str:
-        return self._queue_names[queue]
-
-    def queue_count(self, queue: str) -> int:
+    def undelivered_count(self, queue: str) -> int:
         """Return how many messages of the queue are undelivered."""
-        place = self._queues.get(queue)
-        return 0 if place is None else self._queue_counts[place]
-
-    def queues(self) -> dict[str, tuple[int, int]]:
-        """Return (undelivered messages, their bytes) of every queue that has any."""
-        found = zip(self._queue_names, self._queue_counts, self._queue_bytes, strict=True)
-        return {name: (count, size) for name, count, size in found if count}
+        place = self.queues.find(queue)
+        return 0 if place is None else self.queues.counts[place]
 
     # Changes.
 
@@ -344,10 +324,10 @@ class Table:
         Of one queue or of all; only numbers above `after` and up to `last`. Between two batches the
         table may change.
         """
-        place = None if queue is None else self._queues.get(queue)
-        if queue is not None and place is None:
-            return
         while True:
+            place = None if queue is None else self.queues.find(queue)  # another queue may have it by the next batch
+            if queue is not None and place is None:
+                return
             index = max(0, bisect_right(self._firsts, after + 1) - 1)
             batch = None
             while index < len(self._blocks) and batch is None:
@@ -371,7 +351,7 @@ class Table:
 
     def check(self) -> None:
         """Assert every invariant; for tests."""
-        counts = [0] * len(self._queue_names)
+        counts = [0] * len(self._queue_counts)
         files: dict[int, FileUse] = {}
         previous = -1
         for block, first in zip(self._blocks, self._firsts, strict=True):

@@ -36,7 +36,7 @@ class QueueTemplate:
     def __init__(self, name: bytes, place: int) -> None:
         record_size = SINGLE.size + len(name) + -(SINGLE.size + len(name)) % 8
         self.name = name
-        self.place = place  # what the layer above calls the queue
+        self.place = place  # what the layer above calls the queue, until it calls it otherwise
         self.head_size = FRAME_SIZE + record_size
         self.bound = self.head_size + 8 + ROW_BYTES_MAX + len(name) + 1
         self.meta = struct.pack("<I", record_size)

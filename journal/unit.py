@@ -127,7 +127,7 @@ class SentDraft(Draft):
     def __init__(self, queue: QueueTemplate, payload: bytes, key: bytes, value: bytes, numbers_at: Numbers) -> None:
         """Everything that Draft has, each once."""
         name, head = queue.name, value[:VALUE_HEAD_BYTES]
-        self.queue = queue.place
+        self.queue = queue
         add = SINGLE.pack(Operation.ADD, 0, len(name), 0, 1, 0, xxh3(payload), len(payload)) + queue.tail
         put = RECORD.pack(Operation.PUT, 0, len(key), 0, len(value), 0) + key
         self.records = records = bytearray(b"".join((add, put, _PADDING[-len(put) & 7])))

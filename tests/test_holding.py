@@ -208,7 +208,7 @@ def test_ranges_are_the_fewest_that_hold_what_is_to_be_held_and_nothing_else(fat
     index = Index(WindowBounds())
     for number, _ in enumerate(fates, start=1):
         sequence = 1 + number // per_file
-        index.load(index.table.queue_id("q"), np.array([number], np.uint64), [5], (sequence, 768))
+        index.load(index.table.queues.place("q"), np.array([number], np.uint64), [5], (sequence, 768))
     gone = [number for number, fate in enumerate(fates, start=1) if fate == "delivered"]
     index.table.remove_many(np.array(gone, np.uint64))
     held = {number for number, fate in enumerate(fates, start=1) if fate == "held"}

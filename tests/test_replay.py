@@ -29,8 +29,8 @@ def _everything(index: Index) -> dict[str, object]:
     table.check()
     places = [table.find(n) for batch in table.batches(None, 0, 1 << 62) for n in batch[0].tolist()]
     return {
-        "messages": [(p.number, table.queue_name(p.queue), p.sequence, p.offset, p.size) for p in places if p],
-        "queues": table.queues(),
+        "messages": [(p.number, table.queues.name(p.queue), p.sequence, p.offset, p.size) for p in places if p],
+        "queues": table.queues.used(),
         "use": {s: (use.live_messages, use.live_bytes) for s, use in table.files.items() if use.live_messages},
         "keys": {key: keyed.find(key) for key in keyed.keys(b"")},
         "keys of files": {sequence: count for sequence, count in keyed.files.items() if count},
@@ -201,7 +201,7 @@ def test_the_alignment_of_groups_is_no_matter_to_the_index(alignment: int) -> No
         journal.commit([journal.drafting.encode.one_add("q", payload), journal.drafting.encode.one_add("r", payload)])
 
     assert _everything(journal.rebuilt()) == _everything(journal.ledger.index)
-    assert journal.ledger.index.table.queues() == {"q": (3, 9), "r": (3, 9)}
+    assert journal.ledger.index.table.queues.used() == {"q": (3, 9), "r": (3, 9)}
 
 
 def test_a_moved_message_whose_first_file_is_gone_takes_its_old_place_in_the_order() -> None:

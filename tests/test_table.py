@@ -56,7 +56,7 @@ class TableMachine(RuleBasedStateMachine):
 
     @initialize()
     def name_the_queues(self) -> None:
-        assert [self.table.queue_id(queue) for queue in QUEUES] == list(range(len(QUEUES)))
+        assert [self.table.queues.place(queue) for queue in QUEUES] == list(range(len(QUEUES)))
 
     def _frame(self) -> int:
         self.offset += 8
@@ -146,7 +146,7 @@ class TableMachine(RuleBasedStateMachine):
         assert self.table.last_number() < self.next_number
         assert self.table.last_number() >= max(self.model, default=0)
         for place, queue in enumerate(QUEUES):
-            assert self.table.queue_count(queue) == sum(row.queue == place for row in self.model.values())
+            assert self.table.undelivered_count(queue) == sum(row.queue == place for row in self.model.values())
 
     @invariant()
     def every_message_is_found_in_its_place(self) -> None:
@@ -194,7 +194,7 @@ TestTheTableAgainstADictForLong = pytest.mark.slow(TableMachineForLong.TestCase)
 
 def _of(count: int, *, queue: str = "q") -> Table:
     table = Table()
-    table.add_run(table.queue_id(queue), 1, 1, 8, [10] * count)
+    table.add_run(table.queues.place(queue), 1, 1, 8, [10] * count)
     return table
 
 
@@ -252,28 +252,28 @@ def test_the_last_number_is_known_when_every_message_is_gone() -> None:
 def test_removing_numbers_together_leaves_what_removing_them_one_by_one_leaves(numbers: set[int]) -> None:
     together, singly = _of(120), _of(120)
     for table in (together, singly):
-        table.add_run(table.queue_id("r"), 131, 2, 8, [5] * 40)
+        table.add_run(table.queues.place("r"), 131, 2, 8, [5] * 40)
 
     assert together.remove_many(_numbers(sorted(numbers))) == sum(singly.remove(n) is not None for n in sorted(numbers))
 
     for table in (together, singly):
         table.check()
     assert [list(together.in_file(s)) for s in (1, 2)] == [list(singly.in_file(s)) for s in (1, 2)]
-    assert together.queues() == singly.queues()
+    assert together.queues.used() == singly.queues.used()
 
 
 def test_a_queue_is_known_by_the_place_it_got_first() -> None:
     table = Table()
 
-    assert [table.queue_id(name) for name in ("a", "b", "a", "c", "b")] == [0, 1, 0, 2, 1]
-    assert [table.queue_name(place) for place in range(3)] == ["a", "b", "c"]
-    assert table.queues() == {}
+    assert [table.queues.place(name) for name in ("a", "b", "a", "c", "b")] == [0, 1, 0, 2, 1]
+    assert [table.queues.name(place) for place in range(3)] == ["a", "b", "c"]
+    assert table.queues.used() == {}
 
 
 def test_a_million_messages_take_less_than_24_bytes_each() -> None:
     table = Table()
     for first in range(1, 1_000_001, 1000):
-        queue = table.queue_id(f"queue {first % 977}")
+        queue = table.queues.place(f"queue {first % 977}")
         table.add_run(queue, first, 1 + first // 100_000, 8 * first, [256] * 1000)
 
     held = sum(
@@ -290,7 +290,7 @@ def test_a_million_messages_take_less_than_24_bytes_each() -> None:
 @settings(derandomize=True, deadline=None)
 def test_many_are_found_as_they_are_found_one_by_one(live: set[int], wanted: set[int]) -> None:
     table = _of(100)
-    table.add_run(table.queue_id("r"), 121, 2, 8, [5] * 80)
+    table.add_run(table.queues.place("r"), 121, 2, 8, [5] * 80)
     table.add_run(0, 201, 3, 8, [5] * 100)
     table.remove_many(_numbers(sorted(set(range(1, 301)) - live)))
     numbers, queues = table.find_many(_numbers(sorted(wanted)))

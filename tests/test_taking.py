@@ -38,7 +38,7 @@ class TakingMachine(RuleBasedStateMachine):
         self.free: set[int] = set()
         self.taken: set[int] = set()
         self.next_number = 1
-        self.table.queue_id("q")
+        self.table.queues.place("q")
 
     @rule(count=st.sampled_from([1, 2, 30]))
     def add(self, count: int) -> None:
@@ -153,7 +153,7 @@ def test_a_queue_longer_than_what_is_kept_ready_comes_in_order() -> None:
     count = 2 * REFILL_MESSAGES + 10
     index = Index(WindowBounds())
     table = index.table
-    table.add_run(table.queue_id("q"), 1, 1, 8, [1] * count)
+    table.add_run(table.queues.place("q"), 1, 1, 8, [1] * count)
     taking = Taking(index)
     places = [taking.take("q") for _ in range(count)]
 
