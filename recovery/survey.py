@@ -15,7 +15,7 @@ from journal.disk import Disk
 from journal.errors import DiskError, NotThisDatabase
 from journal.format import ALIGNMENT_MIN, BadHeader, FileHeader, Previous
 from journal.manifest import Manifest
-from journal.names import DataFileName
+from journal.names import SEQUENCE_MAX, DataFileName
 from journal.neighbours import (
     beginnings,
     is_grown,
@@ -87,8 +87,7 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
     late = late_files(headers)
     kept = {sequence: header for sequence, header in headers.items() if header is not None and sequence not in late}
     low_water = max((one.low_water for one in (backup, *kept.values()) if one is not None), default=0)
-    others = (one for one in strangers.values() if not _began_beside(one, kept))
-    check_lineage(disk, directory, [*headers.items(), *((one.sequence, one) for one in others)], low_water)
+    check_lineage(disk, directory, [*headers.items(), *_between(strangers, kept)], low_water)
     named = _named(kept, backup)
     promised = promised_files(disk, directory, files, kept) if wanted is None else {}
     _check_split(disk, kept, named, directory)
@@ -127,12 +126,10 @@ def survey(disk: Disk, directory: Path) -> list[Task]:
     return tasks
 
 
-def _began_beside(header: FileHeader, kept: Mapping[int, FileHeader]) -> bool:
-    """Say whether a former owner began this file where no other was, and lost the directory to whose files are there.
-
-    Its database is nobody's then, and the file was late: `check_strangers` says whether its blocks may show it.
-    """
-    return not header.previous.sequence and bool(kept) and all(header.owner < one.owner for one in kept.values())
+def _between(strangers: Mapping[int, FileHeader], kept: Collection[int]) -> Iterable[tuple[int, FileHeader]]:
+    """Yield those that are not behind all others: one that is, was being prepared, and `check_strangers` knows it."""
+    newest = max(kept, default=SEQUENCE_MAX)
+    return ((one.sequence, one) for sequence, one in strangers.items() if sequence < newest)
 
 
 def _backup(disk: Disk, directory: Path) -> Manifest | None:
@@ -186,18 +183,26 @@ def check_strangers(tasks: Iterable[Task], low_water: int) -> None:
     """Raise NotThisDatabase for a file under another one's name, unless nothing can be lost with it.
 
     A file that was being prepared when the power went may show what its blocks held before: a file that is not
-    needed any more, one that is there under its own name, or one that a start has dropped and no other went on from.
+    needed any more, one that is there under its own name, one that a start has dropped and no other went on from, or
+    one of a database that was on this disk, or that a former owner began where it had lost the directory by then.
     """
     tasks = list(tasks)
-    there = {task.header.identity for task in tasks if task.header is not None}
+    headers = [task.header for task in tasks if task.header is not None]
+    there, lineage = (
+        {one.identity for one in headers},
+        {one.database for one in headers} | {one.parent for one in headers},
+    )
     newest = max((task.sequence for task in tasks if task.header is not None and not task.is_late), default=0)
-    wanted = {task.sequence for task in tasks if task.named is not None or task.is_promised}
+    wanted = {task.sequence: task.identity for task in tasks if task.named is not None or task.is_promised}
     for task in tasks:
         if (header := task.stranger) is None:
             continue
         is_expected = task.named is not None or task.is_promised
-        is_dropped = header.sequence < newest and header.sequence not in wanted
-        if is_expected or not (header.sequence < low_water or header.identity in there or is_dropped):
+        is_wanted = wanted.get(header.sequence, 0) in (None, header.identity)
+        is_dropped = header.sequence < newest and not is_wanted
+        is_foreign = 0 < newest < task.sequence and header.database not in lineage
+        is_harmless = header.sequence < low_water or header.identity in there or is_dropped or is_foreign
+        if is_expected or not is_harmless:
             raise NotThisDatabase(
                 f"{task.path} is {DataFileName(header.sequence)} under another name: "
                 "give it its own name, or move it away when it is a copy; nothing was changed"

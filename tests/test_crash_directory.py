@@ -162,8 +162,8 @@ def test_of_a_file_that_a_start_has_dropped_too_but_not_of_one_that_may_be_the_n
 
 
 @pytest.mark.parametrize("owner, behind", [(1, 0), (9, 0), (1, 1)], ids=["before", "later", "not the first"])
-def test_of_one_that_a_former_owner_began_where_no_other_file_was_too(owner: int, behind: int) -> None:
-    """It made an identity for the database, as the next owner did who had the directory by then."""
+def test_of_a_file_of_another_database_too(owner: int, behind: int) -> None:
+    """One on the same disk that is gone, or that a former owner began where it had lost the directory by then."""
     disk = SimulatedDisk()
     open_unattended(disk).close()
     with open_unattended(disk) as database:
@@ -177,13 +177,31 @@ def test_of_one_that_a_former_owner_began_where_no_other_file_was_too(owner: int
     began = with_header(data, sequence=1, identity=5, database=b"another database", owner=owner, previous=previous)
     name = str(DataFileName(int(newest[7:17]) + 1))
     disk.put(SPOOL / name, began[:2048] + bytes(2048))
-    if (owner, behind) != (1, 0):
-        assert_refused(disk, NotThisDatabase, "different databases")
-        return
     with open_unattended(disk) as again:
         assert (report_of(again, name).row, report_of(again, name).verdict) == ("stale", Verdict.TORN)
         assert not again.recovery.lost
         assert state_of(again) == state
+
+
+@pytest.mark.parametrize("sequence", [1, 2, 9])
+def test_of_a_file_of_another_database_of_which_this_one_has_a_sequence(sequence: int) -> None:
+    other = with_header(OTHER.files[FIRST], sequence=sequence)
+    with open_unattended(SEALED.damaged(NEXT, other[:2048] + bytes(2048))) as database:
+        assert report_of(database, NEXT).row == "stale"
+        assert state_of(database) == SEALED.state()
+
+
+def test_of_a_file_that_a_start_has_dropped_and_the_next_one_begun_anew() -> None:
+    dropped = with_header(SEALED.files[MIDDLE], identity=headers_of(SEALED.files[MIDDLE]).identity ^ 1)
+    with open_unattended(SEALED.damaged(NEXT, dropped[:2048] + bytes(2048))) as database:
+        assert report_of(database, NEXT).row == "stale"
+        assert state_of(database) == SEALED.state()
+
+
+def test_a_file_of_another_database_under_the_name_of_one_that_is_needed_is_refused() -> None:
+    other = with_header(OTHER.files[FIRST], sequence=9)
+    assert_refused(SEALED.damaged(MIDDLE, other), NotThisDatabase, "different databases")
+    assert_refused(SEALED.damaged(LAST, other), NotThisDatabase, "under another name")
 
 
 def test_an_older_copy_of_a_file_in_its_place_is_a_loss_of_what_it_lacks() -> None:

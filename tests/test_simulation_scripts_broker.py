@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from tests.simulation.broker_holding import FREED
-from tests.simulation.broker_steps import Crash, Do, Fail, Reconfigure, Restore, Room, TakeOver
+from tests.simulation.broker_steps import Crash, Do, Fail, Move, Reconfigure, Restore, Room, TakeOver
 from tests.simulation.playing import play_script
 from tests.simulation.world import Script, Seen
 from tests.simulation.worlds import WORLDS
@@ -84,3 +84,8 @@ def test_who_goes_away_while_the_disk_is_full_goes_and_the_store_hears_of_it_onc
     )
 
     assert any(met[0] == "full disk" for met in seen.met)
+
+
+def test_the_first_file_of_a_moved_and_restored_store_may_show_a_file_of_the_one_that_was_moved() -> None:
+    steps = [Do("circulate", 0), Do("lose_or_find", 0), Do("lose_or_find", 0), Do("compact", 0)]
+    _played([*steps, Move("killed", 0, (27, 33)), Restore("power cut", 3720132089, (15,))])
