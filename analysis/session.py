@@ -17,8 +17,9 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
@@ -57,21 +58,22 @@ def quiet_session(
 
     Without a master it runs in this machine's processors, or where `spark-submit` says. What Spark and
     its workers print goes to the file `log`, or to one that is removed at the end. `settings` win over ours.
+    Ctrl-C and SIGTERM have to wait until it is started, some seconds; then they take effect.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="oms-spark-")))
-        stack.enter_context(_interrupts_as_before())
         stack.enter_context(_without_error_logs())
         conf = _configured(master, name, settings or {})
-        if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started Java, and says where it logs
-            context = SparkContext(conf=conf)
-            context.setLogLevel("ERROR")
-            stack.callback(context.stop)
-        else:
-            context = stack.enter_context(_own_java(conf, folder, log or folder / "spark.log"))
-        spark = SparkSession(context)
-        stack.callback(spark.stop)
-        register(spark)
+        with _interrupted_afterwards():
+            if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started Java, and says where it logs
+                context = SparkContext(conf=conf)
+                context.setLogLevel("ERROR")
+                stack.callback(context.stop)
+            else:
+                context = stack.enter_context(_own_java(conf, folder, log or folder / "spark.log"))
+            spark = SparkSession(context)
+            stack.callback(spark.stop)
+            register(spark)
         yield spark
 
 
@@ -194,14 +196,27 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _interrupts_as_before() -> Iterator[None]:
-    """Give Ctrl-C back to whom it belonged: Spark takes it, and keeps it."""
-    before = signal.getsignal(signal.SIGINT)
+def _interrupted_afterwards() -> Iterator[None]:
+    """Let the block come to its end when Ctrl-C or SIGTERM come in it: they reach whom they belong to behind it.
+
+    Interrupted, PySpark forgets the Java process that it is starting, and removes the folder in which that is to say
+    where it listens: Java fails there, and listens for ever. Behind the block Ctrl-C is given back, which Spark takes.
+    """
+    if threading.current_thread() is not threading.main_thread():  # no signal reaches it, and Spark takes none
+        yield
+        return
+    came: list[int] = []
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in found.items() if handler is not None}  # else it is not Python's
+    for number in before:
+        signal.signal(number, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        with suppress(ValueError):  # not the main thread, where Spark has not taken it either
-            signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for one in came:
+            signal.raise_signal(one)
 
 
 @contextmanager

@@ -43,7 +43,6 @@ class Asked(Exception):
 def main() -> None:
     """Do what standard input says."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then says SIGTERM
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
         _work()
     except (KeyboardInterrupt, BrokenPipeError):
@@ -67,9 +66,11 @@ def _work() -> None:
     except ImportError as missing:
         report({"missing": f"{missing}: pip install 'oms-journal[analysis]'"})
         return
+    signal.signal(
+        signal.SIGTERM, _interrupt
+    )  # until here it ends the process: a module that is imported may swallow it
     try:
         with ExitStack() as afterwards, quiet_session(name="oms demo", settings=settings_for(0)) as spark:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # which Spark has taken
             with suppress(JournalError, Asked):  # what is wrong with Spark is told by the report
                 interruptible(spark, lambda check: _rehearse(spark, Lateness([]), check))
             report({"ready": True})

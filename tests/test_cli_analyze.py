@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from database import MessageDatabase
 from journal.format import CHECKSUM, HEADER_COPIES, HEADER_SIZE, xxh3
 from tests.cli_runner import command_line, environment, oms, oms_process
+from tests.left_running import after_a_while, has_begun_java, of_session
 from tests.small_files import fill, open_small
 from tests.watched_disk import HandClock
 
@@ -234,7 +235,28 @@ def test_ctrl_c_ends_it_in_one_line_and_leaves_nothing(spool: Path, tmp_path: Pa
     for noise in (b"Traceback", b"WARN", b"ERROR", b"py4j"):
         assert noise not in shown
     assert [entry.name for entry in tmp_path.iterdir()] == ["spool"]
-    assert _session_members(started.pid) == []
+    assert after_a_while(lambda: of_session(started.pid)) == {}
+
+
+def test_ctrl_c_while_java_starts_leaves_no_java_either(spool: Path, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        command_line("analyze", str(spool), "--out", str(tmp_path / "out")),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as started:
+        while not has_begun_java(started.pid):
+            assert started.poll() is None
+        started.send_signal(signal.SIGINT)
+        _, errors = started.communicate(timeout=SECONDS_MAX)
+    left = after_a_while(lambda: of_session(started.pid))
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+
+    assert (started.returncode, errors) == (130, b"oms: interrupted\n")
+    assert left == {}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["spool"]
 
 
 def _read(descriptor: int, *, until: bytes | None) -> bytes:
@@ -252,20 +274,3 @@ def _read(descriptor: int, *, until: bytes | None) -> bytes:
                 return shown
             shown += data
     return shown
-
-
-def _session_members(session: int) -> list[int]:
-    """Return the processes of a session that are left after a while."""
-    end = time.monotonic() + 10
-    while True:
-        left = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = stat.read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == session and fields[0] != "Z":
-                left.append(int(stat.parent.name))
-        if not left or time.monotonic() > end:
-            return left
-        time.sleep(0.1)

@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +19,7 @@ from database import MessageDatabase, NotUndelivered
 from journal.disk import RealDisk
 from journal.dump import data_paths
 from tests.cli_runner import command_line, environment, oms, oms_json
+from tests.left_running import after_a_while, told
 
 FEW = 2000
 CANCELLED = 12  # of the first 2,000
@@ -264,16 +265,7 @@ def test_ctrl_c_ends_the_writers_and_removes_the_directory(tmp_path: Path) -> No
 
     assert (running.returncode, errors) == (130, b"oms: interrupted\n")
     assert list(tmp_path.iterdir()) == []
-    assert not any(str(tmp_path).encode() in variables for variables in environments())
-
-
-def environments() -> Iterator[bytes]:
-    """Yield the environments of all that runs, where the system shows them as files."""
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            yield path.read_bytes()
-        except OSError:
-            continue
+    assert after_a_while(lambda: told(str(tmp_path))) == {}
 
 
 # The proof fails when it should.

@@ -30,6 +30,7 @@ from database import MessageDatabase
 from tests import report_tables
 from tests.browser import Browser, browser, needs_browser
 from tests.cli_runner import command_line, environment, oms
+from tests.left_running import after_a_while, has_begun_java, of_session
 from tests.test_demo import ZONES, row
 
 SECONDS_MAX = 300
@@ -266,6 +267,18 @@ def test_ctrl_c_while_the_report_is_made_leaves_nothing(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stderr) == (130, b"oms: interrupted\n")
     assert [entry.name for entry in tmp_path.iterdir()] == []
+
+
+def test_an_analyst_that_is_not_wanted_any_more_while_java_starts_leaves_no_java(tmp_path: Path) -> None:
+    with Analyst(tmp_path / "report") as analyst:
+        while not has_begun_java(analyst.pid):
+            assert analyst._child.poll() is None
+    left = after_a_while(lambda: of_session(analyst.pid))
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+
+    assert left == {}
+    assert list(tmp_path.iterdir()) == []
 
 
 def without(module: str, folder: Path) -> dict[str, str]:
