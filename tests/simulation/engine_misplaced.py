@@ -12,7 +12,7 @@ from journal.operations import LOW_WATER_KEY
 from tests.crash_model import SPOOL, Unattended, state_of
 from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import SimulatedDisk
-from tests.simulation.engine_held import HELD, LISTED
+from tests.simulation.engine_held import HELD, LISTED, listed
 from tests.simulation.engine_rot import (
     ONLY,
     REBUILT,
@@ -173,7 +173,9 @@ class Misplacing(Starts):
         self.database = found
         self.callers.taken.clear()
         self.account.pending = []
-        self._take_damaged(found, is_told=is_told)
+        if not is_told:
+            self._check_as_told(found, listed(found))
+        self._take_damaged(found)
 
 
 def _data_files(disk: SimulatedDisk) -> dict[str, bytes]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from tests.simulation.coverage import fault_name
 from tests.simulation.engine_account import THERE, Account
 from tests.simulation.engine_bounds import KEPT as KEPT_WHOLE
 from tests.simulation.engine_bounds import check_kept
-from tests.simulation.engine_held import HELD, LISTED, check_held_as_told
+from tests.simulation.engine_held import HELD, LISTED, check_held_as_told, listed, perhaps_listed
 from tests.simulation.engine_policy import (
     AS_FOUND,
     CUT,
@@ -48,11 +48,7 @@ from tests.simulation.engine_rot import (
     never_begun,
     rotten_files,
 )
-from tests.simulation.engine_steps import (
-    Death,
-    PowerCut,
-    Reopen,
-)
+from tests.simulation.engine_steps import Death, PowerCut, Reopen
 from tests.simulation.engine_work import Callers
 from tests.simulation.world import PromiseBroken, Seen
 from tests.watched_disk import HandClock
@@ -243,14 +239,16 @@ class Starts:
         hit = hits(store, rotten)
         if not hit.is_unclear:
             self._check_hit(hit, store, rotten, found)
-        self._take_damaged(found, is_told=not hit.is_unclear)
+        else:
+            is_told = self.untold is None or not self.untold.is_through
+            self._check_as_told(found, listed(found) if is_told else perhaps_listed(found, store, rotten))
+        self._take_damaged(found)
         self.account.forget(never_begun(store, rotten, found.recovery))
 
     def _check_hit(self, hit: Hit, store: Store, rotten: Rotten, found: Unattended) -> None:
         """Check that what was hit is gone, and as the policy says what stood behind it."""
-        untold, holds = self.untold, found.options.hold_suspects
+        untold, is_held = self.untold, self._holding(found)
         must_tell = untold is None or not untold.is_through
-        is_held = (holds,) if untold is None else untold.holding(holds=holds)
         for name in (ONLY, REPORTED, LISTED, FOUND, HELD):
             self.seen.checked[name] += 1
         candidates = [hit]
@@ -265,12 +263,18 @@ class Starts:
                 if last == len(candidates):
                     raise
 
-    def _take_damaged(self, found: Unattended, *, is_told: bool) -> None:
-        """Take what is there in spite of damage for what is promised from now on; what it holds, where nobody has."""
+    def _holding(self, found: Unattended) -> Sequence[bool]:
+        """Return whether what damage may have brought back is held: both where that cannot be told."""
+        holds = found.options.hold_suspects
+        return (holds,) if self.untold is None else self.untold.holding(holds=holds)
+
+    def _check_as_told(self, found: Unattended, suspects: Sequence[Collection[int]]) -> None:
+        self.seen.checked[HELD] += 1
+        check_held_as_told(self.account.state, state_of(found), suspects, self._holding(found), was_held=self.was_held)
+
+    def _take_damaged(self, found: Unattended) -> None:
+        """Take what is there in spite of damage for what is promised from now on."""
         state = state_of(found)
-        if not is_told:
-            self.seen.checked[HELD] += 1
-            check_held_as_told(self.account.state, state, found, was_held=self.was_held)
         self._enter_rows(found)
         self.was_held |= bool(state.held)
         self.account.found_damaged(state)
