@@ -74,3 +74,14 @@ def test_what_a_start_was_to_hold_that_was_ended_is_held_by_one_that_was_not_to_
     for after in range(1, 65):  # a start that comes to its end among them
         cut = PowerCut(after, 0) if end == "power cut" else Death(after)
         _assert_nothing_breaks([*work, Reopen(holds=True), cut, Look(), Reopen(), Look()])
+
+
+@pytest.mark.parametrize("end", ["killed", "power cut"])
+@pytest.mark.parametrize("after", range(1, 45))
+def test_what_was_torn_and_a_start_has_dropped_that_was_ended_is_told_by_one_that_would_not_have(
+    end: str, after: int
+) -> None:
+    """There is nothing left that it might refuse."""
+    torn = [Reopen(alignment=512), AddMany(0, (100, 0, 60), 0), PowerCut(0, 0), Rot(0, 0.2847, 0, 0)]
+    cut = PowerCut(after, 0) if end == "power cut" else Death(after)
+    _assert_nothing_breaks([*torn, cut, Look(), Reopen(policy="refuse")])

@@ -22,6 +22,7 @@ from recovery.validate import no_progress
 from tests.crash_model import SPOOL, Unattended
 from tests.faulty_disk import SimulatedDisk
 from tests.simulation.engine_misplaced import Misplacing
+from tests.simulation.engine_policy import check_nothing_repaired
 from tests.simulation.engine_start import NEVER, OPENINGS_MAX
 from tests.simulation.engine_work import FENCED
 
@@ -84,6 +85,8 @@ class Failing(Misplacing):
                 self._end_process()  # what would say how far it had come has rotted
                 return
         assert isinstance(reopened, Unattended)
+        if refuses:
+            check_nothing_repaired(before, reopened.recovery)
         self.database = reopened
         self.database.patience = NEVER
         self.account.pending = []  # their callers were told that they had failed: none of it comes back

@@ -5,7 +5,7 @@ One that refuses changes nothing and names what is bad; one that truncates gives
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from journal.errors import RecoveryRefused
 from journal.names import LOCK, ArchiveName, parse
@@ -83,10 +83,12 @@ def check_refused(
         raise PromiseBroken(f"{REFUSED}\n{refused}\nbad are {bad}")
 
 
-def check_nothing_repaired(report: RecoveryReport) -> None:
-    """Check a start that was to refuse, and went on."""
-    if bad := [file for file in report.files if file.verdict is not Verdict.CLEAN]:
-        raise PromiseBroken(f"{REFUSED}\nit went on with {bad}")
+def check_nothing_repaired(before: SimulatedDisk, report: RecoveryReport) -> None:
+    """Check a start that was to refuse, and went on: it tells at most what one that was ended had repaired `before`."""
+    told = [replace(file, archive=None) for file in noted(before.restart(), SPOOL).torn]
+    bad = [file for file in report.files if file.verdict is not Verdict.CLEAN]
+    if mine := [file for file in bad if replace(file, archive=None) not in told]:
+        raise PromiseBroken(f"{REFUSED}\nit went on with {mine}")
 
 
 def check_as_found(before: SimulatedDisk, disk: SimulatedDisk, report: RecoveryReport) -> None:

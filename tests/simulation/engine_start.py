@@ -170,7 +170,9 @@ class Starts:
         if self.opening.policy == "refuse":
             before, self.refuses = self.disk.restart(), True
             try:
-                return self._open(self.disk)
+                found = self._open(self.disk)
+                check_nothing_repaired(before, found.recovery)
+                return found
             except RecoveryRefused as refused:
                 self._check_refusal(before, refused)
             finally:
@@ -203,8 +205,6 @@ class Starts:
         has_rotted = any(fault.kind is Kind.MISDIRECTED for fault in self.disk.failed)
         self._note_faults()
         self.callers.taken.clear()
-        if found.options.policy == "refuse":
-            check_nothing_repaired(found.recovery)
         with self.disk.as_written() if has_rotted else contextlib.nullcontext():
             if rotten:
                 self._check_rotten(before, rotten, found, open_healed)
