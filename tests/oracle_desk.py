@@ -32,7 +32,7 @@ from broker.effects import (
 )
 from broker.kernel import Kernel
 from broker.pstore import CommitRefused, StoreFull, StoreUnavailable, end
-from broker.records import UOW, UOWS, Status
+from broker.records import SUBSCRIPTION, SUBSCRIPTIONS, UOW, UOWS, Status
 from broker.restore import restored
 from tests.broker_model import Terms
 from tests.broker_model_topics import TopicTerms
@@ -208,6 +208,11 @@ class OracleDesk:
     def records(self) -> dict[str, Status]:
         """Return the units of work in the store."""
         return {key.removeprefix(UOWS): UOW.decode(value).status for key, value in self.store.records(UOWS)}
+
+    def subscribers(self) -> list[tuple[str, str, str]]:
+        """Return topic, USER-ID and TOKEN of the subscriptions in the store."""
+        records = (SUBSCRIPTION.decode(value) for _, value in self.store.records(SUBSCRIPTIONS))
+        return sorted((record.topic, record.user, record.token) for record in records)
 
 
 def request_of(ask: Ask) -> Request:

@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from tests.simulation import broker_damage
 from tests.simulation.broker_holding import FREED
 from tests.simulation.broker_steps import Crash, Do, Fail, Move, Reconfigure, Restore, Room, TakeOver
 from tests.simulation.playing import play_script
@@ -89,3 +90,11 @@ def test_who_goes_away_while_the_disk_is_full_goes_and_the_store_hears_of_it_onc
 def test_the_first_file_of_a_moved_and_restored_store_may_show_a_file_of_the_one_that_was_moved() -> None:
     steps = [Do("circulate", 0), Do("lose_or_find", 0), Do("lose_or_find", 0), Do("compact", 0)]
     _played([*steps, Move("killed", 0, (27, 33)), Restore("power cut", 3720132089, (15,))])
+
+
+def test_a_play_is_over_where_it_may_have_gone_more_ways_than_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = [Do("circulate", 0), Crash("killed", 1, 0), Do("subscribe", 3), Do("publish", 1), Do("send", 1)]
+    doubt = "too many ways that it may have gone"
+    assert doubt not in {fault for fault, _, _ in _played(script).met}
+    monkeypatch.setattr(broker_damage, "STATES_MAX", 1)
+    assert doubt in {fault for fault, _, _ in _played(script).met}

@@ -14,11 +14,13 @@ from journal.names import DataFileName
 from recovery.report import RecoveryReport, Verdict
 from tests.crash_model import Unattended
 from tests.faulty_disk import Kind
+from tests.oracle_play import State
 from tests.simulation.broker_holding import HoldingPlay
 from tests.simulation.broker_machine import MachineDesk
 from tests.simulation.broker_promises import AnyRecord, Promises, bodies_in, news_in, units_in
 from tests.simulation.broker_steps import Astray, Rot
 
+STATES_MAX = 400  # of the model: a campaign's runs have had up to 96, and the more there are the slower a run is
 NOT_OTHERS = "damage never shows one message for another"
 UNCHANGED = "a start that refuses damage changes no data file"
 HELD = "what damage may have brought back is held back where that was asked for"
@@ -26,7 +28,7 @@ REPORTED = "what damage has destroyed is reported, and nothing else is lost"
 
 
 class Over(Exception):
-    """The world has ended in damage, and was looked at: nothing more can be said of it."""
+    """The world has ended in damage, and was looked at, or may be what too many are: nothing more can be said of it."""
 
 
 class Place(NamedTuple):
@@ -43,6 +45,13 @@ class DamagedPlay(HoldingPlay):
     """A play whose disk may come to harm, once, at its end."""
 
     astray: Astray | None = None  # a write that is to come
+
+    def _followed(self, states: list[State]) -> list[State]:
+        """Return all that fit: each may be the one. The play is over where they are too many, and that is counted."""
+        if len(states) > STATES_MAX:
+            self._note("too many ways that it may have gone", "running")
+            raise Over
+        return states
 
     def damage(self, step: Rot) -> None:
         """Let the broker end, damage what it leaves, and see what the next one is able to say of that."""

@@ -32,7 +32,6 @@ STARTS_MAX = 3  # under faults, until it is tried without
 class RestartingPlay(Play):
     """The broker and its model, from one process to the next."""
 
-    states_max = 60
     desk: MachineDesk
 
     def __init__(self, desk: MachineDesk, seen: Seen) -> None:
