@@ -175,9 +175,7 @@ def _fill(writer: Writer, database: Unattended, chance: random.Random) -> None:
 
 def headers_of(data: bytes) -> FileHeader:
     """Return what the first good copy of the header says: a power cut may have torn one."""
-    found = next(each for at in (0, 512) if isinstance(each := decode_header(data[at : at + 256]), FileHeader))
-    assert isinstance(found, FileHeader)
-    return found
+    return next(found for at in (0, 512) if isinstance(found := decode_header(data[at : at + 256]), FileHeader))
 
 
 def _frames(name: str, data: bytes) -> Iterator[FrameAt]:

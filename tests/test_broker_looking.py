@@ -16,7 +16,7 @@ from broker.broker import Broker
 from broker.cis import Cis, CisRefused
 from broker.codes import BrokerError
 from broker.effects import Purge
-from broker.looking.question import Page, Question, Row, Steps
+from broker.looking.question import Page, Question, Row, finished
 from broker.looking.subjects import REFUSED, SUBJECTS, question_of, subject_of
 from broker.world import World
 from tests.kernel_desk import Desk, Fields, Person
@@ -24,15 +24,6 @@ from tests.kernel_desk import Desk, Fields, Person
 LIMITS = (1, 7, 100, 1000)
 CHESS: Fields = {"server_class": "GAME", "server_name": "CHESS", "service": "BLACK"}
 GO: Fields = {"server_class": "GAME", "server_name": "GO", "service": "WHITE"}
-
-
-def finished(steps: Steps) -> Page:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Page = end.value
-            return found
 
 
 def page(world: World, name: str, **said: Any) -> Page:

@@ -12,7 +12,7 @@ from journal.owner import read_holder
 from recovery.report import FileReport, Verdict
 from recovery.survey import survey
 from recovery.validate import examine, validate_directory
-from tests.crash_model import SPOOL, found_after, open_unattended, state_of
+from tests.crash_model import SPOOL, State, found_after, open_unattended, state_of
 from tests.crash_store import archives_in, assert_refused, headers_of, report_on, small_store, with_header
 from tests.faulty_disk import SimulatedDisk
 
@@ -116,26 +116,30 @@ def test_a_file_under_another_files_name_is_refused_and_nothing_changes() -> Non
     assert_refused(swapped, NotThisDatabase, "under another name")
 
 
+def assert_archived_as_stale(disk: SimulatedDisk, name: str, state: State) -> str:
+    """Check that a start archives a file and changes nothing else; return how it tells which file it is of."""
+    found = disk.content(SPOOL / name)
+    with open_unattended(disk) as database:
+        report = report_of(database, name)
+        assert (report.row, report.verdict, report.losses) == ("stale", Verdict.TORN, ())
+        assert not database.recovery.lost
+        assert state_of(database) == state
+    assert archives_in(disk)[report.archive or ""] == found
+    return report.reason
+
+
 @pytest.mark.parametrize("name", [FIRST, MIDDLE, LAST])
 def test_what_the_blocks_of_a_prepared_file_held_before_is_archived_and_nothing_else_changes(name: str) -> None:
     """A power cut while a file is being prepared: some file systems show then what its blocks held before."""
     disk = SEALED.damaged(NEXT, SEALED.files[name][:2048] + bytes(2048))
-    with open_unattended(disk) as database:
-        report = report_of(database, NEXT)
-        assert (report.row, report.verdict, report.losses) == ("stale", Verdict.TORN, ())
-        assert name in report.reason
-        assert state_of(database) == SEALED.state()
-        assert not database.recovery.lost
-    assert archives_in(disk)[report.archive or ""] == SEALED.files[name][:2048] + bytes(2048)
+    assert name in assert_archived_as_stale(disk, NEXT, SEALED.state())
     found_after(disk)
 
 
 def test_of_a_file_that_cleanup_has_removed_too() -> None:
     below = with_header(SEALED.files[FIRST], sequence=1)
     assert headers_of(SEALED.files[FIRST]).low_water > 1 or headers_of(SEALED.files[LAST]).low_water > 1
-    with open_unattended(SEALED.damaged(NEXT, below)) as database:
-        assert report_of(database, NEXT).row == "stale"
-        assert state_of(database) == SEALED.state()
+    assert_archived_as_stale(SEALED.damaged(NEXT, below), NEXT, SEALED.state())
 
 
 @pytest.mark.parametrize("sequence", [3, 9])
@@ -155,10 +159,7 @@ def test_of_a_file_that_a_start_has_dropped_too_but_not_of_one_that_may_be_the_n
     if sequence == 9:
         assert_refused(disk, NotThisDatabase, "under another name")
         return
-    with open_unattended(disk) as database:
-        assert (report_of(database, name).row, report_of(database, name).verdict) == ("stale", Verdict.TORN)
-        assert not database.recovery.lost
-        assert state_of(database) == state
+    assert_archived_as_stale(disk, name, state)
 
 
 @pytest.mark.parametrize("owner, behind", [(1, 0), (9, 0), (1, 1)], ids=["before", "later", "not the first"])
@@ -177,10 +178,7 @@ def test_of_a_file_of_another_database_too(owner: int, behind: int) -> None:
     began = with_header(data, sequence=1, identity=5, database=b"another database", owner=owner, previous=previous)
     name = str(DataFileName(int(newest[7:17]) + 1))
     disk.put(SPOOL / name, began[:2048] + bytes(2048))
-    with open_unattended(disk) as again:
-        assert (report_of(again, name).row, report_of(again, name).verdict) == ("stale", Verdict.TORN)
-        assert not again.recovery.lost
-        assert state_of(again) == state
+    assert_archived_as_stale(disk, name, state)
 
 
 @pytest.mark.parametrize("sequence", [1, 2, 9])

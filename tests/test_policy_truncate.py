@@ -139,7 +139,8 @@ def test_what_clean_up_had_let_go_of_is_not_missed_when_its_mark_is_cut() -> Non
     store = Store(disk.contents(SPOOL), account)
     name = store.newest()
     assert min(store.data_files()) > "omsmsg-0000000001"
-    bad = next(f for f in store.frames_of(name) if f.removed or any(p.number == before for p in f.pieces))
+    frames = store.frames_of(name)
+    bad = next(frame for frame in frames if frame.removed or any(piece.number == before for piece in frame.pieces))
     cut = store.flipped(name, 8 * bad.offset)
 
     with open_unattended(cut, policy="truncate") as database:
@@ -154,10 +155,9 @@ def test_a_dry_run_tells_what_would_be_cut(tmp_path: Path) -> None:
     frame = SEALED.frames_of(name)[2]
     for each, data in SEALED.flipped(name, 8 * frame.offset).contents(SPOOL).items():
         (tmp_path / each).write_bytes(data)
-    directory = tmp_path
 
-    told = recover(directory, RecoveryOptions(policy="truncate"), dry_run=True)
-    done = recover(directory, RecoveryOptions(policy="truncate"))
+    told = recover(tmp_path, RecoveryOptions(policy="truncate"), dry_run=True)
+    done = recover(tmp_path, RecoveryOptions(policy="truncate"))
 
     assert told.lost == done.lost
     assert told.suspects == done.suspects

@@ -84,6 +84,16 @@ Steps = Generator[None, None, Page]
 K = TypeVar("K", bound=Hashable)
 
 
+def finished(steps: Steps) -> Page:
+    """Return what the steps come to, where nobody else has to have a turn between two of them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Page = end.value
+            return found
+
+
 async def gathered(steps: Steps) -> Page:
     """Return what the steps come to; between two of them the loop has as much time for others as the step has taken."""
     while True:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from broker.latencies import Latencies
-from broker.looking.question import Page, Question, Row, page_of, seconds_of, time_of
+from broker.looking.question import Page, Question, Row, finished, page_of, seconds_of, time_of
 from broker.service import End
 from broker.stored_files import StoredFile
 from broker.world import World
@@ -206,9 +206,5 @@ def files(found: Sequence[StoredFile], place: str, free_bytes: int | None) -> Pa
 def sliced(page: Page, question: Question) -> Page:
     """Return the part of a page that is asked for, by the places of its rows."""
     steps = page_of(question, range(len(page.rows)), lambda at: page.rows[at], total=page.total)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            part: Page = end.value
-            return Page(rows=part.rows, total=part.total, next=part.next, summary=page.summary)
+    part = finished(steps)
+    return Page(rows=part.rows, total=part.total, next=part.next, summary=page.summary)

@@ -110,9 +110,8 @@ class Restoring(Shipping):
         lost = Lost(left, self.account.highest, self.identity)
         shipped = self._known
         missing = shipped.state.messages.keys() - self.account.state.messages.keys()
-        missing = {
-            number for number in missing if number <= self.account.highest
-        }  # others were on their way to be added
+        # Numbers above the highest were on their way to be added: nobody was given them.
+        missing = {number for number in missing if number <= self.account.highest}
         if not self.has_lost:  # else there are messages that nobody was given
             shipped.handed.update(missing)
         if self.database is not None:  # else nobody has what was handed out any more

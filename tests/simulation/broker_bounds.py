@@ -6,7 +6,6 @@ from typing import Any
 
 from broker.kernel import Kernel
 from broker.uow import UnitOfWork
-from broker.withdrawing import PAST_MAX
 from broker.world import World
 from database.cleanup import ASKED_SHARE
 from database.plan import plan_compaction
@@ -43,33 +42,29 @@ def _kept(world: World, waiting: int) -> Iterable[tuple[str, object]]:
 
 
 def _names(world: World) -> Iterable[tuple[str, object]]:
-    services, topics = world.services, world.topics.topics
-    yield (
-        "services of which nothing is left",
-        [n for n, one in services.items() if one.is_unused and not one.is_lasting],
-    )
-    yield "topics of which nothing is left", [n for n, one in topics.items() if one.is_unused and not one.is_lasting]
+    services, topics, people = world.services, world.topics.topics, world.participants.values()
+    for what, known in (("services", services), ("topics", topics)):
+        gone = [name for name, one in known.items() if one.is_unused and not one.is_lasting]
+        yield f"{what} of which nothing is left", gone
     used = {id(talk.service) for talk in world.conversations.values()}
-    used |= {id(service) for who in world.participants.values() for service in who.services.values()}
+    used |= {id(service) for who in people for service in who.services.values()}
     yield "services that are forgotten and used", used - set(map(id, services.values()))
-    begun = world.topics
-    taken = {id(one.topic) for one in begun.publications.values()} | {
-        id(one.topic) for one in begun.subscriptions.values()
-    }
-    taken |= {id(topic) for who in world.participants.values() for topic in who.topics.values()}
-    yield "topics that are forgotten and used", taken - set(map(id, topics.values()))
-    units = {name: count.units for name, count in world.units.counts().items()}
-    yield "services that are forgotten and waited for", units.keys() - services.keys()
-    under_way = Counter(id(one.topic) for mine in begun.uncommitted.values() for one in mine.values())
-    yield "what is under way of topics", [n for n, one in topics.items() if one.under_way != under_way[id(one)]]
-    own = [
-        who
-        for who in world.participants.values()
-        for topic in who.topics.values()
-        if topic.subscription_of(who.owner, who.name) is None
-    ]
-    yield "topics that a participant has no part in", [who.name for who in own]
-    yield "gone publications that are told of", max(0, len(begun.past) - PAST_MAX)
+    yield "services that are forgotten and waited for", world.units.counts().keys() - services.keys()
+    used = {id(one.topic) for one in world.topics.publications.values()}
+    used |= {id(one.topic) for one in world.topics.subscriptions.values()}
+    used |= {id(topic) for who in people for topic in who.topics.values()}
+    yield "topics that are forgotten and used", used - set(map(id, topics.values()))
+    begun = Counter(id(one.topic) for mine in world.topics.uncommitted.values() for one in mine.values())
+    yield "what is under way of topics", [name for name, one in topics.items() if one.under_way != begun[id(one)]]
+    yield (
+        "who has a topic without a part in it",
+        [
+            who.name
+            for who in people
+            for topic in who.topics.values()
+            if topic.subscription_of(who.owner, who.name) is None
+        ],
+    )
 
 
 def _sizes(owner: object, *names: str) -> dict[str, int]:

@@ -113,7 +113,7 @@ class DamagedPlay(HoldingPlay):
             self.desk.stop()
         else:
             self.desk.look_after("vouch")  # what nothing vouches for may be missing without a word
-        machine.end("killed" if step.ending == "closed" else step.ending, step.choice)
+        machine.end(step.ending, step.choice)
         places = places_of(self.desk, self.promises.units)
         self._check_damage(f"misdirected write, {step.ending}", places, is_vouched=True, is_started=False)
         raise Over

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from broker.held_listing import Held, Records, held_in
 from broker.looking.held import Between, held_publications, held_uows
-from broker.looking.question import Page, Question, Steps
+from broker.looking.question import Question, finished
 from broker.pstore import StoreUnavailable
 from tests.oracle_play import State
 from tests.simulation.broker_restarts import RestartingPlay
 from tests.simulation.broker_steps import Crash, Restore
 
 LISTED = "what is held is listed, the oldest first, and nothing else"
+REPEATED = "what an order that was cut off has left is decided by its repetition"
 FREED = "nothing is held any more once all of it was released"
-TOPIC = "NEWS"  # else a queue is a service
 
 Reader = tuple[str, str]  # USER-ID, TOKEN
 
@@ -30,7 +30,8 @@ class HoldingPlay(RestartingPlay):
         self.promises.hold_back()
         machine.recovered()
         machine.replace()
-        self._start_until_it_lasts(Crash(ENDINGS.get(step.ending, step.ending), 0, step.choice, step.again))
+        ending = "killed" if step.ending == "closed" else step.ending  # who was closed is not there to be closed again
+        self._start_until_it_lasts(Crash(ending, 0, step.choice, step.again))
         self._compare_start()
 
     def _compare_start(self) -> None:
@@ -46,9 +47,9 @@ class HoldingPlay(RestartingPlay):
             held = held_in(Records(store.record, lambda prefix: (key for key, _ in store.records(prefix))))
         except StoreUnavailable:  # a call of the disk that was to fail has done so
             return
-        self.states = [state for state in self.states if self._is_held(state, held)] or self.states
-        is_so = self._is_held(self.first, held)
-        self._hold(is_so, LISTED, [f"listed: {held}", f"expected: {self.first.model.held()}"])
+        fit = [state for state in self.states if self._is_held(state, held)]
+        self._hold(bool(fit), LISTED, [f"listed: {held}", f"expected: {self.first.model.held()}"])
+        self.states = fit
         units = sum(not one.subscription_id for one in held)
         counted = (world.withheld.unit_count, world.withheld.publications)
         self._hold(counted == (units, len(held) - units), LISTED, [f"counted: {counted}", f"listed: {held}"])
@@ -65,16 +66,17 @@ class HoldingPlay(RestartingPlay):
             return False
         return self._news_of(state, held) == publications
 
-    def _news_of(self, state: State, held: Sequence[Held]) -> set[tuple[int, str, str]]:
+    def _news_of(self, state: State, held: Sequence[Held]) -> set[tuple[int, str, str]] | None:
+        """Return the publications that are listed, in a state's numbers; None where they are not those it holds."""
         topics, subscriptions = state.model.topics, self.desk.kernel.world.topics.subscriptions
         listed = {one.identifier: one.first for one in held if one.subscription_id}
         numbers = sorted({number for number, _, _ in topics.held()}, key=lambda one: topics.publications[one].place)
         in_order = sorted(listed, key=listed.__getitem__)
         if len(numbers) != len(in_order):
-            return set()
+            return None
         known = state.publications
         if not all(known.is_the(number, one) for number, one in zip(numbers, in_order, strict=True)):
-            return set()
+            return None
         owners = {one: subscriptions[one].owner for one in {each.subscription_id for each in held} if one}
         return {
             (known.numbers[one.identifier], owners[one.subscription_id].user, owners[one.subscription_id].token)
@@ -87,31 +89,23 @@ class HoldingPlay(RestartingPlay):
         self.compare_held()
         self._hold(not any(self.first.model.held()), FREED, [f"{self.first.model.held()}"])
 
+    def check_decided(self, queue: str) -> None:
+        """Hold, where the store and its disk refuse nothing, that orders about all of a queue have left nothing."""
+        disk = self.desk.machine.disk
+        if self.desk.store.is_connected and disk.space is None and not disk.faults:
+            left = self.look_at_held(queue)
+            self._hold(not any(left), REPEATED, [f"left of {queue or 'all'}: {left}"])
+
     def look_at_held(self, queue: str) -> tuple[list[str], list[tuple[str, Reader]]]:
         """Return what an operator is told of a service or topic, "" for all: units of work, and topics with readers."""
         self.compare_held()
         world, named = self.desk.kernel.world, {"service": [queue]} if queue else {}
-        units = _told(held_uows(world, Question(selectors={"held": ["yes"], **named}), Between()))
+        units = finished(held_uows(world, Question(selectors={"held": ["yes"], **named}), Between()))
         topics = {"topic": [queue]} if queue else {}
-        news = _told(held_publications(world, Question(selectors=topics), Between()))
+        news = finished(held_publications(world, Question(selectors=topics), Between()))
         owners = world.topics.subscriptions
         readers = []
         for row in news.rows:
             owner = owners[row["subscription_id"]].owner
             readers.append((row["topic"], (owner.user, owner.token)))
-        if queue == TOPIC:
-            return [], readers
         return [row["uowid"] for row in units.rows], readers
-
-
-ENDINGS = {"closed": "killed"}  # what has come to an end by itself is not there any more
-
-
-def _told(steps: Steps) -> Page:
-    """Return what an operator is told when nobody else has a turn meanwhile."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Page = end.value
-            return found

@@ -89,7 +89,7 @@ class Machine:
         return JournalStore.open(directory or self.directory, options, disk=self.disk, creates=creates)
 
     def end(self, ending: str, choice: int) -> None:
-        """Let the process end; the disk is then what it leaves."""
+        """Let the process end, or be closed by now; the disk is then what it leaves, all of it but for a power cut."""
         self.seen.changes += self.disk.steps
         self.disk = self.disk.crash(choice) if ending == "power cut" else self.disk.restart()
         self.seen.crashes.add(self.disk.digest(without=LOCK))

@@ -219,7 +219,7 @@ class RestartingPlay(Play):
             self.desk.stop()
         self._restart_models([ways.nothing], self.desk.answers, is_restored=is_restored)
         self.paused = []
-        machine.end("killed" if ending == "closed" else ending, choice)
+        machine.end(ending, choice)
 
     def move(self, step: Move) -> None:
         """Let the broker end, and its store be moved, by movers that end too, until one comes to its end."""

@@ -5,6 +5,7 @@ crash. These calls finish it.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from broker.block import Function, Option, Store
 from broker.records import Status
@@ -46,21 +47,19 @@ class Sensible(Script):
 
     def order(self, chance: Chance) -> Ask | None:
         """Send a unit of work of one message, which the store keeps."""
-        client = self._free(chance, CLIENTS)
-        self.bodies += 1
-        if client is None:
-            return None
-        named = {"service": "BLACK", "store": Store.UNSAID, "body": b"%d" % self.bodies}
-        return self.play.ask(client, Function.SEND, Option.COMMIT, talk=NEW, **named)
+        return self._send_new(chance, Option.COMMIT)
 
     def order_lasting(self, chance: Chance) -> Ask | None:
         """Send a unit of work that has a lifetime."""
+        return self._send_new(chance, Option.COMMIT, store=Store.BROKER, uwtime=100)
+
+    def _send_new(self, chance: Chance, option: Option, **fields: Any) -> Ask | None:
         client = self._free(chance, CLIENTS)
         self.bodies += 1
         if client is None:
             return None
-        named = {"service": "BLACK", "store": Store.BROKER, "uwtime": 100, "body": b"%d" % self.bodies}
-        return self.play.ask(client, Function.SEND, Option.COMMIT, talk=NEW, **named)
+        named = {"service": "BLACK", "store": Store.UNSAID, "body": b"%d" % self.bodies} | fields
+        return self.play.ask(client, Function.SEND, option, talk=NEW, **named)
 
     def tell(self, chance: Chance) -> Ask | None:
         """Publish to the topic that all read."""
@@ -104,14 +103,13 @@ class Sensible(Script):
         """Send one more message of a unit of work, or begin one of several."""
         begun = [unit for unit in self._model.uows.values() if unit.status is Status.RECEIVED]
         begun = [unit for unit in begun if unit.talk in self.play.first.talks.of_number]
-        self.bodies += 1
-        body = b"%d" % self.bodies
         if begun and not chance.is_one_in(4):
+            self.bodies += 1
+            body = b"%d" % self.bodies
             unit = begun[chance.pick(*range(len(begun)))]
             who = _called(unit.sender)
             option = chance.pick(Option.SYNC, Option.COMMIT)
             return None if self._waits(who) else self.play.ask(who, Function.SEND, option, talk=unit.talk, body=body)
-        self.bodies -= 1
         return self._begin(chance)
 
     def repeat(self, chance: Chance) -> Ask | None:
@@ -133,12 +131,7 @@ class Sensible(Script):
         return self.play.ask(who, Function.SEND, Option.COMMIT, talk=NEW, **named)
 
     def _begin(self, chance: Chance) -> Ask | None:
-        client = self._free(chance, CLIENTS)
-        self.bodies += 1
-        if client is None:
-            return None
-        named = {"service": "BLACK", "store": Store.UNSAID, "body": b"%d" % self.bodies}
-        return self.play.ask(client, Function.SEND, Option.SYNC, talk=NEW, **named)
+        return self._send_new(chance, Option.SYNC)
 
     def _commit_begun(self, chance: Chance) -> Ask | None:
         known = self.play.first.talks.of_number
@@ -203,10 +196,11 @@ class Sensible(Script):
 
     def _some(self, chance: Chance, held: Sequence[int], known: Collection[int]) -> tuple[int, ...]:
         """Return some of these in any order, and now and then another one that is known."""
-        others = [*known] if chance.is_one_in(8) else []
+        has_other = chance.is_one_in(8) and bool(known)
         among = [number for number in held if number in known]
         count = chance.pick(1, 2, 4)
-        return tuple([chance.pick(*among) for _ in range(count) if among] + [chance.pick(*others) for _ in others[:1]])
+        some = [chance.pick(*among) for _ in range(count) if among]
+        return tuple([*some, chance.pick(*known)] if has_other else some)
 
     def release_queue(self, chance: Chance) -> None:
         """Release all that is held, or what is of a service or topic, and again where that was interrupted."""
@@ -217,21 +211,26 @@ class Sensible(Script):
 
     def _decide_queue(self, chance: Chance, order: Order) -> None:
         queue, count = chance.pick("", "", "BLACK", "NEWS"), chance.pick(1, 3, 250)
-        self._decide_all(order, queue, count)
-        if self.play.has_crashed:
-            self._decide_all(order, queue, count)
+        if not self._decide_all(order, queue, count) and self._decide_all(order, queue, count):
+            self.play.check_decided(queue)
 
-    def _decide_all(self, order: Order, queue: str = "", count: int = 250) -> None:
-        """Give orders until nothing of the queue is held, about so many units of work at once, the oldest first."""
+    def _decide_all(self, order: Order, queue: str = "", count: int = 250) -> bool:
+        """Give orders about all of the queue that is held, about so many units of work at once, the oldest first.
+
+        Return whether the broker that was given the first one was still there when it had carried out the last one.
+        """
         uowids, readers = self.play.look_at_held(queue)
         asks = [
             self.play.ask(OPERATOR, order, held=self._numbers(uowids[start : start + count]))
             for start in range(0, len(uowids), count)
         ]
         asks += [self.play.ask(OPERATOR, order, topic=topic, reader=reader) for topic, reader in readers]
+        store = self.play.desk.store
         for ask in asks:
-            if not self.play.has_crashed:
-                self.play.call_all([ask])
+            self.play.call_all([ask])
+            if self.play.desk.store is not store:
+                return False
+        return True
 
     def release_all(self) -> None:
         """Release all that is held, and let subscribers read: what is left then is received as ever."""

@@ -51,6 +51,7 @@ ORDERS = {"release": 4, "discard": 3, "release_queue": 2, "discard_queue": 1}  #
 REPEATED = 0.4  # of scripts
 RESTORED = 0.3  # of scripts
 ORDERED = 0.25  # of the steps behind a restore are followed by an order
+AFTERWARDS = 10  # more times that one may follow
 MOVED = RECONFIGURED = 0.01  # of steps
 ROTTEN = 0.3  # of scripts end in damage
 MISDIRECTED = 0.15  # end with a write that goes elsewhere
@@ -182,7 +183,9 @@ PAUSED = (*["call"] * 4, "tick", "clean_up", "compact", "vouch", "tend", "connec
 
 def random_steps(seed: int) -> Script:
     """Return the script of a seed."""
-    return with_holds(_with_repeats(_steps(seed), random.Random(f"again {seed}")), random.Random(f"held {seed}"))
+    # With chances of their own: so the steps that these are put between are the same whether they are made or not.
+    repeating = _with_repeats(_steps(seed), random.Random(f"again {seed}"))
+    return _with_holds(repeating, random.Random(f"held {seed}"))
 
 
 def _steps(seed: int) -> Script:
@@ -231,17 +234,16 @@ def _steps(seed: int) -> Script:
     return steps
 
 
-def with_holds(steps: Sequence[Step], chance: random.Random) -> list[Step]:
+def _with_holds(steps: Sequence[Step], chance: random.Random) -> list[Step]:
     """Return the script with a restore in it, and what an operator says then; all else stays as it is."""
     if chance.random() >= RESTORED:
         return [*steps]
-    end = next((at for at, step in enumerate(steps) if isinstance(step, Rot | Astray)), len(steps))
+    end = _damage_of(steps)
     at = chance.randint(1, end)
     found: list[Step] = [*steps[:at], Do("order_lasting", chance.getrandbits(32)), _restore(chance)]
     found.append(Do("pass_time", chance.getrandbits(32)))
-    for step in (*steps[at:end], *[None] * 10):
-        if step is not None:
-            found.append(step)
+    for place in range(at, end + AFTERWARDS):
+        found += steps[place:end][:1]
         if chance.random() < ORDERED:
             if chance.random() < 0.3:
                 found.append(chance.choice((_crash, _crash, _fail, _take_over))(chance))
@@ -255,13 +257,18 @@ def _with_repeats(steps: Sequence[Step], chance: random.Random) -> list[Step]:
     """Return the script with what chance seldom makes: repeats of producers, and units of work that are read twice."""
     if chance.random() >= REPEATED:
         return [*steps]
-    end = next((at for at, step in enumerate(steps) if isinstance(step, Rot | Astray)), len(steps))
+    end = _damage_of(steps)
     found: list[Step] = []
     for step in steps[:end]:
         found.append(step)
         if chance.random() < 0.1:
             found.append(Do(chance.choice(("repeat", "repeat", "hesitate")), chance.getrandbits(32)))
     return [*found, *steps[end:]]
+
+
+def _damage_of(steps: Sequence[Step]) -> int:
+    """Return where the damage begins that a script ends with, or its end."""
+    return next((at for at, step in enumerate(steps) if isinstance(step, Rot | Astray)), len(steps))
 
 
 def _restore(chance: random.Random) -> Restore:
