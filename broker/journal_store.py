@@ -27,8 +27,8 @@ from broker.pstore import (
     StoreFull,
     StoreUnavailable,
     Values,
+    is_brokers,
 )
-from broker.records import MASTER_KEY
 from broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from broker.stored_files import StoredFile, of_journal
 from database import bulk
@@ -103,7 +103,7 @@ class JournalStore:
 
     def _take_hold(self) -> None:
         """Let the broker hold what the engine holds back: it would not hold units of work, but messages. StoreError."""
-        if not holds_back(self._database.look()) or self.record(MASTER_KEY) is None:
+        if not holds_back(self._database.look()) or not is_brokers(self):
             return
         if self.record(RESTORED_KEY) is None:
             self.commit(Changes(puts=[Put(RESTORED_KEY, b"{}")]))

@@ -264,10 +264,15 @@ def _master(store: Store, wanted: StoreStart) -> MasterRecord | None:
         raise StartRefused(Code.RESTART_FAILED, f"the store's master record cannot be read: {failure}") from failure
     except MessageUnreadable:
         pass
-    if not any(found.keys or found.damaged for found in store.values(PREFIX)):
+    if not is_brokers(store):
         return None
     _log.error("LOST: the master record of the persistent store is lost, and is made again from what there is")
     return made_again((value for found in store.values(CHECKPOINTS) for value in found.values), wanted.broker_id)
+
+
+def is_brokers(store: Store) -> bool:
+    """Say whether anything of a broker is in the store, also where its master record is lost. StoreUnavailable."""
+    return any(found.keys or found.damaged for found in store.values(PREFIX))
 
 
 def _check_is_whole(store: Store) -> None:

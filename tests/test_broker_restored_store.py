@@ -227,6 +227,28 @@ def test_what_the_engine_holds_back_is_held_by_the_broker(place: Path, tmp_path:
         assert list(database.held()) == []
 
 
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "unreadable"])
+def test_it_is_held_too_where_damage_has_taken_the_master_record(is_lost: bool, place: Path) -> None:
+    with Broker.open(place) as broker:
+        release(broker)
+        store = broker._running.store
+        assert store is not None
+        value = store.record(MASTER_KEY)
+        assert value is not None
+    if is_lost:
+        store = JournalStore.open(place)
+        store.commit(Changes(drops=[MASTER_KEY]))
+        store.close()
+    hold_back(place)
+    if not is_lost:
+        for path in place.glob("*.data"):
+            path.write_bytes(path.read_bytes().replace(value, value[:-1] + bytes([value[-1] ^ 1])))
+    with Broker.open(place, broker_id="ETB001") as broker:
+        assert (received(broker), read(broker)) == ([], [])
+        release(broker)
+        assert (received(broker), read(broker)) == ([b"1", b"2", b"3"], [b"rain"])
+
+
 def test_what_the_engine_holds_back_is_held_whenever_the_start_is_killed(place: Path) -> None:
     hold_back(place)
     store = JournalStore.open(place)  # killed before it was begun
