@@ -2,7 +2,11 @@
 
 import pytest
 
+from tests.crash_model import open_unattended
 from tests.faulty_bytes import SECTOR
+from tests.faulty_disk import SimulatedDisk
+from tests.simulation.engine_bounds import check_kept
+from tests.simulation.engine_start import KEPT
 from tests.simulation.engine_steps import (
     Add,
     AddMany,
@@ -10,6 +14,7 @@ from tests.simulation.engine_steps import (
     Close,
     Death,
     Fail,
+    Group,
     Look,
     Misplace,
     PowerCut,
@@ -21,7 +26,7 @@ from tests.simulation.engine_steps import (
     Tend,
 )
 from tests.simulation.playing import play_script
-from tests.simulation.world import Script, Step
+from tests.simulation.world import PromiseBroken, Script, Step
 from tests.simulation.worlds import WORLDS
 
 
@@ -85,3 +90,31 @@ def test_what_was_torn_and_a_start_has_dropped_that_was_ended_is_told_by_one_tha
     torn = [Reopen(alignment=512), AddMany(0, (100, 0, 60), 0), PowerCut(0, 0), Rot(0, 0.2847, 0, 0)]
     cut = PowerCut(after, 0) if end == "power cut" else Death(after)
     _assert_nothing_breaks([*torn, cut, Look(), Reopen(policy="refuse")])
+
+
+def test_a_file_that_has_lost_its_header_to_another_one_is_moved_away_as_it_is() -> None:
+    """Rot goes with its file: where clean-up has moved it, nobody looks for what it was."""
+    options = Reopen(4096, 8, "footers", 0.5, retention=True, policy="refuse", otherwise="truncate", holds=True)
+    parts = (Add(1, 200, 4, 3), AddMany(2, (5000,), 1), Remove((17, 29, 20, 15, 26), delivers=True), Add(0, 1, 8))
+    work = [PowerCut(13, 0), Add(0, 0, 0), Remove((36,), delivers=True), Silence(1.0), Group(parts)]
+    work += [Remove((0,), delivers=True), Death(1), Remove((41, 46, 52, 14, 45, 8, 13, 36, 27, 38, 20, 59), True)]
+    astray = [Fail("write_durably", 1, 0, misdirected=209403), AddMany(0, (100, 60, 200, 0, 60), 0), PowerCut(0, 0)]
+    _assert_nothing_breaks([options, Remove((*range(40),), delivers=True), *work, *astray, Add(0, 0, 0)])
+
+
+def test_a_file_that_is_damaged_when_it_is_moved_away_is_found() -> None:
+    disk = SimulatedDisk()
+    with open_unattended(disk, retention_directory=KEPT) as database:
+        number = database.add("q", bytes(3000))
+        database.put("k", bytes(3000))
+        database.deliver(number)
+        database._journal.roll_at_next_commit()
+        database.put("k", b"")
+        database.put("k", b"")
+        assert database.cleanup().moved
+    check_kept(disk, KEPT)
+    (kept,) = [path for path in disk.directories() if path.parent == KEPT]
+    name, data = next(iter(disk.contents(kept).items()))
+    disk.put(kept / name, data[:1500] + bytes([data[1500] ^ 1]) + data[1501:])
+    with pytest.raises(PromiseBroken):
+        check_kept(disk, KEPT)

@@ -5,6 +5,7 @@ Replayed without the frames that rot has hit, and with the messages damaged whos
 what must be found; and from the same follows what must be reported.
 """
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -35,6 +36,18 @@ class Hit:
     damaged: list[Piece] = field(default_factory=list)
     damaged_in: list[FrameAt] = field(default_factory=list)
     is_unclear: bool = False  # so much is gone that what is left depends on more than frames
+
+
+@contextlib.contextmanager
+def unrotted(disk: SimulatedDisk, database: Unattended, *, is_wanted: bool) -> Iterator[None]:
+    """Have the database read everything as it was written, headers of the files that it has open among them."""
+    if not is_wanted:
+        yield
+        return
+    with disk.as_written():
+        database._files.close()
+        yield
+    database._files.close()
 
 
 def rotten_files(disk: SimulatedDisk) -> dict[str, list[tuple[int, int]]]:

@@ -1,6 +1,5 @@
 """How a run of the world "engine" opens its database, and what it holds each start against."""
 
-import contextlib
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,6 +46,7 @@ from tests.simulation.engine_rot import (
     hits,
     never_begun,
     rotten_files,
+    unrotted,
 )
 from tests.simulation.engine_steps import Death, PowerCut, Reopen
 from tests.simulation.engine_work import Callers
@@ -205,7 +205,7 @@ class Starts:
         has_rotted = any(fault.kind is Kind.MISDIRECTED for fault in self.disk.failed)
         self._note_faults()
         self.callers.taken.clear()
-        with self.disk.as_written() if has_rotted else contextlib.nullcontext():
+        with unrotted(self.disk, found, is_wanted=has_rotted):
             if rotten:
                 self._check_rotten(before, rotten, found, open_healed)
             else:
