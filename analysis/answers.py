@@ -139,7 +139,7 @@ class Lost:
     bad_payloads: int = 0  # that do not match their checksums, in frames that are good
     torn_ranges: int = 0
     archives: int = 0
-    late_archives: int = 0  # of what a former owner wrote late, to nobody's promise
+    late_archives: int = 0  # of what nobody was promised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,7 @@ class _File:
     header: FileHeader | None
     is_rotted: bool
     failure: str = ""
+    stranger: FileHeader | None = None  # the header of another file, where its own should be
 
     @property
     def owner(self) -> int:
@@ -85,6 +86,7 @@ def survey(location: Location, known: Collection[str] = ()) -> Surveyed:
             if attempt == ATTEMPTS_MAX or failure.filename in location.named:
                 raise DiskError(location.directory / str(failure.filename), failure, "read") from failure
             continue
+        _refuse_strangers(files.values())
         return _surveyed(location, set(entries), files, set(known))
     raise AssertionError("the last attempt returns or raises")
 
@@ -92,7 +94,8 @@ def survey(location: Location, known: Collection[str] = ()) -> Surveyed:
 def late_archives(location: Location) -> set[str]:
     """Return the names of archives of what a former owner wrote when the directory was another's already.
 
-    Nothing in them was ever acknowledged: what only they hold is no loss. NewerFormat, NotThisDatabase, DiskError.
+    And of those that show what the blocks of a file that was being prepared held before. Nothing in them was ever
+    acknowledged: what only they hold is no loss. NewerFormat, NotThisDatabase, DiskError.
     """
     disk = location.storage.disk()
     try:
@@ -105,8 +108,14 @@ def late_archives(location: Location) -> set[str]:
         files = _read_headers(disk, location, [*archives, *data_files]) if archives else {}
     except FileNotFoundError:
         return set()  # clean-up is at work; to take all of them for archives of losses hides none
-    headers = {sequence_of(name): files[name].header for name in data_files if name in files}
-    return {name for name in archives if _is_late(files[name].header, sequence_of(name), headers)}
+    there = {sequence_of(name): files[name] for name in data_files if name in files}
+    _refuse_strangers(there.values())
+    headers = {sequence: file.header for sequence, file in there.items()}
+    return {
+        name
+        for name in archives
+        if files[name].stranger is not None or _is_late(files[name].header, sequence_of(name), headers)
+    }
 
 
 def _is_late(header: FileHeader | None, sequence: int, headers: Mapping[int, FileHeader | None]) -> bool:
@@ -161,10 +170,17 @@ def _read_header(disk: Disk, path: Path) -> _File:
         return _File(path, 0, None, is_rotted=False, failure=str(DiskError(path, failure, "read")))
     header = best if isinstance(best, FileHeader) else None
     if header is not None and header.sequence != sequence_of(path.name):
-        raise NotThisDatabase(
-            f"{path} is {DataFileName(header.sequence)} under another name: give it its own name, or move it away"
-        )
+        return _File(path, size, None, is_rotted=False, stranger=header)
     return _File(path, size, header, is_rotted=any(copy != header for copy in copies))
+
+
+def _refuse_strangers(files: Iterable[_File]) -> None:
+    for file in files:
+        if file.stranger is not None:
+            its_name = DataFileName(file.stranger.sequence)
+            raise NotThisDatabase(
+                f"{file.path} is {its_name} under another name: give it its own name, or move it away"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class Sources:
     paths: tuple[str, ...]
     archives: tuple[str, ...]
     bytes: int  # of what is in use
-    late: tuple[str, ...] = ()  # archives of what a former owner wrote late: nobody was promised it
+    late: tuple[str, ...] = ()  # archives of what nobody was promised
 
 
 def sources(paths: Sequence[str]) -> Sources:

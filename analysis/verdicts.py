@@ -253,7 +253,7 @@ def _lost(answers: Answers) -> Verdict:
         sentence.append(f"{torn} cut short by a crash before anybody was promised anything. ")
     if lost.late_archives:
         kept = counted(lost.late_archives, "archive keeps", "archives keep")
-        sentence.append(f"{kept} what a former owner wrote after it had lost the directory: nobody was promised that. ")
+        sentence.append(f"{kept} what nobody was promised: it came too late, or was in a file's blocks before it. ")
     if not count and not lost.bad_ranges and not lost.bad_payloads:
         return Verdict(LOST, ["Nothing that was promised is lost. ", *sentence], "nothing", tone="good")
     if count:

@@ -232,8 +232,8 @@ def test_archives_of_what_was_late_are_told_and_are_no_alarm(tmp_path: Path) -> 
 
     assert told.tone == "good"
     assert plain(told.sentence) == (
-        "Nothing that was promised is lost. 2 archives keep what a former owner wrote after it had lost the "
-        "directory: nobody was promised that."
+        "Nothing that was promised is lost. "
+        "2 archives keep what nobody was promised: it came too late, or was in a file's blocks before it."
     )
 
 

@@ -14,6 +14,7 @@ import pytest
 from analysis import damage, plan
 from analysis.damage import DamageFound
 from analysis.directory import late_archives
+from analysis.journals import sources
 from analysis.parts import Damage
 from analysis.schema import Wanted
 from analysis.storage import locate
@@ -28,7 +29,7 @@ from tests.crash_store import with_header
 from tests.golden_files import add, vouch, write
 from tests.plain_rows import database_of
 from tests.random_journal import QUEUES, RandomWriter
-from tests.small_files import churn, fill, open_small
+from tests.small_files import SMALL, churn, fill, open_small
 
 OWN, OTHER = bytes(range(16)), bytes(range(16, 32))
 
@@ -267,6 +268,29 @@ def test_an_archive_of_a_number_that_a_later_owner_has_used_was_late(tmp_path: P
         made.rename(three.with_name(name))
 
     assert late_archives(locate([str(tmp_path / "spool")])[0]) == {"omsmsg-0000000003-v0001.archive"}
+
+
+@pytest.mark.parametrize("is_foreign", [False, True], ids=["the same database", "another one"])
+def test_an_archive_of_what_the_blocks_of_a_prepared_file_held_before_tells_of_no_loss(
+    is_foreign: bool, tmp_path: Path
+) -> None:
+    """It has the header of another file: that is none of a file in this directory, wherever it came from."""
+    spool = tmp_path / "spool"
+    for directory in (spool, tmp_path / "other"):
+        with open_small(directory) as db:
+            fill(db, 3)
+    stale = spool / "omsmsg-0000000009.data"
+    held = (tmp_path / "other" if is_foreign else spool) / "omsmsg-0000000001.data"
+    stale.write_bytes(held.read_bytes()[:2048].ljust(SMALL, b"\0"))
+    with MessageDatabase.open(spool) as db:
+        assert [file.row for file in db.recovery.files if file.name == stale.name] == ["stale"]
+
+    found = sources([str(spool)])
+    assert [Path(name).name for name in found.late] == ["omsmsg-0000000009-v0001.archive"]
+    assert not found.archives
+    assert damages(spool) == []
+    with pytest.raises(NotThisDatabase, match="under another name"):
+        sources([found.late[0]])
 
 
 def test_files_of_the_database_that_another_was_restored_from_are_its_history(tmp_path: Path) -> None:
