@@ -14,7 +14,7 @@ from recovery.report import RecoveryReport, Verdict
 from recovery.validate import examine_directory, no_progress
 from tests.crash_model import SPOOL
 from tests.crash_store import Store
-from tests.faulty_disk import Kind, SimulatedDisk
+from tests.faulty_disk import SimulatedDisk
 from tests.simulation.engine_rot import Hit
 from tests.simulation.world import PromiseBroken
 
@@ -71,8 +71,6 @@ def check_refused(
 
     Of a file whose last commits were `told_as_failed` only the process knows that they are to be cut.
     """
-    if any(fault.kind is Kind.MISDIRECTED for fault in disk.failed):
-        return
     if disk.digest(without=LOCK) != before.digest(without=LOCK):
         raise PromiseBroken(f"{REFUSED}\nsomething was changed: {refused}")
     judged = {one.name: one.decision.verdict for one in examine_directory(before, SPOOL, no_progress, full=full)}
