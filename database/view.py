@@ -201,7 +201,7 @@ def _vouched_only(task: Task) -> Task:
 
 def _load_held(disk: Disk, directory: Path, index: Index) -> None:
     """Take in what is held back, and what a start was about to hold when it was killed."""
-    files = Files(disk, directory)
+    files, up_to = Files(disk, directory), holding.intended(disk, directory)
     try:
         for key in list(index.keyed.keys(KEY_PREFIX)):
             version = index.keyed.find(key)
@@ -209,9 +209,11 @@ def _load_held(disk: Disk, directory: Path, index: Index) -> None:
             value = read_value(files, key, *version)
             if isinstance(value, bytes):
                 index.held.load([value])
+            else:
+                up_to = max(up_to, version.sequence)  # as the next start will say
     except FileNotFoundError as failure:
         raise DiskError(Path(str(failure.filename)), failure, "read") from failure
     finally:
         files.close()
-    if sequence := holding.intended(disk, directory):
-        index.hold_up_to(sequence)
+    if up_to:
+        index.hold_up_to(up_to)

@@ -1,19 +1,33 @@
 """A small file of our own is read as a whole, and put in its place as one: made beside it, and renamed."""
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 from journal import names
 from journal.disk import Disk
 from journal.errors import DiskError
+from journal.reserve import NO_SPACE
+
+MakeRoom = Callable[[int], bool]  # gives so many bytes back to the file system, and says whether it had them
 
 
-def put_in_place(disk: Disk, path: Path, data: bytes, *, durably: bool) -> None:
+def put_in_place(disk: Disk, path: Path, data: bytes, *, durably: bool, make_room: MakeRoom = lambda _: False) -> None:
     """Have these bytes under the path, whatever was there; `durably`, so that they survive a power cut on return.
 
     A reader finds what was there before or the whole of this, never a part, and so does who comes after a kill.
+    On a full disk it is tried once more where somebody makes room.
     OSError: the former file is still there, or, where only the directory could not be synced, the new one.
     """
+    try:
+        _put_in_place(disk, path, data, durably=durably)
+    except OSError as failure:
+        if failure.errno not in NO_SPACE or not make_room(len(data)):
+            raise
+        _put_in_place(disk, path, data, durably=durably)
+
+
+def _put_in_place(disk: Disk, path: Path, data: bytes, *, durably: bool) -> None:
     unfinished = path.with_name(names.unfinished(path.name))
     with contextlib.suppress(FileNotFoundError):
         disk.unlink(unfinished)

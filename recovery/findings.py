@@ -6,7 +6,7 @@ no more how far its numbers went: that stays noted until another file begins beh
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from journal.disk import Disk
 from journal.errors import DiskError
 from journal.existing import exists
 from journal.names import ArchiveName
-from journal.placing import put_in_place
+from journal.placing import MakeRoom, put_in_place
 from journal.reserve import NO_SPACE
 from recovery.counting import NUMBER_JUMP_BLIND, Numbers
 from recovery.report import FileReport, Loss, Verdict
@@ -56,7 +56,7 @@ class Noted:
         return [told[sequence] for sequence in sorted(told)]
 
 
-def note(disk: Disk, directory: Path, earlier: Noted, found: Noted, make_room: Callable[[int], bool]) -> None:
+def note(disk: Disk, directory: Path, earlier: Noted, found: Noted, make_room: MakeRoom) -> None:
     """Note, durably, what is about to be repaired; what was noted `earlier` is part of it. DiskError.
 
     What is only torn is no reason not to start: where there is no room for it, this start is the one that tells it.
@@ -65,12 +65,7 @@ def note(disk: Disk, directory: Path, earlier: Noted, found: Noted, make_room: C
         return
     path, data = directory / names.FOUND, _encode(found)
     try:
-        try:
-            put_in_place(disk, path, data, durably=True)
-        except OSError as failure:
-            if failure.errno not in NO_SPACE or not make_room(len(data)):
-                raise
-            put_in_place(disk, path, data, durably=True)
+        put_in_place(disk, path, data, durably=True, make_room=make_room)
     except OSError as failure:
         if failure.errno not in NO_SPACE or found.losses != earlier.losses:
             raise DiskError(path, failure, "write") from failure

@@ -11,18 +11,18 @@ from journal import names
 from journal.disk import Disk
 from journal.errors import DiskError, FormatError
 from journal.format import xxh3
-from journal.placing import put_in_place, read_whole
+from journal.placing import MakeRoom, put_in_place, read_whole
 
 _SIZE = 16  # the sequence and the checksum of its 8 bytes
 
 
-def intend(disk: Disk, directory: Path, sequence: int) -> None:
-    """Note, durably, what is to be held; an earlier intention that goes further stays."""
+def intend(disk: Disk, directory: Path, sequence: int, make_room: MakeRoom = lambda _: False) -> None:
+    """Note, durably, what is to be held; an earlier intention that goes further stays. DiskError, FormatError."""
     wanted = max(sequence, intended(disk, directory))
     data = wanted.to_bytes(8, "little")
     path = directory / names.HOLD
     try:
-        put_in_place(disk, path, data + xxh3(data).to_bytes(8, "little"), durably=True)
+        put_in_place(disk, path, data + xxh3(data).to_bytes(8, "little"), durably=True, make_room=make_room)
     except OSError as failure:
         raise DiskError(path, failure, "write") from failure
 

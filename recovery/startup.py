@@ -165,6 +165,7 @@ class _Start:
         self._options = options
         self._notes: list[str] = []
         self._earlier = self._found = findings.Noted()
+        self._reserve = Reserve(self._disk, directory, reserve_size(options.data_file_bytes_max))
 
     def run(self, ownership: Ownership, began: float) -> Started:
         examined = self.examine()
@@ -174,9 +175,8 @@ class _Start:
         self._tidy()
         self._intend_to_hold()
         index = Index(self._options.window)
-        reserve = Reserve(self._disk, self._directory, reserve_size(self._options.data_file_bytes_max))
-        findings.note(self._disk, self._directory, self._earlier, self._found, reserve.release)
-        repairer = Repairer(self._disk, self._directory, reserve.release)
+        findings.note(self._disk, self._directory, self._earlier, self._found, self._reserve.release)
+        repairer = Repairer(self._disk, self._directory, self._reserve.release)
         split = self._options.split
         counters = Counters(examined, self._found.numbers, self._options.new_identity)
         reports: list[FileReport] = []
@@ -257,17 +257,30 @@ class _Start:
     def _intend_to_hold(self) -> None:
         split, reach = self._options.split, reach_of(self._found.losses)
         if split is not None and split.holds:
-            holding.intend(self._disk, self._directory, split.sequence)
+            self._intend(split.sequence)
         elif self._options.hold_suspects and reach:
-            holding.intend(self._disk, self._directory, reach)
+            self._intend(reach)
+
+    def _intend(self, sequence: int) -> None:
+        holding.intend(self._disk, self._directory, sequence, self._reserve.release)
 
     def _load_engine_values(self, index: Index, files: dict[int, FileHeader]) -> None:
         """Read what clean-up carried forward of the duplicate window, and what is held back."""
-        index.duplicates.load(self._values(index, files, duplicates.KEY_PREFIX, "the duplicate window"))
-        index.held.load(self._values(index, files, held.KEY_PREFIX, "what is held back"))
+        window, lost_at = self._values(index, files, duplicates.KEY_PREFIX)
+        index.duplicates.load(window)
+        if lost_at:
+            self._notes.append(f"part of the duplicate window is lost: it was in {DataFileName(lost_at)}")
+        ranges, lost_at = self._values(index, files, held.KEY_PREFIX)
+        index.held.load(ranges)
+        if lost_at:  # who waits for an operator waits longer, and nothing is handed out twice
+            self._intend(lost_at)
+            self._notes.append(
+                f"part of what is held back is lost: all that is undelivered up to {DataFileName(lost_at)} is held"
+            )
 
-    def _values(self, index: Index, files: dict[int, FileHeader], prefix: bytes, what: str) -> list[bytes]:
-        values = []
+    def _values(self, index: Index, files: dict[int, FileHeader], prefix: bytes) -> tuple[list[bytes], int]:
+        """Return the values, and the last data file of those that cannot be read, 0 where all can. DiskError."""
+        values, lost_at = [], 0
         for key in list(index.keyed.keys(prefix)):
             version = index.keyed.find(key)
             assert version is not None
@@ -282,8 +295,8 @@ class _Start:
             if isinstance(value, bytes):
                 values.append(value)
             else:
-                self._notes.append(f"part of {what} is lost: {value.reason}")
-        return values
+                lost_at = max(lost_at, version.sequence)
+        return values, lost_at
 
     def report(self, index: Index, files: Sequence[FileReport], began: float) -> RecoveryReport:
         """Return the report of what was found."""

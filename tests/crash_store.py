@@ -110,8 +110,9 @@ class Store:
 
     def state(self, *, lost: Collection[FrameAt] = (), damaged: Collection[Piece] = ()) -> State:
         """Return what is there without the lost frames; what is damaged cannot be read, and hides what it replaced."""
-        state = State()
+        state, places = State(), dict[int, str]()
         ranges: dict[str, bytes] = {}
+        unclear: dict[str, str] = {}  # keys of what is held back whose values cannot be read, and their data files
         for frame in self.frames:
             if frame in lost:
                 continue
@@ -120,8 +121,12 @@ class Store:
                     state.messages.pop(piece.number, None)
                     if piece.is_whole and piece not in damaged:
                         state.messages[piece.number] = piece.content
+                        places[piece.number] = frame.name
                 elif piece.key.startswith(HELD):
-                    ranges[piece.key] = piece.value if piece.is_whole and piece not in damaged else b""
+                    unclear.pop(piece.key, None)
+                    ranges[piece.key] = piece.value
+                    if not piece.is_whole or piece in damaged:
+                        ranges[piece.key], unclear[piece.key] = b"", frame.name
                 elif not piece.key.startswith("\0"):
                     state.keys.pop(piece.key, None)
                     if piece.is_whole and piece not in damaged:
@@ -131,9 +136,11 @@ class Store:
             for key in frame.dropped:
                 state.keys.pop(key, None)
                 ranges.pop(key, None)
+                unclear.pop(key, None)
         pairs = [pair for value in ranges.values() for pair in struct.iter_unpack("<QQ", value)]
-        held = frozenset(n for n in state.messages if any(first <= n <= last for first, last in pairs))
-        return State(dict(sorted(state.messages.items())), state.keys, held)
+        held = {n for n in state.messages if any(first <= n <= last for first, last in pairs)}
+        held.update(n for n in state.messages if places[n] <= max(unclear.values(), default=""))
+        return State(dict(sorted(state.messages.items())), state.keys, frozenset(held))
 
 
 def small_store(*, is_closed: bool = True, seed: int = 1, **named: object) -> Store:

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from database import AsyncMessageDatabase, DatabaseView, MessageDatabase
 from index.duplicates import WindowBounds
-from index.held import Held
+from index.held import KEY_PREFIX, Held
 from index.replay import Index
 from journal.errors import FormatError
-from journal.names import HOLD
+from journal.names import HOLD, DataFileName
+from journal.reserve import Reserve
 from tests.crash_model import SPOOL, Unattended, open_unattended
 from tests.faulty_disk import Killed, SimulatedDisk
 
@@ -99,6 +100,76 @@ def test_what_is_held_stays_held_across_restarts_clean_ups_and_further_damage() 
         assert held(view) == old
         assert numbers(view) == new
         assert view.held_count("q") == view.stats().held == len(old)
+
+
+def with_rotted_ranges() -> tuple[SimulatedDisk, list[int], list[int]]:
+    """Return a disk on which what is held back cannot be read, what was held, and what came in files behind."""
+    disk, old, new = damaged()
+    with open_unattended(disk, hold_suspects=True) as database:
+        (key,) = database._ledger.index.keyed.keys(KEY_PREFIX)
+        version = database._ledger.index.keyed.find(key)
+        assert version is not None
+        path = SPOOL / str(DataFileName(version.sequence))
+        database.put("filler", b"x" * 60_000)  # rolls
+        later = [database.add("q", b"later") for _ in range(3)]
+    value = Held([(old[0], old[-1])]).values()[key]
+    at = disk.content(path).index(value, version.offset)
+    disk.rot(path, bytes([disk.content(path)[at] ^ 1]), at)
+    assert new[-1] < later[0]
+    return disk, old, later
+
+
+def check_still_held(disk: SimulatedDisk, old: list[int], later: list[int]) -> None:
+    """Check that a start which cannot read what is held holds no less, nothing behind it, and for good."""
+    with DatabaseView.open(SPOOL, disk=disk) as view:
+        assert set(old) <= set(held(view)) and numbers(view) == later
+    with open_unattended(disk) as database:
+        assert set(old) <= set(held(database)) and numbers(database) == later
+        added = database.add("q", b"")
+    with open_unattended(disk) as database:
+        assert set(old) <= set(held(database)) and numbers(database) == [*later, added]
+        assert not database.recovery.notes and HOLD not in disk.list(SPOOL)
+        assert database.unhold(old) == len(old)
+        assert set(old) <= set(numbers(database))
+
+
+def test_where_what_is_held_cannot_be_read_all_that_may_be_is_held() -> None:
+    disk, old, later = with_rotted_ranges()
+    with open_unattended(disk.restart()) as database:
+        (note,) = (note for note in database.recovery.notes if "held back" in note)
+        assert "all that is undelivered up to omsmsg-" in note
+    check_still_held(disk, old, later)
+
+
+@pytest.mark.parametrize("how", ["killed", "cut off"])
+def test_it_is_so_wherever_the_first_start_that_could_not_read_it_ended(how: str) -> None:
+    for step in range(1, 1000):
+        whole, old, later = with_rotted_ranges()
+        disk = whole.restart()
+        disk.kill_at = step
+        try:
+            open_unattended(disk).close()
+        except Killed:
+            check_still_held(disk.restart() if how == "killed" else disk.crash(step), old, later)
+            continue
+        assert step > 10
+        return
+    raise AssertionError("a start without a kill comes at last")
+
+
+def test_suspects_are_held_on_a_full_disk_with_what_the_reserve_gives_back() -> None:
+    disk, old, new = damaged()
+    assert Reserve(disk, SPOOL, 1 << 20).fill()
+    disk.space = disk.used()
+    with open_unattended(disk, hold_suspects=True) as database:
+        assert held(database) == old and numbers(database) == new
+
+
+def test_it_is_so_on_a_full_disk() -> None:
+    disk, old, later = with_rotted_ranges()
+    disk.space = disk.used()
+    with open_unattended(disk) as database:
+        assert set(old) <= set(held(database)) and numbers(database) == later
 
 
 def test_what_is_let_go_is_handed_out_again_in_order_and_for_good() -> None:
