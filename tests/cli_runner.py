@@ -11,22 +11,22 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from cli.main import app
+from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS
 
 REPOSITORY = Path(__file__).parent.parent
-_VARIABLES = (
-    "SPOOL_DIRECTORY",
-    "MAX_DATA_FILE_SIZE",
-    "MAX_MESSAGE_SIZE",
-    "MSG_CLEANUP_INTERVAL",
-    "RETENTION_DIRECTORY",
-)
+_VARIABLES = {
+    "SPOOL_DIRECTORY": None,
+    "MAX_DATA_FILE_SIZE": MODEST,
+    "MAX_MESSAGE_SIZE": None,
+    "MSG_CLEANUP_INTERVAL": None,
+    "RETENTION_DIRECTORY": None,
+}
 
 
 def oms(*arguments: str, spool: Path | None = None, stdin: bytes | None = None, code: int = 0) -> Result:
     """Run the command in this process and check its exit code."""
-    environment: dict[str, str | None] = dict.fromkeys(_VARIABLES)
-    environment["SPOOL_DIRECTORY"] = None if spool is None else str(spool)
+    environment = _VARIABLES | {"SPOOL_DIRECTORY": None if spool is None else str(spool)}
     result = CliRunner().invoke(app, list(arguments), input=stdin, env=environment, prog_name="oms")
     assert result.exit_code == code, f"exit {result.exit_code}\n{result.stdout}\n{result.stderr}"
     return result
@@ -49,8 +49,8 @@ def command_line(*arguments: str) -> list[str]:
 
 def environment(spool: Path | None = None) -> dict[str, str]:
     """Return the environment for such a process."""
-    kept = {name: value for name, value in os.environ.items() if name not in _VARIABLES}
-    return kept | {"PYTHONPATH": str(REPOSITORY)} | ({} if spool is None else {"SPOOL_DIRECTORY": str(spool)})
+    ours = _VARIABLES | {"PYTHONPATH": str(REPOSITORY), "SPOOL_DIRECTORY": None if spool is None else str(spool)}
+    return {name: value for name, value in (os.environ | ours).items() if value is not None}
 
 
 def oms_process(

@@ -19,6 +19,7 @@ from broker.codes import BrokerError, Code
 from broker.connecting import connect, connect_async
 from broker.remote import RemoteBroker
 from broker.session import Session
+from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS
 from tests.web_place import WebPlace
 
@@ -116,7 +117,7 @@ class Kind:
     def open(self, directory: Path | None = None, **given: Any) -> Broker:
         """Return a broker that is not entered yet."""
         if "attributes" not in given:
-            given = {"broker_id": "ETB001", "pstore_type": self.driver} | given
+            given = {"broker_id": "ETB001", "pstore_type": self.driver, "max_data_file_size": MODEST} | given
         if self.is_remote:
             return cast(Broker, Elsewhere(self, directory, given))
         if not self.is_async:

@@ -15,6 +15,7 @@ from broker.replica import scan
 from broker.stored import Loaded
 from broker.unloading import Unloading
 from tests.random_broker import BrokerWriter
+from tests.small_files import MODEST
 
 STEPS = 60  # random calls of each of two starts
 
@@ -22,6 +23,7 @@ STEPS = 60  # random calls of each of two starts
 def attributes(place: Path, driver: str, mode: str = "STANDARD", **given: str) -> Attributes:
     """Return the attributes of a broker with its store under `place`."""
     kept = {"spool_directory": str(place), "database_file": str(place / "broker.sqlite"), "pstore_type": driver}
+    kept["max_data_file_size"] = MODEST
     if mode != "STANDARD":
         kept |= {"run_mode": mode, "pstore": "HOT" if mode == "PSTORE-UNLOAD" else "COLD"}
         kept |= {"partner_cluster_address": "localhost:1:TCP"}

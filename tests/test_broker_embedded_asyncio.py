@@ -26,6 +26,7 @@ from broker.pstore import Store
 from broker.running import Answered
 from broker.session import Session
 from tests.embedded import SERVICE, bodies, refused
+from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
 Script = Callable[[AsyncBroker, WatchedDisk], Coroutine[Any, Any, None]]
@@ -38,8 +39,10 @@ def played(directory: Path, script: Script, **given: Any) -> None:
     def open_store(attributes: Attributes, *, creates: bool) -> Store:
         return JournalStore.open(directory, journal_options(attributes), disk=disk, creates=creates)
 
+    given = {"msg_cleanup_interval": "0", "max_data_file_size": MODEST} | given
+
     async def main() -> None:
-        async with AsyncBroker.open(open_store=open_store, msg_cleanup_interval="0", **given) as broker:
+        async with AsyncBroker.open(open_store=open_store, **given) as broker:
             await script(broker, disk)
 
     asyncio.run(asyncio.wait_for(main(), TIMEOUT_SECONDS))

@@ -21,6 +21,7 @@ from broker.session import Session
 from broker.session_parts import ReceivedUnit
 from tests.cli_runner import run_program
 from tests.embedded import SERVICE, bodies, refused
+from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
 
@@ -34,7 +35,7 @@ def broker(tmp_path: Path, disk: WatchedDisk) -> Iterator[Broker]:
     def open_store(attributes: Attributes, *, creates: bool) -> Store:
         return JournalStore.open(tmp_path / "store", journal_options(attributes), disk=disk, creates=creates)
 
-    with Broker.open(open_store=open_store, msg_cleanup_interval="0") as found:
+    with Broker.open(open_store=open_store, msg_cleanup_interval="0", max_data_file_size=MODEST) as found:
         yield found
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from database import MessageDatabase
 from tests.cli_runner import oms
+from tests.small_files import MODEST
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[31m\r\nforged line\x9b1A\x7f\u202eesrever\u2066\u200f\ud7ff\U000e0041"
 COMMANDS: dict[str, tuple[list[str], int | None]] = {
@@ -41,7 +42,7 @@ COMMANDS: dict[str, tuple[list[str], int | None]] = {
 @pytest.fixture
 def spool(tmp_path: Path) -> Path:
     directory = tmp_path / "spool"
-    with MessageDatabase.open(directory) as db:
+    with MessageDatabase.open(directory, max_data_file_size=MODEST) as db:
         db.add(EVIL, EVIL.encode(), properties={EVIL: EVIL}, producer_id=EVIL)
         db.add_many("plain", [b"x", b"\x1b[31m" + b"y" * 100])
         db.put(EVIL, EVIL.encode())

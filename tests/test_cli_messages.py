@@ -12,6 +12,7 @@ import pytest
 
 from database import MessageDatabase
 from tests.cli_runner import oms, oms_json, oms_lines, oms_process
+from tests.small_files import MODEST
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def spool(tmp_path: Path) -> Path:
 @pytest.fixture
 def orders(spool: Path) -> Path:
     """A database with three orders, one bill and a key."""
-    with MessageDatabase.open(spool) as db:
+    with MessageDatabase.open(spool, max_data_file_size=MODEST) as db:
         db.add_many("orders", [b"one", b"two", b"three"])
         db.add("bills", b"\x00\x01\xfe\xff", properties={"to": "me"}, producer_id="bill-1")
         db.put("state", b"value")

@@ -12,11 +12,12 @@ import pytest
 
 from database import MessageDatabase
 from tests.cli_runner import command_line, environment, oms, oms_json, oms_lines
+from tests.small_files import MODEST
 
 
 @pytest.fixture
 def spool(tmp_path: Path) -> Path:
-    with MessageDatabase.open(tmp_path / "spool") as db:
+    with MessageDatabase.open(tmp_path / "spool", max_data_file_size=MODEST) as db:
         db.add_many("q", [b"one", b"two", b"three"])
         db.add("other", b"four")
     return tmp_path / "spool"

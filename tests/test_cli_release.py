@@ -10,6 +10,7 @@ from database import DatabaseView, MessageDatabase, Options
 from journal.disk import RealDisk
 from recovery import holding
 from tests.cli_runner import oms, oms_json, oms_lines, oms_process
+from tests.small_files import MODEST
 
 HOUR = 3600 * 1_000_000
 OLD, NEW = range(1, 5), range(5, 9)  # the numbers of what was added long ago, and just now
@@ -21,7 +22,8 @@ def spool(tmp_path: Path) -> Path:
     path = tmp_path / "spool"
     now = int(datetime.now(UTC).timestamp() * 1e6)
     for numbers, time in ((OLD, now - 48 * HOUR), (NEW, now)):
-        with MessageDatabase.open(path, options=replace(Options(), clock=lambda at=time: at)) as db:  # type: ignore[misc]
+        options = replace(Options.of(max_data_file_size=MODEST), clock=lambda at=time: at)  # type: ignore[misc]
+        with MessageDatabase.open(path, options=options) as db:
             for number in numbers:
                 queue, key = ("even" if number % 2 == 0 else "odd"), {"order": f"A-{number}"}
                 assert db.add(queue, b"payload", properties=key, producer_id=f"producer {number}") == number
@@ -32,7 +34,7 @@ def spool(tmp_path: Path) -> Path:
 def hold_all(spool: Path) -> None:
     """Hold back all that is undelivered, as a start does that was asked for it."""
     holding.intend(RealDisk(), spool, max(int(path.stem[-10:]) for path in spool.glob("*.data")))
-    MessageDatabase.open(spool).close()
+    MessageDatabase.open(spool, max_data_file_size=MODEST).close()
 
 
 def held(spool: Path) -> list[int]:

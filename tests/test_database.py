@@ -25,6 +25,7 @@ from database import (
     Options,
 )
 from journal import errors, names
+from tests.small_files import MODEST
 from tests.watched_disk import HandClock
 
 JUMP = 1 << 20  # of the numbers, where the last file was not closed
@@ -32,7 +33,7 @@ JUMP = 1 << 20  # of the numbers, where the last file was not closed
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[MessageDatabase]:
-    with MessageDatabase.open(tmp_path / "spool", cleanup_interval=0) as opened:
+    with MessageDatabase.open(tmp_path / "spool", max_data_file_size=MODEST, cleanup_interval=0) as opened:
         yield opened
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from database import AsyncMessageDatabase, CommitFailed, DatabaseClosed, MessageDatabase
 from journal.errors import JournalError
+from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
 
@@ -19,7 +20,7 @@ def disk() -> WatchedDisk:
 
 @pytest.fixture
 def db(tmp_path: Path, disk: WatchedDisk) -> Iterator[MessageDatabase]:
-    with MessageDatabase.open(tmp_path / "spool", disk=disk, cleanup_interval=0) as database:
+    with MessageDatabase.open(tmp_path / "spool", disk=disk, max_data_file_size=MODEST, cleanup_interval=0) as database:
         yield database
 
 
@@ -90,7 +91,7 @@ def test_a_loop_that_stops_at_any_turn_leaves_threads_unharmed(
 def test_leaving_the_block_while_tasks_commit_hangs_nobody(
     turns: int, is_wrapped: bool, tmp_path: Path, disk: WatchedDisk
 ) -> None:
-    db = MessageDatabase.open(tmp_path, disk=disk, cleanup_interval=0)
+    db = MessageDatabase.open(tmp_path, disk=disk, max_data_file_size=MODEST, cleanup_interval=0)
     answers: list[object] = []
 
     async def add(adb: AsyncMessageDatabase) -> None:

@@ -18,6 +18,7 @@ from database import (
     NotUndelivered,
     OutcomeUnknown,
 )
+from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
 
@@ -28,7 +29,7 @@ def disk() -> WatchedDisk:
 
 @pytest.fixture
 def db(tmp_path: Path, disk: WatchedDisk) -> Iterator[MessageDatabase]:
-    with MessageDatabase.open(tmp_path / "spool", disk=disk, cleanup_interval=0) as database:
+    with MessageDatabase.open(tmp_path / "spool", disk=disk, max_data_file_size=MODEST, cleanup_interval=0) as database:
         yield database
 
 
@@ -190,7 +191,7 @@ def test_many_resends_at_once_add_one_message(db: MessageDatabase, pool: ThreadP
 def test_a_failed_write_is_told_to_all_of_its_group_and_to_all_that_wait(
     tmp_path: Path, disk: WatchedDisk, pool: ThreadPoolExecutor
 ) -> None:
-    db = MessageDatabase.open(tmp_path, disk=disk, cleanup_interval=0)
+    db = MessageDatabase.open(tmp_path, disk=disk, max_data_file_size=MODEST, cleanup_interval=0)
     kept = db.add("q", b"durable")
     with disk.held():
         first = _hold(pool, db, disk)
@@ -215,7 +216,7 @@ def test_a_failed_write_is_told_to_all_of_its_group_and_to_all_that_wait(
 def test_closing_waits_for_nobody_and_loses_nothing_it_answered(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
     disk = WatchedDisk()
     for round_number in range(5):
-        db = MessageDatabase.open(tmp_path, disk=disk, cleanup_interval=0)
+        db = MessageDatabase.open(tmp_path, disk=disk, max_data_file_size=MODEST, cleanup_interval=0)
         begun = db.undelivered_count()
         answered: list[int] = []
 
@@ -238,7 +239,7 @@ def test_closing_waits_for_nobody_and_loses_nothing_it_answered(tmp_path: Path, 
 
 
 def test_after_closing_nothing_is_written(tmp_path: Path, disk: WatchedDisk, pool: ThreadPoolExecutor) -> None:
-    db = MessageDatabase.open(tmp_path, disk=disk, cleanup_interval=0)
+    db = MessageDatabase.open(tmp_path, disk=disk, max_data_file_size=MODEST, cleanup_interval=0)
     with disk.held():
         first = _hold(pool, db, disk)
         waiting = [pool.submit(db.add, "q", b"waiting") for _ in range(5)]
@@ -261,7 +262,7 @@ def test_after_closing_nothing_is_written(tmp_path: Path, disk: WatchedDisk, poo
 def test_a_commit_that_is_under_way_while_the_database_closes_is_not_written_over(
     is_first: bool, tmp_path: Path, disk: WatchedDisk, pool: ThreadPoolExecutor
 ) -> None:
-    db = MessageDatabase.open(tmp_path, disk=disk, cleanup_interval=0)
+    db = MessageDatabase.open(tmp_path, disk=disk, max_data_file_size=MODEST, cleanup_interval=0)
     if not is_first:
         db.add("first", b"")
         db._vouch()  # as after a second of silence
@@ -291,7 +292,7 @@ def test_a_commit_that_is_under_way_while_the_database_closes_is_not_written_ove
 def test_a_commit_that_was_past_the_door_when_the_database_closed_writes_nothing(
     tmp_path: Path, disk: WatchedDisk
 ) -> None:
-    db = MessageDatabase.open(tmp_path, disk=disk, cleanup_interval=0)
+    db = MessageDatabase.open(tmp_path, disk=disk, max_data_file_size=MODEST, cleanup_interval=0)
     db.add("q", b"x")
     late = db.drafting.encode.one_add("q", b"late")
     db.close()

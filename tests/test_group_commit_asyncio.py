@@ -15,6 +15,7 @@ from database import AsyncMessageDatabase, DatabaseClosed, MessageDatabase, NotA
 from database.loop import LoopCommit
 from database.pace import FAST_COUNT
 from journal.errors import JournalError
+from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ def disk() -> WatchedDisk:
 
 @pytest.fixture
 def db(tmp_path: Path, disk: WatchedDisk) -> Iterator[MessageDatabase]:
-    with MessageDatabase.open(tmp_path / "spool", disk=disk, cleanup_interval=0) as database:
+    with MessageDatabase.open(tmp_path / "spool", disk=disk, max_data_file_size=MODEST, cleanup_interval=0) as database:
         yield database
 
 
@@ -226,7 +227,7 @@ def test_cancelling_everybody_leaves_a_database_that_goes_on(db: MessageDatabase
 
 
 def test_a_failed_write_is_told_to_every_task(tmp_path: Path, disk: WatchedDisk) -> None:
-    db = MessageDatabase.open(tmp_path, disk=disk, cleanup_interval=0)
+    db = MessageDatabase.open(tmp_path, disk=disk, max_data_file_size=MODEST, cleanup_interval=0)
 
     async def main(adb: AsyncMessageDatabase) -> None:
         disk.failure = OSError(errno.EIO, os.strerror(errno.EIO))

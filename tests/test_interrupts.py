@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from database import CommitFailed, MessageDatabase
+from database import CommitFailed, MessageDatabase, Options
 from journal import commit
 from tests.cli_runner import run_program
+from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
 
@@ -208,7 +209,8 @@ class _Interrupt:
 def test_an_interrupt_at_any_line_of_group_commit_hangs_nobody(leads: bool, tmp_path: Path) -> None:
     for line in count(1):
         disk = WatchedDisk()
-        db = MessageDatabase.open(tmp_path / str(line), disk=disk, cleanup_interval=0)
+        options = Options.of(max_data_file_size=MODEST, cleanup_interval=0)
+        db = MessageDatabase.open(tmp_path / str(line), options=options, disk=disk)
         db.add("q", b"durable")
         answers: list[object] = []
 

@@ -14,6 +14,7 @@ from journal.datafile import DataFile, Footer
 from journal.disk import RealDisk
 from journal.names import SEQUENCE_MAX, DataFileName
 from journal.operations import PROPERTIES_BYTES_MAX, VALUE_BYTES_MAX
+from tests.small_files import MODEST
 from tests.watched_disk import HandClock
 
 ODD_CHARACTERS = [
@@ -25,7 +26,7 @@ ODD_CHARACTERS = [
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[MessageDatabase]:
-    with MessageDatabase.open(tmp_path, cleanup_interval=0) as opened:
+    with MessageDatabase.open(tmp_path, max_data_file_size=MODEST, cleanup_interval=0) as opened:
         yield opened
 
 
@@ -120,7 +121,7 @@ def test_a_value_may_have_64_kib(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ODD_CHARACTERS, ids=ascii)
 def test_a_name_may_have_any_character(name: str, tmp_path: Path) -> None:
-    with MessageDatabase.open(tmp_path) as db:
+    with MessageDatabase.open(tmp_path, max_data_file_size=MODEST) as db:
         numbers = [db.add(name, b"plain"), db.add(name, b"rich", properties={name: name}, producer_id=name)]
         numbers += db.add_many(name, [b"1", b"2"])
         with db.commit() as commit:
@@ -131,7 +132,7 @@ def test_a_name_may_have_any_character(name: str, tmp_path: Path) -> None:
         taken = db.take(name)
         assert taken is not None and taken.number == numbers[0]
         assert db.deliver(numbers.pop(2))
-    with MessageDatabase.open(tmp_path) as db:
+    with MessageDatabase.open(tmp_path, max_data_file_size=MODEST) as db:
         assert db.queues() == {name: 4}
         assert db.stats().queues[name].undelivered == 4
         assert [message.number for message in db.undelivered(name)] == numbers

@@ -14,11 +14,12 @@ from database import MessageDatabase, NotUndelivered
 from database.taking import REFILL_MESSAGES, Taking
 from index.duplicates import WindowBounds
 from index.replay import Index
+from tests.small_files import MODEST
 
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[MessageDatabase]:
-    with MessageDatabase.open(tmp_path, cleanup_interval=0) as opened:
+    with MessageDatabase.open(tmp_path, max_data_file_size=MODEST, cleanup_interval=0) as opened:
         yield opened
 
 

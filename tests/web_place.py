@@ -16,6 +16,7 @@ from broker.server.listening import web_listener
 from broker.server.served import Served
 from broker.server.web import WebListener
 from broker.server.web_limits import WebLimits
+from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS
 
 T = TypeVar("T")
@@ -30,7 +31,7 @@ class WebPlace:
     def __init__(self, directory: Path | None, *, limits: WebLimits | None = None, port: int = 0, **given: Any) -> None:
         self._directory = directory
         self._limits = limits
-        self._given = given
+        self._given = given if "attributes" in given else {"max_data_file_size": MODEST} | given
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._began = threading.Event()
         self._failure: BaseException | None = None
