@@ -7,6 +7,7 @@ are taken to be of the one that starts.
 
 A store that was restored from a backup counts far from where the backup was, and so does every other one that is
 restored from it: the original may be there, and go on, also where it had been closed and nothing needs to be held.
+Where damage takes what its first start wrote, the next one is the first again, and counts further for each opening.
 """
 
 from collections.abc import Iterable
@@ -35,8 +36,9 @@ def following_start(starts: int, opened: Opened, *, is_restored: bool) -> int:
     """Return the count of the start that follows; `is_restored` says that it is the first one since a restore."""
     if is_restored:
         drawn = int(opened.identity[:16] or "0", 16) % PLACES
+        openings = opened.times % OWNERS_APART  # but for those that restores have left out
         left = max(0, STARTS_MAX - starts)
-        starts += min(RESTORED_STARTS + drawn, left // 2)  # near the end there is less to leave out
+        starts += min(RESTORED_STARTS + drawn + openings, left // 2)  # near the end there is less to leave out
     return max(starts + 1, opened.times if opened.times <= STARTS_MAX else 0)
 
 

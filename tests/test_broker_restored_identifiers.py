@@ -11,6 +11,7 @@ from broker.pstore import Pstore, Store
 from broker.records import MASTER, MASTER_KEY
 from database.options import Options
 from journal.disk import Disk
+from journal.format import HEADERS_SIZE
 from tests.broker_stores import begun
 from tests.crash_model import SPOOL
 from tests.faulty_disk import SimulatedDisk
@@ -82,6 +83,18 @@ def test_a_restored_store_is_counted_on_from_its_first_start(disk: SimulatedDisk
     restored(disk)
     (first,) = starts_of(disk, NEW, 1)
     assert starts_of(disk, NEW, 2) == {first + 1, first + 2}
+
+
+def test_what_a_first_start_gave_is_not_given_again_where_damage_has_taken_its_records(disk: SimulatedDisk) -> None:
+    restored(disk)
+    found: list[int] = []
+    for _ in range(3):
+        found += starts_of(disk, NEW, 1)
+        newest = NEW / max(name for name in disk.list(NEW) if name.endswith(".data"))
+        data = disk.content(newest)
+        disk.put(newest, data[:HEADERS_SIZE] + bytes(512) + data[HEADERS_SIZE + 512 :])
+
+    assert found == sorted(set(found))
 
 
 def opened_record(disk: SimulatedDisk, directory: Path) -> bytes:
