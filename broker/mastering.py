@@ -1,13 +1,12 @@
 """The master record of a store: of one more start, and made again where damage has taken it.
 
 Identifiers are new as long as the count of starts goes up. After damage an older master record may be the latest that
-can be read, or none; so the count is never below the number of times that the store was opened, which the store knows
-for itself. Whose the store is stands in the checkpoints too; where no record tells it any more, records of a broker
-are taken to be of the one that starts.
+can be read, or none; so the count goes up by as much as the number of times that the store was opened, which the store
+knows for itself, and is never below that. Whose the store is stands in the checkpoints too; where no record tells it
+any more, records of a broker are taken to be of the one that starts.
 
 A store that was restored from a backup counts far from where the backup was, and so does every other one that is
 restored from it: the original may be there, and go on, also where it had been closed and nothing needs to be held.
-Where damage takes what its first start wrote, the next one is the first again, and counts further for each opening.
 """
 
 from collections.abc import Iterable
@@ -32,14 +31,29 @@ class Opened(NamedTuple):
     times: int = 0  # no opening has had a higher number, damage or not; 0 where nobody counts
 
 
-def following_start(starts: int, opened: Opened, *, is_restored: bool) -> int:
-    """Return the count of the start that follows; `is_restored` says that it is the first one since a restore."""
+def following_start(starts: int, since: int, opened: Opened, *, is_restored: bool) -> int:
+    """Return the count of the start that follows the one that was counted `starts`.
+
+    `since` is how often the store had been opened by then, 0 where that cannot be told. `is_restored` says that it is
+    the first one since a restore.
+    """
+    openings = opened.times - since
     if is_restored:
         drawn = int(opened.identity[:16] or "0", 16) % PLACES
-        openings = opened.times % OWNERS_APART  # but for those that restores have left out
         left = max(0, STARTS_MAX - starts)
-        starts += min(RESTORED_STARTS + drawn + openings, left // 2)  # near the end there is less to leave out
-    return max(starts + 1, opened.times if opened.times <= STARTS_MAX else 0)
+        openings = min(RESTORED_STARTS + drawn + openings % OWNERS_APART + 1, left // 2)  # near the end less
+    return max(starts + max(1, openings), opened.times if opened.times <= STARTS_MAX else 0)
+
+
+def noted(opened: Opened) -> bytes:
+    """Return the note of what a store was when it was started."""
+    return f"{opened.identity} {opened.times}".encode()
+
+
+def as_noted(value: bytes) -> Opened:
+    """Return what a note says, as far as it does."""
+    identity, _, times = value.decode(errors="replace").partition(" ")
+    return Opened(identity, int(times) if times.isdecimal() else 0)
 
 
 def made_again(checkpoints: Iterable[bytes], broker_id: str) -> MasterRecord:

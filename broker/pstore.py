@@ -23,7 +23,7 @@ from broker.changes import Changes, Put
 from broker.codes import BrokerError, Code
 from broker.effects import Action, Reported
 from broker.identifiers import Identifiers
-from broker.mastering import Opened, following_start, made_again
+from broker.mastering import Opened, as_noted, following_start, made_again, noted
 from broker.records import (
     CHECKPOINT,
     CHECKPOINTS,
@@ -210,7 +210,7 @@ def begin(store: Store, wanted: StoreStart) -> Begun:
             Code.INVALID_BROKER_ID,
             f"the persistent store belongs to broker {found.broker_id}, not to {wanted.broker_id}; nothing was changed",
         )
-    starts = following_start(found.starts, store.opened, is_restored=_is_restored(store))
+    starts = following_start(found.starts, _before(store).times, store.opened, is_restored=_is_restored(store))
     master = found._replace(starts=starts, started=wanted.now, platform=wanted.platform, version=wanted.version)
     checkpoint = _checkpoint(CheckpointName.ETBH, master, wanted)
     reported = _created(store, [checkpoint], master)
@@ -293,18 +293,21 @@ def _check_is_whole(store: Store) -> None:
 
 def _is_restored(store: Store) -> bool:
     """Say whether this is the first start since a restore, or may be: damage may have taken what tells it."""
+    before = _before(store).identity
+    return before not in ("", store.opened.identity) or store.record(RESTORED_KEY) is not None
+
+
+def _before(store: Store) -> Opened:
+    """Return which database the store was when it was started last, and how often it had been opened by then."""
     try:
-        before = store.record(IDENTITY_KEY)
+        return as_noted(store.record(IDENTITY_KEY) or b"")
     except MessageUnreadable:
-        return True
-    is_another = before is not None and before.decode(errors="replace") != store.opened.identity
-    return is_another or store.record(RESTORED_KEY) is not None
+        return Opened("unknown")
 
 
 def _identity(store: Store) -> list[Put]:
     """Return the note of which database the store is, where the driver knows that."""
-    identity = store.opened.identity
-    return [Put(IDENTITY_KEY, identity.encode())] if identity else []
+    return [Put(IDENTITY_KEY, noted(store.opened))] if store.opened.identity else []
 
 
 def _loaded(store: Store) -> list[str]:
@@ -357,8 +360,9 @@ def _holds_anything(store: Store) -> bool:
 def _cold(store: Store, wanted: StoreStart, found: MasterRecord | None) -> Begun:
     """Begin an empty store. The count of starts goes on, so that no identifier comes again."""
     starts, is_restored = (0, False) if found is None else (found.starts, _is_restored(store))
+    since = 0 if found is None else _before(store).times
     master = MasterRecord(
-        starts=following_start(starts, store.opened, is_restored=is_restored),
+        starts=following_start(starts, since, store.opened, is_restored=is_restored),
         created=wanted.now,
         started=wanted.now,
         broker_id=wanted.broker_id,

@@ -85,12 +85,19 @@ def test_a_restored_store_is_counted_on_from_its_first_start(disk: SimulatedDisk
     assert starts_of(disk, NEW, 2) == {first + 1, first + 2}
 
 
-def test_what_a_first_start_gave_is_not_given_again_where_damage_has_taken_its_records(disk: SimulatedDisk) -> None:
-    restored(disk)
-    found: list[int] = []
+@pytest.mark.parametrize("kept", [0, 1, 2], ids=["the first start", "the second", "the third"])
+@pytest.mark.parametrize("is_restored", [False, True], ids=["moved or begun", "restored"])
+def test_what_a_start_gave_is_not_given_again_where_damage_has_taken_its_records(
+    disk: SimulatedDisk, is_restored: bool, kept: int
+) -> None:
+    directory = SPOOL
+    if is_restored:
+        restored(disk)
+        directory = NEW
+    found = sorted(starts_of(disk, directory, kept))
     for _ in range(3):
-        found += starts_of(disk, NEW, 1)
-        newest = NEW / max(name for name in disk.list(NEW) if name.endswith(".data"))
+        found += starts_of(disk, directory, 1)
+        newest = directory / max(name for name in disk.list(directory) if name.endswith(".data"))
         data = disk.content(newest)
         disk.put(newest, data[:HEADERS_SIZE] + bytes(512) + data[HEADERS_SIZE + 512 :])
 
