@@ -81,7 +81,7 @@ def discard_units(world: World, given: DiscardHeld) -> None:
 
 
 def _withheld(world: World, uowids: Sequence[str]) -> list[tuple[Conversation, UnitOfWork]]:
-    """Return the units of work, each with its conversation; woken."""
+    """Return the units of work, each with its conversation; woken, and by age: who waits gets the oldest first."""
     if len(uowids) > UNITS_MAX:
         raise BrokerError(Code.VALUE_INVALID, detailed(Code.VALUE_INVALID, f"more than {UNITS_MAX} at once"))
     wake_together(world, uowids)
@@ -97,7 +97,7 @@ def _withheld(world: World, uowids: Sequence[str]) -> list[tuple[Conversation, U
         if talk.is_pending:
             raise Busy(talk)
         found.append((talk, each))
-    return found
+    return sorted(found, key=lambda one: (one[0].key, one[1].first))
 
 
 def _talks(found: Sequence[tuple[Conversation, UnitOfWork]]) -> list[Conversation]:

@@ -3,6 +3,7 @@
 import random
 from collections import deque
 from collections.abc import Callable
+from itertools import permutations
 
 import pytest
 
@@ -170,6 +171,24 @@ def test_released_ones_come_in_the_order_of_their_commits_and_before_what_is_new
     assert release(again, *(each.uowid for each in reversed(old))) is Code.OK
     assert drained(black) == [b"0", b"1", b"2", b"3", b"4", b"new"]
     assert held(again) == 0
+
+
+@pytest.mark.parametrize("decide", [release, discard])
+@pytest.mark.parametrize("named", [*permutations(range(3))], ids=str)
+def test_who_waits_gets_the_oldest_of_what_becomes_free_in_whatever_order_it_is_named(
+    named: tuple[int, ...], decide: Callable[..., Code]
+) -> None:
+    desk = Desk()
+    white, _ = people(desk)
+    sent = [white.send(b"%d" % number) for number in range(3)]
+    behind = [white.send(b"+%d" % number, COMMIT, said.conv_id).uowid for number, said in enumerate(sent)]
+    again = desk.restored()
+    _, black = people(again)
+    if decide is discard:
+        assert release(again, *behind) is Code.OK  # each waits for the held one before it
+    handle = black.start(Function.RECEIVE, SYNC, conv_id="NEW", wait="YES", **CHESS)
+    assert decide(again, *(sent[number].uowid for number in named)) is Code.OK
+    assert again.answers[handle].body == (b"+0" if decide is discard else b"0")
 
 
 def test_who_waits_gets_what_is_released() -> None:
