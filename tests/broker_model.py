@@ -7,7 +7,7 @@ whole, identifiers are numbers in the order in which they are made, and an answe
 
 import contextlib
 import copy
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -403,8 +403,9 @@ class Model:
             unit = self._new_unit(me, ask, talk, side)
         elif ask.store is not Store.UNSAID and (ask.store is Store.BROKER) != unit.is_persistent:
             raise Refused(Code.WRONG_UOW_TYPE)  # STORE is said by the call that creates the unit of work
-        elif len(unit.bodies) >= unit.terms.messages_max:
-            raise Refused(Code.MAX_MESSAGES, *[*WITHOUT_STORE] * (self.is_lost and unit.is_stored))
+        elif len(unit.bodies) >= unit.terms.messages_max:  # which of several reasons is told nobody promises
+            also = [*WITHOUT_STORE] * self.is_lost + [Code.NO_NEW_UOWS] * self.is_forbidden
+            raise Refused(Code.MAX_MESSAGES, *(also if unit.is_stored else ()))
         if self.is_forbidden and unit.is_stored:
             raise Refused(Code.NO_NEW_UOWS, *[*WITHOUT_STORE] * self.is_lost)
         self._check_store([unit])
@@ -888,8 +889,8 @@ class Model:
 
     # Time, the store, restarts.
 
-    def tick(self, seconds: int) -> None:
-        """Time passes; on the pseudo-clock only while the store is there."""
+    def tick(self, seconds: int, spared: Container[int] = ()) -> None:
+        """Time passes; on the pseudo-clock only while the store is there. Some units of work are not looked at yet."""
         self.seconds += seconds
         if not self.is_lost:
             self.clock += seconds
@@ -897,7 +898,7 @@ class Model:
         self.topics.clock, self.topics.seconds = self.clock, self.seconds
         self.topics.tick()
         for unit in list(self.uows.values()):
-            if (self.is_lost and unit.is_stored) or unit.is_held:
+            if (self.is_lost and unit.is_stored) or unit.is_held or unit.number in spared:
                 continue
             if unit.status in COMPLETE and unit.ends and self._clock_of(unit) >= unit.ends:
                 self._forget(unit)

@@ -89,6 +89,7 @@ class CrashingPlay(DamagedPlay):
                 passed,
                 ways.passed_unwritten(seconds, now),
                 ways.clock_written(seconds, now),
+                *ways.passed_partly(seconds, now),
             ),
             lambda: ways.lost_in_time(seconds, now),
             lambda: ways.full_in_time(seconds, now),
@@ -140,7 +141,10 @@ class CrashingPlay(DamagedPlay):
         self.seen.checked[BOUNDED] += 1
         with self._telling():
             check_kernel(self.desk.kernel, len(self.first.model.waits))
-            if self.desk.store.is_connected:
+            is_over = (
+                self.desk.database.group.failure is not None
+            )  # its opening: it is let go of with all that it keeps
+            if self.desk.store.is_connected and not is_over:
                 check_memory(self.desk.database, 0)
 
     def lose(self) -> None:

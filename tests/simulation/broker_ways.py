@@ -8,6 +8,7 @@ a full disk                 what was refused is not done, and no new units of wo
 """
 
 import copy
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations, product
 
@@ -17,6 +18,7 @@ from tests.broker_model import WITHOUT_STORE
 from tests.broker_words import Answer, Ask
 from tests.oracle_play import State, Way
 
+AT_ONCE_MAX = 3  # units of work of one conversation whose time is over with one tick
 NOBODY = 0  # who hears of what is given back
 NOT_TAKEN = (*WITHOUT_STORE, Code.NO_NEW_UOWS)
 
@@ -133,6 +135,27 @@ def passed_unwritten(seconds: int, now: int) -> Way:
     return way
 
 
+def passed_partly(seconds: int, now: int) -> Iterator[Way]:
+    """Yield the ways in which some units of work of a conversation have ended, and others not yet: one in a commit."""
+    for places in range(1, (1 << AT_ONCE_MAX) - 1):
+
+        def way(state: State, places: int = places) -> None:
+            whole = copy.deepcopy(state)
+            passed(seconds, now)(whole)
+            after, ended = whole.model.uows, defaultdict[int, list[int]](list)
+            for number, unit in state.model.uows.items():
+                if unit.is_stored and after.get(number) != unit:
+                    ended[unit.talk].append(number)
+            spared: set[int] = set()
+            for numbers in ended.values():
+                left = {number for place, number in enumerate(numbers) if places >> place & 1}
+                spared |= left if len(left) < len(numbers) else set()
+            state.model.now = now
+            state.model.tick(seconds, spared)
+
+        yield way
+
+
 def clock_written(seconds: int, now: int) -> Way:
     """Return the way in which nothing of a tick is written but the pseudo-clock: that goes first."""
 
@@ -228,7 +251,18 @@ def lost_in_time(seconds: int, now: int) -> Iterator[Way]:
         state.model.lose()
         state.doubts = [whole.model]
 
+    def behind(part: Way) -> Way:
+        def way(state: State) -> None:
+            whole = copy.deepcopy(state)
+            passed(seconds, now)(whole)
+            part(state)
+            state.model.lose()
+            state.doubts = [whole.model]
+
+        return way
+
     yield from (before, behind_the_clock, lost_around(passed(seconds, now))[0])
+    yield from map(behind, passed_partly(seconds, now))
 
 
 # A full disk.
