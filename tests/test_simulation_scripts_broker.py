@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation import broker_damage
 from tests.simulation.broker_holding import FREED, REPEATED
-from tests.simulation.broker_steps import Crash, Do, Fail, Move, Reconfigure, Restore, Room, TakeOver
+from tests.simulation.broker_steps import Crash, Do, Fail, Move, Reconfigure, Restore, Room, Setting, TakeOver
 from tests.simulation.playing import play_script
 from tests.simulation.world import Script, Seen
 from tests.simulation.worlds import WORLDS
@@ -98,3 +98,19 @@ def test_a_play_is_over_where_it_may_have_gone_more_ways_than_are_followed(monke
     assert doubt not in {fault for fault, _, _ in _played(script).met}
     monkeypatch.setattr(broker_damage, "STATES_MAX", 1)
     assert doubt in {fault for fault, _, _ in _played(script).met}
+
+
+def test_of_what_ends_with_one_tick_in_one_conversation_a_crash_may_leave_some() -> None:
+    began = [Do("come_or_go", 1), Do("send", 54345720), Do("syncpoint", 872327953), Do("come_or_go", 0)]
+    _played([*began, Do("send", 3964439518), Crash("power cut", 2, 0), Do("pass_time", 375579140)])
+
+
+def test_of_several_reasons_for_a_refusal_any_may_be_told() -> None:
+    began = [Do("send", 1), Do("all_at_once", 0), Fail("write_durably", 1, 0), Room(0), Do("send", 0)]
+    _played([*began, Do("hesitate", 0), Do("lose_or_find", 0), Do("repeat", 0), Do("go_on", 0)])
+
+
+def test_what_a_database_keeps_whose_opening_has_failed_goes_with_it() -> None:
+    began = [Setting(65536, 1, 1, is_forgetful=False), Crash("power cut", 0, 0), Do("circulate", 0)]
+    sent = [Do("hesitate", 83549962), Do("send", 3589312430), Do("exchange", 230368438), Do("send", 1)]
+    _played([*began, *sent, Fail("write_durably", 4, 0), Do("exchange", 0), Do("compact", 0)])
