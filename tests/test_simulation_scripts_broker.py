@@ -114,3 +114,8 @@ def test_what_a_database_keeps_whose_opening_has_failed_goes_with_it() -> None:
     began = [Setting(65536, 1, 1, is_forgetful=False), Crash("power cut", 0, 0), Do("circulate", 0)]
     sent = [Do("hesitate", 83549962), Do("send", 3589312430), Do("exchange", 230368438), Do("send", 1)]
     _played([*began, *sent, Fail("write_durably", 4, 0), Do("exchange", 0), Do("compact", 0)])
+
+
+def test_who_waited_is_served_before_a_store_that_is_found_has_heard_of_who_has_gone() -> None:
+    began = [Do("hesitate", 0), Do("lose_or_find", 0), Crash("power cut", 1, 0, (20, 20)), Do("go", 97611509)]
+    _played([*began, Do("wait", 0), Do("lose_or_find", 0)])

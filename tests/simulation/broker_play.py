@@ -167,7 +167,8 @@ class CrashingPlay(DamagedPlay):
             self.desk.machine.disk.faults.clear()  # what the store is told now is told once
 
         there = (ways.found, ways.found_with_clock)
-        self._act(connect, lambda: there, lambda: (ways.nothing, *there), lambda: there, lambda: there)
+        dead = (ways.nothing, ways.found_untold, *there)
+        self._act(connect, lambda: there, lambda: dead, lambda: there, lambda: there)
         if not self.has_crashed:
             self.tick(0)  # the pseudo-clock may have gone on when it could not be written
 

@@ -179,6 +179,13 @@ def found_with_clock(state: State) -> None:
     state.model.unwritten = 0
 
 
+def found_untold(state: State) -> None:
+    """The store is there again, and has served who waited; what it had not heard of is on its way to it."""
+    stored = state.model.stored
+    found(state)
+    state.model.stored = stored
+
+
 # The loss of the store.
 
 
