@@ -343,8 +343,8 @@ class Starts:
         copy, is_cut = self.disk.restart(), bool(self.starts % 8)
         if is_cut:
             copy = self.disk.crash(self.starts, is_harsh=self.alignment_min >= 512)
-        again = self._open(copy)
-        self._check_is_same(again, may_be_torn=self.is_faulty, may_be_stale=is_cut)
+        again = self._open(copy)  # a former owner may have made a file since, which is late
+        self._check_is_same(again, BIRTHS if is_cut else ("late",), may_be_torn=self.is_faulty)
         again.close()
         before = _files(copy)
         third = self._open(copy)
@@ -356,12 +356,12 @@ class Starts:
         self.seen.checked[REBUILT] += 1
         check_rebuilt(copy, third.recovery.files, self.account.state)
 
-    def _check_is_same(self, again: Unattended, *, may_be_torn: bool = False, may_be_stale: bool = False) -> None:
+    def _check_is_same(self, again: Unattended, births: Sequence[str] = (), *, may_be_torn: bool = False) -> None:
         """Check what the next start finds; behind a call that failed in the clean-up of this one it may be torn."""
         report = again.recovery
         is_torn_only = not report.lost and all(file.verdict is not Verdict.DAMAGED for file in report.files)
-        is_born_only = all(file.verdict is Verdict.CLEAN or file.row in BIRTHS for file in report.files)
-        if not report.intact and not (is_torn_only and (may_be_torn or (may_be_stale and is_born_only))):
+        is_born_only = all(file.verdict is Verdict.CLEAN or file.row in births for file in report.files)
+        if not report.intact and not (is_torn_only and (may_be_torn or is_born_only)):
             raise PromiseBroken(f"{SAME}\n{report}")
         if state_of(again) != self.account.state:
             raise PromiseBroken(f"{SAME}\n{state_of(again)}\n{self.account.state}")
