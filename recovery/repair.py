@@ -115,9 +115,11 @@ class Repairer:
             self._rewrite_in_place(begun, 0)
 
     def _copy_of(self, examined: Examined, new: DiskFile) -> None:
+        """Write the file again, and both copies of its header: where one was torn, that is damage from now on."""
         source = self._disk.open(examined.path)
         try:
             _copy(source, source.size(), new)
+            _write_headers(examined, new)
         finally:
             source.close()
 
@@ -164,6 +166,8 @@ class Repairer:
         """
         file = self._disk.open(examined.path, writable=True)
         try:
+            if not start:
+                _write_headers(examined, file)
             for at in range(start, examined.end, COPY_BYTES):
                 file.write(file.read(min(COPY_BYTES, examined.end - at), at), at)
             file.sync()
@@ -296,6 +300,11 @@ def _may_be_torn(examined: Examined) -> bool:
     if examined.in_doubt is None or examined.alignment < SECTOR_BYTES or examined.contents is None:
         return False
     return bool((examined.contents.columns["offset"] >= examined.in_doubt).any())
+
+
+def _write_headers(examined: Examined, file: DiskFile) -> None:
+    if examined.header is not None:
+        file.write(encode_headers(examined.header), 0)
 
 
 def _copy(source: DiskFile, size: int, file: DiskFile) -> None:

@@ -3,10 +3,10 @@
 import pytest
 
 from database import DatabaseView
-from journal.errors import NewerFormat, NotThisDatabase
+from journal.errors import DiskError, NewerFormat, NotThisDatabase
 from journal.format import FRAME_SIZE, xxh3
 from journal.names import DataFileName
-from recovery.report import Loss
+from recovery.report import Loss, Verdict
 from tests.crash_model import SPOOL, found_after, open_unattended, state_of
 from tests.crash_store import archives_in, assert_refused, headers_of, report_on, small_store, with_header
 from tests.faulty_disk import Killed, SimulatedDisk
@@ -272,3 +272,40 @@ def test_another_files_header_over_a_files_own_costs_nothing_while_anything_says
 def test_of_a_file_without_a_footer_whose_header_is_anothers_altogether_nobody_knows_what_it_is(name: str) -> None:
     data = SEALED.files[name][: SEALED.frames_of(name)[-1].end]
     assert_refused(SEALED.damaged(name, other_than(name)[:768] + data[768:]), NotThisDatabase, "under another name")
+
+
+def torn_when_it_was_begun() -> SimulatedDisk:
+    """Return a disk whose newest file has its first group and one copy of its header; no file has a footer yet."""
+    disk = SimulatedDisk()
+    database = open_unattended(disk)
+    database.patience = 1 << 30  # nobody tends it
+    for _ in range(3):
+        database.add("q", bytes(3000))
+    left = disk.restart()
+    path = SPOOL / f"omsmsg-{database._journal.active_sequence:010}.data"
+    data = left.content(path)
+    left.put(path, data[:512] + bytes(256) + data[768:])
+    return left
+
+
+@pytest.mark.parametrize("room", ["enough", "none"])
+@pytest.mark.parametrize("how", ["killed", "cut off"])
+def test_a_header_that_was_torn_at_birth_is_no_damage_wherever_the_first_start_ended(how: str, room: str) -> None:
+    """Who names it in a footer makes all of it durable first, both copies of its header too."""
+    for step in range(1, 1000):
+        disk = torn_when_it_was_begun()
+        if room == "none":
+            disk.space = disk.used()
+        disk.kill_at = step
+        try:
+            open_unattended(disk).close()
+        except (Killed, DiskError):
+            disk.space = None
+            with open_unattended(disk.restart() if how == "killed" else disk.crash(step)) as again:
+                assert not again.recovery.lost and again.undelivered_count() == 3, step
+                verdicts = {file.verdict for file in again.recovery.files}
+                assert verdicts <= {Verdict.CLEAN, Verdict.TORN}, (step, again.recovery)
+        if disk.steps < step:
+            assert step > 10
+            return
+    raise AssertionError("it comes to its end at last")
