@@ -140,6 +140,7 @@ def _row(name: str, verdict: Verdict, action: Action, *bodies: Body, **seen: obj
 
 
 _CLEAN, _TORN, _DAMAGED = Verdict.CLEAN, Verdict.TORN, Verdict.DAMAGED
+TORN_HEADER = "torn header"
 
 TABLE = (
     _row("missing", _DAMAGED, Action.ENTOMB, Body.MISSING),
@@ -158,7 +159,7 @@ TABLE = (
     _row("never begun", _TORN, Action.DROP, Body.EMPTY),
     _row("told as failed", _TORN, Action.CUT, Body.DISOWNED),
     _row("torn", _TORN, Action.CUT, Body.TORN),
-    _row("torn header", _TORN, Action.CUT, heads=Head.HALF, feet=Foot.ABSENT, followed=False),
+    _row(TORN_HEADER, _TORN, Action.CUT, heads=Head.HALF, feet=Foot.ABSENT, followed=False),
     _row("damaged header", _DAMAGED, Action.REBUILD, heads=Head.HALF),
     _row("damaged padding", _DAMAGED, Action.REBUILD, Body.PADDING),
     _row("other ending", _DAMAGED, Action.REBUILD, followed=True, ends_as_named=False),

@@ -35,7 +35,7 @@ from journal.names import ArchiveName
 from journal.records import encode_gap
 from journal.reserve import NO_SPACE
 from journal.walk import Span, walk
-from recovery.decide import Action
+from recovery.decide import TORN_HEADER, Action
 from recovery.examined import Examined, read_contents
 from recovery.report import Verdict
 from recovery.walked import mark_damaged
@@ -86,6 +86,7 @@ class Repairer:
         self._disk = disk
         self._directory = directory
         self._make_room = make_room
+        self._archives: dict[int, str | None] = {}  # of files that were archived before their turn, by sequence
 
     def repair(self, examined: Examined, before: Before, following: Examined | None = None) -> Repaired:
         """Do what the decision says.
@@ -106,7 +107,12 @@ class Repairer:
             raise DiskError(self._directory, failure, "write the repaired files in") from failure
 
     def _settle(self, begun: Examined) -> None:
-        """Make durable what nothing vouches for, its first group: what a footer says was begun was promised."""
+        """Make durable what nothing vouches for, its first group: what a footer says was begun was promised.
+
+        Its header, too, where one copy was torn: that would be damage from now on. It is archived as it was found.
+        """
+        if begun.decision.row == TORN_HEADER:
+            self._archives[begun.sequence] = self._with_room(begun.size, lambda: self.archive(begun))
         try:
             self._with_room(begun.size, lambda: self._build(begun.path, lambda new: self._copy_of(begun, new)))
         except OSError as failure:
@@ -115,7 +121,6 @@ class Repairer:
             self._rewrite_in_place(begun, 0)
 
     def _copy_of(self, examined: Examined, new: DiskFile) -> None:
-        """Write the file again, and both copies of its header: where one was torn, that is damage from now on."""
         source = self._disk.open(examined.path)
         try:
             _copy(source, source.size(), new)
@@ -132,7 +137,8 @@ class Repairer:
             return Repaired(examined.sequence, None, None, None, action.value)
         if action is Action.SEAL:
             return self._seal(examined, before)
-        archive = self._with_room(examined.size, lambda: self.archive(examined))
+        archive = self._archives.pop(examined.sequence, None)
+        archive = archive or self._with_room(examined.size, lambda: self.archive(examined))
         if action is Action.DROP:
             self._remove(examined.path)
             return Repaired(examined.sequence, None, None, archive, action.value)
@@ -303,7 +309,7 @@ def _may_be_torn(examined: Examined) -> bool:
 
 
 def _write_headers(examined: Examined, file: DiskFile) -> None:
-    if examined.header is not None:
+    if examined.decision.row == TORN_HEADER and examined.header is not None:
         file.write(encode_headers(examined.header), 0)
 
 

@@ -296,15 +296,18 @@ def test_a_header_that_was_torn_at_birth_is_no_damage_wherever_the_first_start_e
         disk = torn_when_it_was_begun()
         if room == "none":
             disk.space = disk.used()
+        found = disk.contents(SPOOL)
         disk.kill_at = step
         try:
             open_unattended(disk).close()
         except (Killed, DiskError):
             disk.space = None
-            with open_unattended(disk.restart() if how == "killed" else disk.crash(step)) as again:
+            left = disk.restart() if how == "killed" else disk.crash(step)
+            with open_unattended(left) as again:
                 assert not again.recovery.lost and again.undelivered_count() == 3, step
                 verdicts = {file.verdict for file in again.recovery.files}
                 assert verdicts <= {Verdict.CLEAN, Verdict.TORN}, (step, again.recovery)
+            assert {*archives_in(left).values()} <= {*found.values()}, step
         if disk.steps < step:
             assert step > 10
             return

@@ -118,3 +118,11 @@ def test_a_file_that_is_damaged_when_it_is_moved_away_is_found() -> None:
     disk.put(kept / name, data[:1500] + bytes([data[1500] ^ 1]) + data[1501:])
     with pytest.raises(PromiseBroken):
         check_kept(disk, KEPT)
+
+
+def test_a_file_whose_first_group_rots_is_promised_by_no_footer_that_has_rotted_too() -> None:
+    """It looks as if the one before it had been closed, and the power had gone while this one was begun."""
+    work = [Add(0, 2600, 1), Add(0, 2600, 2), Tend(), Tend()]
+    for footer in range(70, 100, 3):
+        rot = [Rot(1, 0.2, 0, 0), Rot(0, footer / 100, 0, 0)]
+        _assert_nothing_breaks([*work, *rot, PowerCut(0, 0), Look()])

@@ -74,7 +74,7 @@ class Misplacing(Starts):
             return
         name = str(DataFileName(there[step.file % len(there)]))
         is_newest = name == store.newest()
-        if is_newest and not is_named(store, name):
+        if is_newest and not is_named(store, name, {}):
             return  # nobody can know that it was there
         is_gone = step.what == "gone"
         is_needed = any(report.name == name for report in base.recovery.files)

@@ -93,7 +93,7 @@ def hits(store: Store, rotten: dict[str, list[tuple[int, int]]]) -> Hit:
             for frame in frames
             if frame not in bad and (pieces := [one for one in frame.pieces if _touches(ranges, one.start, one.end)])
         }
-        vouched = _vouched(store, name, ranges, [frame for frame in frames if frame not in bad])
+        vouched = _vouched(store, name, rotten, [frame for frame in frames if frame not in bad])
         doubtful = [offset for offset in _beginnings(frames, bad) if offset >= vouched]
         doubtful += [offset for offset in damaged if offset >= vouched]
         cut = min(doubtful, default=1 << 60)
@@ -130,9 +130,9 @@ def _touches(ranges: Sequence[tuple[int, int]], start: int, end: int) -> bool:
     return start < end and any(low < end and start < high for low, high in ranges)
 
 
-def _vouched(store: Store, name: str, ranges: Sequence[tuple[int, int]], good: Sequence[FrameAt]) -> int:
+def _vouched(store: Store, name: str, rotten: dict[str, list[tuple[int, int]]], good: Sequence[FrameAt]) -> int:
     """Return what is promised of a file: all of it where its end is known, else what its good frames say."""
-    is_followed = name != store.newest()
+    is_followed, ranges = name != store.newest(), rotten.get(name, [])
     frames = store.frames_of(name)
     end = frames[-1].end if frames else 0
     has_footer = store.files[name].endswith(b"1ATOOFSM")
@@ -143,16 +143,18 @@ def _vouched(store: Store, name: str, ranges: Sequence[tuple[int, int]], good: S
     if is_followed or (has_footer and (is_footer_whole or is_trailer_whole)):
         return 1 << 60
     vouched = max((frame.synced for frame in good), default=0)
-    return max(vouched, frames[0].offset + 1 if frames and is_named(store, name) else 0)
+    return max(vouched, frames[0].offset + 1 if frames and is_named(store, name, rotten) else 0)
 
 
-def is_named(store: Store, name: str) -> bool:
-    """Say whether the file before it says in its footer that this one was begun."""
-    before = [data for other, data in store.files.items() if other < name][-1:]
-    if not before or not before[0].endswith(b"1ATOOFSM"):
+def is_named(store: Store, name: str, rotten: dict[str, list[tuple[int, int]]]) -> bool:
+    """Say whether the file before it says in its footer, which is whole, that this one was begun."""
+    before = [(other, data) for other, data in store.files.items() if other < name][-1:]
+    if not before or not before[0][1].endswith(b"1ATOOFSM"):
         return False
-    size = int.from_bytes(before[0][-16:-8], "little")
-    return f"omsmsg-{int.from_bytes(before[0][len(before[0]) - size + 56 :][:8], 'little'):010}.data" == name
+    other, data = before[0]
+    footer = len(data) - int.from_bytes(data[-16:-8], "little")
+    is_whole = not _touches(rotten.get(other, []), footer, len(data))
+    return is_whole and f"omsmsg-{int.from_bytes(data[footer + 56 :][:8], 'little'):010}.data" == name
 
 
 def check_found(
