@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from broker.changes import Changes, Put
+from broker.marks import mark
 from broker.pstore import RESTORED_KEY, Store
 from broker.records import (
     HELD,
@@ -41,8 +42,8 @@ class Found:
 
 def hold_all(store: Store, found: Found, now: int, *, has_units: bool) -> Found:
     """Return what is held once all that waits is; it is durable then. `has_units` says whether a unit of work waits."""
-    mark = store.record(RESTORED_KEY)
-    assert mark is not None, "only a store that was restored is held"
+    said = mark(store.record, RESTORED_KEY)
+    assert said is not None, "only a store that was restored is held"
     last = store.highest()
     windows = {each.subscription_id: window_of(each, found, last) for each in found.subscriptions}
     held = {subscription_id: window for subscription_id, window in windows.items() if window is not None}
@@ -52,7 +53,7 @@ def hold_all(store: Store, found: Found, now: int, *, has_units: bool) -> Found:
         return replace(found, hold=None, held={})
     # What has been held since an earlier restore keeps what it has left, and then what is new has no less.
     stands_at = found.clock if found.hold is None else min(found.hold.clock, found.clock)
-    hold = HoldRecord(last, stands_at, now, _source(mark))
+    hold = HoldRecord(last, stands_at, now, _source(said))
     subscriptions = [
         each._replace(position=last, acknowledged=()) if each.subscription_id in held else each
         for each in found.subscriptions

@@ -17,6 +17,7 @@ from broker.changes import Changes, Put
 from broker.codes import Code
 from broker.drafting import draft_of
 from broker.journal_reading import has_data, holds_back, identifiers_of, records_of, stored
+from broker.marks import NOTHING_SAID, mark
 from broker.mastering import Opened
 from broker.pstore import (
     RESTORED_KEY,
@@ -105,8 +106,8 @@ class JournalStore:
         """Let the broker hold what the engine holds back: it would not hold units of work, but messages. StoreError."""
         if not holds_back(self._database.look()) or not is_brokers(self):
             return
-        if self.record(RESTORED_KEY) is None:
-            self.commit(Changes(puts=[Put(RESTORED_KEY, b"{}")]))
+        if mark(self.record, RESTORED_KEY) is None:
+            self.commit(Changes(puts=[Put(RESTORED_KEY, NOTHING_SAID)]))
         try:
             self._database.unhold()
         except JournalError as failure:

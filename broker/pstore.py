@@ -23,6 +23,7 @@ from broker.changes import Changes, Put
 from broker.codes import BrokerError, Code
 from broker.effects import Action, Reported
 from broker.identifiers import Identifiers
+from broker.marks import mark
 from broker.mastering import Opened, as_noted, following_start, made_again, noted
 from broker.records import (
     CHECKPOINT,
@@ -277,7 +278,7 @@ def is_brokers(store: Store) -> bool:
 
 def _check_is_whole(store: Store) -> None:
     """Raise StartRefused where a load has not been finished, of which nobody but that load knows how to go on."""
-    value = store.record(LOADING_KEY)
+    value = mark(store.record, LOADING_KEY)
     if value is None:
         return
     try:
@@ -294,7 +295,7 @@ def _check_is_whole(store: Store) -> None:
 def _is_restored(store: Store) -> bool:
     """Say whether this is the first start since a restore, or may be: damage may have taken what tells it."""
     before = _before(store).identity
-    return before not in ("", store.opened.identity) or store.record(RESTORED_KEY) is not None
+    return before not in ("", store.opened.identity) or mark(store.record, RESTORED_KEY) is not None
 
 
 def _before(store: Store) -> Opened:
@@ -312,7 +313,7 @@ def _identity(store: Store) -> list[Put]:
 
 def _loaded(store: Store) -> list[str]:
     """Return the key that a load has left, where there is one."""
-    return [] if store.record(LOADED_KEY) is None else [LOADED_KEY]
+    return [] if mark(store.record, LOADED_KEY) is None else [LOADED_KEY]
 
 
 def _check_nobodys(store: Store, wanted: StoreStart) -> None:

@@ -20,6 +20,7 @@ from broker.codes import Code
 from broker.columns import Columns, Line
 from broker.effects import Action, Reported
 from broker.holding import Found, hold_all
+from broker.marks import mark
 from broker.pstore import RESTORED_KEY, MessageUnreadable, StartRefused, Store
 from broker.records import (
     CLOCK,
@@ -83,7 +84,7 @@ def restored(store: Store, *, now: int) -> Restored:
     for key in columns.lost:
         _log.error("LOST: the record of the unit of work under %s is damaged; its messages stay in the store", key)
     clock = _clock(store, columns, lost)
-    is_restored = store.record(RESTORED_KEY) is not None
+    is_restored = mark(store.record, RESTORED_KEY) is not None
     reported: list[Reported] = []
     for changes in columns.restart(clock, now, holds_all=is_restored):
         store.commit(changes)

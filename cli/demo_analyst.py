@@ -66,9 +66,7 @@ def _work() -> None:
     except ImportError as missing:
         report({"missing": f"{missing}: pip install 'oms-journal[analysis]'"})
         return
-    signal.signal(
-        signal.SIGTERM, _interrupt
-    )  # until here it ends the process: a module that is imported may swallow it
+    signal.signal(signal.SIGTERM, _interrupt)  # not before: a module that is imported may swallow what that raises
     try:
         with ExitStack() as afterwards, quiet_session(name="oms demo", settings=settings_for(0)) as spark:
             with suppress(JournalError, Asked):  # what is wrong with Spark is told by the report

@@ -188,10 +188,8 @@ def check_strangers(tasks: Iterable[Task], low_water: int) -> None:
     """
     tasks = list(tasks)
     headers = [task.header for task in tasks if task.header is not None]
-    there, lineage = (
-        {one.identity for one in headers},
-        {one.database for one in headers} | {one.parent for one in headers},
-    )
+    there = {one.identity for one in headers}
+    lineage = {one.database for one in headers} | {one.parent for one in headers}
     newest = max((task.sequence for task in tasks if task.header is not None and not task.is_late), default=0)
     wanted = {task.sequence: task.identity for task in tasks if task.named is not None or task.is_promised}
     for task in tasks:

@@ -249,6 +249,23 @@ def test_it_is_held_too_where_damage_has_taken_the_master_record(is_lost: bool, 
         assert (received(broker), read(broker)) == ([b"1", b"2", b"3"], [b"rain"])
 
 
+def test_it_is_held_too_where_what_says_that_the_store_was_restored_is_damaged(
+    place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = JournalStore.open(place)
+    value = store.record(RESTORED_KEY)
+    store.close()
+    assert value is not None
+    for path in place.glob("*.data"):
+        path.write_bytes(path.read_bytes().replace(value, value[:-1] + bytes([value[-1] ^ 1])))
+    with Broker.open(place) as broker:
+        assert (received(broker), read(broker)) == ([], [])
+        assert f"LOST: what {RESTORED_KEY} says is damaged" in caplog.text
+        release(broker)
+    with Broker.open(place) as broker:
+        assert (received(broker), read(broker)) == ([b"1", b"2", b"3"], [b"rain"])
+
+
 def test_what_the_engine_holds_back_is_held_whenever_the_start_is_killed(place: Path) -> None:
     hold_back(place)
     store = JournalStore.open(place)  # killed before it was begun
