@@ -203,7 +203,8 @@ def _without_frames(task: Task, size: int, body: Body, reason: str, *, extent: i
     decision = decide(Seen(head=Head.NONE, body=body, foot=Foot.ABSENT, is_followed=is_followed))
     extent = task.named.end if task.named is not None else extent
     losses: tuple[Loss, ...] = ()
-    if decision.verdict is Verdict.DAMAGED:
+    was_empty = task.named is not None and not task.named.commit  # all of it had been lost before
+    if decision.verdict is Verdict.DAMAGED and not was_empty:
         numbers = between(*task.numbers)
         losses = (Loss(name=task.path.name, start=0, end=max(extent, 1), reason=reason, numbers=numbers),)
     return Examined(

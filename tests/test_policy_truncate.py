@@ -7,7 +7,7 @@ import pytest
 
 from journal.format import GAP
 from journal.walk import Span, walk
-from recovery.report import Loss
+from recovery.report import Loss, Verdict
 from recovery.startup import RecoveryOptions, recover
 from tests.crash_model import SPOOL, Account, Writer, found_after, open_unattended, state_of
 from tests.crash_store import FrameAt, Store, archives_in, headers_of, small_store
@@ -162,3 +162,27 @@ def test_a_dry_run_tells_what_would_be_cut(tmp_path: Path) -> None:
     assert told.lost == done.lost
     assert told.suspects == done.suspects
     assert told.undelivered == done.undelivered
+
+
+@pytest.mark.parametrize("left", ["gone", "zeros", "nothing"])
+def test_with_a_file_of_which_all_was_cut_nothing_more_is_lost(left: str) -> None:
+    disk = SimulatedDisk()
+    killed = open_unattended(disk)
+    killed.add("q", b"first")
+    killed.vouch()
+    disk = disk.restart()
+    path = SPOOL / "omsmsg-0000000001.data"
+    data = disk.content(path)
+    disk.put(path, data[:800] + bytes([data[800] ^ 1]) + data[801:])
+    with open_unattended(disk, policy="truncate") as database:
+        assert database.recovery.lost
+        number = database.add("q", b"second")
+    if left == "gone":
+        disk.remove(path)
+    else:
+        disk.put(path, bytes(4096 if left == "zeros" else 0))
+    with open_unattended(disk) as again:
+        (report,) = (file for file in database.recovery.files if file.name == path.name)
+        assert report.verdict is Verdict.DAMAGED and not again.recovery.lost and not again.recovery.suspects
+        assert [*again.numbers()] == [number]
+    assert found_after(disk).messages.keys() == {number}

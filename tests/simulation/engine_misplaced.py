@@ -174,7 +174,7 @@ class Misplacing(Starts):
         self.callers.taken.clear()
         self.account.pending = []
         if not is_told:
-            self._check_as_told(found, listed(found))
+            self._check_as_told(found, listed(found), frozenset())
         self._take_damaged(found)
 
 

@@ -4,7 +4,7 @@ One that refuses changes nothing and names what is bad; one that truncates gives
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from journal.errors import RecoveryRefused
@@ -12,7 +12,7 @@ from journal.names import LOCK, ArchiveName, parse
 from recovery.findings import noted
 from recovery.report import RecoveryReport, Verdict
 from recovery.validate import examine_directory, no_progress
-from tests.crash_model import SPOOL
+from tests.crash_model import SPOOL, Unattended
 from tests.crash_store import Store
 from tests.faulty_disk import SimulatedDisk
 from tests.simulation.engine_rot import Hit
@@ -25,6 +25,7 @@ REFUSED_BRANCH = "refused by its policy"
 CUT_BRANCH = "cut at its first bad place"
 HELD_BRANCH = "held as suspect"
 Rotten = dict[str, list[tuple[int, int]]]  # data files, and where
+Opener = Callable[[SimulatedDisk], Unattended]  # of a disk without that
 _NAMED = re.compile(r"(omsmsg-\d{10}\.data) is (torn|damaged): ")
 
 

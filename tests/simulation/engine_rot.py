@@ -109,13 +109,18 @@ def hits(store: Store, rotten: dict[str, list[tuple[int, int]]]) -> Hit:
     return hit
 
 
-def never_begun(store: Store, rotten: dict[str, list[tuple[int, int]]], report: RecoveryReport) -> set[int]:
-    """Return the numbers that were given in files of zeros, since the write that began them has gone elsewhere.
+def never_begun(store: Store, rotten: dict[str, list[tuple[int, int]]], report: RecoveryReport) -> list[FrameAt]:
+    """Return the frames of files of zeros, since the write that began them has gone elsewhere.
 
     Where the one before it was closed, nobody can tell such a file from one that was only prepared.
     """
     zeros = {file.name for file in report.files if file.row == "prepared"} & rotten.keys()
-    pieces = (piece for frame in store.frames if frame.name in zeros for piece in frame.pieces)
+    return [frame for frame in store.frames if frame.name in zeros]
+
+
+def given_in(frames: Sequence[FrameAt]) -> set[int]:
+    """Return the numbers that were given in these frames."""
+    pieces = (piece for frame in frames for piece in frame.pieces)
     return {piece.number for piece in pieces if piece.content is not None and not piece.is_moved}
 
 

@@ -1,7 +1,7 @@
 """How a run of the world "engine" opens its database, and what it holds each start against."""
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from tests.simulation.engine_policy import (
     HELD_BRANCH,
     REFUSED,
     REFUSED_BRANCH,
+    Opener,
     Rotten,
     Untold,
     check_as_found,
@@ -43,6 +44,7 @@ from tests.simulation.engine_rot import (
     check_found,
     check_readable,
     check_rebuilt,
+    given_in,
     hits,
     never_begun,
     rotten_files,
@@ -194,9 +196,7 @@ class Starts:
     def _rotten(self) -> Rotten:
         return rotten_files(self.disk) if self.is_rotten else {}
 
-    def _check_opened(
-        self, before: SimulatedDisk, rotten: Rotten, open_healed: Callable[[SimulatedDisk], Unattended]
-    ) -> None:
+    def _check_opened(self, before: SimulatedDisk, rotten: Rotten, open_healed: Opener) -> None:
         """Hold what an opening has found against the account, and against the disk `before` it where that had rotted.
 
         When a write of its clean-up went elsewhere, it had read everything by then, and promises no more than any
@@ -224,13 +224,7 @@ class Starts:
         self.seen.checked[WHOLE_BYTES] += 1
         check_readable(self.account.state, state_of(database))
 
-    def _check_rotten(
-        self,
-        before: SimulatedDisk,
-        rotten: Rotten,
-        found: Unattended,
-        open_healed: Callable[[SimulatedDisk], Unattended],
-    ) -> None:
+    def _check_rotten(self, before: SimulatedDisk, rotten: Rotten, found: Unattended, open_healed: Opener) -> None:
         """Hold what was found in spite of rot against what the same disk without rot holds."""
         healed = before.healed()
         files = healed.restart()
@@ -238,14 +232,15 @@ class Starts:
         self.account.settle(state_of(base))
         self.seen.checked[REBUILT] += 1
         store = check_rebuilt(files, base.recovery.files, self.account.state)
-        hit = hits(store, rotten)
+        hit, unnoticed = hits(store, rotten), never_begun(store, rotten, found.recovery)
         if not hit.is_unclear:
             self._check_hit(hit, store, rotten, found)
         else:
             is_told = self.untold is None or not self.untold.is_through
-            self._check_as_told(found, listed(found) if is_told else perhaps_listed(found, store, rotten))
+            suspects = listed(found) if is_told else perhaps_listed(found, store, rotten)
+            self._check_as_told(found, suspects, store.state(lost=unnoticed).held if unnoticed else frozenset())
         self._take_damaged(found)
-        self.account.forget(never_begun(store, rotten, found.recovery))
+        self.account.forget(given_in(unnoticed))
 
     def _check_hit(self, hit: Hit, store: Store, rotten: Rotten, found: Unattended) -> None:
         """Check that what was hit is gone, and as the policy says what stood behind it."""
@@ -270,9 +265,11 @@ class Starts:
         holds = found.options.hold_suspects
         return (holds,) if self.untold is None else self.untold.holding(holds=holds)
 
-    def _check_as_told(self, found: Unattended, suspects: Sequence[Collection[int]]) -> None:
+    def _check_as_told(self, found: Unattended, suspects: Sequence[Collection[int]], held: frozenset[int]) -> None:
+        """Check what is held where only a report tells what is lost; `held`: also where nobody can have noticed."""
         self.seen.checked[HELD] += 1
-        check_held_as_told(self.account.state, state_of(found), suspects, self._holding(found), was_held=self.was_held)
+        known = replace(self.account.state, held=self.account.state.held | held)
+        check_held_as_told(known, state_of(found), suspects, self._holding(found), was_held=self.was_held)
 
     def _take_damaged(self, found: Unattended) -> None:
         """Take what is there in spite of damage for what is promised from now on."""
