@@ -143,8 +143,8 @@ def answered_of(said: Any) -> Answered:
         properties = _properties("properties", said["properties"]) if "properties" in said else None
     except (KeyError, TypeError, ValueError) as failure:
         raise BadBlock(f"this is no answer of a broker: {failure}") from None
-    if values["code"] is Code.OK:
-        values.pop("text", None)
+    code = values["code"]
+    values["text"] = "" if code is Code.OK else values.get("text") or code.text
     return Answered(Reply(**values), body, properties)
 
 

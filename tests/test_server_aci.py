@@ -132,6 +132,7 @@ def test_every_field_of_a_reply_comes_back_from_its_json(status: Status | None) 
 
     assert answered_of(json.loads(json.dumps(said_of(whole)))) == whole
     assert answered_of(said_of(Answered(Reply()))) == Answered(Reply())
+    assert answered_of({"error_code": "00080001"}).reply.text == Code.SECURITY_NOT_ACTIVE.text
     text = Answered(Reply(), "é".encode())
     assert said_of(text, as_text=True)["body_text"] == "é" and answered_of(said_of(text, as_text=True)) == text
     assert said_of(whole, as_text=True)["body"] == "/wA=", "what is no text stays base64"

@@ -8,7 +8,7 @@ from broker.attributes import parse
 from broker.block import Function, Option
 from broker.codes import Code
 from broker.records import Status
-from broker.server.frames import V10, V11, V12, VERSIONS
+from broker.server.frames import V10, V11, V12, VERSIONS, Frame
 from tests.kernel_desk import Desk, Person, attributes
 from tests.stomp_desk import Connection, StompDesk, fields_of
 
@@ -235,6 +235,19 @@ def test_a_header_that_1_0_cannot_say_is_left_out(stomp: StompDesk) -> None:
 
     (message,) = receiver.messages()
     assert fields_of(message, "lines", "other") == [None, "there"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["odd\0", "odd"])
+def test_a_header_that_no_version_can_say_is_left_out(stomp: StompDesk, name: str, version: str) -> None:
+    """Or who receives the message would lose the connection, and the next one who does too."""
+    sender, receiver = stomp.connect(), stomp.connect(version=version)
+    sender.session.take(Frame("SEND", {"destination": "/queue/a", "other": "there", name: "\0value"}, b"e4"))
+    stomp.turn()
+    receiver.subscribe("/queue/a")
+
+    (message,) = receiver.messages()
+    assert fields_of(message, name, "other") == [None, "there"]
 
 
 # Acknowledging.

@@ -75,6 +75,14 @@ def test_what_is_written_is_read_again_and_only_its_owner_can(tmp_path: Path) ->
     assert SECRET not in path.read_text()
 
 
+def test_a_right_to_nothing_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    write(path, {"ALICE": user(allow={Right.SEND: ("QUEUE/*",)})})
+    path.write_text(path.read_text().replace('"send"', '"administer": [], "send"'))
+
+    assert read(path)["ALICE"].allow == {Right.SEND: ("QUEUE/*",)}
+
+
 @pytest.mark.parametrize("mode", [0o600 | bit for bit in (0o1, 0o2, 0o4, 0o10, 0o20, 0o40)] + [0o644, 0o777])
 def test_a_users_file_that_others_can_reach_is_refused(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "users"

@@ -15,6 +15,7 @@ All other headers travel as the message's properties.
 """
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from broker.block import UWSTATP_MAX, UWSTATP_NO, Reception, Reply, Store
@@ -101,7 +102,7 @@ def message_frame(answered: Answered, subscription: str, ack: str, version: str,
                 headers[name] = value
         if properties.get("reply-to", "").startswith(TEMPORARY) and reply.conv_id:
             headers["reply-to"] = str(InConversation(reply.conv_id))
-    if version == V10:
+    if version == V10 or "\0" in "".join(chain.from_iterable(headers.items())):
         headers = {name: value for name, value in headers.items() if is_sayable(name, value, version)}
     return Frame("MESSAGE", headers, body or b"")
 

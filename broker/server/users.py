@@ -188,7 +188,8 @@ def _rights(name: str, said: Any) -> Patterns:
     for word, patterns in _members(said, f"the rights of {name}", set(_RIGHTS)).items():
         if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
             raise ValueError(f"{word} of {name} is not a list of patterns")
-        found[_RIGHTS[word]] = tuple(pattern_of(pattern) for pattern in patterns)
+        if patterns:
+            found[_RIGHTS[word]] = tuple(pattern_of(pattern) for pattern in patterns)
     return found
 
 
