@@ -40,6 +40,7 @@ Column = npt.NDArray[np.generic]
 
 
 NOTHING = (1, 0)
+NO_FRAMES = xxhash.xxh3_64_intdigest(b"")  # the chain of a file that has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

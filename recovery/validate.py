@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from journal.contents import NO_FRAMES
 from journal.courtesy import courteous
 from journal.datafile import DataFile, Footer
 from journal.disk import Disk, RealDisk
@@ -203,7 +204,7 @@ def _without_frames(task: Task, size: int, body: Body, reason: str, *, extent: i
     decision = decide(Seen(head=Head.NONE, body=body, foot=Foot.ABSENT, is_followed=is_followed))
     extent = task.named.end if task.named is not None else extent
     losses: tuple[Loss, ...] = ()
-    was_empty = task.named is not None and not task.named.commit  # all of it had been lost before
+    was_empty = task.named is not None and task.named.chain == NO_FRAMES
     if decision.verdict is Verdict.DAMAGED and not was_empty:
         numbers = between(*task.numbers)
         losses = (Loss(name=task.path.name, start=0, end=max(extent, 1), reason=reason, numbers=numbers),)

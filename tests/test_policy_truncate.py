@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from journal.datafile import DataFile, Footer
 from journal.format import GAP
 from journal.walk import Span, walk
 from recovery.report import Loss, Verdict
@@ -186,3 +187,26 @@ def test_with_a_file_of_which_all_was_cut_nothing_more_is_lost(left: str) -> Non
         assert report.verdict is Verdict.DAMAGED and not again.recovery.lost and not again.recovery.suspects
         assert [*again.numbers()] == [number]
     assert found_after(disk).messages.keys() == {number}
+
+
+@pytest.mark.parametrize("policy", ["salvage", "truncate"])
+def test_with_a_file_that_ends_with_a_gap_all_that_stands_in_front_of_that_is_lost(policy: str) -> None:
+    """Its last frame is of no commit then, and its successor says so."""
+    disk = SimulatedDisk()
+    with open_unattended(disk) as database:
+        kept = database.add("q", b"kept")
+        offset = database._journal.unsealed_bytes()
+        database.add("q", b"lost")
+    path = SPOOL / "omsmsg-0000000001.data"
+    data = disk.content(path)
+    with DataFile(disk, path) as file:
+        footer = file.footer(identity=None)
+    assert isinstance(footer, Footer)
+    end = footer.summary.end
+    disk.put(path, data[:offset] + bytes(end - offset) + data[end:])
+    with open_unattended(disk, policy=policy) as database:
+        assert [*database.numbers()] == [kept] and database.recovery.lost
+        database.add("q", b"later")
+    disk.remove(path)
+    with open_unattended(disk) as database:
+        assert [loss.name for loss in database.recovery.lost] == [path.name]
