@@ -273,14 +273,16 @@ def test_a_log_that_calls_the_broker_gets_its_answer(broker: Broker, caplog: pyt
 
 def test_an_interrupt_ends_a_wait_and_nothing_is_lost(tmp_path: Path) -> None:
     program = """
-        import os, signal, sys, threading, time
+        import sys, threading, time
         from broker.broker import Broker
+        from tests.ctrl_c import CtrlC
+        ctrl_c = CtrlC()
         with Broker.open(sys.argv[1]) as broker, broker.session("BOB", token="S1") as bob:
             bob.register("A/B/C")
             def interrupt():
                 while not len(broker._running._kernel.world.parking):
                     time.sleep(0.001)
-                os.kill(os.getpid(), signal.SIGINT)
+                ctrl_c.press()
             threading.Thread(target=interrupt).start()
             try:
                 bob.receive_unit(wait=True)

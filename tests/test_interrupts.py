@@ -45,10 +45,13 @@ def test_the_child_of_a_fork_has_a_closed_database(tmp_path: Path) -> None:
 
 
 INTERRUPTED = """
-    import os, signal, sys, threading
-    from database import CommitFailed, MessageDatabase
+    import sys, threading
+    from database import CommitFailed, MessageDatabase, tender
+    from tests.ctrl_c import CtrlC
     from tests.watched_disk import WatchedDisk
 
+    ctrl_c = CtrlC()
+    tender.VOUCH_SECONDS = 3600  # nobody commits but who is named below
     disk = WatchedDisk()
     db = MessageDatabase.open(sys.argv[1], disk=disk, cleanup_interval=0)
     db.add("q", b"durable")
@@ -62,9 +65,10 @@ INTERRUPTED = """
             disk.wait_for_write()
             while sys.argv[2] == "waiting" and not db.group._queue:
                 pass
-            os.kill(os.getpid(), signal.SIGINT)
             if sys.argv[2] == "leading":
-                disk.release()  # an interrupt is seen when the system call is over
+                ctrl_c.press(disk.release)  # it is seen when the system call is over
+            else:
+                ctrl_c.press()
         sender = threading.Thread(target=interrupt)
         sender.start()
         try:
