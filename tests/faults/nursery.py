@@ -55,6 +55,7 @@ class Nursery:
             env=environment,
             cwd=REPOSITORY,
             text=True,
+            process_group=0,  # Ctrl-C is for whoever asks, which ends after the run that it is at
         )
 
     def _ask(self, question: dict[str, Any]) -> int:

@@ -1,13 +1,11 @@
 """Which calls there are, which faults each of them gets, and what came of it, as a table."""
 
 import errno
-import math
 import random
 import shutil
 import tempfile
-import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -200,20 +198,20 @@ def swept(
     sweep: Sweep,
     *,
     seed: int,
-    seconds: float = math.inf,
     only: str = "",
     count: int | None = None,
     scenarios: Sequence[Scenario] = SCENARIOS,
+    goes_on: Callable[[Findings], bool] = lambda _: True,
 ) -> Findings:
-    """Do all runs in an order of the seed's, or so many, or those that there is time for."""
-    findings, ends = Findings(), time.monotonic() + seconds
+    """Do all runs in an order of the seed's, or so many, or those up to where `goes_on`, asked before each, says no."""
+    findings = Findings()
     runs: Sequence[Run] = [
         run for scenario in _named(scenarios, only) for run in sweep.runs(scenario) if only in str(run)
     ]
     chosen = random.Random(seed).sample(runs, min(len(runs), count or len(runs)))
     findings.chosen = len(chosen)
     for run in chosen:
-        if time.monotonic() > ends:
+        if not goes_on(findings):
             break
         sweep.do(run, findings)
     return findings

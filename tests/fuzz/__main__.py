@@ -23,7 +23,7 @@ from typing import Any
 from tests.fuzz.arcs import smallest
 from tests.fuzz.corpora import CORPORA_BYTES_MAX, corpus_file, read_corpus, write_corpus
 from tests.fuzz.every import TARGETS
-from tests.fuzz.target import INPUT_BYTES_MAX
+from tests.fuzz.target import INPUT_BYTES_MAX, MEMORY
 from tests.project import REPOSITORY
 
 SECONDS = 60
@@ -98,6 +98,18 @@ def _show_crash(played: Played) -> Iterator[str]:
         yield repr(data)
 
 
+def _every(wanted: Sequence[str], seconds: int, processes: int) -> Iterator[Played]:
+    """Yield what came of each target, in a folder for what its processes leave: they end without removing anything."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        with ProcessPoolExecutor(processes) as pool:
+            try:
+                yield from pool.map(play, wanted, repeat(seconds))
+            except KeyboardInterrupt:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
 def main(arguments: Sequence[str]) -> int:
     """Play what is asked for; 1 where a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzz every decoder of foreign bytes.")
@@ -107,16 +119,19 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     wanted = given.targets or list(TARGETS)
     plays = broken = 0
-    with ProcessPoolExecutor(given.processes) as pool:
-        for played in pool.map(play, wanted, repeat(given.seconds)):
-            print(played, flush=True)
-            plays, broken = plays + played.plays, broken + played.is_broken
-            if played.is_broken:
-                print(*_show_crash(played), sep="\n", flush=True)
+    for played in _every(wanted, given.seconds, given.processes):
+        print(played, flush=True)
+        plays, broken = plays + played.plays, broken + played.is_broken
+        if played.is_broken:
+            print(*_show_crash(played), sep="\n", flush=True)
     size = sum(corpus_file(name).stat().st_size for name in TARGETS if corpus_file(name).exists())
     print(f"{plays:,} plays of {len(wanted)} targets, {broken} broken; the corpora have {size:,} bytes")
     return 1 if broken or size > CORPORA_BYTES_MAX else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        print("interrupted")
+        sys.exit(130)

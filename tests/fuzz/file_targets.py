@@ -1,5 +1,6 @@
 """Targets: the parts of a data file and the journal's single files, each as bytes alone."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -44,7 +45,7 @@ from journal.records import (
 from journal.segment import Sealed
 from recovery import holding
 from tests import foreign_reader
-from tests.fuzz.target import Taker, Target, target
+from tests.fuzz.target import MEMORY, Taker, Target, target
 from tests.golden_files import NAMES, make
 
 FILE_TARGETS: dict[str, Target] = {}
@@ -241,9 +242,8 @@ def index_file(data: bytes) -> None:
 
 @cache
 def folder() -> Path:
-    """Return a folder of this process, in memory where the machine has such a file system."""
-    memory = Path("/dev/shm")
-    kept = tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
+    """Return a folder of this process, in memory where nobody says where and the machine has such a file system."""
+    kept = tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", MEMORY))
     _KEPT.append(kept)
     return Path(kept.name)
 

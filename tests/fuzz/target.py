@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a file system in memory
 INPUT_BYTES_MAX = 4096  # of one input: promises are broken by what it says, not by how long it is
 MEMORY_BYTES_MAX = 512 << 20  # that a play may take beyond what there was; far more than the largest one needs
 
