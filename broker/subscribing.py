@@ -37,9 +37,11 @@ from broker.withdrawing import (
     decide_end,
     end_subscription,
     forget,
+    leave,
     one_less,
     put_subscription,
     removal,
+    stay,
     subscription_record,
     window_changes,
 )
@@ -302,7 +304,7 @@ def _by_subscriber(world: World, call: Call, participant: Participant, publicati
 
 
 class Acknowledging:
-    """Publications that a subscriber is done with. The last subscriber's acknowledgement removes one."""
+    """Publications that a subscriber is done with; the last one who is removes it. Busy where one may be gone."""
 
     def __init__(self, world: World, subscription: Subscription, publications: list[Publication]) -> None:
         self._world = world
@@ -311,6 +313,9 @@ class Acknowledging:
         self._orders = [publication.order for publication in publications]
         window = subscription.window
         self._window = window.without(self._orders, subscription.topic.publications) if window is not None else None
+        for each in publications:
+            if each.is_pending:
+                raise Busy(each)
         self._last = [each for each in publications if each.remaining == 1 and not each.inflight]
 
     def decide(self, call: Call, participant: Participant, go_on: Callable[[], None]) -> None:
@@ -322,6 +327,7 @@ class Acknowledging:
 
         for publication in self._publications:
             publication.inflight += 1
+        leave(self._last)
         held = [self._subscription, *self._last]
         code = Code.DURABLE_WITHOUT_STORE
         decide(self._world, self._changes(), Decision(apply, held, call.handle, participant, code, self._undo))
@@ -360,6 +366,7 @@ class Acknowledging:
     def _undo(self) -> None:
         for publication in self._publications:
             publication.inflight -= 1
+        stay(self._world, self._last)
 
 
 # Leaving.

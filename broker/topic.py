@@ -30,6 +30,7 @@ class Publication(Held):
         "ends",
         "first",
         "inflight",
+        "is_leaving",
         "is_stored",
         "lifetime",
         "messages",
@@ -52,6 +53,7 @@ class Publication(Held):
         self.owner = owner
         self.status = Status.RECEIVED
         self.is_stored = False  # the store has its messages
+        self.is_leaving = False  # its removal is on its way to the store
         self.messages: list[NewMessage] | None = []  # None: only the store has them
         self.count = 0
         self.size = 0

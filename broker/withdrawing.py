@@ -1,6 +1,6 @@
 """Publications that go: everybody has them, or their lifetime is over; and subscriptions that end."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from broker.changes import Changes, Put, together
 from broker.codes import BrokerError
@@ -119,9 +119,27 @@ def _remember(world: World, publication: Publication) -> None:
 
 
 def one_less(world: World, publication: Publication) -> None:
-    """A subscriber less is to have the publication; the last one gone, it is removed."""
+    """A subscriber less is to have the publication; the last one gone, it is removed, if it is not being removed."""
     publication.remaining -= 1
-    if not publication.remaining and publication.status is Status.ACCEPTED:
+    _let_go_of_unwanted(world, publication)
+
+
+def leave(publications: Iterable[Publication]) -> None:
+    """Note that publications are being removed: the store removes nothing twice."""
+    for publication in publications:
+        publication.is_leaving = True
+
+
+def stay(world: World, publications: Iterable[Publication]) -> None:
+    """Note that the store has not removed them; those that nobody is to have any more are removed anew."""
+    for publication in publications:
+        publication.is_leaving = False
+        _let_go_of_unwanted(world, publication)
+
+
+def _let_go_of_unwanted(world: World, publication: Publication) -> None:
+    is_there = publication.status is Status.ACCEPTED and not publication.is_leaving
+    if is_there and not publication.remaining:
         let_go(world, publication)
 
 
@@ -274,6 +292,8 @@ def _expire_lasting(world: World) -> None:
     if not ended:
         return
 
+    publications = [each for each in ended if isinstance(each, Publication)]
+
     def apply(_: int = 0) -> None:
         topics.is_ending = False
         for each in ended:
@@ -285,8 +305,10 @@ def _expire_lasting(world: World) -> None:
 
     def undo() -> None:
         topics.is_ending = False
+        stay(world, publications)
 
     topics.is_ending = True
+    leave(publications)
     decide(world, together(map(_end, ended)), Decision(apply, ended, undo=undo))
 
 
