@@ -128,6 +128,7 @@ class Kernel:
         else:
             who = world.leaving.popleft()
             if who.later and not who.pending:
+                world.leaving.appendleft(who)  # others may wait behind the first
                 self._again(who.later.popleft(), None)
 
     def _again(self, given: Waiter, held: Held | None) -> None:

@@ -197,6 +197,21 @@ def test_a_lost_connection_backs_out_what_was_on_its_way_to_be_begun(desk: Desk,
     assert again.sync(Option.LAST).status is Status.BACKEDOUT
 
 
+@pytest.mark.parametrize("is_lost", [True, False], ids=["its connection lost", "still connected"])
+def test_all_who_wait_for_what_a_participant_has_on_its_way_are_answered(
+    desk: Desk, white: Person, *, is_lost: bool
+) -> None:
+    desk.is_slow = True
+    sent = start_send(white)
+    if is_lost:
+        white.gone()
+    logons = [Person(desk, "WHITE", "PC1", caller=caller, logs_on=False).start(Function.LOGON) for caller in (7, 8, 9)]
+    assert not desk.answers.keys() & {sent, *logons}
+    desk.settle()
+    assert [desk.answers[handle].code for handle in (sent, *logons)] == [Code.OK] * 4
+    assert Person(desk, "WHITE", "PC1", caller=9, logs_on=False).sync(Option.LAST).status is Status.ACCEPTED
+
+
 def test_a_call_that_is_abandoned_while_it_waits_is_not_carried_out(desk: Desk, white: Person, black: Person) -> None:
     first = white.send(b"1")
     desk.is_slow = True
