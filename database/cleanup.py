@@ -22,7 +22,7 @@ from database.holding import Holding
 from database.ledger import Effect, StaleDraft
 from database.options import Options
 from database.plan import FileFacts, leading_dead, plan_compaction
-from database.questions import Look, file_facts, find
+from database.questions import Look, data_sequences, file_facts, find
 from database.reading import read_many, read_value
 from database.retention import Retention
 from database.stats import CleanupReport
@@ -36,7 +36,7 @@ from journal.format import FileHeader
 from journal.log import Journal
 from journal.message import Message
 from journal.names import DataFileName
-from journal.neighbours import splits
+from journal.neighbours import late_files, splits
 from journal.operations import LOW_WATER_KEY
 from journal.records import MOVED, encode_properties
 from recovery.startup import Started
@@ -72,6 +72,8 @@ class Cleanup:
         self._context = context
         self._splits = splits(context.started.files)
         self._found = set(context.started.files)  # those of the files that were there which have not gone yet
+        known = context.started.files.values()
+        self._lineage = {context.database, *(one.database for one in known), *(one.parent for one in known)}
         self._running = threading.Lock()
 
     def at_start(self) -> CleanupReport:
@@ -280,9 +282,21 @@ class Cleanup:
         """Say whether a file is this database's: not one that a former owner wrote when it had been passed. OSError."""
         if fact.sequence in self._found:
             return True
-        with DataFile(look.disk, look.directory / str(DataFileName(fact.sequence))) as file:
+        header = _header(look, fact.sequence)
+        if header is None or header.owner == look.owner:
+            return header is not None
+        # The start that an earlier clean-up's end left it to has not looked at what is below the mark.
+        headers = {sequence: _header(look, sequence) for sequence in data_sequences(look)}
+        return header.database in self._lineage and fact.sequence not in late_files(headers)
+
+
+def _header(look: Look, sequence: int) -> FileHeader | None:
+    """Return a data file's header, None where there is none, or no file any more. OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        with DataFile(look.disk, look.directory / str(DataFileName(sequence))) as file:
             header = file.header()
-        return isinstance(header, FileHeader) and header.owner == look.owner
+        return header if isinstance(header, FileHeader) else None
+    return None
 
 
 def _with_idle_active(facts: list[FileFacts]) -> list[FileFacts]:

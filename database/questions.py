@@ -248,13 +248,16 @@ def _size(look: Look, name: str) -> int:
         return 0
 
 
+def data_sequences(look: Look) -> list[int]:
+    """Return the sequences of the data files that are there, oldest first. OSError."""
+    parsed = (names.parse(entry) for entry in look.disk.list(look.directory))
+    return sorted(name.sequence for name in parsed if isinstance(name, DataFileName))
+
+
 def file_facts(look: Look) -> list[FileFacts]:
     """Return what is needed of every data file, oldest first."""
-    sequences = sorted(
-        name.sequence for e in look.disk.list(look.directory) if isinstance(name := names.parse(e), DataFileName)
-    )
     facts = []
-    for sequence in sequences:
+    for sequence in data_sequences(look):
         is_active = sequence == look.active
         size = look.active_bytes if is_active else _size(look, str(DataFileName(sequence)))
         with look.ledger.lock:

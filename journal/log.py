@@ -325,7 +325,7 @@ class Journal:
         """Seal what was rolled, prepare what will be needed, fill the reserve. DiskError on a fault."""
         with self._tending:
             try:
-                self._supply.seal(self._active)
+                self._supply.seal(self._now_active)
                 self._prepare_ahead()
                 self._reserve.fill()
             except OSError as failure:
@@ -339,9 +339,12 @@ class Journal:
         """Return when every rolled file is sealed."""
         with self._tending:
             try:
-                self._supply.seal(self._active)
+                self._supply.seal(self._now_active)
             except OSError as failure:
                 raise DiskError(self.directory, failure, "seal files in") from failure
+
+    def _now_active(self) -> Segment | None:
+        return self._active
 
     def _next_tending(self) -> int:
         """Return how far the active file is written when the tender is needed again."""
@@ -384,7 +387,7 @@ class Journal:
                 self._active = self._place = None
             try:
                 if seal:
-                    self._supply.seal(None)
+                    self._supply.seal(lambda: None)
             except OSError as failure:
                 raise DiskError(self.directory, failure, "seal the last file in") from failure
             finally:

@@ -105,14 +105,17 @@ class Supply:
         with self._lock:
             self._rolled[-1:] = [replace(rolled, successor=successor) for rolled in self._rolled[-1:]]
 
-    def seal(self, active: Segment | None) -> None:
-        """Seal the files that are rolled now. A footer names its successor only when that is there to stay. OSError."""
+    def seal(self, active: Callable[[], Segment | None]) -> None:
+        """Seal the files that are rolled now. A footer names its successor only when that is there to stay. OSError.
+
+        The successor of the last one is the file that is `active`, asked each time: the committer may roll meanwhile.
+        """
         sealed: list[Sealed] = []
         try:
             for _ in range(len(self._rolled)):
                 with self._lock:
-                    successor = self._rolled[0].successor[0]
-                    if active is not None and successor == active.sequence and not active.is_begun:
+                    following = active() if len(self._rolled) == 1 else None
+                    if following is not None and not following.is_begun:
                         return
                     rolled = self._rolled.pop(0)
                 try:

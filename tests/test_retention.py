@@ -90,6 +90,8 @@ def test_a_power_cut_while_clean_up_moves_files_leaves_each_of_them_here_or_ther
             again = open_unattended(left, retention_directory=retention)
             again.cleanup(compact=True)
             assert not left.contents(SPOOL).keys() & left.contents(kept).keys(), "what was interrupted is finished"
+            found = left.contents(SPOOL).keys() | left.contents(kept).keys()
+            assert found >= {name for name, data in before.items() if any(data)}, (step, seed, "nothing is deleted")
             again.close()
         if moved:
             assert step > 5 and len(moved) >= 2

@@ -14,6 +14,7 @@ from database.tender import Chores, Tender
 from journal.disk import RealDisk
 from journal.errors import DirectoryGone, JournalError, TakenOver
 from journal.owner import read_holder
+from journal.segment import Segment
 from journal.supply import ROLLED_MAX
 from tests.crash_model import found_after, open_unattended, state_of
 from tests.faulty_disk import SimulatedDisk
@@ -204,3 +205,30 @@ def test_files_that_nobody_seals_do_not_pile_up() -> None:
     assert max(waiting) == ROLLED_MAX
     assert waiting[-1] < ROLLED_MAX
     assert found_after(disk) == state
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_no_footer_names_a_file_that_is_begun_while_the_tender_comes_to_it_and_is_not_durable(
+    is_replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SimulatedDisk()
+    database = open_unattended(disk)
+    number = database.add("q", b"x")
+    journal = database._journal
+    seal = journal._supply.seal
+
+    def begun_meanwhile(active: Callable[[], Segment | None]) -> None:
+        unused = journal._active
+        if is_replaced:
+            assert unused is not None
+            journal._replace_active(unused)
+        else:
+            journal._roll()
+        seal(active)
+
+    if is_replaced:
+        journal._roll()
+    monkeypatch.setattr(journal._supply, "seal", begun_meanwhile)
+    journal.tend()
+    with open_unattended(disk.restart()) as again:
+        assert (again.recovery.lost, list(again.numbers())) == ((), [number])
