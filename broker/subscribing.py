@@ -17,6 +17,7 @@ from broker.codes import BrokerError, Code, detailed
 from broker.deciding import NO_STORE, decide
 from broker.decision import Busy, Decision
 from broker.effects import Answer, Body, Call, Stored
+from broker.enrolling import begin_subscription, make_durable, new_subscription
 from broker.lifetimes import MICROSECONDS
 from broker.parking import with_subscription
 from broker.participant import Participant
@@ -32,7 +33,7 @@ from broker.publishing import (
 )
 from broker.receiving import park
 from broker.records import Status
-from broker.topic import Publication, Subscription, Topic, durable_key, key_of, passing_key
+from broker.topic import Publication, Subscription, Topic, durable_key, passing_key
 from broker.withdrawing import (
     decide_end,
     end_subscription,
@@ -61,59 +62,33 @@ def subscribe(world: World, call: Call, participant: Participant) -> None:
         )
     if is_durable and world.attributes.broker.subscriber_store != "PSTORE":
         raise BrokerError(Code.DURABLE_WITHOUT_STORE)
-    known = topic.subscription_of(participant.owner, participant.name)
-    if known is not None and known.is_pending:
-        raise Busy(known)
+    known = _settled(topic, participant)
     if known is not None and (known.is_durable or not is_durable):
         _renew(world, known)
         world.answer(call.handle, Reply(topic=topic.name))
         return
     name = None if is_durable else participant.name
-    subscription = Subscription(world.identifiers.next(), topic, participant.owner, name)
-    subscription.subscribed = subscription.active = world.now
-    position = max(topic.last_order, world.highest) if topic.is_stored else topic.last_order
-    subscription.position = subscription.cursor = position if known is None else known.position
-    _begin(world, call, participant, subscription, known)
-
-
-def _begin(
-    world: World, call: Call, participant: Participant, subscription: Subscription, known: Subscription | None
-) -> None:
-    """Let the subscription be; it takes the place of one that was not durable."""
-    topic = subscription.topic
-    coming = topic.coming.get(key_of(subscription))
-    if coming is not None:
-        raise Busy(coming)
-    if known is not None:
-        subscription.acknowledged = set(known.acknowledged)
-    world.topics.renew(subscription, world.clocks)
+    subscription = known or new_subscription(world, topic, participant.owner, name)
 
     def apply(_: int) -> None:
-        topic.coming.pop(key_of(subscription), None)
-        if known is not None:
-            del topic.subscribers[key_of(known)]
-            world.topics.disarm_subscription(known)
-        topic.subscribers[key_of(subscription)] = subscription
         _use(participant, subscription)
-        if known is None:
-            for publication in topic.publications.values():
-                publication.remaining += subscription.wants(publication)
-        world.topics.arm_subscription(subscription)
         world.answer(call.handle, Reply(topic=topic.name))
 
-    changes = Changes()
-    if subscription.is_durable:
-        topic.coming[key_of(subscription)] = subscription
-        changes = Changes(puts=[put_subscription(subscription_record(subscription))])
-    decision = Decision(
-        apply,
-        (subscription,),
-        call.handle,
-        participant,
-        Code.DURABLE_WITHOUT_STORE,
-        lambda: world.topics.refuse(subscription),
-    )
-    decide(world, changes, decision)
+    begin = begin_subscription if known is None else make_durable
+    begin(world, subscription, Decision(apply, (), call.handle, participant, Code.DURABLE_WITHOUT_STORE))
+
+
+def _settled(topic: Topic, participant: Participant) -> Subscription | None:
+    """Return what the caller has subscribed; Busy while something about it is on its way to the store.
+
+    So is one that is not there yet: a call that was made behind its SUBSCRIBE counts for it.
+    """
+    found = topic.coming.get(durable_key(participant.owner))
+    if found is None:
+        found = topic.subscription_of(participant.owner, participant.name)
+    if found is not None and found.is_pending:
+        raise Busy(found)
+    return found
 
 
 def unsubscribe(world: World, call: Call, participant: Participant) -> None:
@@ -132,13 +107,11 @@ def unsubscribe(world: World, call: Call, participant: Participant) -> None:
 
 def _own(world: World, topic: Topic, participant: Participant) -> Subscription:
     """Return the caller's subscription; Busy while something about it is on its way."""
-    found = topic.subscription_of(participant.owner, participant.name)
+    found = _settled(topic, participant)
     if found is None:
         raise BrokerError(
             Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, f"the caller has not subscribed to {topic.name}")
         )
-    if found.is_pending:
-        raise Busy(found)
     _use(participant, found)
     _renew(world, found)
     return found
@@ -282,9 +255,7 @@ def control_publication(world: World, call: Call, participant: Participant) -> N
 
 
 def _by_subscriber(world: World, call: Call, participant: Participant, publication: Publication) -> None:
-    subscription = publication.topic.subscription_of(participant.owner, participant.name)
-    if subscription is not None and subscription.is_pending:
-        raise Busy(subscription)
+    subscription = _settled(publication.topic, participant)
     if subscription is None or publication.order not in subscription.outstanding:
         is_own = publication.owner.name == participant.owner.name
         raise BrokerError(Code.WRONG_STATUS if is_own or subscription is not None else Code.NOT_THE_CREATOR)

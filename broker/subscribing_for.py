@@ -5,14 +5,13 @@ Command and Information Services, SUBSCRIBE.)
 """
 
 from broker.block import Reply
-from broker.changes import Changes
 from broker.codes import BrokerError, Code, detailed
-from broker.deciding import decide
 from broker.decision import Busy, Decision
 from broker.effects import SubscribeFor, UnsubscribeFor
+from broker.enrolling import begin_subscription, new_subscription
 from broker.publishing import check_enabled
-from broker.topic import Subscription, durable_key
-from broker.withdrawing import decide_end, put_subscription, subscription_record
+from broker.topic import durable_key
+from broker.withdrawing import decide_end
 from broker.world import World
 
 
@@ -33,32 +32,20 @@ def subscribe_for(world: World, given: SubscribeFor) -> None:
     if known is not None:
         world.answer(given.handle, Reply(topic=topic.name))
         return
-    subscription = Subscription(world.identifiers.next(), topic, owner, None)
-    subscription.subscribed = subscription.active = world.now
-    subscription.position = max(topic.last_order, world.highest) if topic.is_stored else topic.last_order
-    subscription.cursor = subscription.position
-    world.topics.renew(subscription, world.clocks)
-    topic.coming[key] = subscription
 
     def apply(_: int) -> None:
-        del topic.coming[key]
-        topic.subscribers[key] = subscription
-        for publication in topic.publications.values():
-            publication.remaining += subscription.wants(publication)
-        world.topics.arm_subscription(subscription)
         world.answer(given.handle, Reply(topic=topic.name))
 
-    changes = Changes(puts=[put_subscription(subscription_record(subscription))])
-    decision = Decision(apply, (subscription,), given.handle, code=Code.DURABLE_WITHOUT_STORE)
-    decision.undo = lambda: world.topics.refuse(subscription)
-    decide(world, changes, decision)
+    subscription = new_subscription(world, topic, owner, None)
+    begin_subscription(world, subscription, Decision(apply, (), given.handle, code=Code.DURABLE_WITHOUT_STORE))
 
 
 def unsubscribe_for(world: World, given: UnsubscribeFor) -> None:
     """Let a user have nothing more of a topic that it has subscribed durably. UOW_NOT_FOUND when it has not."""
     check_enabled(world)
     topic = world.topics.topic(given.topic)
-    found = topic.subscribers.get(f"d{given.user}\0{given.token}")
+    key = f"d{given.user}\0{given.token}"
+    found = topic.coming.get(key) or topic.subscribers.get(key)
     if found is None:
         who = f"{given.user} has no durable subscription of {topic.name}"
         raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, who))

@@ -198,7 +198,7 @@ class Topic:
         self.queue = str(TopicQueue(name))
         self.publications: SortedDict[int, Publication] = SortedDict()  # committed ones, by their order
         self.subscribers: dict[str, Subscription] = {}
-        self.coming: dict[str, Subscription] = {}  # on their way to the store
+        self.coming: dict[str, Subscription] = {}  # durable ones on their way to the store, or such as become durable
         self.last_order = 0
         self.published = 0  # publications that were committed since the start
         self.ended = 0  # of those and of earlier ones: everybody has them, or their time was over

@@ -10,7 +10,7 @@ from broker.codes import BrokerError, Code
 from broker.lifetimes import Clocks, ends
 from broker.order import Order
 from broker.records import Status
-from broker.topic import Publication, Subscription, Topic, key_of
+from broker.topic import Publication, Subscription, Topic, durable_key
 from broker.unused import Unused, stays
 from broker.uow import Owner
 
@@ -147,9 +147,9 @@ class Topics:
             self._of_subscription(subscription).add(subscription.due, int(subscription.subscription_id, 16))
 
     def refuse(self, subscription: Subscription) -> None:
-        """Note that a subscription that was on its way does not come."""
+        """Note that a subscription that was on its way does not come, or does not become durable."""
         topic = subscription.topic
-        topic.coming.pop(key_of(subscription), None)
+        topic.coming.pop(durable_key(subscription.owner), None)
         self.unused.see_topic(topic)
 
     def disarm_subscription(self, subscription: Subscription) -> None:
