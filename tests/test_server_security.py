@@ -1,11 +1,13 @@
-"""What who is not logged on, who may do little, and who is hostile can do to a server with users, over STOMP."""
+"""What who is not logged on, who may do little, and who is hostile can do to a server with users."""
 
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.guarded_server import PASSWORDS, USERS, Files, set_users, user
@@ -227,6 +229,80 @@ def test_who_loses_a_right_or_the_login_loses_the_connection_and_others_do_not(t
         stranger.say("CONNECT", accept_version="1.2", login="BOB", passcode=PASSWORDS["BOB"])
         assert stranger.error().startswith("00080003 ")
         root.close()
+
+
+SHARED = {"server_class": "QUEUE", "server_name": "SHARED", "service": "-"}
+
+
+def called(server: Serving, function: str, *, session: str = "", **said: str) -> httpx.Response:
+    """Return the answer to a call of ALICE's over HTTP."""
+    headers = {"Broker-Session": session} if session else {}
+    block = {"function": function, "user_id": "ALICE", **said}
+    url, auth = f"http://127.0.0.1:{server.http_port}/aci", ("ALICE", PASSWORDS["ALICE"])
+    return httpx.post(url, json=block, auth=auth, headers=headers, timeout=20)
+
+
+def code_of(answer: httpx.Response) -> str:
+    return str(answer.json()["error_code"])
+
+
+def may_no_more(server: Serving) -> bool:
+    """Say whether the server knows that ALICE receives nothing any more."""
+    return code_of(called(server, "REGISTER", **SHARED)) == "00080402"
+
+
+def waits(server: Serving) -> bool:
+    """Say whether a call of ALICE's waits for something to receive."""
+    url, auth = f"http://127.0.0.1:{server.http_port}/info/PARTICIPANT", ("ROOT", PASSWORDS["ROOT"])
+    rows = httpx.get(url, auth=auth, timeout=20).json()["rows"]
+    return any(row["calls_waiting"] for row in rows if row["user_id"] == "ALICE")
+
+
+@pytest.mark.parametrize("is_named", [False, True], ids=["by a token", "by its name"])
+def test_who_loses_a_right_gets_nothing_more_over_http_of_what_it_had_registered_for(
+    tmp_path: Path, is_named: bool
+) -> None:
+    files = Files(tmp_path, has_tls=False)
+    with files.serve() as server, ThreadPoolExecutor(1) as thread:
+        token = {} if is_named else {"token": "T"}
+        name = called(server, "LOGON", **token).headers["Broker-Session"]
+        said: dict[str, str] = {"session": name} if is_named else token
+        assert code_of(called(server, "REGISTER", **said, **SHARED)) == "00000000"
+        asked = {"option": "SYNC", "conv_id": "ANY", **said}
+        waiting = thread.submit(called, server, "RECEIVE", wait="20S", **asked)
+        eventually(lambda: waits(server))
+        set_users(files.users_file, [user("ALICE", send=["/queue/SHARED"]), *USERS[1:]])
+        eventually(lambda: may_no_more(server))
+        root = wire(server, "ROOT")
+        root.say("SEND", b"secret", destination="/queue/SHARED", receipt="done")
+        assert root.hear().headers["receipt-id"] == "done"
+
+        assert code_of(waiting.result()) == "00020002"
+        assert code_of(called(server, "RECEIVE", **asked)) != "00000000"
+        assert code_of(called(server, "LOGON", **said)) == "00000000"
+        answer = called(server, "RECEIVE", **asked)
+        assert code_of(answer) != "00000000" and "body" not in answer.json(), answer.text
+        root.close()
+
+
+def test_who_does_not_read_has_lost_its_right_all_the_same(tmp_path: Path) -> None:
+    files = Files(tmp_path, has_tls=False)
+    with files.serve() as server:
+        deaf, root = wire(server, "ALICE", token="T"), wire(server, "ROOT")
+        deaf.say("SUBSCRIBE", destination="/queue/SHARED", id="1", ack="client-individual", receipt="there")
+        assert deaf.hear().headers["receipt-id"] == "there"
+        for number in range(8):
+            root.say("SEND", bytes(2_000_000), destination="/queue/SHARED", receipt=str(number))
+            assert root.hear().headers["receipt-id"] == str(number)
+
+        set_users(files.users_file, [user("ALICE", send=["/queue/SHARED"]), *USERS[1:]])
+        eventually(lambda: may_no_more(server))
+
+        assert code_of(called(server, "LOGON", token="T")) == "00000000"
+        answer = called(server, "RECEIVE", option="SYNC", conv_id="ANY", token="T")
+        assert code_of(answer) != "00000000", "its connection lives on as long as it does not read"
+        root.close()
+        deaf.close()
 
 
 def test_guesses_are_slowed_down_and_a_client_that_is_logged_on_does_not_notice(tmp_path: Path) -> None:

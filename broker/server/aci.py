@@ -66,7 +66,7 @@ class Aci:
             partner = served.attributes.broker.partner_cluster_address or ""
             return _written(http, Answered(Reply(code=served.refusal, partner_broker_id=partner)))
         try:
-            caller = callers.of(request, http.headers.get(HEADER), identity.user)
+            caller = callers.of(request, http.headers.get(HEADER), identity)
         except NoSession:
             return _written(http, Answered(Reply(code=Code.LOGON_REQUIRED, text=_OVER)))
         except TooMany as failure:
@@ -95,7 +95,7 @@ class Aci:
             known = None
         if known is None and served.broker is not None:
             limits: WebLimits = http.app.state.limits
-            known = Callers(served.broker, limits.sessions, limits.calls)
+            known = Callers(served.broker, limits.sessions, limits.calls, guard=served.guard)
         self._callers = known
         return known
 

@@ -8,6 +8,7 @@
 
 Every answer names its session in the header. A session ends with LOGOFF, with DELETE, and when nothing was asked for
 CLIENT-NONACT and nothing waits: what it was sending or receiving is taken back then, as when a connection is lost.
+It ends too when its user changes, since what it has registered for it may have no right to any more.
 Where there are too many, those go first that were used for a single call, and longest ago.
 """
 
@@ -19,6 +20,7 @@ from broker.asynchronous import AsyncBroker
 from broker.block import Function, Request
 from broker.effects import Physical
 from broker.lifetimes import MICROSECONDS, NEVER
+from broker.server.guard import Guard, Identity
 
 HEADER = "Broker-Session"
 NEW_SESSION = "new"
@@ -36,11 +38,12 @@ class TooMany(Exception):
 class Caller:
     """A session: what the broker takes for a connection."""
 
-    __slots__ = ("calls", "count", "name", "owner", "physical", "token", "used")
+    __slots__ = ("calls", "count", "identity", "name", "owner", "physical", "token", "used")
 
-    def __init__(self, name: str, owner: str, physical: Physical) -> None:
+    def __init__(self, name: str, identity: Identity, physical: Physical) -> None:
         self.name = name
-        self.owner = owner  # the user who logged on over HTTP
+        self.identity = identity
+        self.owner = identity.user  # who logged on over HTTP
         self.physical = physical
         self.token: tuple[str, str, str] | None = None  # under which it is found without the header
         self.calls = 0  # under way
@@ -51,8 +54,9 @@ class Caller:
 class Callers:
     """The sessions of one broker, on its loop."""
 
-    def __init__(self, broker: AsyncBroker, sessions_max: int, calls_max: int) -> None:
+    def __init__(self, broker: AsyncBroker, sessions_max: int, calls_max: int, *, guard: Guard) -> None:
         self.broker = broker
+        self._guard = guard
         self._sessions_max = sessions_max
         self._calls_max = calls_max
         self._loop = asyncio.get_running_loop()
@@ -62,15 +66,17 @@ class Callers:
         self._once: OrderedDict[str, Caller] = OrderedDict()  # of these, those with a single call
         self._tokens: dict[tuple[str, str, str], Caller] = {}
         self._sweeping: asyncio.TimerHandle | None = None
+        guard.on_change.append(self._end_changed)
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def of(self, request: Request, named: str | None, owner: str) -> Caller:
+    def of(self, request: Request, named: str | None, identity: Identity) -> Caller:
         """Return whose call it is, which has begun; `done` ends it. NoSession, TooMany."""
+        owner = identity.user
         caller = self._known(request, named, owner)
         if caller is None:
-            caller = self._new(owner)
+            caller = self._new(identity)
             if named is None and request.token:
                 caller.token = (owner, request.user_id, request.token)
                 self._tokens[caller.token] = caller
@@ -129,10 +135,10 @@ class Callers:
             return None
         return caller
 
-    def _new(self, owner: str) -> Caller:
+    def _new(self, identity: Identity) -> Caller:
         if len(self._sessions) >= self._sessions_max:
             self._make_room()
-        caller = Caller(secrets.token_urlsafe(18), owner, self.broker.new_caller())
+        caller = Caller(secrets.token_urlsafe(18), identity, self.broker.new_caller())
         caller.used = self._loop.time()
         self._sessions[caller.name] = caller
         return caller
@@ -145,6 +151,11 @@ class Callers:
         raise TooMany(f"there are at most {self._sessions_max:,} sessions: try again")
 
     # Who has gone away.
+
+    def _end_changed(self) -> None:
+        for caller in list(self._sessions.values()):
+            if not caller.identity.is_current:
+                self.end(caller)
 
     def _sweep_later(self) -> None:
         if self._sweeping is None and self._seconds is not None and self._sessions:
@@ -166,5 +177,6 @@ class Callers:
 
     def close(self) -> None:
         """Look after nobody any more: the broker ends."""
+        self._guard.on_change.remove(self._end_changed)
         if self._sweeping is not None:
             self._sweeping.cancel()

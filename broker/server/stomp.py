@@ -177,9 +177,10 @@ class StompConnection(asyncio.Protocol):
             self._login.begin(user, password, peer_of(self._transport), then)
 
     def check_login(self) -> None:
-        """End the connection of a user who has changed since it logged on."""
+        """End the connection of a user who has changed since it logged on, and what it has registered for."""
         if self._login is not None and self._login.is_stale:
             self._session.fail(Code.SECURITY_TOKEN_WRONG, "what the user may do has changed; log on again")
+            self._broker.gone(self._caller)  # at once, however long the ERROR takes to leave
 
     def after(self, seconds: float, then: Callable[[], None]) -> Cancellable:
         """Do something later."""
@@ -230,9 +231,8 @@ class StompConnection(asyncio.Protocol):
 
     def _connect_late(self) -> None:
         if not self._session.version:
-            self._session.fail(
-                Code.TRANSPORT_TIMED_OUT, f"no CONNECT within {self._listener.limits.connect_seconds:g} seconds"
-            )
+            seconds = self._listener.limits.connect_seconds
+            self._session.fail(Code.TRANSPORT_TIMED_OUT, f"no CONNECT within {seconds:g} seconds")
 
     def _begin_beats(self) -> None:
         """Send a sign of life as often as was agreed, and wait for those of the client."""
