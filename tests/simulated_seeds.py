@@ -9,5 +9,5 @@ from tests.simulation.world import World
 def assert_nothing_breaks(world: World, seeds: Iterable[int]) -> None:
     for seed in seeds:
         failure = play_seed(world, seed).failure
-        command = f"python -m tests.simulation --world {world.name} --replay {seed}"
+        command = f".venv/bin/python -m tests.simulation --world {world.name} --replay {seed}"
         assert failure is None, f"{failure.promise}\n{failure.found}\nplay it again: {command}"

@@ -6,11 +6,12 @@ import time
 from itertools import count
 
 from tests.campaign.campaign import ROUND_SECONDS, Figures, play
+from tests.campaign.durations import minutes
 
 
 def main() -> int:
     asked = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
-    asked.add_argument("--minutes", type=float, default=10.0)
+    asked.add_argument("--minutes", type=minutes, default=10.0)
     asked.add_argument("--seed", type=int, default=0, help="of the first round; each other has the next one")
     asked.add_argument("--round", type=int, help="this round alone")
     asked.add_argument("--seconds", type=float, default=ROUND_SECONDS, help="that a round lasts, without its end")

@@ -17,6 +17,7 @@ from database import DatabaseView
 from tests.campaign.brokers import Brokers
 from tests.campaign.campaign import SENDERS, Clients
 from tests.campaign.checks import left_in, violations
+from tests.campaign.durations import minutes
 from tests.campaign.records import read
 
 LOOKS = 60
@@ -108,7 +109,7 @@ def _tell(*words: object) -> None:
 
 def main() -> int:
     asked = argparse.ArgumentParser(prog="python -m tests.campaign.soak", description=__doc__)
-    asked.add_argument("--minutes", type=float, default=10.0)
+    asked.add_argument("--minutes", type=minutes, default=10.0)
     given = asked.parse_args()
     _tell(*(field.name for field in fields(Look)))
     _, found = soak(given.minutes)

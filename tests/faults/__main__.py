@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 
+from tests.campaign.durations import minutes
 from tests.faults.shim import why_not
 from tests.faults.sweep import Findings, Sweep, swept
 
@@ -48,7 +49,7 @@ def _say(lines: list[str]) -> None:
 
 def main() -> int:
     asked = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    asked.add_argument("--minutes", type=float, default=60.0)
+    asked.add_argument("--minutes", type=minutes, default=60.0)
     asked.add_argument("--seed", type=int, default=1)
     asked.add_argument("--only", default="", help="runs whose line has this text")
     given = asked.parse_args()

@@ -117,6 +117,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=int, default=SECONDS, help="of each target")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at a time")
     given = parser.parse_args(arguments)
+    if min(given.seconds, given.processes) < 1:
+        parser.error("at least 1 second, and 1 process")
     wanted = given.targets or list(TARGETS)
     plays = broken = 0
     for played in _every(wanted, given.seconds, given.processes):

@@ -20,7 +20,10 @@ from tests.simulation.worlds import REAL, TOYS, WORLDS
 
 def main(arguments: list[str] | None = None) -> int:
     """Do what the arguments say, and return the exit status."""
-    named = _parser().parse_args(arguments)
+    parser = _parser()
+    named = parser.parse_args(arguments)
+    if named.fault and named.script is None and named.replay is None:
+        parser.error("--fault goes with --replay or --script; --faults plays a campaign with each")
     settings = Settings(
         out=sys.stdout,
         worlds=[WORLDS[name] for name in named.world or REAL],
@@ -69,9 +72,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _count(text: str) -> int:
-    if (count := int(text)) < 1:
-        raise argparse.ArgumentTypeError("at least 1")
-    return count
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
 
 
 if __name__ == "__main__":

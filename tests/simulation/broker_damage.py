@@ -127,7 +127,7 @@ class DamagedPlay(HoldingPlay):
                 self.desk.settle()
         except StartRefused as refused:
             self.lines.append(f"    refused: {refused} {refused.__cause__}")
-            self._note(fault, f"refused: {type(refused.__cause__).__name__}")
+            self._note(fault, f"refused: {type(refused.__cause__ or refused).__name__}")
             return
         told = [*self.promises.units, *(unit.conv_id for unit in self.promises.units.values()), *self.promises.news]
         self._hold(

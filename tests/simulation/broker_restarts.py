@@ -126,7 +126,7 @@ class RestartingPlay(Play):
                 continue
             except StartRefused as refused:
                 self.lines.append(f"    refused: {refused}")
-                self._note(crash.ending, f"refused: {type(refused.__cause__).__name__}")
+                self._note(crash.ending, f"refused: {type(refused.__cause__ or refused).__name__}")
                 machine.end("killed", 0)
                 machine.disk.space = None
                 continue

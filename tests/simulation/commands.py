@@ -14,7 +14,7 @@ from tests.simulation.playing import SECONDS_MAX, Failure, Played, fingerprint, 
 from tests.simulation.scripts import NotAScript, parsed, text_of, world_of
 from tests.simulation.world import Script, Seen, World
 
-COMMAND = "python -m tests.simulation"
+COMMAND = ".venv/bin/python -m tests.simulation"
 KINDS_MAX = 5  # different failures after which a campaign ends: more say no more
 INTERRUPTED = 130
 
@@ -46,6 +46,7 @@ class _Tally:
     start: float = field(default_factory=time.monotonic)
     said: float = 0.0
     kinds: set[tuple[str, str]] = field(default_factory=set)  # world and kind of failure
+    is_enough: bool = False  # so many kinds were met that it ends here
 
     @property
     def seconds(self) -> float:
@@ -85,6 +86,8 @@ def simulate(settings: Settings, seeds: range) -> int:
     except KeyboardInterrupt:
         interrupted = True
         settings.say("interrupted")
+    if tally.is_enough:
+        settings.say(f"{len(tally.kinds)} kinds of failure are enough: the other runs are left out")
     settings.say(tally.line())
     missing = _show_met(settings, tally.shares)
     if interrupted:
@@ -98,6 +101,7 @@ def simulate(settings: Settings, seeds: range) -> int:
 def _until_enough(tasks: Iterator[Play], tally: _Tally) -> Iterator[Task]:
     for task in tasks:
         if len(tally.kinds) >= KINDS_MAX:
+            tally.is_enough = True
             return
         yield task
 
