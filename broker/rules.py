@@ -105,24 +105,24 @@ def check(request: Request, *, is_server: bool, is_logged_on: bool) -> Refusal |
     """Return why the call cannot be carried out, None when nothing speaks against it."""
     conv_id, uowid, publication_id = request.conv_id, request.uowid, request.publication_id
     joined = conv_id + uowid + publication_id + request.ustatus
-    if (
-        joined.isascii()
-        and joined.isprintable()
-        and (len(joined) <= ID_WIDTH or _fit(request))
-        and _is_somebody(_whose(request))
-        and _goes_together(
-            _shape(request),
-            tuple(map(_SPELLINGS.get, (conv_id, uowid, publication_id))),
-            is_server,
-            is_logged_on,
-        )
-    ):
-        is_more = request.properties or request.producer or request.msgid or request.user_data
-        return _check_beside(request) if is_more else None
+    try:
+        if joined.isascii() and joined.isprintable() and (len(joined) <= ID_WIDTH or _fit(request)):
+            _check_whose(_whose(request))
+            words = tuple(map(_SPELLINGS.get, (conv_id, uowid, publication_id)))
+            _check_shape(_shape(request), words, is_server, is_logged_on)
+            is_more = request.properties or request.producer or request.msgid or request.user_data
+            return _check_beside(request) if is_more else None
+    except _New:
+        pass
     return _first_wrong(request, is_server=is_server, is_logged_on=is_logged_on)
 
 
-# What callers say again and again is looked at once, and remembered.
+# What callers say again and again is looked at once, and remembered; not what is wrong, which can be of any length.
+
+
+class _New(Exception):
+    """Something speaks against the call, or may be of any length: it is looked at anew each time."""
+
 
 _SPELLINGS = {
     "".join(letters): word for word in (*WORDS, BOTH) for letters in product(*zip(word, word.lower(), strict=True))
@@ -143,20 +143,23 @@ def _fit(request: Request) -> bool:
 
 
 @lru_cache(16384)
-def _is_somebody(texts: tuple[str, ...]) -> bool:
-    """Return whether nothing speaks against the fields that say who calls."""
+def _check_whose(texts: tuple[str, ...]) -> None:
+    """Look at the fields that say who calls. _New."""
     said: dict[str, Any] = dict(zip(_WHOSE, texts, strict=True))
     request = Request(function=Function.LOGON, **said)
-    return bool(request.user_id.strip()) and _check_texts(request) is None
+    if not request.user_id.strip() or _check_texts(request) is not None:
+        raise _New
 
 
 @lru_cache(16384)
-def _goes_together(shape: tuple[Any, ...], words: tuple[str | None, ...], is_server: bool, is_logged_on: bool) -> bool:
-    """Return whether nothing speaks against a call of somebody that says this; an identifier is as good as any."""
+def _check_shape(shape: tuple[Any, ...], words: tuple[str | None, ...], is_server: bool, is_logged_on: bool) -> None:
+    """Look at what a call of somebody says beside that; an identifier is as good as any. _New."""
     said = dict(zip(_SHAPE, shape, strict=True))
     conv_id, uowid, publication_id = (ID if word is None else word for word in words)
     request = Request(user_id="X", conv_id=conv_id, uowid=uowid, publication_id=publication_id, **said)
-    return _first_wrong(request, is_server=is_server, is_logged_on=is_logged_on) is None
+    is_wrong = _first_wrong(request, is_server=is_server, is_logged_on=is_logged_on) is not None
+    if is_wrong or len(request.error_code) > FIELDS["ERROR-CODE"].width:  # only REPLY_ERROR looks at that
+        raise _New
 
 
 def _first_wrong(request: Request, *, is_server: bool, is_logged_on: bool) -> Refusal | None:

@@ -2,19 +2,24 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import fields
 from typing import Any
 
 import pytest
 from starlette.datastructures import Headers
 
+from broker import rules
 from broker.attributes import BUILT_IN, parse
+from broker.block import Function, Option, Request
 from broker.block_json import BadBlock, answered_of, parsed
 from broker.cis import CisRefused
 from broker.looking.question import Question
 from broker.looking.subjects import question_of, subject_of
 from broker.migration import UNLOAD, Mark, Offer, decode_mark, encode_mark, encode_offer
 from broker.pstore import StoreError
+from broker.server import destinations
 from broker.server.moving_words import Refused, check_in, failure_in, hello_in, nonce_in
 from broker.server.web_guard import session_secret
 from broker.sqlite_commit import SCHEMA
@@ -206,3 +211,38 @@ def test_a_row_that_no_broker_writes_is_told_of(statement: str) -> None:
         list(reading.identifiers())
         reading.highest()
     connection.close()
+
+
+# What is remembered of words, so that they need not be looked at twice.
+
+
+def kept(say: Callable[[str], object]) -> int:
+    """Return how many bytes stay after 200 words of 20,000 characters were said."""
+    say("once")
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            say(f"{number:020000}")
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", ["temp", "conversation", "topic"])
+def test_a_long_destination_is_not_remembered(kind: str) -> None:
+    assert kept(lambda name: destinations.parse(f"/{kind}/{name}")) < 100_000
+
+
+TEXTS = [
+    field.name for field in fields(Request) if isinstance(getattr(Request(function=Function.SEND), field.name), str)
+]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_long_word_of_a_call_is_not_remembered(name: str) -> None:
+    def say(word: str) -> None:
+        said: dict[str, Any] = {"user_id": "ALICE", "conv_id": "NEW", name: word}
+        request = Request(function=Function.SEND, option=Option.COMMIT, **said)
+        rules.check(request, is_server=False, is_logged_on=True)
+
+    assert kept(say) < 100_000

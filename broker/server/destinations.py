@@ -67,9 +67,15 @@ class Temporary(NamedTuple):
 Destination = ToService | ToTopic | InConversation | Temporary
 
 
-@lru_cache(16384)
+_KNOWN_CHARACTERS_MAX = 200  # of a destination that is remembered: a header can be much longer
+
+
 def parse(text: str) -> Destination:
     """Return what the destination names; 00200183 for one that names nothing."""
+    return _known(text) if len(text) <= _KNOWN_CHARACTERS_MAX else _parse(text)
+
+
+def _parse(text: str) -> Destination:
     _, kind, name = (*text.split("/", 2), "", "")[:3] if text.startswith("/") else ("", "", "")
     if name:
         match kind:
@@ -91,6 +97,9 @@ def parse(text: str) -> Destination:
     raise BrokerError(
         Code.INVALID_SERVICE_NAME, detailed(Code.INVALID_SERVICE_NAME, f"destination {text[:80]!r} is none of {known}")
     )
+
+
+_known = lru_cache(16384)(_parse)
 
 
 @lru_cache(16384)
