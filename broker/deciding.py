@@ -24,6 +24,7 @@ from broker.records import (
     ClockRecord,
 )
 from broker.reporting import report
+from broker.topic import Subscription
 from broker.world import World
 
 NO_STORE = "the persistent store is not available"
@@ -98,6 +99,8 @@ def _arrived(world: World, ticket: int) -> Decision | None:
             world.released.append(held)
         if isinstance(held, Conversation):
             world.touch(held)
+        elif isinstance(held, Subscription):  # what was published meanwhile nobody has got
+            world.topics.ready.append(held)
     who = decision.who
     if who is not None:
         who.pending -= 1

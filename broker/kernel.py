@@ -45,7 +45,14 @@ from broker.receiving import receive, serve, serve_all, services_of
 from broker.restore import Restored
 from broker.sending import send
 from broker.starting import start
-from broker.subscribing import control_publication, receive_publication, serve_subscribers, subscribe, unsubscribe
+from broker.subscribing import (
+    control_publication,
+    receive_publication,
+    serve_subscriber,
+    serve_subscribers,
+    subscribe,
+    unsubscribe,
+)
 from broker.syncpoint import syncpoint
 from broker.ticking import tick
 from broker.withdrawing import sweep
@@ -99,7 +106,7 @@ class Kernel:
     def _follow_up(self) -> None:
         world = self.world
         topics = world.topics
-        while world.touched or world.released or world.leaving or topics.published or topics.sweeping:
+        while world.touched or topics.ready or world.released or world.leaving or topics.published or topics.sweeping:
             self._go_on()
         unused = world.unused
         if unused.services or unused.topics:
@@ -111,9 +118,12 @@ class Kernel:
         if world.touched:
             talk = world.touched.popleft()
             self._guard(lambda: _serve(world, talk))
+        elif world.topics.ready:
+            subscription = world.topics.ready.popleft()
+            self._guard(lambda: serve_subscriber(world, subscription))
         elif world.released:
             held = world.released.popleft()
-            while held.queued and not held.is_pending and not world.touched:
+            while held.queued and not held.is_pending and not (world.touched or world.topics.ready):
                 self._again(held.queued.pop(0), held)
             if held.queued and not held.is_pending:
                 world.released.append(held)

@@ -33,7 +33,7 @@ from broker.publishing import (
 )
 from broker.receiving import park
 from broker.records import Status
-from broker.topic import Publication, Subscription, Topic, durable_key, passing_key
+from broker.topic import Publication, Subscription, Topic, durable_key, key_of, passing_key
 from broker.withdrawing import (
     decide_end,
     end_subscription,
@@ -210,14 +210,21 @@ def hand_out(world: World, call: Call, subscription: Subscription, publication: 
 def serve_subscribers(world: World, topic: Topic) -> None:
     """Give who waits what has been published."""
     for subscription in list(topic.subscribers.values()):
-        for parked in world.parking.at(with_subscription(subscription)):
-            if subscription.is_pending or subscription.next() is None:
-                break
-            world.parking.remove(parked)
-            try:
-                receive_next(world, parked.call, subscription)
-            except BrokerError as refusal:
-                world.refuse(parked.call.handle, refusal.code, refusal.text)
+        serve_subscriber(world, subscription)
+
+
+def serve_subscriber(world: World, subscription: Subscription) -> None:
+    """Give who waits with a subscription what there is for it, unless it has ended."""
+    if subscription.topic.subscribers.get(key_of(subscription)) is not subscription:
+        return
+    for parked in world.parking.at(with_subscription(subscription)):
+        if subscription.is_pending or subscription.next() is None:
+            break
+        world.parking.remove(parked)
+        try:
+            receive_next(world, parked.call, subscription)
+        except BrokerError as refusal:
+            world.refuse(parked.call.handle, refusal.code, refusal.text)
 
 
 # What is said about a publication.
@@ -261,7 +268,7 @@ def _by_subscriber(world: World, call: Call, participant: Participant, publicati
         raise BrokerError(Code.WRONG_STATUS if is_own or subscription is not None else Code.NOT_THE_CREATOR)
     if call.request.option is Option.BACKOUT:
         subscription.give_back(publication.order)
-        world.topics.published.append(publication.topic)
+        world.topics.ready.append(subscription)
         world.answer(call.handle, shown(publication))
         return
     if world.joint is not None:

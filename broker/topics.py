@@ -42,6 +42,7 @@ class Topics:
         self.past: dict[tuple[str, str, str], Past] = {}  # last ones that are gone, by topic and whose they were
         self.is_ending = False  # some are on their way out
         self.published: deque[Topic] = deque()  # have something for who waits
+        self.ready: deque[Subscription] = deque()  # may have: they could hand out nothing, or have got something back
         self.sweeping: deque[Topic] = deque()  # have publications that everybody has
 
     def topic(self, name: str) -> Topic:

@@ -174,3 +174,53 @@ def test_a_subscription_that_is_made_durable_lives_as_long_as_a_durable_one(read
     assert (record.active, record.ends) == (desk.now, subscription.ends)
     assert subscription.is_durable
     assert subscription in desk.kernel.world.topics.subscriptions.values()
+
+
+# Who waits while something of its own is on its way.
+
+
+@pytest.mark.parametrize("is_durable", [True, False], ids=["durable", "it fails"])
+def test_who_waits_gets_what_was_published_while_its_acknowledgement_was_on_its_way(
+    desk: Desk, paper: Person, other: Person, is_durable: bool
+) -> None:
+    begin_publishing(paper, b"1")
+    said = get(other)
+    waiting = [begin_waiting(other), begin_waiting(other)]
+    desk.is_slow = True
+    begin_publishing(paper, b"2")
+    begin_control(other, said)
+    later = begin_waiting(other)
+    desk.settle(1)
+    assert waiting[0] not in desk.answers
+    if is_durable:
+        desk.settle()
+    else:
+        desk.fail(is_store_lost=False, is_refused=True)
+    assert desk.answers[waiting[0]].body == b"2"
+    desk.is_slow = False
+    begin_publishing(paper, b"3")
+    begin_publishing(paper, b"4")
+    assert [desk.answers[call].body for call in (*waiting, later)] == [b"2", b"3", b"4"], "first come, first served"
+
+
+def test_who_waits_gets_it_too_when_its_subscription_has_become_durable(
+    desk: Desk, paper: Person, reader: Person
+) -> None:
+    assert reader.call(Function.SUBSCRIBE, topic=TOPIC).code is Code.OK
+    waiting = begin_waiting(reader)
+    desk.is_slow = True
+    begin_publishing(paper)
+    reader.start(Function.SUBSCRIBE, DURABLE, topic=TOPIC)
+    desk.settle()
+    assert desk.answers[waiting].body == b"news"
+
+
+def test_who_waits_gets_nothing_of_a_subscription_that_has_ended(desk: Desk, paper: Person, other: Person) -> None:
+    waiting = begin_waiting(other)
+    desk.is_slow = True
+    begin_publishing(paper)
+    unsubscribing = other.start(Function.UNSUBSCRIBE, topic=TOPIC)
+    desk.settle()
+    assert desk.answers[unsubscribing].code is Code.OK
+    assert waiting not in desk.answers or desk.answers[waiting].code is not Code.OK
+    assert is_nothing_left(desk)
