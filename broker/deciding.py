@@ -11,6 +11,7 @@ from broker.conversation import Conversation
 from broker.decision import Decision
 from broker.effects import Commit, Durable, Failed, Level
 from broker.lifetimes import MICROSECONDS
+from broker.participant import Participant
 from broker.recording import put, record_of, written
 from broker.records import (
     CLOCK,
@@ -99,6 +100,8 @@ def _arrived(world: World, ticket: int) -> Decision | None:
             world.released.append(held)
         if isinstance(held, Conversation):
             world.touch(held)
+        elif isinstance(held, Participant):
+            world.stayed.append(held)
         elif isinstance(held, Subscription):  # what was published meanwhile nobody has got
             world.topics.ready.append(held)
     who = decision.who

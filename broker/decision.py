@@ -31,12 +31,13 @@ class Held:
         self.queued.insert(0 if is_first else len(self.queued), given)
 
 
-class Leaver:
-    """Who makes decisions, and cannot go away before they have arrived."""
+class Leaver(Held):
+    """Who makes decisions, and cannot go away before they have arrived. Pending while its going away is on its way."""
 
     __slots__ = ("later", "pending")
 
     def __init__(self) -> None:
+        super().__init__()
         self.pending = 0  # decisions on their way
         self.later: deque[Waiter] = deque()  # it wants to go away
 

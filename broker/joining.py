@@ -5,6 +5,9 @@ given back, conversations of messages end. Its committed units of work, and what
 USER-ID and TOKEN, wait until it comes again; without TOKEN nobody can come again, and what was bound to
 the connection is everybody's.
 
+What is taken back is fixed when it is decided. So until that is durable who goes is handed out nothing more, and what
+it calls waits: a unit of work that it got in between would be nobody's afterwards.
+
     DEREGISTER  conversations of messages     units of work that it is sending or receiving
     none        end                           refuse it
     IMMED       end                           are backed out
@@ -18,7 +21,7 @@ from broker.changes import Changes, together
 from broker.codes import BrokerError, Code
 from broker.conversation import Conversation, Side
 from broker.deciding import decide
-from broker.decision import Busy, Decision
+from broker.decision import Busy, Decision, Held
 from broker.effects import Call
 from broker.moves import Closing, close, closing, end, release
 from broker.parking import with_instance
@@ -101,6 +104,9 @@ def register(world: World, call: Call, participant: Participant) -> None:
 
 def deregister(world: World, call: Call, participant: Participant) -> None:
     """Let a participant serve services no longer."""
+    if participant.pending:
+        participant.later.append(call)
+        return
     services = services_of(participant, call.request)
     names = {service.name for service in services}
     if call.request.option is Option.QUIESCE:
@@ -166,7 +172,7 @@ class Leaving:
             self._take_back()
             apply()
 
-        decide(self._world, self._changes(), Decision(whole, self._talks, handle=handle, who=self._participant))
+        decide(self._world, self._changes(), Decision(whole, self._held(), handle=handle, who=self._participant))
 
     def force(self, apply: Callable[[], None]) -> None:
         """Take it back and go on, whatever the store says; what it has not heard it is told when it is back."""
@@ -181,9 +187,12 @@ class Leaving:
             whole(0)
 
         try:
-            decide(self._world, self._changes(), Decision(whole, self._talks, who=self._participant, undo=unwritten))
+            decide(self._world, self._changes(), Decision(whole, self._held(), who=self._participant, undo=unwritten))
         except BrokerError:
             return  # there is no store; it is done
+
+    def _held(self) -> list[Held]:
+        return [*self._talks, self._participant]
 
     def _changes(self) -> Changes:
         parts = [done.changes for _, done in self._closings]

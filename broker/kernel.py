@@ -41,7 +41,7 @@ from broker.joint import commit_together
 from broker.messaging import reply_error, send_message, undo
 from broker.participant import Participant, name_of
 from broker.publishing import send_publication
-from broker.receiving import receive, serve, serve_all, services_of
+from broker.receiving import receive, serve, serve_all, serve_participant, services_of
 from broker.restore import Restored
 from broker.sending import send
 from broker.starting import start
@@ -106,7 +106,15 @@ class Kernel:
     def _follow_up(self) -> None:
         world = self.world
         topics = world.topics
-        while world.touched or topics.ready or world.released or world.leaving or topics.published or topics.sweeping:
+        while (
+            world.touched
+            or topics.ready
+            or world.stayed
+            or world.released
+            or world.leaving
+            or topics.published
+            or topics.sweeping
+        ):
             self._go_on()
         unused = world.unused
         if unused.services or unused.topics:
@@ -121,6 +129,9 @@ class Kernel:
         elif world.topics.ready:
             subscription = world.topics.ready.popleft()
             self._guard(lambda: serve_subscriber(world, subscription))
+        elif world.stayed:
+            participant = world.stayed.popleft()
+            self._guard(lambda: _serve_again(world, participant))
         elif world.released:
             held = world.released.popleft()
             while held.queued and not held.is_pending and not (world.touched or world.topics.ready):
@@ -202,6 +213,8 @@ class Kernel:
         if function in _OF_ANYBODY:
             world.answer(call.handle, Reply(versions=versions(world, request)))
             return
+        if participant is not None and participant.is_pending:
+            raise Busy(participant)
         if participant is None:
             if function == Function.LOGOFF:
                 raise BrokerError(Code.USER_UNKNOWN)
@@ -256,6 +269,12 @@ def _serve(world: World, talk: Conversation) -> None:
         for registration in list(talk.service.servers.values()):
             if registration.is_quiescing:
                 finish_quiescing(world, registration.name, talk.service)
+
+
+def _serve_again(world: World, participant: Participant) -> None:
+    """Give a participant that has not gone away, or not altogether, what it was not given meanwhile."""
+    serve_participant(world, participant)
+    world.topics.published.extend(participant.topics.values())
 
 
 def _is_server(participant: Participant | None, request: Request) -> bool:

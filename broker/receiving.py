@@ -13,7 +13,7 @@ After the last message of a unit of work another RECEIVE of its conversation say
 of work is committed, cancelled or backed out.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from broker.block import ConvStat, Function, Option, Reception, Reply, Request
@@ -216,19 +216,37 @@ def nonact_of(world: World, participant: Participant) -> int:
 
 def serve_all(world: World) -> None:
     """Give who waits what can be had again, now that the store is back: first what comes first, then what is named."""
-    receives = [each for each in world.parking.every() if each.call.request.function is Function.RECEIVE]
-    for parked in sorted(receives, key=lambda each: each.call.request.conv_id.upper() not in WORDS):
-        request = parked.call.request
+    _serve_again(world, world.parking.every())
+
+
+def serve_participant(world: World, participant: Participant) -> None:
+    """Give the participant's calls that wait what can be had by now."""
+    _serve_again(world, participant.parked.values())
+
+
+def _serve_again(world: World, calls: Iterable[Parked]) -> None:
+    waiting = [each for each in calls if each.call.request.function is not Function.RECEIVE_PUBLICATION]
+    for parked in sorted(waiting, key=_is_named):
         with suppress(Busy, BrokerError):  # then it goes on waiting
-            if request.conv_id.upper() in WORDS:
-                word, services = request.conv_id.upper(), services_of(parked.participant, request)
-                waitings = _waitings(world, parked.participant, services, word)
-                talk = _oldest(world, waitings, parked.ranks)
-            else:
-                talk = conversation(world, request.conv_id)
+            talk = _waited_for(world, parked)
             if talk is not None:
                 world.touch(talk)
                 serve(world, talk)
+
+
+def _is_named(parked: Parked) -> bool:
+    """Say whether a call waits with one conversation: a RECEIVE of it, or a SEND for its answer."""
+    request = parked.call.request
+    return request.function is not Function.RECEIVE or request.conv_id.upper() not in WORDS
+
+
+def _waited_for(world: World, parked: Parked) -> Conversation | None:
+    if _is_named(parked):
+        return conversation(world, str(parked.places[0]))
+    request = parked.call.request
+    services = services_of(parked.participant, request)
+    waitings = _waitings(world, parked.participant, services, request.conv_id.upper())
+    return _oldest(world, waitings, parked.ranks)
 
 
 def serve(world: World, talk: Conversation) -> None:
@@ -274,6 +292,8 @@ def _first_waiting(world: World, talk: Conversation, side: Side) -> Parked | Non
 
 
 def _is_for(talk: Conversation, side: Side, participant: Participant) -> bool:
+    if participant.is_pending:  # it is going away
+        return False
     if side is SERVER and talk.server is None:
         registration = talk.service.servers.get(participant.name)
         return registration is not None and not registration.is_closed

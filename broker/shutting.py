@@ -43,6 +43,9 @@ def shut_server(world: World, given: ShutServer) -> None:
         world.answer(given.handle, Reply())
         return
     talks = [each for each in participant.talks.values() if each.service is service and each.server == participant.name]
+    if participant.pending:
+        participant.later.append(given)
+        return
     leaving = Leaving(world, participant, talks)
 
     def apply() -> None:

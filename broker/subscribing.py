@@ -220,6 +220,8 @@ def serve_subscriber(world: World, subscription: Subscription) -> None:
     for parked in world.parking.at(with_subscription(subscription)):
         if subscription.is_pending or subscription.next() is None:
             break
+        if parked.participant.is_pending:  # it is going away
+            continue
         world.parking.remove(parked)
         try:
             receive_next(world, parked.call, subscription)

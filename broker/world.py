@@ -82,8 +82,7 @@ class World:
     joint: Joint | None = None  # while calls are decided together
 
     def __init__(self, attributes: Attributes, restored: Restored, identifiers: Identifiers) -> None:
-        self.attributes = attributes
-        self.identifiers = identifiers
+        self.attributes, self.identifiers = attributes, identifiers
         self.units, self.withheld = restored.units, restored.withheld  # asleep; held since a restore, asleep or not
         self.has_store = restored.has_store
         self.is_reporting = attributes.broker.pstore_report
@@ -127,6 +126,7 @@ class World:
         self.released: deque[Held] = deque()  # are no longer on their way to the store
         self.quiescing = 0  # servers that deregister when their last conversation is done
         self.leaving: deque[Leaver] = deque()  # wanted to go away, and can now
+        self.stayed: deque[Participant] = deque()  # were going away, and are where they were unless they have gone
 
     @property
     def is_store_up(self) -> bool:

@@ -7,11 +7,12 @@ import pytest
 
 from broker.block import BOTH, Function, Option, Store
 from broker.codes import Code
-from broker.effects import Abandoned, Answer, Commit, StoreBack
+from broker.effects import Abandoned, Answer, Commit, ShutParticipant, ShutServer, StoreBack
 from broker.records import Status
 from tests.kernel_desk import CHESS, Desk, Person
 
 SYNC, COMMIT = Option.SYNC, Option.COMMIT
+OPERATOR = 900_000
 
 
 @pytest.fixture
@@ -210,6 +211,122 @@ def test_all_who_wait_for_what_a_participant_has_on_its_way_are_answered(
     desk.settle()
     assert [desk.answers[handle].code for handle in (sent, *logons)] == [Code.OK] * 4
     assert Person(desk, "WHITE", "PC1", caller=9, logs_on=False).sync(Option.LAST).status is Status.ACCEPTED
+
+
+def leave(way: str, desk: Desk, person: Person) -> None:
+    """Let somebody who serves CHESS go in that way."""
+    client_id = desk.kernel.world.participants["BLACK", "PC2", 0].client_id
+    match way:
+        case "logs off":
+            person.start(Function.LOGOFF)
+        case "deregisters":
+            person.start(Function.DEREGISTER, Option.IMMED, **CHESS)
+        case "is elsewhere":
+            Person(desk, "BLACK", "PC2", caller=77, logs_on=False).start(Function.LOGON)
+        case "is shut down":
+            desk.give(ShutParticipant(OPERATOR, client_id, is_immediate=True))
+        case "serves no more":
+            desk.give(ShutServer(OPERATOR, client_id, ("GAME", "CHESS", "BLACK"), is_immediate=True))
+        case _:
+            person.gone()
+
+
+LEAVING = ["logs off", "deregisters", "is elsewhere", "is shut down", "serves no more", "is lost"]
+
+
+def wait_for(person: Person, conv_id: str = "ANY") -> int:
+    return person.start(Function.RECEIVE, SYNC, conv_id=conv_id, wait="YES", **CHESS)
+
+
+def receive_all(person: Person) -> list[bytes | None]:
+    """Return what somebody can receive, and back out nothing of it."""
+    said = [person.receive("NEW") for _ in range(5)]
+    return [each.body for each in said if each.code is Code.OK]
+
+
+@pytest.mark.parametrize("way", LEAVING)
+def test_who_is_going_away_is_handed_out_nothing_more(desk: Desk, white: Person, black: Person, way: str) -> None:
+    white.send(b"1")
+    black.receive()
+    waiting = wait_for(black)
+    desk.is_slow = True
+    white.start(Function.SEND, COMMIT, body=b"2", conv_id="NEW", **CHESS)
+    leave(way, desk, black)
+    desk.settle(1)
+    assert waiting not in desk.answers
+    desk.settle()
+    desk.is_slow = False
+    assert waiting not in desk.answers or desk.answers[waiting].code is not Code.OK
+    other = Person(desk, "OTHER", "O", caller=9)
+    other.register()
+    assert receive_all(other) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("way", LEAVING[:-1])
+def test_who_cannot_go_away_is_handed_out_what_came_meanwhile(
+    desk: Desk, white: Person, black: Person, way: str
+) -> None:
+    assert white.call(Function.SUBSCRIBE, Option.DURABLE, topic="NEWS").code is Code.OK
+    assert black.call(Function.SUBSCRIBE, topic="NEWS").code is Code.OK
+    talk = white.send(b"1", Option.NONE).conv_id
+    assert black.receive("NEW", Option.NONE).conv_id == talk
+    sent = white.send(b"2")
+    black.receive()
+    waiting = [wait_for(black), wait_for(black)]
+    waiting.append(black.start(Function.RECEIVE, Option.NONE, conv_id=talk, wait="YES"))
+    waiting.append(black.start(Function.RECEIVE_PUBLICATION, topic="NEWS", publication_id="NEW", wait="YES"))
+    desk.is_slow = True
+    leave(way, desk, black)
+    for body in (b"3", b"4"):
+        white.start(Function.SEND, COMMIT, body=body, conv_id="NEW", **CHESS)
+    white.send(b"5", Option.NONE, talk)
+    white.start(Function.SEND_PUBLICATION, COMMIT, topic="NEWS", publication_id="NEW", body=b"6")
+    asked = black.start(Function.SYNCPOINT, Option.QUERY, uowid=sent.uowid)
+    leaving = desk.commits.popleft()
+    desk.settle()
+    assert not desk.answers.keys() & {asked, *waiting}
+    desk.commits.append(leaving)
+    desk.fail(is_store_lost=False, is_refused=True)
+    assert [desk.answers[handle].body for handle in waiting] == [b"3", b"4", b"5", b"6"]
+    assert desk.answers[asked].code is not Code.LOGON_REQUIRED, "it is where it was"
+
+
+@pytest.mark.parametrize("way", LEAVING)
+def test_a_call_of_who_is_going_away_waits_for_what_comes_of_that(
+    desk: Desk, white: Person, black: Person, way: str
+) -> None:
+    white.send(b"1")
+    black.receive()
+    white.send(b"2")
+    desk.is_slow = True
+    leave(way, desk, black)
+    calls = [black.start(Function.RECEIVE, SYNC, conv_id="ANY", **CHESS), start_send(black, SYNC)]
+    assert not desk.answers.keys() & set(calls)
+    desk.settle()
+    desk.is_slow = False
+    assert all(desk.answers[handle].code is not Code.OK for handle in calls[: 1 if way in SENDS_ON else 2])
+    other = Person(desk, "OTHER", "O", caller=9)
+    other.register()
+    assert receive_all(other) == [b"1", b"2"]
+
+
+SENDS_ON = ("deregisters", "serves no more")  # no server any more, and a client all the same
+
+
+@pytest.mark.parametrize("way", LEAVING)
+def test_what_is_on_its_way_to_a_server_that_goes_is_given_back_as_well(
+    desk: Desk, white: Person, black: Person, way: str
+) -> None:
+    white.send(b"1", uwstatp=3)
+    desk.is_slow = True
+    receiving = black.start(Function.RECEIVE, SYNC, conv_id="NEW", **CHESS)
+    leave(way, desk, black)
+    desk.settle()
+    desk.is_slow = False
+    assert desk.answers[receiving].body == b"1"
+    other = Person(desk, "OTHER", "O", caller=9)
+    other.register()
+    assert receive_all(other) == [b"1"]
 
 
 def test_a_call_that_is_abandoned_while_it_waits_is_not_carried_out(desk: Desk, white: Person, black: Person) -> None:
