@@ -4,7 +4,7 @@ Pure: bytes and what the neighbours say go in. Recovery asks it before it repair
 
 a place is       when
 vouched for      a good frame says `synced` behind its beginning, or the file's end is known (from its footer or its
-                 successor), or the file before it names it and it is the first place
+                 successor), or the file before it names it and it is the first place, or it cannot be read
 padding          it is bad and too short for a frame, or the frames before and behind it are of neighbouring commits
 """
 
@@ -32,6 +32,7 @@ from journal.format import (
 )
 from journal.walk import BadRange, Span, Walk, walk
 
+UNREADABLE = "it cannot be read"
 PROMISED_BYTES = 128  # of a file of which nothing is left: its first group took as much, and a gap frame fits
 PLACES_MAX = 4096  # where a frame that went astray may belong: within 2 MiB
 _ALIGNMENTS = tuple(ALIGNMENT_MIN << shift for shift in range((ALIGNMENT_MAX // ALIGNMENT_MIN).bit_length()))
@@ -48,6 +49,7 @@ class Expected:
     end: int | None  # of its frames, as its successor says
     is_promised: bool = False  # the file before it names it: its first group was durable
     start: int = 0  # frames before this offset are known already
+    unreadable: Sequence[tuple[int, int]] = ()  # ranges of bytes that could not be read, and are not zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ def gather(data: bytes, expected: Expected, footer: Summary | BadFooter | None) 
             behind = max(align(ranges[-1].end, 8) if ranges else 0, span.start + PROMISED_BYTES)
             reason = ranges[0].reason if ranges else "zeros where frames were promised"
             ranges = [BadRange(span.start, behind, reason)]
-    return Evidence(span, found, footer, footer_at, end, vouched, ranges)
+    evidence = Evidence(span, found, footer, footer_at, end, vouched, ranges)
+    return _with_hidden(data, expected, evidence) if expected.unreadable else evidence
 
 
 def _walk_up_to(end: int, data: bytes, span: Span) -> Walk:
@@ -101,6 +104,30 @@ def _walk_up_to(end: int, data: bytes, span: Span) -> Walk:
     if found.frames and found.end < end < found.end + FRAME_SIZE:
         return walk(data, replace(span, limit=found.frames[-1].offset))
     return found
+
+
+def _with_hidden(data: bytes, expected: Expected, evidence: Evidence) -> Evidence:
+    """Return what is proven where bytes cannot be read: a bad place among them may have been durable, and all before.
+
+    Behind a place that can be read, and is torn, nothing was. Where the next group would begin, zeros that can be read
+    say that there was none.
+    """
+    found, vouched, alignment = evidence.found, evidence.vouched, evidence.span.alignment
+    ranges = [replace(bad, reason=UNREADABLE) if _meets(expected, bad) else bad for bad in evidence.ranges]
+    ends = {frame.offset: frame.end for frame in found.frames}
+    payloads = [BadRange(bad.frame, ends[bad.frame], UNREADABLE) for bad in found.bad_payloads]
+    for place in sorted([*ranges, *payloads], key=lambda bad: bad.start):
+        if place.start < vouched:
+            continue
+        if not _meets(expected, place) or not any(data[place.start : align(place.start, alignment) + FRAME_SIZE]):
+            break
+        vouched = place.start + 1
+    return replace(evidence, ranges=ranges, vouched=vouched)
+
+
+def _meets(expected: Expected, place: BadRange) -> bool:
+    """Say whether bytes of a bad place could not be read."""
+    return any(low < place.end and place.start < high for low, high in expected.unreadable)
 
 
 def is_padding(bad: BadRange, found: Walk, header: FileHeader | None, alignment: int) -> bool:

@@ -1,21 +1,26 @@
-"""A disk on which bytes that cannot be read are zeros: only for `--unreadable-as-damaged`.
+"""A disk whose files remember which of their bytes could not be read: only for `--unreadable-as-damaged`.
 
 A read error is not damage: a cable, a controller or a network may be at fault, and the bytes come
-back with it. Only when the operator says that they will not, a start goes on without them.
+back with it. Only when the operator says that they will not, a start goes on without them. In their place
+stands a mark, which is neither a frame nor zeros: what nobody can read does not prove that nothing was written.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from journal.disk import Disk, DiskFile
 
 BLOCK_BYTES = 4096
+MARK = b"no read!"  # in the place of every 8 bytes that cannot be read
+_MARKED = MARK * (BLOCK_BYTES // len(MARK))
 
 
 class ForgivingFile:
-    """A file whose unreadable blocks read as zeros."""
+    """A file whose unreadable blocks read as marks."""
 
     def __init__(self, file: DiskFile) -> None:
         self._file = file
+        self._unreadable: set[int] = set()  # where the blocks begin that were asked for, and could not be read
         self.write = file.write
         self.write_durably = file.write_durably
         self.sync = file.sync
@@ -24,18 +29,28 @@ class ForgivingFile:
         self.reserve = file.reserve
         self.close = file.close
 
+    @property
+    def unreadable(self) -> Sequence[tuple[int, int]]:
+        """The ranges of bytes that were asked for, and could not be read."""
+        size = self._file.size()
+        return [(at, min(at + BLOCK_BYTES, size)) for at in sorted(self._unreadable)]
+
     def read(self, size: int, offset: int) -> bytes:
         try:
             return self._file.read(size, offset)
         except OSError:
             end = min(offset + size, self._file.size())
-            return b"".join(self._block(at, min(BLOCK_BYTES, end - at)) for at in range(offset, end, BLOCK_BYTES))
+            first = offset // BLOCK_BYTES * BLOCK_BYTES
+            return b"".join(self._part(at, max(at, offset), end) for at in range(first, end, BLOCK_BYTES))
 
-    def _block(self, offset: int, size: int) -> bytes:
+    def _part(self, block: int, start: int, end: int) -> bytes:
+        """Return what is wanted of one block."""
+        end = min(block + BLOCK_BYTES, end)
         try:
-            return self._file.read(size, offset)
+            return self._file.read(end - start, start)
         except OSError:
-            return bytes(size)
+            self._unreadable.add(block)
+            return _MARKED[start - block : end - block]
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
         try:
@@ -67,3 +82,8 @@ class ForgivingDisk:
 
     def open(self, path: Path, *, writable: bool = False) -> DiskFile:
         return ForgivingFile(self._disk.open(path, writable=writable))
+
+
+def unreadable_in(file: DiskFile) -> Sequence[tuple[int, int]]:
+    """Return the ranges of what was read of the file so far, and is nothing but marks."""
+    return file.unreadable if isinstance(file, ForgivingFile) else ()

@@ -16,7 +16,7 @@ from journal.datafile import DataFile, Footer
 from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, JournalError
 from journal.evidence import alignment_of_gap, looks_written
-from journal.format import FileHeader, align
+from journal.format import HEADERS_SIZE, FileHeader, align
 from journal.names import DataFileName
 from journal.owner import read_holder
 from recovery.decide import Body, Foot, Head, Seen, decide
@@ -25,6 +25,7 @@ from recovery.losses import between
 from recovery.report import FileReport, Loss, Verdict
 from recovery.restoring import refuse_unfinished
 from recovery.survey import Task, check_lineage, check_strangers, survey
+from recovery.unreadable import unreadable_in
 from recovery.walked import ends_as, examine_frames, low_water_of
 
 Progress = Callable[[str, int, int], None]
@@ -188,7 +189,8 @@ def _examine(file: DataFile, task: Task, *, full: bool) -> Examined:
         return _without_frames(task, size, Body.LATE, "written by a former owner after the directory was taken over")
     if task.identity is None:
         data = file.bytes()
-        is_written = looks_written(data, since=task.next_commit, others=task.others)
+        is_hidden = bool(unreadable_in(file.file)) and any(data[:HEADERS_SIZE])  # zeros there say: never begun
+        is_written = is_hidden or looks_written(data, since=task.next_commit, others=task.others)
         body = Body.LOST if is_written else Body.UNKNOWN
         reason = "neither copy of the header can be read, and no neighbour tells the file's identity"
         return _without_frames(task, size, body, reason, extent=align(len(data.rstrip(b"\0")), 8))

@@ -20,6 +20,7 @@ from recovery.decide import Action, Body, Decision, Foot, Head, Seen, decide
 from recovery.examined import Examined
 from recovery.losses import losses_of
 from recovery.survey import Task
+from recovery.unreadable import unreadable_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ def examine_frames(file: DataFile, task: Task, footer: Footer | BadFooter | None
         alignment=task.alignment,
         end=task.named.end if task.named is not None else None,
         is_promised=task.is_promised,
+        unreadable=unreadable_in(file.file),
     )
     evidence = gather(data, expected, footer.summary if isinstance(footer, Footer) else footer)
     found, end = evidence.found, evidence.end
