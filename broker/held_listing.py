@@ -47,11 +47,6 @@ class Held:
     subscription_id: str = ""  # of a publication
     subscriber: str = ""  # USER-ID
 
-    def names(self) -> frozenset[str]:
-        """Return by what a consumer may know it: its identifier, its producer's one, the numbers of its messages."""
-        numbers = map(str, range(self.first, self.first + self.messages))
-        return frozenset(name for name in (self.identifier, self.producer, *numbers) if name)
-
 
 @dataclass(frozen=True, slots=True)
 class Records:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli import interrupts, output
-from cli.failures import ExitCode, Failure
+from cli.failures import ExitCode, Failure, Usage
 from cli.stores import view
 from cli.wording import iso_microseconds
 from journal.errors import DatabaseLocked
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the broker is imported when it is needed
     from broker.held_listing import Held
     from database import DatabaseView
 
+BY_NUMBER, BY_PRODUCER, BY_UOWID = "number", "producer-id", "uowid"  # a PUBLICATION-ID is meant by the last as well
 AT_ONCE = 1000  # of one commit, as many as a broker takes; nobody else calls this one
 
 
@@ -113,16 +114,42 @@ def between(
     ]
 
 
-def split(found: "Iterable[Held]", names: Collection[str]) -> "tuple[list[Held], list[Held], int]":
-    """Return what of it nobody has named, what somebody has, and how many names are of nothing that is held."""
-    wanted, met = frozenset(names), set[str]()
+def split(found: "Collection[Held]", names: Collection[str], by: str | None) -> "tuple[list[Held], list[Held], int]":
+    """Return what of it nobody has named, what somebody has, and how many names are of nothing that is held.
+
+    Names are of one kind, or of any. Usage where they may be of another kind than the one that they were found by.
+    """
+    wanted = frozenset(names)
+    met: dict[str, set[str]] = {}
     released: list[Held] = []
     discarded: list[Held] = []
     for each in found:
-        its = each.names() & wanted
-        met |= its
+        its = [(kind, name) for kind in _NAMES if by in (None, kind) for name in _NAMES[kind](each) if name in wanted]
+        for kind, name in its:
+            met.setdefault(name, set()).add(kind)
         (discarded if its else released).append(each)
-    return released, discarded, len(wanted - met)
+    if by is None:
+        _refuse_doubtful(met, has_numbered=any(each.producer.isdecimal() for each in found))
+    return released, discarded, len(wanted - met.keys())
+
+
+def _numbers(held: "Held") -> Iterable[str]:
+    return map(str, range(held.first, held.first + held.messages))
+
+
+_NAMES: "Mapping[str, Callable[[Held], Iterable[str]]]" = {
+    BY_UOWID: lambda held: (held.identifier,),
+    BY_PRODUCER: lambda held: (held.producer,),
+    BY_NUMBER: _numbers,
+}
+
+
+def _refuse_doubtful(met: Mapping[str, Collection[str]], *, has_numbered: bool) -> None:
+    """Raise Usage for a name of several kinds, or a number where producers' identifiers are numbers too."""
+    for name, kinds in met.items():
+        if len(kinds) > 1 or (has_numbered and name.isdecimal() and BY_UOWID not in kinds):
+            kind = f"{BY_UOWID}, {BY_PRODUCER} or {BY_NUMBER}"
+            raise Usage(f"what {name} is in the list is not certain, nor what others are: say --by {kind}")
 
 
 def carry_out(spool: Path, released: "Iterable[Held]", discarded: "Iterable[Held]") -> None:

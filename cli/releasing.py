@@ -15,6 +15,7 @@ import typer
 
 from cli import held_units, interrupts, options, output
 from cli.failures import ExitCode, Usage
+from cli.held_units import BY_NUMBER, BY_PRODUCER, BY_UOWID
 from cli.removing import COMMIT_MESSAGES_MAX, ask, moment
 from cli.stores import database, view
 from cli.wording import counted
@@ -23,11 +24,15 @@ if TYPE_CHECKING:  # the engine is imported when a command needs it
     from broker.held_listing import Held
     from database import DatabaseView, Message
 
-BY_NUMBER, BY_PRODUCER, BY_PROPERTY = "number", "producer-id", "property:"
+BY_PROPERTY = "property:"
 
 By = Annotated[
-    str,
-    typer.Option(metavar="WHAT", help="What a line of FILE is: number, producer-id, or property:NAME."),
+    str | None,
+    typer.Option(
+        metavar="WHAT",
+        help="What a line of FILE is: number, producer-id, property:NAME; of a broker's store also uowid.",
+        show_default=False,
+    ),
 ]
 Except = Annotated[
     Path | None,
@@ -76,7 +81,7 @@ def release(  # noqa: PLR0913
     newer: Annotated[str | None, typer.Option(metavar="AGE", help="Those newer than AGE.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that are held back.")] = False,
     known: Except = None,
-    by: By = BY_NUMBER,
+    by: By = None,
     discard: Annotated[bool, typer.Option("--discard", help="Discard them: a consumer has them.")] = False,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
@@ -88,13 +93,16 @@ def release(  # noqa: PLR0913
 
     A restore holds what may have been delivered since its backup, oms recover --hold what damage
     may have brought back; oms list --held shows them. Of a stopped broker's store it is units of work
-    and publications, which a line of FILE names by any of their names. Exits 1 when a NUMBER is not held.
+    and publications; a line of FILE is any of their names there, if --by does not say which.
+    Exits 1 when a NUMBER is not held.
     """
     filters = [one is not None for one in (queue, older, newer, known)]
     if sum((bool(numbers), everything, any(filters))) != 1:
         raise Usage("say which: NUMBERs, or any of --queue, --older, --newer and --except, or --all")
     if known is not None and discard:
         raise Usage("--except says what to discard already: give it without --discard")
+    if by is not None and known is None:
+        raise Usage("--by goes with --except FILE")
     plan, left = _planned(spool, _Asked(numbers, queue, older, newer, known, by))
     if discard:
         plan.released, plan.discarded = (), plan.released
@@ -117,7 +125,7 @@ class _Asked:
     older: str | None
     newer: str | None
     known: Path | None
-    by: str
+    by: str | None
 
 
 def _planned(spool: Path, asked: _Asked) -> tuple[Plan, int]:
@@ -137,16 +145,19 @@ def _planned(spool: Path, asked: _Asked) -> tuple[Plan, int]:
 
 def _plan_of_broker(found: "list[Held]", asked: _Asked) -> Plan:
     """Return the same of units of work and publications, by what any line of a file may name them."""
-    if asked.by not in (BY_NUMBER, BY_PRODUCER):
-        raise Usage(f"--by {asked.by} is not for a broker's store, whose units of work have no properties")
+    if asked.by not in (None, BY_NUMBER, BY_PRODUCER, BY_UOWID):
+        what = f"{BY_NUMBER}, {BY_PRODUCER} or {BY_UOWID}"
+        raise Usage(f"--by {asked.by} is not for a broker's store, whose units of work have no properties: {what}")
     if asked.numbers:
         chosen, unknown = held_units.named(found, asked.numbers)
         return Plan(chosen, unknown=unknown, is_brokers=True)
     before = None if asked.older is None else moment(asked.older, "--older")
     after = None if asked.newer is None else moment(asked.newer, "--newer")
     fitting = held_units.between(found, asked.queue, before, after)
-    names = () if asked.known is None else _names(asked.known).values()
-    released, discarded, unknown = held_units.split(fitting, frozenset(names))
+    if asked.known is None:
+        return Plan(fitting, is_brokers=True)
+    names = _numbers(asked.known) if asked.by == BY_NUMBER else frozenset(_names(asked.known).values())
+    released, discarded, unknown = held_units.split(fitting, names, asked.by)
     return Plan(released, discarded, unknown, is_brokers=True)
 
 
@@ -166,33 +177,36 @@ class _Told:
     name_of: Callable[["Message"], str | None] | None  # None: they are numbers
 
 
-def _told(file: Path | None, by: str) -> _Told | None:
+def _told(file: Path | None, by: str | None) -> _Told | None:
     """Return what a file says, one a line; Usage where that cannot be what is meant."""
     if file is None:
-        if by != BY_NUMBER:
-            raise Usage("--by goes with --except FILE")
         return None
-    if by == BY_NUMBER:
+    if by in (None, BY_NUMBER):
         name_of = None
     elif by == BY_PRODUCER:
 
         def name_of(message: "Message") -> str | None:
             return message.producer_id
 
-    elif by.startswith(BY_PROPERTY) and (key := by.removeprefix(BY_PROPERTY)):
+    elif by is not None and by.startswith(BY_PROPERTY) and (key := by.removeprefix(BY_PROPERTY)):
 
         def name_of(message: "Message") -> str | None:
             return message.properties.get(key)
 
     else:
         raise Usage(f"--by wants number, producer-id or property:NAME, not {by!r}")
-    names = _names(file)
     if name_of is None:
-        wrong = next((at for at, name in names.items() if not (name.isascii() and name.isdecimal())), None)
-        if wrong is not None:
-            raise Usage(f"{file}, line {wrong}: {names[wrong]!r} is no message number; see --by")
-        return _Told(frozenset(str(int(name)) for name in names.values()), None)
-    return _Told(frozenset(names.values()), name_of)
+        return _Told(_numbers(file), None)
+    return _Told(frozenset(_names(file).values()), name_of)
+
+
+def _numbers(file: Path) -> frozenset[str]:
+    """Return the message numbers that a file says, without zeros in front; however long, none is counted with."""
+    names = _names(file)
+    wrong = next((at for at, name in names.items() if not (name.isascii() and name.isdecimal())), None)
+    if wrong is not None:
+        raise Usage(f"{file}, line {wrong}: {names[wrong]!r} is no message number; see --by")
+    return frozenset(name.lstrip("0") or "0" for name in names.values())
 
 
 def _lines(file: Path) -> dict[int, str]:

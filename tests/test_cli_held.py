@@ -83,6 +83,58 @@ def test_what_a_consumer_has_is_discarded_as_processed_and_the_rest_released(pla
         assert (received(broker), read(broker)) == ([b"2", b"more"], [b"sun"])
 
 
+def numbered(tmp_path: Path, *producers: str) -> Path:
+    """Return a restored store with a unit of work for each producer's identifier; {} is the UOWID of the one before."""
+    directory = tmp_path / "numbered"
+    with Broker.open(directory, broker_id=BROKER_ID) as broker, broker.session("ALICE", token="T") as alice:
+        uowid = ""
+        for producer in producers:
+            with alice.unit_of_work("A/B/C", producer=producer.format(uowid)) as unit:
+                unit.send(producer.encode())
+            uowid = unit.uowid
+    mark_restored(directory)
+    return directory
+
+
+@pytest.mark.parametrize(
+    "by, names, has",
+    [
+        ("producer-id", ["3"], [0]),
+        ("producer-id", ["7", "2", "{}"], [1]),
+        ("number", ["3"], [2]),
+        ("number", ["007", "02", "9" * 5000], [1]),
+        ("uowid", ["3", "{}"], [2]),
+    ],
+)
+def test_a_line_is_what_it_was_said_to_be(tmp_path: Path, by: str, names: list[str], has: list[int]) -> None:
+    store = numbered(tmp_path, "3", "7", "1")
+    last = listed(store)[-1]["identifier"]
+    file = tmp_path / "has"
+    file.write_text("".join(f"{name.format(last)}\n" for name in names), encoding="utf-8")
+    done = oms_json("release", "--except", str(file), "--by", by, "--yes", spool=store)
+    assert (done["released"], done["discarded"], done["unknown"]) == (2, 1, len(names) - 1)
+    with Broker.open(store, broker_id=BROKER_ID) as broker:
+        assert received(broker) == [body for at, body in enumerate([b"3", b"7", b"1"]) if at not in has]
+
+
+@pytest.mark.parametrize(
+    "producers, line",
+    [(["3", "7", "1"], "3"), (["3", "7", "1"], "2"), (["3", "7", "1"], "7"), (["order", "{}", "more"], "{}")],
+)
+def test_a_line_that_may_be_one_thing_or_another_is_refused(tmp_path: Path, producers: list[str], line: str) -> None:
+    store = numbered(tmp_path, *producers)
+    file = tmp_path / "has"
+    file.write_text(line.format(listed(store)[0]["identifier"]), encoding="utf-8")
+    assert "say --by" in oms("release", "--except", str(file), "--yes", spool=store, code=2).stderr
+    assert len(listed(store)) == 3
+
+
+def test_a_line_that_is_no_number_is_refused_where_numbers_are_meant(place: Path) -> None:
+    wrong = oms("release", "--except", "-", "--by", "number", "--yes", spool=place, code=2, stdin=b"1\norder-1\n")
+    assert "line 2: 'order-1' is no message number" in wrong.stderr
+    assert len(listed(place)) == 6
+
+
 def test_some_are_released_by_number_queue_and_age_and_some_discarded(place: Path) -> None:
     found = listed(place)
     second = found[1]["first"] + 1

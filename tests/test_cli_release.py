@@ -113,6 +113,7 @@ def test_what_is_named_is_released_or_discarded_and_nothing_else(
     [
         ([], ["2", "5", "007", "", "99"]),
         (["--by", "number"], ["5", "2", "7", "7", "4711"]),
+        (["--by", "number"], ["5", "2", "7", "9" * 5000]),
         (["--by", "producer-id"], ["producer 2", "producer 5", "producer 7", "producer 99"]),
         (["--by", "property:order"], ["A-2", "A-5", "A-7", "A-77"]),
     ],
@@ -169,6 +170,7 @@ def test_a_number_that_is_not_held_is_told_by_the_exit_code(spool: Path) -> None
         (["--except", "LIST", "--discard"], "without --discard"),
         (["--except", "LIST", "--all", "1"], "say which"),
         (["--all", "--by", "producer-id"], "--by goes with"),
+        (["--except", "LIST", "--by", "uowid"], "--by wants"),
         (["--except", "LIST", "--by", "payload"], "--by wants"),
         (["--except", "LIST", "--by", "property:"], "--by wants"),
         (["--except", "EMPTY"], "names nothing"),
