@@ -17,7 +17,7 @@ from tests.faulty_disk import Kind
 from tests.oracle_play import State
 from tests.simulation.broker_holding import HoldingPlay
 from tests.simulation.broker_machine import MachineDesk
-from tests.simulation.broker_promises import AnyRecord, Promises, bodies_in, news_in, units_in
+from tests.simulation.broker_promises import AnyRecord, Promises, bodies_in, news_in, numbers_of, units_in
 from tests.simulation.broker_steps import Astray, Rot
 
 STATES_MAX = 400  # of the model: a campaign's runs have had up to 96, and the more there are the slower a run is
@@ -148,15 +148,21 @@ class DamagedPlay(HoldingPlay):
 
     def _check_held(self, report: RecoveryReport) -> None:
         """Hold against the broker that it keeps back what the damage may have brought back."""
-        world = self.desk.kernel.world
-        suspects = [range(one.first, one.last + 1) for one in report.suspects if one.kind == "message"]
-        free = []
-        for uowid in units_in(self.desk.store):
-            unit, record = world.active.get(uowid), world.units.find(uowid)
-            is_held = unit.is_withheld if unit is not None else record is not None and world.withheld.has(record)
-            if not is_held and any(number in one for number in _numbers(world, uowid) for one in suspects):
-                free.append(uowid)
+        free = not_held(self.desk, report)
         self._hold(not free, HELD, free)
+
+
+def not_held(desk: MachineDesk, report: RecoveryReport) -> list[str]:
+    """Return the units of work that wait with a message that was reported as suspect, and that are not held."""
+    world = desk.kernel.world
+    suspects = [range(one.first, one.last + 1) for one in report.suspects if one.kind == "message"]
+    free = []
+    for uowid, stored in units_in(desk.store).items():
+        unit, record = world.active.get(uowid), world.units.find(uowid)
+        is_held = unit.is_withheld if unit is not None else record is not None and world.withheld.has(record)
+        if not is_held and any(number in one for number in numbers_of(stored) for one in suspects):
+            free.append(uowid)
+    return free
 
 
 def places_of(desk: MachineDesk, uowids: Iterable[str]) -> Places:
@@ -171,10 +177,11 @@ def places_of(desk: MachineDesk, uowids: Iterable[str]) -> Places:
 
 
 def _numbers(world: World, uowid: str) -> range:
+    """Return the numbers of its messages in the store; one that was never committed, or is complete, has none."""
     unit, record = world.active.get(uowid), world.units.find(uowid)
     if unit is not None:
-        return unit.numbers()
-    return range(record.first, record.first + record.messages) if record is not None else range(0)
+        return unit.numbers() if unit.first else range(0)
+    return numbers_of(record)
 
 
 def _places(database: Unattended, keys: Sequence[str], numbers: range) -> Iterator[Place]:

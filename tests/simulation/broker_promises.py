@@ -310,9 +310,9 @@ class Promises:
             self.hold(found == one.bodies, NEWS_THERE, f"{identifier} is {news.get(identifier)} with {found}")
         owned: set[int] = set()
         for unit_record in units.values():
-            owned.update(_numbers(unit_record))
+            owned.update(numbers_of(unit_record))
         for news_record in news.values():
-            owned.update(_numbers(news_record))
+            owned.update(numbers_of(news_record))
         there = {message.number for message in store.messages()}
         self.hold(there == owned, NOTHING_OVER, f"messages {sorted(there ^ owned)}")
 
@@ -347,7 +347,8 @@ def _readable(store: StorePort, prefix: str) -> Iterator[tuple[str, bytes]]:
             yield key.decode().removeprefix(prefix), value
 
 
-def _numbers(record: AnyRecord | None) -> range:
+def numbers_of(record: AnyRecord | None) -> range:
+    """Return the numbers of the messages of a record: what is complete has none, nor what was never committed."""
     is_there = record is not None and record.first and record.status not in COMPLETE
     return range(record.first, record.first + record.messages) if record is not None and is_there else range(0)
 
@@ -355,7 +356,7 @@ def _numbers(record: AnyRecord | None) -> range:
 def bodies_in(store: StorePort, record: AnyRecord | None) -> list[bytes | None]:
     """Return the messages of a record; None for one that cannot be read."""
     found: list[bytes | None] = []
-    for number in _numbers(record):
+    for number in numbers_of(record):
         try:
             found.append(store.read(number).payload)
         except MessageUnreadable:
