@@ -3,7 +3,21 @@
 import pytest
 
 from tests.simulation.backup_steps import Restore, Ship
-from tests.simulation.engine_steps import Add, CleanUp, Close, Death, LetGo, Look, Misplace, PowerCut, Remove, Reopen
+from tests.simulation.engine_steps import (
+    Add,
+    AddMany,
+    CleanUp,
+    Close,
+    Death,
+    Group,
+    LetGo,
+    Look,
+    Misplace,
+    PowerCut,
+    Put,
+    Remove,
+    Reopen,
+)
 from tests.simulation.playing import play_script
 from tests.simulation.world import Script
 from tests.simulation.worlds import WORLDS
@@ -43,3 +57,16 @@ def test_whichever_file_of_a_database_that_was_restored_twice_is_lost_it_is_told
     again = [Ship(), Restore(0, 0, False)]
     adds = [Add(0, 2600, seed) for seed in range(3)]
     _assert_nothing_breaks([*adds, Close(), *again, *again, Add(0, 1, 3), Misplace(what, file)])
+
+
+@pytest.mark.parametrize("let_go", [LetGo(is_all=True), LetGo((1, 3))], ids=["all", "some"])
+@pytest.mark.parametrize("what", ["gone", "emptied"])
+@pytest.mark.parametrize("file", range(4))
+def test_what_a_restore_has_held_may_be_held_again_where_what_let_it_go_is_lost(
+    let_go: LetGo, what: str, file: int
+) -> None:
+    """With the newest file the mark of a clean-up is lost: only the report tells what is lost with it."""
+    several = AddMany(2, (200, 0, 60, 100, 200), 3), Add(0, 1, 4), AddMany(2, (0, 60, 100, 0, 20, 0), 5)
+    adds = Group((Add(0, 1, 1), Put(4, 0, 2), *several))
+    work = [Add(0, 0, 6), Close(), Remove((0,), delivers=True), CleanUp(compact=True)]
+    _assert_nothing_breaks([adds, Ship(), Restore(0), *work, let_go, Misplace(what, file)])

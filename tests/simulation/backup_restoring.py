@@ -259,4 +259,5 @@ class Restoring(Shipping):
         self.is_faulty, self.damaged = False, 0
         self._known.is_tried = self.is_closed = True
         self.has_lost = False
+        self.was_held |= bool(found.held)
         self.histories, self.entered, self.commits = [History([(0, found)])], found, account.commits
