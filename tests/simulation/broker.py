@@ -32,6 +32,7 @@ from tests.simulation.world import PromiseBroken, Seen, Step
 from tests.simulation.world import Script as Steps
 
 NUMBER_BITS = 16
+LIKE_ITS_MODEL = "the broker does what its model does"
 
 
 class BrokerWorld:
@@ -54,7 +55,7 @@ class BrokerWorld:
             except PromiseBroken:
                 raise
             except AssertionError as failure:
-                raise PromiseBroken(f"the broker does what its model does\n{failure}") from failure
+                raise PromiseBroken(f"{LIKE_ITS_MODEL}\n{failure}") from failure
             finally:
                 seen.changes += machine.disk.steps
 
@@ -68,6 +69,7 @@ class Playing(Sensible):
         self.begin()
         for step in script:
             self.play.seen.steps += 1
+            self.play.seen.checked[LIKE_ITS_MODEL] += 1
             self.play.lines.append(f"{step}")
             if isinstance(step, Do):
                 self.do(step)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.crash_model import Change, Content, State
-from tests.simulation.world import PromiseBroken
+from tests.simulation.world import PromiseBroken, Seen
 
 Scope = tuple[str, str]  # queue, producer identifier
 
@@ -13,6 +13,7 @@ GONE = "what was removed does not come back"
 WHOLE = "what was not acknowledged is there whole, or not at all"
 NUMBERS = "numbers are not given twice"
 KEPT_BACK = "what is held back stays so until somebody decides, and is decided once"
+OF_A_STATE = (THERE, GONE, WHOLE, KEPT_BACK)  # what is held against all that a database has
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,9 @@ class Identified:
 
 @dataclass(slots=True)
 class Account:
-    """What was acknowledged, and what is on its way."""
+    """What was acknowledged, and what is on its way; `seen` counts how often that was held against a database."""
 
+    seen: Seen = field(default_factory=Seen)
     state: State = field(default_factory=State)
     pending: list[Doing] = field(default_factory=list)
     highest: int = 0  # of all numbers that anybody has seen
@@ -50,6 +52,7 @@ class Account:
 
     def done(self, doing: Doing, numbers: Sequence[int]) -> None:
         """Enter a commit that was acknowledged."""
+        self.seen.checked[NUMBERS] += bool(numbers)
         if numbers and numbers[0] <= self.highest:
             raise PromiseBroken(f"{NUMBERS}\n{list(numbers)} were given after {self.highest}")
         self.commits += 1
@@ -63,9 +66,7 @@ class Account:
 
     def settle(self, found: State) -> None:
         """Take what a start has found for what is there; PromiseBroken where that cannot be."""
-        doing = self._outcome(found)
-        if doing is None:
-            raise PromiseBroken(self._complaint(found))
+        doing = self._held_against(found)
         new = iter(sorted(found.messages.keys() - self.state.messages.keys()))
         for one in doing:
             self.done(one, [next(new) for _ in one.change.adds])
@@ -86,8 +87,17 @@ class Account:
         return self._outcome(found) is not None
 
     def check(self, found: State) -> None:
-        if self._outcome(found) is None:
+        """Hold what was promised against what there is; PromiseBroken where that cannot be."""
+        self._held_against(found)
+
+    def _held_against(self, found: State) -> list[Doing]:
+        """Return what of what was on its way has happened."""
+        for promise in OF_A_STATE:
+            self.seen.checked[promise] += 1
+        doing = self._outcome(found)
+        if doing is None:
             raise PromiseBroken(self._complaint(found))
+        return doing
 
     def _outcome(self, found: State) -> list[Doing] | None:
         """Return which of what was on its way has happened: the first few, in order, and as many as can be."""

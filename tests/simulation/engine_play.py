@@ -14,7 +14,6 @@ from journal.names import LOCK
 from tests.crash_model import SPOOL, Unattended, state_of
 from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import Killed, Kind, SimulatedDisk
-from tests.simulation.engine_account import THERE
 from tests.simulation.engine_bounds import BOUNDED, NEEDED, check_files, check_memory
 from tests.simulation.engine_owners import Owning
 from tests.simulation.engine_start import INTACT
@@ -243,7 +242,6 @@ class Run(Owning):
         self.seen.checked[INTACT] += 1
         if found.recovery.lost or found.recovery.suspects:
             raise PromiseBroken(f"{INTACT}\n{found.recovery}")
-        self.seen.checked[THERE] += 1
         self.account.check(state_of(found))
 
     def _operation_at(self, where: str) -> str:

@@ -15,7 +15,7 @@ from tests.crash_model import SPOOL, Unattended, state_of
 from tests.crash_store import Store
 from tests.faulty_disk import Kind, SimulatedDisk
 from tests.simulation.coverage import fault_name
-from tests.simulation.engine_account import THERE, Account
+from tests.simulation.engine_account import Account
 from tests.simulation.engine_bounds import KEPT as KEPT_WHOLE
 from tests.simulation.engine_bounds import check_kept
 from tests.simulation.engine_held import HELD, LISTED, check_held_as_told, listed, perhaps_listed
@@ -62,6 +62,7 @@ SAME = "a second start finds the same and changes nothing"
 BIRTHS = ("torn at birth", "stale", "late")  # a file that was being prepared at a power cut, with what its blocks held
 INTACT = "nothing is reported that did not happen"
 TIDY = "no unfinished file is left over"
+UNREFUSED = "a start is refused only where the disk refuses"
 ARCHIVED = "the archives that a start reports are there"
 NEVER = 1 << 60  # commits between two looks of a tender that is a step
 
@@ -73,7 +74,7 @@ class Starts:
     seen: Seen
     disk: SimulatedDisk = field(default_factory=SimulatedDisk)
     clock: HandClock = field(default_factory=HandClock)
-    account: Account = field(default_factory=Account)
+    account: Account = field(init=False)
     opening: Reopen = field(default_factory=Reopen)
     database: Unattended | None = None
     former: Unattended | None = None
@@ -86,7 +87,7 @@ class Starts:
     is_rotten: bool = False
     damaged: int = 0  # messages that cannot be read: who takes one gets the next, and it stays taken
     refuses: bool = False  # the start that is being made, if it finds anything bad
-    was_held: bool = False  # something, ever
+    was_held: bool = False  # something, ever: since damage was found, or by a restore
     is_faulty: bool = False  # a call went wrong for this opening
     untold: Untold | None = None  # a start met rot, and did not live to say so
     callers: Callers = field(init=False)
@@ -94,6 +95,7 @@ class Starts:
 
     def __post_init__(self) -> None:
         self._tell_time()
+        self.account = Account(self.seen)
         self.callers = Callers(self, self.account, self.clock, self.seen)
 
     def _tell_time(self) -> None:
@@ -144,6 +146,7 @@ class Starts:
         as_found = self.disk.restart() if rotten else None
         for attempt in range(OPENINGS_MAX):
             failed = len(self.disk.failed)
+            self.seen.checked[UNREFUSED] += 1
             try:
                 self.database = self._open_own()
                 break
@@ -153,7 +156,7 @@ class Starts:
                     rotten, self.untold = {}, None
                     continue
                 if len(self.disk.failed) == failed and self.disk.space is None:
-                    raise PromiseBroken(f"a start is refused only where the disk refuses\n{failure!r}") from failure
+                    raise PromiseBroken(f"{UNREFUSED}\n{failure!r}") from failure
                 self._note_faults()
                 if not rotten and (rotten := self._rotten()):
                     before = self.disk.restart()  # a write of this attempt went elsewhere: the next one finds it
@@ -214,6 +217,7 @@ class Starts:
                 self._check_start(found)
         rotten_now = rotten_files(self.disk)
         counted = {report.name for report in found.recovery.files}
+        self.seen.checked[FOUND] += bool(rotten_now)
         if left := [name for name in rotten_now if name in counted and {*rotten_now[name]} & {*rotten.get(name, ())}]:
             raise PromiseBroken(f"{FOUND}\n{left}: {found.recovery}")
         self.is_rotten = bool(rotten_now)
@@ -282,7 +286,7 @@ class Starts:
     def _restore(self, rotten: Rotten) -> None:
         """Do what somebody has to do who finds a sector of one file in the place of another's header."""
         if not any(start < 768 for ranges in rotten.values() for start, _ in ranges):
-            raise PromiseBroken(f"a start is refused only where the disk refuses\nno header has rotted: {rotten}")
+            raise PromiseBroken(f"{UNREFUSED}\nno header has rotted: {rotten}")
         self.faults.append(("refused: NotThisDatabase", "recovery"))
         self.disk = self.disk.healed()
         self.is_rotten = False
@@ -317,7 +321,6 @@ class Starts:
         self.seen.checked[INTACT] += 1
         if report.lost or report.suspects:
             raise PromiseBroken(f"{INTACT}\n{report}")
-        self.seen.checked[THERE] += 1
         self.account.settle(found)
         self.seen.checked[TIDY] += 1
         there = self.disk.list(SPOOL)

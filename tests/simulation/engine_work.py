@@ -21,6 +21,7 @@ from tests.watched_disk import HandClock
 AGAIN = "a repeat inside the window adds nothing and is answered as before"
 HANDED = "a message is handed to one caller"
 DECIDED = "what is decided of what is held back is done once, and of nothing else"
+NOTHING_ELSE = "nothing is there that nobody sent"
 FENCED = "nothing of a former owner is acknowledged"
 Commit = Add | AddMany | Remove | Put | Block
 EDGE_MICROSECONDS = 5_000_000  # so near to the end of the window both answers are right
@@ -130,6 +131,7 @@ class Callers:
         self.account.pending = [doing]
         numbers = call()
         if database is not self._openings.database:
+            self._seen.checked[FENCED] += 1  # as where it has noticed
             raise PromiseBroken(f"{FENCED}\n{doing} was answered with {list(numbers)}")
         self.account.pending = []
         self.account.done(doing, numbers)
@@ -176,6 +178,7 @@ class Callers:
         """Check that nothing was acknowledged but what the new owner has found: a group may be written in parts."""
         for one, failure in zip(doing, failures, strict=True):
             if failure is None and not any(one is found for found in self.account.taken_in):
+                self._seen.checked[FENCED] += 1
                 raise PromiseBroken(f"{FENCED}\n{one}")
 
     def _draft(self, database: Unattended, part: Commit, change: Change) -> AnyDraft:
@@ -295,8 +298,8 @@ class Callers:
         held = sorted(self.account.state.held)
         return sorted({held[place % len(held)] for place in places}) if held else []
 
-    @staticmethod
-    def _counted(count: int, numbers: Sequence[int], unseen: int) -> Sequence[int]:
+    def _counted(self, count: int, numbers: Sequence[int], unseen: int) -> Sequence[int]:
+        self._seen.checked[DECIDED] += 1
         if not len(numbers) <= count <= len(numbers) + unseen:
             raise PromiseBroken(f"{DECIDED}\n{count} were, and not {numbers}")
         return ()
@@ -306,11 +309,12 @@ class Callers:
         self.account.check(state_of(database))
         for number in list(self.account.state.messages)[:3]:
             database.read(number)
+        self._seen.checked[NOTHING_ELSE] += 1
         try:
             database.read(self.account.highest + 1)
         except NoSuchMessage:
             return
-        raise PromiseBroken("nothing is there that nobody sent\na message of the next number")
+        raise PromiseBroken(f"{NOTHING_ELSE}\na message of the next number")
 
     # Changes.
 
