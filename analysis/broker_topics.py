@@ -12,6 +12,7 @@ from analysis.lifecycle import SHARES, percentiles
 from analysis.times import age, between, seconds
 from broker.records import RecordKind
 
+_LONG_MAX = (1 << 63) - 1
 _DATABASE = {"database": "identity of the database, 32 hexadecimal digits"}
 
 
@@ -124,6 +125,12 @@ def subscribers(keyed: DataFrame, published: DataFrame, *, now: datetime | None 
     )
 
 
+def _is_in(numbers: str, number: Column) -> Column:
+    """Say whether a number is in one of the ranges (`broker/RECORDS.md`): their ends, with 2^63 added, are negative."""
+    next_ = F.get(F.filter(numbers, lambda each: each.bitwiseAND(_LONG_MAX) >= number), F.lit(0))
+    return F.coalesce((next_ < 0) | (next_ == number), F.lit(False))
+
+
 def _lags(known: DataFrame, published: DataFrame) -> DataFrame:
     """Return for each subscription that is there what it is still to acknowledge."""
     there = known.where(F.col("ended").isNull()).select(
@@ -132,7 +139,7 @@ def _lags(known: DataFrame, published: DataFrame) -> DataFrame:
     waiting = published.where(F.col("ended").isNull()).select(
         "database", "topic", "first_message", "messages", "bytes", "committed"
     )
-    is_behind = (F.col("first_message") > F.col("position")) & ~F.array_contains("done", F.col("first_message"))
+    is_behind = (F.col("first_message") > F.col("position")) & ~_is_in("done", F.col("first_message"))
     return (
         waiting.join(there, ["database", "topic"])
         .where(is_behind)

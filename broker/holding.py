@@ -9,9 +9,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from sortedcontainers import SortedDict
+
 from broker.changes import Changes, Put
 from broker.marks import mark
 from broker.pstore import RESTORED_KEY, Store
+from broker.ranges import NONE, Ranges
 from broker.records import (
     HELD,
     HELDS,
@@ -73,8 +76,8 @@ def window_of(subscription: SubscriptionRecord, found: Found, last: int) -> Held
     """Return what is held for a subscription; None where it has everything."""
     before = found.held.get(subscription.subscription_id)
     window = Window(before) if before is not None else None
-    acknowledged = frozenset(subscription.acknowledged)
-    of_topic = sorted(each.first for each in found.publications if each.topic == subscription.topic)
+    acknowledged = Ranges.read(subscription.acknowledged)
+    of_topic = SortedDict((each.first, each) for each in found.publications if each.topic == subscription.topic)
     wanted = [
         first
         for first in of_topic
@@ -83,8 +86,8 @@ def window_of(subscription: SubscriptionRecord, found: Found, last: int) -> Held
     if not wanted:
         return None
     low, wants = wanted[0] - 1, frozenset(wanted)
-    done = tuple(first for first in of_topic if first > low and first not in wants)
-    return HeldRecord(subscription.subscription_id, low, last, 0, len(done), done)
+    done = NONE.adding((first for first in of_topic if first > low and first not in wants), of_topic)
+    return HeldRecord(subscription.subscription_id, low, last, 0, done.size, done.numbers())
 
 
 def _source(mark: bytes) -> str:

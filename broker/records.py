@@ -155,7 +155,9 @@ class SubscriptionRecord(NamedTuple):
     user: str = ""
     token: str = ""
     topic: str = ""
-    acknowledged: tuple[int, ...] = ()  # first numbers of publications behind the position that are done with
+    acknowledged: tuple[
+        int, ...
+    ] = ()  # publications behind the position that are done with, as `ranges.py` writes them
 
 
 class MasterRecord(NamedTuple):

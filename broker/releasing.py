@@ -20,6 +20,7 @@ from broker.deciding import decide
 from broker.decision import Busy, Decision
 from broker.effects import DiscardHeld, DiscardPublications, Level, ReleaseHeld, ReleasePublications
 from broker.moves import close, closing, replace, status_after
+from broker.ranges import NUMBERS_MAX
 from broker.recording import put, record_of
 from broker.records import HOLD_KEY, Flag, Status
 from broker.sleeping import conversation, is_kept, put_to_sleep, unit, wake_together
@@ -27,10 +28,11 @@ from broker.states import ACCEPTED, Event
 from broker.topic import Subscription
 from broker.uow import UnitOfWork
 from broker.withdrawing import GoingOn, one_less, put_subscription, subscription_record, window_changes
-from broker.withheld import NUMBERS_MAX, Window, Withheld
+from broker.withheld import Window, Withheld
 from broker.world import World
 
 UNITS_MAX = 1000  # of one command: who calls meanwhile waits for some 10 ms
+RELEASED_MAX = NUMBERS_MAX // 2 - 2  # numbers of a window that says what is released: its acknowledgements double them
 
 
 def release_units(world: World, given: ReleaseHeld) -> None:
@@ -178,8 +180,9 @@ class Left:
         self._window = window
         self._going_on = GoingOn(world, subscription, orders)
         self.held = (subscription, *self._going_on.last)
-        if window is not None and window.is_too_long:
-            text = f"more than {NUMBERS_MAX} publications with held ones between them: decide about the oldest first"
+        before = subscription.window.size if subscription.window is not None else 0
+        if window is not None and window.size > max(RELEASED_MAX, before):
+            text = f"more than {RELEASED_MAX} publications with held ones between them: decide about the oldest first"
             raise BrokerError(Code.VALUE_INVALID, detailed(Code.VALUE_INVALID, text))
         is_held = window is not None and window.holds_any(subscription.topic.publications)
         self._ends = 0

@@ -3,6 +3,7 @@
 from heapq import heappush
 
 from broker.lifetimes import MICROSECONDS
+from broker.ranges import Ranges
 from broker.records import PublicationRecord
 from broker.restore import Restored
 from broker.service import Rank
@@ -60,13 +61,13 @@ def _start_topics(world: World, restored: Restored) -> None:
         owner = world.owner(record.user, record.token)
         subscription = Subscription(record.subscription_id, topic, owner, None)
         subscription.position = subscription.cursor = record.position
-        subscription.acknowledged = set(record.acknowledged)
+        subscription.acknowledged = Ranges.read(record.acknowledged).joined(topic.publications)
         subscription.last_committed = record.last_committed
         subscription.subscribed, subscription.active, subscription.ends = record.subscribed, record.active, record.ends
         subscription.expiration = record.expiration * MICROSECONDS
         held = restored.held.get(record.subscription_id)
         if held is not None:
-            _withhold(world, subscription, Window(held))
+            _withhold(world, subscription, Window(held).joined(topic.publications))
         topic.subscribers[key_of(subscription)] = subscription
         world.topics.arm_subscription(subscription)
         for each in topic.publications.values():

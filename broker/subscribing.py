@@ -319,7 +319,7 @@ class Acknowledging:
             position, done = subscription.after_acknowledging(self._orders)
             record = subscription_record(subscription)._replace(
                 position=position,
-                acknowledged=tuple(sorted(done)),
+                acknowledged=done.numbers(),
                 last_committed=self._publications[-1].publication_id,
                 active=self._world.now,
                 ends=self._world.topics.end_of(subscription, self._world.clocks),
@@ -342,6 +342,7 @@ class Acknowledging:
                 forget(world, publication, Status.PROCESSED)
             elif publication.status is Status.ACCEPTED:
                 one_less(world, publication)
+        world.topics.ready.append(subscription)  # it may have been too far ahead for the next one
 
     def _undo(self) -> None:
         for publication in self._publications:

@@ -14,6 +14,7 @@ from broker.block import Store
 from broker.changes import NewMessage
 from broker.decision import Held
 from broker.queues import TopicQueue
+from broker.ranges import NONE, NUMBERS_MAX, Ranges
 from broker.records import Status
 from broker.uow import Name, Owner
 from broker.withheld import Window
@@ -108,7 +109,7 @@ class Subscription(Held):
         self.users: set[Name] = set()  # participants among whose topics it is
         self.window: Window | None = None  # up to the position: what is held since the store was restored, or was
         self.position = 0  # all up to this order is done with, or was before its time; or is in the window
-        self.acknowledged: set[int] = set()  # orders behind the position that are done with as well
+        self.acknowledged: Ranges = NONE  # behind the position, and done with as well
         self.cursor = 0  # the newest that was handed out
         self.again: list[int] = []  # older ones that are to be handed out again, a heap
         self.outstanding: dict[int, int] = {}  # order: messages handed out; not acknowledged
@@ -120,20 +121,31 @@ class Subscription(Held):
         self.due = 0
 
     def next(self) -> Publication | None:
-        """Return the publication that is handed out next, None when there is none."""
+        """Return the publication that is handed out next; None when there is none, or it would be too far ahead.
+
+        What it is done with out of turn is always written, since each acknowledgement takes at most one number more:
+        so many publications are handed out as there are numbers left, and further ones once older ones are done with.
+        """
         publications = self.topic.publications
         while self.again and self.again[0] not in publications:
             heappop(self.again)
         if self.again:
             found: Publication = publications[self.again[0]]
-            return found
-        at = publications.bisect_right(max(self.cursor, self.position))
-        while at < len(publications):
+            return None if self._is_window_full(found.order) else found
+        order, done = max(self.cursor, self.position), self.acknowledged
+        while (at := publications.bisect_right(order)) < len(publications):
             order, publication = publications.peekitem(at)
-            if order not in self.acknowledged:
-                return publication
-            at += 1
+            end = done.end_of(order)
+            if not end:
+                is_ahead = order > done.last and done.size + len(self.outstanding) >= NUMBERS_MAX
+                return None if is_ahead else publication
+            order = end
         return None
+
+    def _is_window_full(self, order: int) -> bool:
+        """Say whether it is too far ahead in its window, in which older ones may be held."""
+        window, ahead = self.window, len(self.outstanding)
+        return window is not None and order <= window.last and ahead > 0 and window.size + ahead >= NUMBERS_MAX
 
     def begin(self, order: int) -> None:
         """Note that a publication is being handed out."""
@@ -147,17 +159,12 @@ class Subscription(Held):
         del self.outstanding[order]
         heappush(self.again, order)
 
-    def after_acknowledging(self, orders: Iterable[int]) -> tuple[int, set[int]]:
+    def after_acknowledging(self, orders: Iterable[int]) -> tuple[int, Ranges]:
         """Return the position and what is done with behind it, once these are."""
-        done = self.acknowledged.union(orders)
         publications = self.topic.publications
-        at = publications.bisect_right(self.position)
-        while at < len(publications) and publications.keys()[at] in done:
-            at += 1
-        bound = publications.keys()[at] if at < len(publications) else None
-        position = max((each for each in done if bound is None or each < bound), default=self.position)
-        position = max(position, self.position)
-        return position, {each for each in done if each > position}
+        done = self.acknowledged.adding((order for order in orders if order > self.position), publications)
+        position = done.reached(self.position, publications)
+        return position, done.behind(position)
 
     def is_held(self) -> bool:
         """Something is held for it since the store was restored."""

@@ -68,7 +68,7 @@ def subscription_record(subscription: Subscription) -> SubscriptionRecord:
         subscription.owner.user,
         subscription.owner.token,
         subscription.topic.name,
-        tuple(sorted(subscription.acknowledged)),
+        subscription.acknowledged.numbers(),
     )
 
 

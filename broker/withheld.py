@@ -8,21 +8,20 @@
 
 A number tells all of it: messages that the store knew when it was restored have lower ones than whatever comes later.
 So a million units of work are held by one record, and only what an operator releases one by one is noted anywhere.
-Pure: knows records and nothing else of the broker.
+Pure: knows records and ranges, and nothing else of the broker.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
+from broker.ranges import NONE, Ordered, Ranges
 from broker.records import Flag, Heads, HeldRecord, HoldRecord, Status, UowRecord
 
 Service = tuple[str, str, str]  # CLASS, SERVER, SERVICE
 NO_HOLD = HoldRecord(0, 0, 0)
-NUMBERS_MAX = 8000  # of a window: eight bytes each of a value of 64 KiB, and some room for what is acknowledged
 _WAITING = frozenset({Status.ACCEPTED, Status.POSTPONED})
 _RELEASED = int(Flag.RELEASED)
 
@@ -40,14 +39,6 @@ def withheld_rows(heads: Heads, last: int) -> npt.NDArray[np.bool_]:
     return found
 
 
-class Ordered(Protocol):
-    """The publications of a topic, by their orders."""
-
-    def keys(self) -> Sequence[int]: ...
-
-    def bisect_right(self, order: int) -> int: ...
-
-
 class Window:
     """What of a topic is held for one durable subscription, or was and is not acknowledged. Never changed."""
 
@@ -57,8 +48,8 @@ class Window:
         self.low = record.low  # up to this order all are done with
         self.last = record.last
         self.released = record.released  # up to this order they are not held any more
-        self.done = frozenset(record.numbers[: record.done])  # behind `low`
-        self.singles = frozenset(record.numbers[record.done :])  # released one by one
+        self.done = Ranges.read(record.numbers[: record.done])  # behind `low`
+        self.singles = Ranges.read(record.numbers[record.done :])  # released one by one; may be done with as well
 
     def wants(self, order: int) -> bool:
         """The subscription is to have the publication, held or not."""
@@ -79,36 +70,41 @@ class Window:
 
     def holds_any(self, publications: Ordered) -> bool:
         """Say whether any of them is held."""
-        return self._first(publications, max(self.low, self.released), self.done | self.singles) is not None
+        return self._first(publications, max(self.low, self.released), self.done, self.singles) is not None
 
     def without(self, orders: Iterable[int], publications: Ordered) -> "Window | None":
-        """Return what is left once these are done with; None for nothing."""
-        done = self.done.union(order for order in orders if self.low < order <= self.last)
-        if done == self.done:
+        """Return what is left once these are done with; None for nothing. It is at most one number longer for each."""
+        new = [order for order in orders if self.wants(order)]
+        if not new:
             return self
+        done = self.done.adding(new, publications)
         left = self._first(publications, self.low, done)
         if left is None:
             return None
         low = left - 1
-        return self._with(
-            low=low,
-            done=frozenset(order for order in done if order > low),
-            singles=frozenset(order for order in self.singles - done if order > low),
-        )
+        return self._with(low=low, done=done.behind(low), singles=self.singles.behind(low).without(done))
 
     def releasing(self, orders: Iterable[int] | None, publications: Ordered) -> "Window":
         """Return what it is once these are held no longer, or none is; up to the first that is, one number says so."""
         if orders is None:
-            return self._with(released=self.last, singles=frozenset())
-        singles = self.singles.union(orders)
-        held = self._first(publications, max(self.low, self.released), self.done | singles)
+            return self._with(released=self.last, singles=NONE)
+        singles = self.singles.adding(orders, publications)
+        held = self._first(publications, max(self.low, self.released), self.done, singles)
         released = self.last if held is None else held - 1
-        return self._with(released=released, singles=frozenset(order for order in singles if order > released))
+        return self._with(released=released, singles=singles.behind(released))
 
-    def _first(self, publications: Ordered, low: int, without: frozenset[int]) -> int | None:
+    def joined(self, publications: Ordered) -> "Window":
+        """Return it as it takes the least room."""
+        return self._with(done=self.done.joined(publications), singles=self.singles.joined(publications))
+
+    def _first(self, publications: Ordered, low: int, *without: Ranges) -> int | None:
         """Return the first order behind this one that is of the window, without these."""
-        keys, end = publications.keys(), publications.bisect_right(self.last)
-        return next((keys[at] for at in range(publications.bisect_right(low), end) if keys[at] not in without), None)
+        keys, end, order = publications.keys(), publications.bisect_right(self.last), low
+        while (at := publications.bisect_right(order)) < end:
+            order = max(each.end_of(keys[at]) for each in without)
+            if not order:
+                return keys[at]
+        return None
 
     def _with(self, **changed: object) -> "Window":
         other = Window.__new__(Window)
@@ -117,14 +113,14 @@ class Window:
         return other
 
     @property
-    def is_too_long(self) -> bool:
-        """Whether too many publications were decided about one by one, with others between them that were not."""
-        return len(self.done) + len(self.singles) > NUMBERS_MAX
+    def size(self) -> int:
+        """How many numbers are written of it."""
+        return self.done.size + self.singles.size
 
     def record(self, subscription_id: str) -> HeldRecord:
         """Return it as it is written."""
-        numbers = (*sorted(self.done), *sorted(self.singles))
-        return HeldRecord(subscription_id, self.low, self.last, self.released, len(self.done), numbers)
+        numbers = (*self.done.numbers(), *self.singles.numbers())
+        return HeldRecord(subscription_id, self.low, self.last, self.released, self.done.size, numbers)
 
 
 class Withheld:

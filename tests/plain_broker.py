@@ -460,6 +460,12 @@ def subscribers(databases: Iterable[Traced], published: Answer, *, now: int) -> 
     return found
 
 
+def _is_acknowledged(number: int, numbers: Sequence[int]) -> bool:
+    """Say whether a number is one of these, or between one and the next, which has 2^63 added."""
+    ranges = zip(numbers, [*numbers, 0][1:], strict=True)
+    return any(low <= number <= (high - 2**63 if high >= 2**63 else low) for low, high in ranges if low < 2**63)
+
+
 def _subscriber(
     records: Sequence[SubscriptionRecord], drop: Step | None, published: Answer, *, now: int
 ) -> dict[str, Any]:
@@ -470,7 +476,7 @@ def _subscriber(
         if drop is None
         and row["topic"] == record.topic
         and row["first_message"] > record.position
-        and row["first_message"] not in record.acknowledged
+        and not _is_acknowledged(row["first_message"], record.acknowledged)
     ]
     since = min((row["committed"] for row in behind), default=None)
     return {

@@ -37,6 +37,9 @@ def attributes() -> Attributes:
     return built_in(broker_id=BROKER_ID, publication_lifetime="10M", subscription_expiration="2H", **given)
 
 
+OUT_OF_TURN = 8  # publications of which some are acknowledged before older ones
+
+
 class Talk(NamedTuple):
     """A conversation, and its client."""
 
@@ -164,16 +167,16 @@ class BrokerWriter:
         return self._answers[self._handles]
 
     def _leave_some(self) -> None:
-        """Leave something in every status that is not an end, and something that a subscriber has and another not."""
+        """Leave something in every status that is not an end; of a topic, what somebody has, also out of turn."""
         service, white, black = SERVICES[0], _who(WHITES[0]), _who(BLACKS[0])
         names, status = _of(service), {"store": Store.BROKER, "uwstatp": 1}
         for receipts in (2, 1):
             sent = self.call(Function.SEND, Option.COMMIT, conv_id="NEW", body=b"x", **names, **white, **status)
             for _ in range(receipts):
-                got = self.call(Function.RECEIVE, Option.SYNC, conv_id="NEW", **names, **black)
-                while got.uowid not in ("", sent.uowid):  # what waited before it
-                    self.call(Function.SYNCPOINT, Option.COMMIT, uowid=got.uowid, **black)
-                    got = self.call(Function.RECEIVE, Option.SYNC, conv_id="NEW", **names, **black)
+                unit = self.call(Function.RECEIVE, Option.SYNC, conv_id="NEW", **names, **black)
+                while unit.uowid not in ("", sent.uowid):  # what waited before it
+                    self.call(Function.SYNCPOINT, Option.COMMIT, uowid=unit.uowid, **black)
+                    unit = self.call(Function.RECEIVE, Option.SYNC, conv_id="NEW", **names, **black)
                 if receipts == 2:
                     self.call(Function.SYNCPOINT, Option.BACKOUT, uowid=sent.uowid, **black)
         for option in (Option.SYNC, Option.COMMIT):
@@ -188,6 +191,12 @@ class BrokerWriter:
                 while found := self.call(Function.RECEIVE_PUBLICATION, **said, **_who(reader)).publication_id:
                     named = {**said, "publication_id": found, **_who(reader)}
                     self.call(Function.CONTROL_PUBLICATION, Option.COMMIT, **named)
+        for _ in range(OUT_OF_TURN):
+            self.call(Function.SEND_PUBLICATION, Option.COMMIT, body=b"x", **said, **white)
+        who = _who(READERS[0])
+        got = [self.call(Function.RECEIVE_PUBLICATION, **said, **who).publication_id for _ in range(OUT_OF_TURN)]
+        for publication_id in (got[2], got[4], got[5], got[6]):
+            self.call(Function.CONTROL_PUBLICATION, Option.COMMIT, **{**said, "publication_id": publication_id}, **who)
 
     # What people do.
 

@@ -25,6 +25,7 @@ from broker.records import (
     VERSION,
     Flag,
     Status,
+    SubscriptionRecord,
     UowRecord,
 )
 from database import MessageDatabase
@@ -108,6 +109,8 @@ def test_the_journals_hold_what_there_is_to_ask_about(reported: Reported) -> Non
     assert {0, 1, 2} <= {unit["attempts"] for unit in reported.units}
     assert 0 in {unit["attempts"] for unit in reported.units if unit["status"] == "TIMEOUT"}
     assert {row["status"] for row in reported.published} == {"ACCEPTED", "PROCESSED", "TIMEOUT", "GONE"}
+    read = [step.record.acknowledged for step in steps if isinstance(step.record, SubscriptionRecord)]
+    assert {len(each) for each in read} >= {0, 3}, "one by itself, and a range"
     assert any(step.moved and step.key.startswith(UOWS) for step in steps)
     assert any(unit["forgotten"] and unit["ended"] < unit["forgotten"] for unit in reported.units)
 
