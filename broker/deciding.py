@@ -39,14 +39,15 @@ _NEVER = bytes(8)
 
 
 def decide(world: World, changes: Changes, decision: Decision) -> None:
-    """Do it at once when nothing is to be written, else when it is durable; a BrokerError when there is no store.
+    """Do it when it is durable, or at once when nothing is to be written and it is not ordered.
 
+    A BrokerError when there is no store.
     While several calls are decided together (`joint.py`) it is only noted.
     """
     if world.joint is not None:
         world.joint.take(changes, decision)
         return
-    if changes.is_empty():
+    if changes.is_empty() and not decision.is_ordered:
         decision.apply(0)
         return
     if not world.is_store_up:

@@ -127,4 +127,6 @@ def _decide(world: World, joint: Joint, call: Call, participant: Participant) ->
     held: dict[int, Held] = {id(each): each for decision in joint.decisions for each in decision.held}
     code = joint.decisions[0].code if joint.decisions else Code.UOW_NOT_PERSISTED
     undo: Callable[[], object] = lambda: _undo(joint)  # noqa: E731 - a name for its type
-    decide(world, together(joint.changes), Decision(apply, list(held.values()), call.handle, participant, code, undo))
+    decision = Decision(apply, list(held.values()), call.handle, participant, code, undo)
+    decision.is_ordered = any(each.is_ordered for each in joint.decisions)
+    decide(world, together(joint.changes), decision)

@@ -50,6 +50,7 @@ from journal.errors import (
     JournalError,
     MessageDamaged,
     NoSuchMessage,
+    NotAttempted,
     OutcomeUnknown,
     TakenOver,
 )
@@ -181,16 +182,21 @@ class JournalStore:
             except (JournalError, ValueError) as failure:
                 drafts.append(self._meaning(failure, database))
         wanted = [draft for draft in drafts if isinstance(draft, Draft)]
-        if wanted:
-            try:
-                database.check_open()
+        nothing: int | StoreError = 0  # the answer to empty changes: only who has the store gives it
+        try:
+            database.check_open()
+            if wanted:
                 database.group.commit_many(wanted)
-            except DatabaseClosed as failure:
-                return [self._meaning(failure, database) for _ in batch]
+            if len(wanted) < len(batch):
+                database.group.check_ours()
+        except DatabaseClosed as failure:
+            return [self._meaning(failure, database) for _ in batch]
+        except NotAttempted as failure:
+            nothing = self._meaning(failure, database)
         answers: list[int | StoreError] = []
         for draft, changes in zip(drafts, batch, strict=True):
             if not isinstance(draft, Draft):
-                answers.append(0 if draft is None else draft)
+                answers.append(nothing if draft is None else draft)
             elif draft.failure is not None:
                 answers.append(self._meaning(draft.failure, database))
             else:

@@ -338,7 +338,8 @@ class Looped:
             return () if errand.then is None else (errand.then,)
         before = self._running.waited_seconds()
         told = self._running.carry_out(batch)  # type: ignore[arg-type]
-        self._pace.note(self._running.waited_seconds() - before)
+        if seconds := self._running.waited_seconds() - before:  # else nothing was written
+            self._pace.note(seconds)
         return told
 
     def _hear(self, batch: Sequence[Commit | Errand], told: Sequence[Input] | BaseException) -> None:

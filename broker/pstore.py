@@ -71,27 +71,24 @@ class Store(Protocol):
     @property
     def is_lost(self) -> bool:
         """Whether a commit has failed in a way that `connect` alone may put right, or would."""
-        ...
 
     @property
     def is_taken_over(self) -> bool:
         """Whether another broker has the store by now: nothing is acknowledged here any more, and `connect` fails."""
-        ...
 
     @property
     def opened(self) -> Opened:
         """Which database it is, and how often it was opened."""
-        ...
 
     @property
     def waited_seconds(self) -> float:
         """How long its commits have waited for the device, all together."""
-        ...
 
     def commit(self, changes: Changes) -> int:
         """Make the changes durable, all or none; return the first added message's number, 0 for none.
 
-        StoreFull, CommitRefused. A known producer's identifier gets the first answer, and nothing is written.
+        StoreFull, CommitRefused. A known producer's identifier gets the first answer, and nothing is written. So it is
+        with empty changes: the answer says that all before them is durable, and that nobody else has the store yet.
         """
 
     def commit_many(self, batch: Sequence[Changes]) -> list[int | StoreError]:

@@ -5,7 +5,9 @@
     SYNC     n               adds the message to it
     COMMIT   either          the same, and commits it: now its subscribers can have it
 
-A publication nobody subscribes to is accepted, and gone.
+A publication nobody subscribes to is accepted, and gone. Of a topic that is stored this is said through the store all
+the same, which writes nothing: in the order of commits, and only by the broker that has the store. So nobody has
+subscribed before, at a broker that has taken it over either.
 """
 
 from broker.block import NEW, Option, Reply, Request, Store
@@ -106,18 +108,21 @@ def commit_publication(
         reply.uow_status = Status.ACCEPTED
         world.answer(call.handle, reply)
 
-    if not topic.is_stored or not topic.subscribers:
+    if not topic.is_stored:
         decide(world, Changes(), Decision(apply, (publication,)))
         return
-    messages = list(publication.messages or ())
-    if message is not None:
-        messages.append(message)
-    record = publication_record(publication, Status.ACCEPTED)._replace(
-        messages=len(messages),
-        size=sum(len(each.payload) for each in messages),
-        committed=now,
-        ustatus=ustatus or publication.ustatus,
-    )
+    changes = Changes()
+    if topic.subscribers or topic.coming:
+        messages = list(publication.messages or ())
+        if message is not None:
+            messages.append(message)
+        record = publication_record(publication, Status.ACCEPTED)._replace(
+            messages=len(messages),
+            size=sum(len(each.payload) for each in messages),
+            committed=now,
+            ustatus=ustatus or publication.ustatus,
+        )
+        changes = Changes(adds=messages, puts=[put_publication(record, is_new=True)])
     topic.under_way += 1
 
     def arrive(first: int) -> None:
@@ -131,8 +136,9 @@ def commit_publication(
         participant,
         Code.DURABLE_WITHOUT_STORE,
         lambda: world.topics.arrived(topic),
+        is_ordered=True,
     )
-    decide(world, Changes(adds=messages, puts=[put_publication(record, is_new=True)]), decision)
+    decide(world, changes, decision)
 
 
 def _accept(world: World, publication: Publication, first: int) -> None:
@@ -141,7 +147,7 @@ def _accept(world: World, publication: Publication, first: int) -> None:
     world.topics.commit(publication)
     publication.status = Status.ACCEPTED
     topic.published += 1
-    if not topic.subscribers and not first:
+    if not first and (topic.is_stored or not topic.subscribers):  # nobody was to have it when it was decided
         forget(world, publication, Status.PROCESSED)
         return
     if first:

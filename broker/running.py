@@ -139,7 +139,8 @@ class Running:
         try:
             answers = self.store.commit_many([commit.changes for commit in commits])
             seconds = time.perf_counter() - began
-            self.latencies.note(seconds, len(commits))
+            if count := sum(not commit.changes.is_empty() for commit in commits):
+                self.latencies.note(seconds, count)
             if self.tracing.commits:
                 self.aside.append(self.tracing.of_group(commits, seconds))
         except Exception as failure:  # nothing that a driver says: whether it is there, nobody knows

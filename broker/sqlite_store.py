@@ -127,9 +127,10 @@ class SqliteStore(SqliteReading):
         with self._lock:
             if self._away:
                 return [StoreUnavailable(self._away) for _ in batch]
-            if all(changes.is_empty() for changes in batch):
-                return [0 for _ in batch]
             try:
+                if all(changes.is_empty() for changes in batch):
+                    self._check_there()
+                    return [0 for _ in batch]
                 if self._is_loading:
                     self._write_loaded()
                     self._is_loading = False

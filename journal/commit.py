@@ -142,6 +142,19 @@ class GroupCommit:
             raise DiskError(self._journal.directory, cause, "begin a data file in") from cause
         raise draft.failure if cause is None else cause
 
+    def check_ours(self) -> None:
+        """Raise NotAttempted where a commit would not be acknowledged: for who says something without writing it.
+
+        From any thread. That the directory is not ours, or that this cannot be found out, is final here too.
+        """
+        try:
+            if self.failure is None and not self._is_ours():
+                raise TakenOver
+        except (TakenOver, DirectoryGone, OSError) as failure:
+            self.failure = failure
+        if self.failure is not None:
+            raise _refused(NotAttempted, self.failure)
+
     def _abandon(self, draft: AnyDraft) -> None:
         """Take back the draft of an interrupted caller where it has not been taken up, and hand on its lead."""
         with self._lock:
@@ -269,13 +282,15 @@ class GroupCommit:
         failure: BaseException,
         kind: type[OutcomeUnknown] | type[NotAttempted] = NotAttempted,
     ) -> None:
-        reason = str(failure) or type(failure).__name__
         for draft in drafts:
-            if failure is self._end:
-                draft.failure = failure
-                continue
-            draft.failure = kind(f"{reason}; close the database and open it again")
-            draft.failure.__cause__ = failure if isinstance(failure, Exception) else None
+            draft.failure = failure if failure is self._end else _refused(kind, failure)
+
+
+def _refused(kind: type[OutcomeUnknown] | type[NotAttempted], failure: BaseException) -> OutcomeUnknown | NotAttempted:
+    """Return what is said to a caller when nothing is accepted any more, or its commit has failed."""
+    refused = kind(f"{str(failure) or type(failure).__name__}; close the database and open it again")
+    refused.__cause__ = failure if isinstance(failure, Exception) else None
+    return refused
 
 
 def _is_settled(draft: AnyDraft) -> bool:

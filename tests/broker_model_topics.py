@@ -249,8 +249,7 @@ class Topics:
         if ask.option is Option.BACKOUT:
             self._finish(publication, Status.BACKEDOUT)
             return self._shown(publication)
-        is_wanted = any(each.topic == publication.topic for each in self.subscriptions)  # else it is never written
-        self._needs_store(is_needed=is_wanted and self.terms[publication.topic].is_durable)
+        self._needs_store(is_needed=self.terms[publication.topic].is_durable)  # also where nobody is to have it
         publication.ustatus = ask.ustatus or publication.ustatus
         return self._commit(publication)
 

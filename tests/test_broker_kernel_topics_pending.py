@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from broker.block import Function, Option
+from broker.block import BOTH, Function, Option, Request
 from broker.codes import Code
-from broker.records import PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS
+from broker.records import PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS, Status
 from broker.topic import Topic
-from tests.kernel_desk import Desk, Person, Said
+from tests.kernel_desk import CHESS, Desk, Person, Said
 
 TOPIC = "NEWS"
 DURABLE, COMMIT, BACKOUT = Option.DURABLE, Option.COMMIT, Option.BACKOUT
@@ -223,4 +223,99 @@ def test_who_waits_gets_nothing_of_a_subscription_that_has_ended(desk: Desk, pap
     desk.settle()
     assert desk.answers[unsubscribing].code is Code.OK
     assert waiting not in desk.answers or desk.answers[waiting].code is not Code.OK
+    assert is_nothing_left(desk)
+
+
+# What nobody subscribes to.
+
+WAYS = ["alone", "in a transaction", "with a unit of work"]
+
+
+def commit_of(person: Person, publication_id: str) -> Request:
+    who = {"user_id": person.who["user_id"], "token": person.who["token"]}
+    return Request(function=Function.CONTROL_PUBLICATION, option=COMMIT, publication_id=publication_id, **who)
+
+
+def begin_committing(person: Person, publication_id: str, how: str) -> int:
+    """Commit what was begun: by itself, or in a transaction."""
+    if how == "alone":
+        return person.start(Function.CONTROL_PUBLICATION, COMMIT, publication_id=publication_id)
+    parts = [commit_of(person, publication_id)]
+    if how == "with a unit of work":
+        begun = person.send(option=Option.SYNC).uowid
+        who = {"user_id": person.who["user_id"], "token": person.who["token"]}
+        parts.append(Request(function=Function.SYNCPOINT, option=COMMIT, uowid=begun, **who))
+    return person.start(Function.SYNCPOINT, COMMIT, uowid=BOTH, parts=parts)
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("is_durable", [True, False], ids=["durable", "it fails"])
+def test_what_nobody_subscribes_to_is_answered_in_the_order_of_commits_by_who_has_the_store(
+    desk: Desk, paper: Person, is_durable: bool, how: str
+) -> None:
+    begun = desk.answers[begin_publishing(paper, option=Option.SYNC)].reply.publication_id
+    desk.is_slow = True
+    sending = paper.start(Function.SEND, COMMIT, conv_id="NEW", body=b"e4", **CHESS)
+    committing = begin_committing(paper, begun, how)
+    assert len(desk.commits) == 2
+    assert desk.commits[1].changes.is_empty() is (how != "with a unit of work"), "nothing is written of it"
+    desk.settle(1)
+    assert sending in desk.answers
+    assert committing not in desk.answers
+    if is_durable:
+        desk.settle()
+    else:
+        desk.fail()
+
+    assert desk.answers[committing].code is (Code.OK if is_durable else Code.DURABLE_WITHOUT_STORE)
+    said = desk.answers[paper.start(Function.CONTROL_PUBLICATION, Option.QUERY, publication_id=begun)]
+    assert said.status is (Status.PROCESSED if is_durable else Status.RECEIVED)
+    assert not topic_of(desk).publications
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_who_subscribes_before_a_publication_is_decided_has_it_after_a_restart_too(
+    desk: Desk, paper: Person, reader: Person, how: str
+) -> None:
+    begun = desk.answers[begin_publishing(paper, option=Option.SYNC)].reply.publication_id
+    desk.is_slow = True
+    subscribing = reader.start(Function.SUBSCRIBE, DURABLE, topic=TOPIC)
+    committing = begin_committing(paper, begun, how)
+    desk.settle()
+    desk.is_slow = False
+
+    assert (desk.answers[subscribing].code, desk.answers[committing].code) == (Code.OK, Code.OK)
+    assert get(reader).body == b"news"
+    assert get(Person(desk.restart(), "READER", "R", caller=9)).body == b"news"
+
+
+@pytest.mark.parametrize("option", [Option.NONE, DURABLE], ids=["passing", "durable"])
+@pytest.mark.parametrize("how", WAYS)
+def test_who_subscribes_behind_a_publication_of_nobody_has_the_next_ones_only(
+    desk: Desk, paper: Person, reader: Person, option: Option, how: str
+) -> None:
+    begun = desk.answers[begin_publishing(paper, option=Option.SYNC)].reply.publication_id
+    desk.is_slow = True
+    begin_committing(paper, begun, how)
+    reader.start(Function.SUBSCRIBE, option, topic=TOPIC)
+    desk.settle()
+    desk.is_slow = False
+    for body in (b"1", b"2"):
+        begin_publishing(paper, body)
+
+    assert [get(reader).body for _ in range(2)] == [b"1", b"2"]
+    assert get(reader).code is Code.NO_UOWS
+    assert [one.payload for one in desk.paper.messages.values() if one.queue == f"topic/{TOPIC}"] == [b"1", b"2"]
+
+
+def test_a_publication_goes_when_the_subscription_that_it_was_for_does_not_come(
+    desk: Desk, paper: Person, reader: Person
+) -> None:
+    desk.is_slow = True
+    reader.start(Function.SUBSCRIBE, DURABLE, topic=TOPIC)
+    publishing = begin_publishing(paper)
+    desk.fail(is_store_lost=False, is_refused=True)
+    desk.settle()
+
+    assert desk.answers[publishing].status is Status.ACCEPTED
     assert is_nothing_left(desk)

@@ -210,3 +210,29 @@ def test_a_store_that_another_process_has_had_since_is_not_gone_on_with(tmp_path
             store.connect()
         assert not store.is_connected
     store.close()
+
+
+def test_who_had_the_store_before_another_process_has_not_even_nothing_to_say(tmp_path: Path) -> None:
+    """An empty commit says that this process has the store: in vain too, the next one is refused without a look."""
+    driver = JournalDriver(tmp_path)
+    store = driver.open()
+    assert store.commit(Changes()) == 0
+    driver.disk.let_go_of_locks()
+    other = driver.open()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="another process has taken over"):
+            store.commit(Changes())
+    assert store.is_taken_over
+    assert other.commit(Changes()) == 0
+    other.close()
+    store.close()
+
+
+def test_nothing_is_said_beside_what_could_not_be_written(driver: Driver) -> None:
+    store = driver.open()
+    with driver.fails():
+        answers = store.commit_many([Changes(), added(b"lost"), Changes()])
+    assert all(isinstance(answer, StoreUnavailable) for answer in answers)
+    store.connect()
+    assert store.commit_many([Changes(), added(b"kept"), Changes()])[::2] == [0, 0]
+    store.close()

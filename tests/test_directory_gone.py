@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from broker.attributes import BUILT_IN
+from broker.changes import Changes
+from broker.store_errors import StoreUnavailable
 from database import DirectoryGone, MessageDatabase, NotAttempted, OutcomeUnknown
+from tests.broker_store_writer import opened
 from tests.stomp_server import Serving, Wire, eventually
 
 
@@ -68,6 +71,17 @@ def test_an_idle_owner_finds_out_by_itself(tmp_path: Path, goes: Callable[[Path]
         database.add("q", b"acknowledged")
         goes(tmp_path / "spool")
         eventually(lambda: isinstance(database.group.failure, DirectoryGone))
+
+
+@pytest.mark.parametrize("kind", ["journal", "sqlite"])
+def test_nor_is_a_commit_of_nothing(tmp_path: Path, kind: str) -> None:
+    store = opened(kind, tmp_path / "spool")
+    assert store.commit(Changes()) == 0
+    removed(tmp_path / "spool")
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="was removed, renamed or replaced"):
+            store.commit(Changes())
+    store.close()
 
 
 @pytest.mark.parametrize("kind", ["JOURNAL", "SQLITE"])
