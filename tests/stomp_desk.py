@@ -104,6 +104,7 @@ class Connection:
     heard: list[Frame] = field(default_factory=list)
     is_closed: bool = False
     is_writable: bool = True  # the client reads
+    is_behind: bool = False
     _said: list[Frame] = field(default_factory=list)  # in this turn
 
     def __post_init__(self) -> None:
@@ -116,6 +117,8 @@ class Connection:
     def say(self, frame: Frame) -> None:
         encode(frame, self.session.version)  # it can be said
         self._said.append(frame)
+
+    hand_out = say
 
     def ask(self, request: Request, then: Then) -> Asked:
         asked = Asked(self, request, then)

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,7 +53,7 @@ class Place:
         self._port = port
         self._peers: list[Peer] = []
 
-    async def peer(self, *, connects: bool = True, receive_bytes: int | None = None) -> Peer:
+    async def peer(self, login: str = "", *, connects: bool = True, receive_bytes: int | None = None) -> Peer:
         raw = socket.socket()
         if receive_bytes is not None:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
@@ -62,7 +62,7 @@ class Place:
         peer = Peer(*await asyncio.open_connection(sock=raw, limit=1 << 12 if receive_bytes else 1 << 20))
         self._peers.append(peer)
         if connects:
-            peer.say("CONNECT", accept_version="1.2")
+            peer.say("CONNECT", accept_version="1.2", login=login)
             assert (await peer.hear()).startswith(b"CONNECTED")
         return peer
 
@@ -143,7 +143,7 @@ def test_a_frame_that_takes_too_long_ends_its_connection(tmp_path: Path) -> None
         assert "a frame was not complete after 0 seconds" in await slow.error()
         idle.say("SEND", destination="/queue/a", receipt="1")
         assert (await idle.hear()).startswith(b"RECEIPT"), "who has begun no frame may be silent"
-        assert place.listener.unread == 0
+        assert place.listener.half_frames.size == 0
 
     placed(tmp_path, StompLimits(frame_seconds=0.2, look_seconds=0.02), script)
 
@@ -154,7 +154,7 @@ def test_frames_that_have_begun_take_only_so_much_memory_together(tmp_path: Path
         for peer in begun:
             peer.writer.write(b"SEND\ndestination:/queue/a\ncontent-length:50000\nreceipt:1\n\n" + b"x" * 40_000)
             await peer.writer.drain()
-        while place.listener.unread < 100_000 and len(place.listener.connections) == 3:
+        while place.listener.half_frames.size < 100_000 and len(place.listener.connections) == 3:
             await asyncio.sleep(0.01)
         ended = [peer for peer in begun if await _is_ended(peer)]
         assert len(ended) == 1
@@ -162,13 +162,37 @@ def test_frames_that_have_begun_take_only_so_much_memory_together(tmp_path: Path
             if peer not in ended:
                 peer.writer.write(b"x" * 10_000 + b"\0")
                 assert (await peer.hear()).startswith(b"RECEIPT")
-        assert place.listener.unread == 0
+        assert place.listener.half_frames.size == 0
 
     async def _is_ended(peer: Peer) -> bool:
         try:
             return b"too many frames have begun" in await asyncio.wait_for(peer.reader.read(), 0.5)
         except TimeoutError:
             return False
+
+    placed(tmp_path, StompLimits(unread_bytes=100_000), script)
+
+
+@pytest.mark.parametrize("size", [30_000, 9_000, 900])
+def test_of_frames_that_have_begun_those_go_first_whose_user_holds_most(tmp_path: Path, size: int) -> None:
+    head = b"SEND\ndestination:/queue/a\ncontent-length:50000\nreceipt:1\n\n"
+
+    async def script(place: Place) -> None:
+        half_frames = place.listener.half_frames
+        for _ in range(99_000 // size):
+            (await place.peer("MALLORY")).writer.write(head + b"x" * size)
+        async with asyncio.timeout(PATIENCE):
+            while half_frames.size < 99_000 // size * size:
+                await asyncio.sleep(0.01)
+        for number in range(3):
+            victim = await place.peer(f"USER{number}")
+            victim.writer.write(head + b"x" * 40_000)
+            async with asyncio.timeout(PATIENCE):
+                while not any(each.user == f"USER{number}" for each in half_frames._begun):
+                    await asyncio.sleep(0.01)
+            victim.writer.write(b"x" * 10_000 + b"\0")
+            assert (await victim.hear()).startswith(b"RECEIPT")
+        await place.peer()
 
     placed(tmp_path, StompLimits(unread_bytes=100_000), script)
 
@@ -202,6 +226,63 @@ def test_a_subscriber_that_does_not_read_is_given_nothing_more_and_holds_up_nobo
             await other.reader.readexactly(100_002)
 
     placed(tmp_path, StompLimits(), script)
+
+
+LONG = "x" * 16_000
+ANSWERED: dict[str, tuple[Callable[[Peer, str], None], Callable[[Peer, str], None]]] = {
+    "BEGIN and ABORT": (
+        lambda peer, receipt: peer.say("BEGIN", transaction="t", receipt=receipt + LONG),
+        lambda peer, receipt: peer.say("ABORT", transaction="t", receipt=receipt + LONG),
+    ),
+    "calls": 2
+    * (
+        lambda peer, receipt: peer.say(
+            "SEND",
+            b'{"function": "VERSION"}',
+            destination="/aci",
+            reply_to="/temp/a",
+            correlation_id=LONG,
+            receipt=receipt,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ANSWERED)
+def test_of_what_a_client_brings_about_and_does_not_read_there_is_only_so_much(tmp_path: Path, what: str) -> None:
+    limits = StompLimits(unsent_bytes=50_000)
+
+    async def script(place: Place) -> None:
+        deaf, other = await place.peer(receive_bytes=1 << 12), await place.peer()
+        deaf.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        (connection, _) = sorted(place.listener.connections, key=lambda each: each._caller)
+        assert connection._transport is not None
+        connection._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)
+        deaf.reader._limit = 1 << 20  # type: ignore[attr-defined]
+        count = 200
+        for number in range(count):
+            ANSWERED[what][number % 2](deaf, f"{number}-")
+        async with asyncio.timeout(PATIENCE):
+            while not connection._is_reading_paused or not connection.is_behind:
+                await asyncio.sleep(0.01)
+        for number in range(20):  # others have their turns, and what could be read would be by now
+            other.say("BEGIN", transaction=str(number), receipt=str(number))
+            assert (await other.hear()).startswith(b"RECEIPT")
+        assert connection._is_reading_paused and connection.is_behind
+        assert connection._transport.get_write_buffer_size() < 500_000, "of 3,200,000"
+
+        deaf.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        heard = [frame async for frame in _receipts(deaf, count)]
+        assert [int(each) for each in heard] == list(range(count)), "all of it is done once it reads"
+
+    async def _receipts(peer: Peer, count: int) -> AsyncIterator[bytes]:
+        while count:
+            frame = await peer.hear()
+            if frame.startswith(b"RECEIPT"):
+                count -= 1
+                yield frame.split(b"receipt-id:")[1].split(b"\n")[0].split(b"-")[0]
+
+    placed(tmp_path, limits, script)
 
 
 def test_a_frame_over_the_limit_is_refused_before_it_has_arrived(tmp_path: Path) -> None:

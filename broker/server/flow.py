@@ -31,7 +31,10 @@ class Outlet(Protocol):
     """What a connection can do to the world. None of it calls back at once."""
 
     def say(self, frame: Frame) -> None:
-        """Send the frame."""
+        """Send the frame, which a frame of the client has brought about."""
+
+    def hand_out(self, frame: Frame) -> None:
+        """Send a message, which was received because there was room for it."""
 
     def ask(self, request: Request, then: Then) -> Cancellable:
         """Call the broker, if the user may; its answer goes to `then`."""
@@ -57,7 +60,12 @@ class Outlet(Protocol):
 
     @property
     def is_writable(self) -> bool:
-        """Whether there is room for more to be said."""
+        """Whether there is room for more to be handed out."""
+        ...
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the client leaves so much unread of what was said that nothing more is done for it."""
         ...
 
 
@@ -73,7 +81,7 @@ class Flow:
         self.is_open = True
         self.on_end: list[Callable[[], None]] = []  # told when the connection is over
         self.begun = 0  # calls about frames that are not answered
-        self.bytes = 0  # of the bodies of these, and of frames that wait
+        self.bytes = 0  # of the bodies of these, and of all of frames that wait
         self.waiting: deque[Frame] = deque()
         self.is_held = False  # what comes waits for what has to be done first
         self.dispatch: Callable[[Frame], None] = lambda frame: None  # what a frame brings about
@@ -86,7 +94,7 @@ class Flow:
     def keep(self, frame: Frame) -> None:
         """Let a frame wait."""
         self.waiting.append(frame)
-        self.bytes += len(frame.body)
+        self.bytes += _size(frame)
         if len(self.waiting) > self.limits.waiting_frames:
             self.fail(Code.QUEUE_FULL, f"at most {self.limits.waiting_frames:,} frames wait")
 
@@ -96,11 +104,16 @@ class Flow:
         if self._is_going_on:
             return
         self._is_going_on = True
-        while self.waiting and self.is_open and not self.is_held:
+        while self.waiting and self.is_open and not self.is_held and not self.outlet.is_behind:
             frame = self.waiting.popleft()
-            self.bytes -= len(frame.body)
+            self.bytes -= _size(frame)
             self.dispatch(frame)
         self._is_going_on = False
+
+    def written(self) -> None:
+        """All that was said has left: who was behind is not any more."""
+        if self.waiting and not self.is_held:
+            self.go_on()
 
     def when_settled(self, then: Callable[[], None]) -> None:
         """Do something once all calls that were begun are answered; frames wait until `go_on`."""
@@ -231,3 +244,8 @@ class Flow:
             self.waiting.clear()
             for told in self.on_end:
                 told()
+
+
+def _size(frame: Frame) -> int:
+    """Return how many characters and bytes a frame has."""
+    return len(frame.body) + sum(len(name) + len(value) for name, value in frame.headers.items())

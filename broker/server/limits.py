@@ -26,6 +26,7 @@ class StompLimits:
     prefetch: int = 100  # messages in flight where SUBSCRIBE does not say
     prefetch_max: int = 10_000
     write_bytes: int = 256 << 10  # to be written; beyond it nothing more is received for the connection
+    unsent_bytes: int = 1 << 20  # receipts and answers that are not read; beyond it nothing more is read or done
     heart_beat_milliseconds: int = 100  # the shortest interval, either way
     log_lines: int = 20  # about connections that end with an ERROR, between two looks
     linger_seconds: float = 5.0  # for the last frames to a connection that ends

@@ -19,6 +19,8 @@ from broker.server.events import event
 from broker.server.flow import Cancellable, Then
 from broker.server.frames import BadFrame, Frame, FrameReader, encode
 from broker.server.guard import OPEN, Guard, Identity
+from broker.server.half_frames import HalfFrames
+from broker.server.heart_beats import HeartBeats
 from broker.server.internal import begin
 from broker.server.limits import StompLimits
 from broker.server.login import LoggedOn, Login, peer_of
@@ -28,8 +30,6 @@ from broker.server.tls import Certificate, Door
 _log = logging.getLogger("oms.stomp")
 _TELLS_PARTNER = ("CONNECTED", "ERROR")  # so that a client knows where to go on
 _BEAT = b"\n"
-_BEAT_SHARE = 0.7  # of the interval: a beat that is late is taken for a connection that is lost
-_PATIENCE = 2.0  # intervals without a sign of the client
 _BACKLOG = 1024  # connections that wait to be accepted
 
 
@@ -37,9 +37,9 @@ class StompConnection(asyncio.Protocol):
     """One connection: the outlet of its session."""
 
     __slots__ = (
-        *("_began", "_broker", "_caller", "_connecting", "_heard", "_is_closing", "_is_paused"),
-        *("_is_reading_paused", "_login"),
-        *("_listener", "_loop", "_parts", "_parts_size", "_reader", "_said", "_session", "_timers", "_transport"),
+        *("_beats", "_broker", "_caller", "_connecting", "_is_closing", "_is_paused", "_is_reading_paused"),
+        *("_lingering", "_listener", "_login", "_loop", "_parts", "_parts_size", "_reader", "_session"),
+        *("_transport", "_unsent"),
     )
 
     def __init__(self, listener: "StompListener") -> None:
@@ -52,13 +52,14 @@ class StompConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parts: list[bytes] = []  # said in this turn
         self._parts_size = 0
+        self._unsent = 0  # bytes of it that the client has brought about, since all had left
         self._is_paused = False  # what was written has not left
         self._is_reading_paused = False
         self._is_closing = False
-        self._heard = self._said = self._began = 0.0
+        self._beats = HeartBeats(self, self._loop)
         self._connecting: asyncio.TimerHandle | None = None
         self._login = None if listener.guard.is_open else Login(listener.guard)
-        self._timers: list[asyncio.TimerHandle] = []
+        self._lingering: asyncio.TimerHandle | None = None
 
     # What the loop tells.
 
@@ -68,7 +69,6 @@ class StompConnection(asyncio.Protocol):
         listener = self._listener
         limits = listener.limits
         listener.connections.add(self)
-        self._heard = self._said = self._loop.time()
         if len(listener.connections) > limits.connections or listener.is_stopping:
             listener.refused += 1
             self._session.fail(Code.QUEUE_FULL, f"at most {limits.connections:,} connections")
@@ -78,12 +78,11 @@ class StompConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         session, reader = self._session, self._reader
-        self._heard = self._loop.time()
+        self._beats.heard = self._loop.time()
         if not session.is_open:
             return
         if self._parts:
             self._flush()
-        was_pending = reader.pending
         reader.feed(data)
         try:
             for frame in reader.frames():
@@ -95,7 +94,7 @@ class StompConnection(asyncio.Protocol):
         except Exception:
             _log.exception("a mistake of the server itself")
             session.fail(Code.STATUS_NOT_UPDATED, "a mistake of the server")
-        self._note_unread(was_pending)
+        self._note_begun()
         if session.is_full and not self._is_reading_paused and self._transport is not None:
             self._is_reading_paused = True
             self._transport.pause_reading()
@@ -113,10 +112,9 @@ class StompConnection(asyncio.Protocol):
     def connection_lost(self, failure: Exception | None) -> None:
         listener = self._listener
         self._session.lost()
-        for begun in (self._connecting, self._login, *self._timers):
+        for begun in (self._connecting, self._login, self._beats, self._lingering):
             if begun is not None:
                 begun.cancel()
-        listener.unread -= self._reader.pending
         self._reader = FrameReader(listener.limits.frames)
         self._parts, self._transport = [], None
         self._broker.gone(self._caller)
@@ -126,6 +124,12 @@ class StompConnection(asyncio.Protocol):
 
     def say(self, frame: Frame) -> None:
         """Send the frame, with all that is said in this turn of the loop."""
+        before = self._parts_size
+        self.hand_out(frame)
+        self._unsent += self._parts_size - before
+
+    def hand_out(self, frame: Frame) -> None:
+        """Send a message, with all that is said in this turn of the loop."""
         if self._transport is None:
             return
         if self._listener.partner and frame.command in _TELLS_PARTNER:
@@ -136,7 +140,7 @@ class StompConnection(asyncio.Protocol):
         self._parts.append(data)
         self._parts_size += len(data)
         if frame.command == "CONNECTED":
-            self._begin_beats()
+            self._connected()
         elif frame.command == "ERROR":
             self._listener.note(self._caller, self._session.user, frame.headers["message"])
 
@@ -153,6 +157,9 @@ class StompConnection(asyncio.Protocol):
         except Exception:
             _log.exception("a mistake of the server itself")
             self._session.fail(Code.STATUS_NOT_UPDATED, "a mistake of the server")
+        self._read_on()
+
+    def _read_on(self) -> None:
         if self._is_reading_paused and not self._session.is_full and self._transport is not None:
             self._is_reading_paused = False
             self._transport.resume_reading()
@@ -193,12 +200,17 @@ class StompConnection(asyncio.Protocol):
         self._is_closing = True
         self._flush()
         self._transport.close()
-        self._timers.append(self._loop.call_later(self._listener.limits.linger_seconds, self._transport.abort))
+        self._lingering = self._loop.call_later(self._listener.limits.linger_seconds, self._transport.abort)
 
     @property
     def is_writable(self) -> bool:
-        """Whether there is room for more to be said."""
+        """Whether there is room for more to be handed out."""
         return not self._is_paused and self._parts_size < self._listener.limits.write_bytes
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the client leaves so much unread of what was said that nothing more is done for it."""
+        return self._unsent >= self._listener.limits.unsent_bytes
 
     def stop(self) -> None:
         """End the connection once what it has begun is durable."""
@@ -219,13 +231,15 @@ class StompConnection(asyncio.Protocol):
         if not parts or self._transport is None:
             return
         self._parts, self._parts_size = [], 0
-        self._said = self._loop.time()
+        self._beats.said = self._loop.time()
         self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
         if not self._is_paused:
             self._written()
 
     def _written(self) -> None:
+        self._unsent = self._parts_size
         self._session.written()
+        self._read_on()
 
     # Time.
 
@@ -234,71 +248,49 @@ class StompConnection(asyncio.Protocol):
             seconds = self._listener.limits.connect_seconds
             self._session.fail(Code.TRANSPORT_TIMED_OUT, f"no CONNECT within {seconds:g} seconds")
 
-    def _begin_beats(self) -> None:
-        """Send a sign of life as often as was agreed, and wait for those of the client."""
+    def _connected(self) -> None:
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
         ours, theirs = (interval / 1000 for interval in self._session.heart_beats)
-        if ours:
-            self._beat(ours * _BEAT_SHARE, 0)
-        if theirs:
-            self._listen(theirs * _PATIENCE, 1 if ours else 0)
+        self._beats.begin(ours, theirs)
 
-    def _beat(self, interval: float, at: int) -> None:
-        if self._transport is None or not self._session.is_open:
-            return
-        quiet = self._loop.time() - self._said
-        if quiet >= interval and not self._is_paused:
-            self._said = self._loop.time()
+    @property
+    def is_beating(self) -> bool:
+        """Whether signs of life are sent and waited for."""
+        return self._transport is not None and self._session.is_open
+
+    def beat(self) -> None:
+        """Send a sign of life, unless something waits to be written, which is sign enough."""
+        if self._transport is not None and not self._is_paused:
             self._transport.write(_BEAT)
-            quiet = 0.0
-        elif quiet >= interval:
-            quiet = 0.0  # it does not read: what waits to be written is sign enough
-        self._later(interval - quiet, lambda: self._beat(interval, at), at)
-
-    def _listen(self, patience: float, at: int) -> None:
-        if self._transport is None or not self._session.is_open:
-            return
-        now = self._loop.time()
-        if self._is_reading_paused:
-            self._heard = now  # it cannot be heard
-        if now - self._heard >= patience:
-            self._session.fail(Code.TRANSPORT_TIMED_OUT, f"no heart-beat for {patience:g} seconds")
-            return
-        self._later(self._heard + patience - now, lambda: self._listen(patience, at), at)
-
-    def _later(self, seconds: float, then: Callable[[], None], at: int) -> None:
-        timer = self._loop.call_later(max(seconds, 0.001), then)
-        if at < len(self._timers):
-            self._timers[at] = timer
-        else:
-            self._timers.append(timer)
 
     # Frames that have begun.
 
-    def _note_unread(self, before: int) -> None:
-        """Count what is held of a frame that is not complete; no more of it than there is room for."""
-        listener, pending = self._listener, self._reader.pending
-        listener.unread += pending - before
-        if not self._reader.is_within:
-            self._began = 0.0
-            listener.beginning.discard(self)
-            return
-        if not before or not self._began:
-            self._began = self._heard
-            listener.beginning.add(self)
-        if listener.unread > listener.limits.unread_bytes:
-            self._session.fail(Code.LONG_BUFFERS, "too many frames have begun and are not complete")
+    @property
+    def user(self) -> str:
+        """Who it is, "" as long as that is not known."""
+        return self._session.user if self._session.is_connected else ""
 
-    def look(self, now: float) -> None:
-        """End the connection when its frame takes too long."""
-        limits = self._listener.limits
-        if self._is_reading_paused:
-            self._began = now
-        allowed = limits.frame_seconds + self._reader.pending / limits.frame_bytes_per_second
-        if self._began and now - self._began > allowed:
-            self._session.fail(Code.TRANSPORT_TIMED_OUT, f"a frame was not complete after {allowed:.0f} seconds")
+    @property
+    def is_reading_paused(self) -> bool:
+        """Whether it is not let say more at the moment."""
+        return self._is_reading_paused
+
+    def end(self, code: Code, why: str) -> None:
+        """End the connection, and let go of the frame that has begun."""
+        self._reader = FrameReader(self._listener.limits.frames)
+        self._session.fail(code, why)
+
+    def _note_begun(self) -> None:
+        """Tell what is held of a frame that is not complete."""
+        half_frames = self._listener.half_frames
+        if not self._session.is_open:
+            self._reader = FrameReader(self._listener.limits.frames)
+        if self._reader.is_within:
+            half_frames.note(self, self._reader.pending, now=self._beats.heard)
+        else:
+            half_frames.forget(self)
 
 
 class StompListener:
@@ -322,8 +314,7 @@ class StompListener:
         self.partner = broker.attributes.broker.partner_cluster_address or ""
         self.loop = asyncio.get_running_loop()
         self.connections: set[StompConnection] = set()
-        self.beginning: set[StompConnection] = set()  # in the middle of a frame
-        self.unread = 0  # bytes of such frames
+        self.half_frames = HalfFrames(self.limits)
         self.accepted = 0
         self.refused = 0
         self.bad_frames = 0
@@ -368,13 +359,12 @@ class StompListener:
         if self._noted > self.limits.log_lines:
             _log.info("%d more connections ended with an ERROR", self._noted - self.limits.log_lines)
         self._noted = 0
-        for connection in list(self.beginning):
-            connection.look(self.loop.time())
+        self.half_frames.look(self.loop.time())
 
     def forget(self, connection: StompConnection) -> None:
         """A connection is over."""
         self.connections.discard(connection)
-        self.beginning.discard(connection)
+        self.half_frames.forget(connection)
         if not self.connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
 

@@ -214,7 +214,7 @@ class Consumer:
     def hand_out(self, frame: Frame, number: int, unit: Unit) -> None:
         """Send a message."""
         self._flight[number] = unit
-        self._flow.outlet.say(frame)
+        self._flow.outlet.hand_out(frame)
 
     def handed_out_last(self, unit: Unit) -> None:
         """Commit the unit once its messages have left."""

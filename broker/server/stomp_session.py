@@ -64,13 +64,15 @@ class StompSession:
     def is_full(self) -> bool:
         """Whether so much is under way that nothing more should be read."""
         flow = self._flow
+        if self._outlet.is_behind:
+            return True
         return flow.begun + len(flow.waiting) >= self.limits.calls or flow.bytes >= self.limits.call_bytes
 
     def take(self, frame: Frame) -> None:
         """Take a frame."""
         if not self._flow.is_open:
             return
-        if self._flow.is_held:
+        if self._flow.is_held or self._flow.waiting or self._outlet.is_behind:
             self._flow.keep(frame)
         else:
             self._dispatch(frame)
@@ -88,6 +90,7 @@ class StompSession:
         """All that was said has left."""
         if self._flow.is_open:
             self._consumer.written()
+            self._flow.written()
 
     def fail(self, code: Code, text: str) -> None:
         """Say why, and end the connection."""
