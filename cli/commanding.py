@@ -80,8 +80,7 @@ def command(  # noqa: PLR0913 - the command line's options
 
 def _release_rest(server: operator.Server, order: dict[str, Any], known: Path, *, yes: bool, as_json: bool) -> None:
     """Release what is held but for what a file names, which is discarded as PROCESSED."""
-    if order["command"] != "RELEASE":
-        raise Usage("--except goes with RELEASE: what FILE names is discarded, the rest released")
+    held_at_broker.check(order)
     split = held_at_broker.compared(server, order, held_at_broker.names_in(known))
     if not yes and (split.has or split.has_not):
         if not sys.stdin.isatty():

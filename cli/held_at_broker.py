@@ -14,8 +14,7 @@ from cli.failures import Usage
 from cli.operator import Server
 
 PAGE = 1000  # rows of an answer, and identifiers of a command
-_SELECTORS = ("uowid", "conv_id", "user_id", "token", "server_class", "server_name", "service")
-_ABOUT = ("older", "newer", "object", "topic", *_SELECTORS)  # that every command says again
+_UNITS = ("conv_id", "user_id", "token", "server_class", "server_name", "service")
 
 
 @dataclass(slots=True)
@@ -25,6 +24,23 @@ class Split:
     has: list[str]
     has_not: list[str]
     unknown: int  # names in the file of nothing that is held
+
+
+def check(order: Mapping[str, Any]) -> None:
+    """Usage for what the broker would refuse, or not be asked: what is not understood must not widen an order."""
+    from broker.cis import CisRefused
+    from broker.server.order import SELECTORS, order_of
+
+    try:
+        checked = order_of(order)
+    except CisRefused as refused:
+        raise Usage(refused.text) from None
+    if checked.command != "RELEASE":
+        raise Usage("--except goes with RELEASE: what FILE names is discarded, the rest released")
+    if checked.uowid:
+        raise Usage("uowid names one alone: give it without --except")
+    if checked.everything and any(order.get(name) for name in SELECTORS if name != "all"):
+        raise Usage("say which: what they have in common, or all")
 
 
 def names_in(file: Path) -> frozenset[str]:
@@ -54,7 +70,7 @@ def compared(server: Server, order: Mapping[str, Any], names: frozenset[str]) ->
 
 
 def _uows(server: Server, order: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    said = [(name, str(order[name])) for name in _SELECTORS if order.get(name)]
+    said = [(name, str(order[name])) for name in _UNITS if order.get(name)]
     return _rows(server, "PSF", [*said, ("held", "yes")])
 
 
@@ -76,7 +92,7 @@ def _rows(server: Server, subject: str, said: Sequence[tuple[str, str]]) -> Iter
 
 def orders(order: Mapping[str, Any], split: Split) -> Iterator[dict[str, Any]]:
     """Yield the commands: first what is discarded, then what is released."""
-    about = {name: order[name] for name in _ABOUT if order.get(name) not in (None, "")}
+    about = {name: value for name, value in order.items() if name not in ("command", "all")}
     for command, option, identifiers in (("DISCARD", "PROCESSED", split.has), ("RELEASE", "", split.has_not)):
         for start in range(0, len(identifiers), PAGE):
             said = {"command": command, **about, "identifiers": identifiers[start : start + PAGE]}

@@ -193,3 +193,32 @@ def test_except_goes_with_release_and_names_something(running: WebPlace) -> None
     told(running, "RELEASE", "--except", "/no/such/file", code=2)
     told(running, "RELEASE", code=2)
     assert rows(running, "BROKER")[0]["held_uows"] == 4
+
+
+@pytest.mark.parametrize("is_except", [False, True])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("servise=A/B/C",),
+        ("topic=NEWS",),
+        ("older=0S", "topic=NEWS"),
+        ("user=ALICE",),
+        ("identifiers=1",),
+        ("client_id=1", "service=A/B/C"),
+        ("all=yes", "service=A/B/C"),
+        ("older=soon",),
+        ("SUBSCRIBER", "servise=A"),
+        ("SUBSCRIBER", "service=A/B/C"),
+        ("SUBSCRIBER", "conv_id=1", "topic=NEWS"),
+        ("TOPIC", "topic=NEWS"),
+        ("PROCESSED", "service=A/B/C"),
+    ],
+)
+def test_a_selector_that_is_not_for_what_it_is_about_is_refused(
+    running: WebPlace, tmp_path: Path, words: tuple[str, ...], is_except: bool
+) -> None:
+    file = tmp_path / "has"
+    file.write_text("order-0\n", encoding="utf-8")
+    told(running, "RELEASE", *words, *(["--except", str(file)] if is_except else []), code=2)
+    found = rows(running, "BROKER")[0]
+    assert (found["held_uows"], found["held_publications"]) == (4, 2)

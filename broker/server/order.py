@@ -12,7 +12,7 @@
                                             CANCELLED
     RELEASE           -       PSF           -             uowid, identifiers, conv_id, user_id, token, the service,
                                                           older, newer, all
-                              SUBSCRIBER    -             topic, user_id, token, identifiers, older, newer, all
+                              SUBSCRIBER    -             topic, user_id, token, uowid, identifiers, older, newer, all
     DISCARD           -       as RELEASE    PROCESSED,    likewise
                                             DISCARDED
     SUBSCRIBE         15      TOPIC         -             topic, user_id, token
@@ -20,7 +20,9 @@
     …
 
 (EntireX 10.3, Command and Information Services, "Commands". RELEASE and DISCARD are ours: of what is held since the
-store was restored from a backup. `older` and `newer` are ages, as 90S or 2H; `identifiers` is a list.)
+store was restored from a backup. `older` and `newer` are ages, as 90S or 2H; `identifiers` is a list, and of
+publications, as `uowid`, it has PUBLICATION-IDs. A selector that is not for its object is refused: without it, more
+would be decided about than was said.)
 """
 
 from collections.abc import Mapping, Sequence
@@ -169,6 +171,11 @@ class Order:
 
 _OTHERWISE = {"target": "object", "everything": "all"}  # how an operator says what is a word of its own here
 _SAID = {_OTHERWISE.get(each.name, each.name): each.name for each in fields(Order)}
+_ALWAYS = ("uowid", "identifiers", "user_id", "token", "older", "newer", "all")
+HELD_SELECTORS: Mapping[str, Sequence[str]] = {  # of RELEASE and DISCARD, by object
+    "PSF": (*_ALWAYS, "conv_id", "server_class", "server_name", "service"),
+    "SUBSCRIBER": (*_ALWAYS, "topic"),
+}
 _OBJECT_SAID = frozenset({"SHUTDOWN"})  # commands that must say what they are about
 SELECTORS = tuple(name for name in _SAID if name not in ("command", "object", "option"))
 
@@ -195,7 +202,18 @@ def order_of(said: object) -> Order:
     if option not in known.options or (target == "BROKER" and option == "QUIESCE"):
         has = " or ".join(each for each in known.options if each) or "no option"
         raise CisRefused(Cis.INVALID_OPTION, f"{command} has {has}")
+    if command in ("RELEASE", "DISCARD"):
+        _check_selectors(command, target, said)
     return replace(order, command=command, target=target, option=option)
+
+
+def _check_selectors(command: str, target: str, said: Mapping[str, object]) -> None:
+    known = HELD_SELECTORS[target]
+    foreign = [name for name in SELECTORS if name not in known and said.get(name)]
+    if foreign:
+        raise CisRefused(
+            Cis.INVALID_SELECTOR, f"{command} {target} is not by {foreign[0]}, but by {', '.join(sorted(known))}"
+        )
 
 
 def _checked(name: str, value: object) -> Any:
