@@ -16,11 +16,12 @@ from journal.datafile import DataFile, Footer
 from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, JournalError
 from journal.evidence import alignment_of_gap, looks_written
+from journal.footer import ranges
 from journal.format import HEADERS_SIZE, FileHeader, align
 from journal.names import DataFileName
 from journal.owner import read_holder
 from recovery.decide import Body, Foot, Head, Seen, decide
-from recovery.examined import Examined
+from recovery.examined import Examined, read_contents
 from recovery.losses import between
 from recovery.report import FileReport, Loss, Verdict
 from recovery.restoring import refuse_unfinished
@@ -90,7 +91,7 @@ def examine_directory(
                 found.append(examined)
                 done += examined.size
                 progress("validate", done, total)
-        found = as_followed(disk, tasks, found, full=full)
+        found = _behind_others(disk, as_followed(disk, tasks, found, full=full), full=full)
         low_water = max((examined.low_water for examined in found), default=0)
         check_strangers(tasks, max([low_water, *(task.header.low_water for task in tasks if task.header is not None)]))
         listed = [(task.sequence, task.header) for task in tasks if task.is_listed]
@@ -124,6 +125,24 @@ def as_followed(disk: Disk, tasks: Sequence[Task], found: Sequence[Examined], *,
         task = replace(before.task, named=header.previous, successor=(header.sequence, header.identity))
         result[place - 1] = examine(disk, task, full=full)
     return result
+
+
+def _behind_others(disk: Disk, found: Sequence[Examined], *, full: bool) -> list[Examined]:
+    """Return what was found, with files without a header examined anew: theirs are no numbers of those before them."""
+    result: list[Examined] = []
+    for one in found:
+        if one.header is None and any(not loss.is_exact for loss in one.losses):
+            first = 1 + max((_highest(disk, before) for before in result), default=0)
+            if first > one.task.numbers[0] > 0:
+                one = examine(disk, replace(one.task, numbers=(first, one.task.numbers[1])), full=full)
+        result.append(one)
+    return result
+
+
+def _highest(disk: Disk, examined: Examined) -> int:
+    """Return the highest number of a message that a file has added, 0 for none. DiskError."""
+    contents = read_contents(disk, examined)
+    return ranges(contents).added[1] if contents is not None else 0
 
 
 def has_gone_since(failure: DiskError, directory: Path) -> bool:

@@ -39,6 +39,22 @@ def test_a_hole_in_the_sequence_is_a_loss_where_a_neighbour_names_the_file() -> 
     found_after(disk)
 
 
+@pytest.mark.parametrize("lost", [(1,), (2,), (1, 2), (2, 3)])
+@pytest.mark.parametrize("is_gone", [True, False], ids=["missing", "emptied"])
+def test_a_file_that_is_lost_has_lost_no_number_of_the_files_before_it(lost: tuple[int, ...], is_gone: bool) -> None:
+    disk = SimulatedDisk()
+    given: list[set[int]] = []
+    for _ in range(5):
+        with open_unattended(disk) as database:
+            given.append({database.add("q", b"x") for _ in range(10)})
+    for place in lost:
+        path = SPOOL / str(DataFileName(place + 1))
+        disk.remove(path) if is_gone else disk.put(path, bytes(4096))
+    with open_unattended(disk) as database:
+        told = {n for loss in database.recovery.lost for low, high in loss.numbers for n in range(low, high + 1)}
+        assert told == set().union(*(given[place] for place in lost))
+
+
 def test_a_hole_that_nobody_names_is_none() -> None:
     """A sequence is skipped where a file was prepared and never used."""
     disk = SEALED.disk()
