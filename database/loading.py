@@ -59,8 +59,12 @@ def load_identifiers(database: MessageDatabase, entries: Mapping[Scope, Seen]) -
 
 
 def number_behind(database: MessageDatabase, number: int) -> None:
-    """Let every later message have a number behind this one, after the next opening too."""
+    """Let every later message have a number behind this one, and behind all that were loaded, whatever file is lost.
+
+    For that there is a last commit: where it begins the next file, because the numbers went so far, it tells them too.
+    """
     if number < database.look().next_message:
+        database.write(Composer().draft())
         return
     load(database, [Message(number, PLACEHOLDER_QUEUE, b"", {}, database.options.clock(), None, 0, 0)], {})
     database.delete(number)

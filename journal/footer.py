@@ -37,7 +37,7 @@ Summary:
                                of removals; commit numbers; frame offsets; first times of ADD; three reserved.
                                (1, 0) where there is nothing
     flags               8      1: the file was repaired, and its chain need not be the one its successor names;
-                               2: written by a recovery: whoever begins the next file leaves out 2^20 numbers;
+                               2: written by a recovery: whoever begins the next file leaves out 2^31 numbers;
                                others refused
 
 Trailer:

@@ -59,6 +59,7 @@ ALIGNMENT_MAX = 4096
 SECTOR_BYTES = 512  # what a device writes as a whole, at the least; groups aligned to as much share none
 FRAME_BYTES_MAX = (1 << 30) + (1 << 20)  # bounds what a corrupt length can make us allocate
 OPERATIONS_MAX = 1_000_000
+NUMBERS_MAX = 1 << 31  # that one data file gives: each message takes twelve bytes of it at the least
 GAP = 1  # frame flag
 FRAME_FLAGS = GAP
 SEED_MASK = (1 << 64) - 1

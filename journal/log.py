@@ -150,7 +150,8 @@ class Journal:
                 adds = [draft for draft in drafts if draft.has_add]
                 refused += [(draft, full) for draft in adds]
                 drafts = [draft for draft in drafts if not draft.has_add]
-                if not adds and not self._reserve.release(self._needed(drafts)):
+                needed = align(sum(draft.weight for draft in drafts) + FIRST_BYTES, FIRST_BYTES)
+                if not adds and not self._reserve.release(needed):
                     refused += [(draft, full) for draft in drafts]
                     drafts = []
         if not drafts:
@@ -193,9 +194,6 @@ class Journal:
         if place.offset >= self._tend_at:
             self._ask_for_tending()
         return Location(segment.sequence, offset)
-
-    def _needed(self, drafts: Sequence[AnyDraft]) -> int:
-        return align(sum(draft.weight for draft in drafts) + FIRST_BYTES, FIRST_BYTES)
 
     def _make_room(self, drafts: Sequence[AnyDraft]) -> int:
         """Return how many of the drafts the active file takes now, at least one."""
@@ -300,6 +298,8 @@ class Journal:
         segment.take(group)
         place.offset = place.synced = group.end
         place.next_message, place.next_commit = group.next_message, group.next_commit
+        if segment.went_far(place.next_message):
+            self._rolls_next = True  # the next file's header tells it too
         drafts = group.drafts
         self._room -= drafts[0].weight if len(drafts) == 1 else sum([draft.weight for draft in drafts])
         self._room -= group.padding

@@ -22,7 +22,7 @@ from journal.contents import ContentsBuilder, Ranges
 from journal.disk import Disk, DiskFile
 from journal.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS
 from journal.footer import encode_footer, footer_size_max, footer_start, ranges, row_bytes_max
-from journal.format import FileHeader, Previous, align, encode_headers
+from journal.format import NUMBERS_MAX, FileHeader, Previous, align, encode_headers
 from journal.group import Group
 from journal.single import Place, PlainAdds, QueueTemplate
 
@@ -126,6 +126,11 @@ class Segment:
         self.file.write_durably([b"".join((front, *group.buffers))], 0)
         self._hasher.update(front)
         self.is_begun = True
+
+    def went_far(self, next_message: int) -> bool:
+        """Say whether its messages, loaded with numbers of their own, went further than by giving them one can go."""
+        assert self.header is not None
+        return next_message - self.header.next_message > NUMBERS_MAX
 
     def take(self, group: Group) -> None:
         """Remember a durable group for the footer."""

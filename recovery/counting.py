@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from index.replay import Index
-from journal.format import FileHeader, Previous
+from journal.format import NUMBERS_MAX, FileHeader, Previous
 from recovery.decide import Action
 from recovery.examined import Examined
 from recovery.repair import Before
 
-NUMBER_JUMP = 1 << 20  # after an end without a footer, or damage, no lost number may come again
-NUMBER_JUMP_BLIND = 1 << 40  # where nothing is left that says how far the numbers were
+NUMBER_JUMP = NUMBERS_MAX  # what is left of a file says nothing of how many it gave: so it may be all
+NUMBER_JUMP_BLIND = 1 << 46  # where nothing is left that says how far the numbers were: further than a restore goes
 
 
 class Numbers(NamedTuple):
@@ -26,13 +26,15 @@ class Numbers(NamedTuple):
         return Numbers(*map(max, self, other))
 
 
-def of_dropped(examined: Sequence[Examined]) -> Numbers:
-    """Return the numbers that the files tell which a start drops, and the first sequence where it leaves none."""
+def of_lost(examined: Sequence[Examined]) -> Numbers:
+    """Return the numbers that what a start drops tells, or it reports; and the first sequence where none is left."""
     dropped = [one for one in examined if one.decision.action is Action.DROP]
     headers = [one.header for one in dropped if one.header is not None]
-    is_first = not _kept(examined) and not any(header.previous.sequence for header in headers)
+    reported = [last for one in examined for loss in one.losses for _, last in loss.numbers]
+    is_kept = any(one.decision.action not in (Action.DROP, Action.REMOVE) for one in examined)
+    is_first = not is_kept and not any(header.previous.sequence for header in headers)
     return Numbers(
-        max((header.next_message for header in headers), default=0),
+        max([0, *(header.next_message for header in headers), *(last + 1 for last in reported)]),
         max((header.next_commit for header in headers), default=0),
         _jump_of(examined) if dropped else 0,
         max((one.sequence for one in examined), default=0) + 1 if is_first else 1,
@@ -77,25 +79,18 @@ class Counters:
 
 
 def _jump_of(examined: Sequence[Examined]) -> int:
-    """Return how many numbers to leave out for what these files may have lost."""
-    if not any(one.header is not None for one in examined) and any(one.losses for one in examined):
-        return NUMBER_JUMP_BLIND
-    repaired = [one for one in examined if one.decision.action not in (Action.KEEP, Action.REMOVE)]
-    if not repaired and examined and examined[-1].is_recovered:
-        repaired = [examined[-1]]
-    sizes = [max(one.size, one.end, one.extent) for one in repaired]  # a message takes more than a byte
-    return max(NUMBER_JUMP, *sizes) * _jumps(examined) if sizes else 0
+    """Return how many numbers to leave out for what these files may have lost: where any has, or the newest one had.
 
-
-def _jumps(examined: Sequence[Examined]) -> int:
-    """Return how often to jump: once, and once for each file that may have begun with a jump and is not known any more.
-
-    A file that is dropped, and has lost its header, began as far behind the last one that is kept as the start before
-    it had left out; and so did those that were dropped before it, whose sequences are missing.
+    That newest one may have given as many as a file can, behind what its header says. A file behind it that has no
+    header any more did the same, behind as many as the start had left out that began it; and so did those whose
+    sequences are missing, which other starts have dropped. All this depends on nothing that a repair changes.
     """
-    lost = [one.sequence for one in examined if one.decision.action is Action.DROP and one.header is None]
-    return 1 + max(0, max(lost, default=0) - max(_kept(examined), default=0))
-
-
-def _kept(examined: Sequence[Examined]) -> list[int]:
-    return [one.sequence for one in examined if one.decision.action not in (Action.DROP, Action.REMOVE)]
+    there = [one for one in examined if one.decision.action is not Action.REMOVE]
+    is_repaired = any(one.decision.action is not Action.KEEP for one in there)
+    if not is_repaired and not (there and there[-1].is_recovered):
+        return 0
+    told = [one.sequence for one in there if one.header is not None and not one.task.is_late]
+    if not told and any(one.losses for one in there):
+        return NUMBER_JUMP_BLIND
+    unknown = there[-1].sequence - max(told, default=0)
+    return min(NUMBER_JUMP * (1 + 2 * unknown), NUMBER_JUMP_BLIND)

@@ -15,7 +15,7 @@ from journal.errors import RestoreUnfinished
 from journal.existing import exists
 from journal.names import SEQUENCE_MAX
 
-MESSAGES_APART = 1 << 40  # at a million a second, two weeks of the parent's life behind the backup
+MESSAGES_APART = 1 << 44  # half a year of the parent's life at a million a second, or 8,000 ends without a close
 FILES_APART = 1 << 20
 OWNERS_APART = 1 << 20
 

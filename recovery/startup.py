@@ -37,7 +37,7 @@ from journal.reserve import Reserve, reserve_size
 from journal.segment import Sealed
 from recovery import findings, holding
 from recovery.continuing import Continuing
-from recovery.counting import Counters, Numbers, of_dropped
+from recovery.counting import Counters, Numbers, of_lost
 from recovery.cutting import cut
 from recovery.decide import Action
 from recovery.examined import Examined, read_contents
@@ -239,7 +239,7 @@ class _Start:
                 if self._options.policy == "truncate":
                     found = [cut(self._disk, one) for one in found]
                 reports = [one.report() for one in found]
-                self._earlier, self._found = earlier, earlier.followed_by(reports, of_dropped(found))
+                self._earlier, self._found = earlier, earlier.followed_by(reports, of_lost(found))
                 return found
             except DiskError:
                 if attempt == READ_ATTEMPTS:

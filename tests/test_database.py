@@ -28,8 +28,6 @@ from journal import errors, names
 from tests.small_files import MODEST
 from tests.watched_disk import HandClock
 
-JUMP = 1 << 20  # of the numbers, where the last file was not closed
-
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[MessageDatabase]:

@@ -15,6 +15,7 @@ from journal.format import xxh3
 from journal.log import DATA_FILE_BYTES_MAX
 from journal.records import decode_set, encode_set
 from journal.rows import COLUMNS
+from recovery.counting import NUMBER_JUMP
 from tests.format_tables import FORMAT, Rows, as_markdown, docstring_tables, markdown_tables, widths
 from tests.golden_files import GOLDEN
 from tests.stomp_server import eventually
@@ -137,6 +138,7 @@ def test_the_limits_are_those_of_the_program() -> None:
     assert numbers["frame"] == [2, 30, 2, 20] and format.FRAME_BYTES_MAX == (1 << 30) + (1 << 20)
     assert numbers["operations of a commit"] == [format.OPERATIONS_MAX]
     assert numbers["data file"] == [16] and DATA_FILE_BYTES_MAX == 16 << 30
+    assert numbers["numbers of a data file"] == [2, 31] and format.NUMBERS_MAX == NUMBER_JUMP == 1 << 31
     assert numbers["sequence"] == [names.SEQUENCE_MAX]
     assert numbers["archives of one data file"] == [names.VERSION_MAX]
     assert f"{format.FRAME_BYTES_MAX:,}" in TEXT
