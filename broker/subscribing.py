@@ -63,6 +63,8 @@ def subscribe(world: World, call: Call, participant: Participant) -> None:
     if is_durable and world.attributes.broker.subscriber_store != "PSTORE":
         raise BrokerError(Code.DURABLE_WITHOUT_STORE)
     known = _settled(topic, participant)
+    if is_durable and known is not None and not known.is_durable:
+        known = _replaced(world, participant, known)
     if known is not None and (known.is_durable or not is_durable):
         _renew(world, known)
         world.answer(call.handle, Reply(topic=topic.name))
@@ -83,12 +85,25 @@ def _settled(topic: Topic, participant: Participant) -> Subscription | None:
 
     So is one that is not there yet: a call that was made behind its SUBSCRIBE counts for it.
     """
-    found = topic.coming.get(durable_key(participant.owner))
+    found = topic.subscription_of(participant.owner, participant.name)
     if found is None:
-        found = topic.subscription_of(participant.owner, participant.name)
+        found = topic.coming.get(durable_key(participant.owner))
     if found is not None and found.is_pending:
         raise Busy(found)
     return found
+
+
+def _replaced(world: World, participant: Participant, subscription: Subscription) -> Subscription:
+    """Return the durable subscription that the caller's user has from elsewhere, in the place of its own; else that."""
+    topic, key = subscription.topic, durable_key(participant.owner)
+    durable = topic.coming.get(key) or topic.subscribers.get(key)
+    if durable is None:
+        return subscription
+    if durable.is_pending:
+        raise Busy(durable)
+    end_subscription(world, subscription)
+    _use(participant, durable)
+    return durable
 
 
 def unsubscribe(world: World, call: Call, participant: Participant) -> None:

@@ -223,9 +223,9 @@ class Topic:
         return self.attributes.subscription_expiration or 0
 
     def subscription_of(self, owner: Owner, name: Name) -> Subscription | None:
-        """Return what a participant has subscribed: durably, or for as long as it is there."""
-        durable = self.subscribers.get(durable_key(owner))
-        return durable if durable is not None else self.subscribers.get(passing_key(name))
+        """Return what a participant has subscribed for as long as it is there, else its user durably, here or not."""
+        passing = self.subscribers.get(passing_key(name))
+        return passing if passing is not None else self.subscribers.get(durable_key(owner))
 
     def wanting(self, publication: Publication) -> Iterator[Subscription]:
         return (each for each in self.subscribers.values() if each.wants(publication))

@@ -319,3 +319,42 @@ def test_a_publication_goes_when_the_subscription_that_it_was_for_does_not_come(
 
     assert desk.answers[publishing].status is Status.ACCEPTED
     assert is_nothing_left(desk)
+
+
+# One user in two places, without a TOKEN: a durable subscription is both's.
+
+
+@pytest.fixture
+def here(desk: Desk) -> Person:
+    """Return a user who has subscribed in one place, and in another one durably."""
+    here, there = (Person(desk, "ALICE", caller=caller) for caller in (11, 12))
+    assert here.call(Function.SUBSCRIBE, topic=TOPIC).code is Code.OK
+    assert there.call(Function.SUBSCRIBE, DURABLE, topic=TOPIC).code is Code.OK
+    return here
+
+
+def test_who_has_subscribed_reads_its_own_though_its_user_subscribes_durably_elsewhere(
+    desk: Desk, paper: Person, here: Person
+) -> None:
+    there = Person(desk, "ALICE", caller=12)
+    waiting = begin_waiting(here)
+    begin_publishing(paper)
+    said = desk.answers[waiting]
+    assert said.body == b"news"
+    for person, got in ((here, said), (there, get(there))):
+        assert got.body == b"news"
+        assert desk.answers[begin_control(person, got)].code is Code.OK
+    assert is_nothing_left(desk)
+
+
+@pytest.mark.parametrize("function", [Function.SUBSCRIBE, Function.UNSUBSCRIBE], ids=["too", "not at all"])
+def test_its_own_ends_when_it_subscribes_durably_too_or_not_at_all(
+    desk: Desk, paper: Person, here: Person, function: Function
+) -> None:
+    there = Person(desk, "ALICE", caller=12)
+    option = DURABLE if function is Function.SUBSCRIBE else Option.NONE
+    assert here.call(function, option, topic=TOPIC).code is Code.OK
+    assert [each.is_durable for each in topic_of(desk).subscribers.values()] == [True]
+    begin_publishing(paper)
+    assert desk.answers[begin_control(there, get(there))].code is Code.OK
+    assert is_nothing_left(desk)
