@@ -89,7 +89,7 @@ def _release_rest(server: operator.Server, order: dict[str, Any], known: Path, *
         typer.confirm(printable(question), abort=True, err=True)
     done = {"DISCARD": 0, "RELEASE": 0}
     for each in held_at_broker.orders(order, split):
-        done[each["command"]] += server.post("/command", each)["affected"]
+        done[each["command"]] += held_at_broker.given(server, each)
     found = {"released": done["RELEASE"], "discarded": done["DISCARD"], "unknown": split.unknown}
     if as_json:
         output.print_json(found)

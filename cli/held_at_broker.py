@@ -5,15 +5,17 @@ commands of bounded size, the oldest first. Who is interrupted gives the command
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cli.failures import Usage
+from cli.failures import Failure, Usage
 from cli.operator import Server
 
 PAGE = 1000  # rows of an answer, and identifiers of a command
+SHOWN_MAX = 10  # subscriptions in a message
+_NOTHING_HELD = (902, 903)  # codes of the command and information services
 _UNITS = ("conv_id", "user_id", "token", "server_class", "server_name", "service")
 
 
@@ -58,25 +60,44 @@ def names_in(file: Path) -> frozenset[str]:
 
 
 def compared(server: Server, order: Mapping[str, Any], names: frozenset[str]) -> Split:
-    """Return what of that which the order is about the consumer has, and has not."""
+    """Return what of that which the order is about the consumer has, and has not.
+
+    Usage where that may be any subscription's list: what one has others may not have.
+    """
     is_topics = order.get("object") == "SUBSCRIBER"
-    rows = _publications(server, order) if is_topics else _uows(server, order)
+    subscriptions = _subscriptions(server, order) if is_topics else []
+    rows = _publications(server, {each["topic"] for each in subscriptions}) if is_topics else _uows(server, order)
     key = "publication_id" if is_topics else "uowid"
     found = sorted(rows, key=lambda row: (row["committed"] or "", row[key]))
     met = names & {name for row in found for name in (row[key], row["producer"])}
     has = [row[key] for row in found if row[key] in names or row["producer"] in names]
+    if has and len(subscriptions) > 1:
+        several = ", ".join(
+            f"topic={each['topic']} user_id={each['user_id']}" + (f" token={each['token']}" if each["token"] else "")
+            for each in subscriptions[:SHOWN_MAX]
+        )
+        more = ", …" if len(subscriptions) > SHOWN_MAX else ""
+        raise Usage(f"what one subscriber has others may not have: say which of {several}{more}")
     taken = frozenset(has)
     return Split(has, [row[key] for row in found if row[key] not in taken], len(names - met))
 
 
 def _uows(server: Server, order: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    said = [(name, str(order[name])) for name in _UNITS if order.get(name)]
-    return _rows(server, "PSF", [*said, ("held", "yes")])
+    return _rows(server, "PSF", [*_said(order, _UNITS), ("held", "yes")])
 
 
-def _publications(server: Server, order: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    said = [("topic", str(order["topic"]))] if order.get("topic") else []
-    return (row for row in _rows(server, "PUBLICATION", said) if row["held"])
+def _subscriptions(server: Server, order: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the subscriptions that the order is about for which anything is held."""
+    return [row for row in _rows(server, "SUBSCRIBER", _said(order, ("topic", "user_id", "token"))) if row["held"]]
+
+
+def _publications(server: Server, topics: Collection[str]) -> Iterator[Mapping[str, Any]]:
+    """Return what is held of these topics, for whomever."""
+    return (row for row in _rows(server, "PUBLICATION", ()) if row["held"] and row["topic"] in topics)
+
+
+def _said(order: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, str]]:
+    return [(name, str(order[name])) for name in names if order.get(name)]
 
 
 def _rows(server: Server, subject: str, said: Sequence[tuple[str, str]]) -> Iterator[Mapping[str, Any]]:
@@ -88,6 +109,16 @@ def _rows(server: Server, subject: str, said: Sequence[tuple[str, str]]) -> Iter
         cursor = page["next"] or ""
         if not cursor:
             return
+
+
+def given(server: Server, command: Mapping[str, Any]) -> int:
+    """Give a command; return how much it has changed. What is not held (any more) is passed over. Failure."""
+    try:
+        return int(server.post("/command", command)["affected"])
+    except Failure as refused:
+        if refused.facts.get("cis_code") in _NOTHING_HELD and refused.facts.get("error_code") == "00000000":
+            return 0
+        raise
 
 
 def orders(order: Mapping[str, Any], split: Split) -> Iterator[dict[str, Any]]:

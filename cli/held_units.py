@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # the broker is imported when it is needed
     from database import DatabaseView
 
 BY_NUMBER, BY_PRODUCER, BY_UOWID = "number", "producer-id", "uowid"  # a PUBLICATION-ID is meant by the last as well
+SHOWN_MAX = 10  # subscriptions in a message
 AT_ONCE = 1000  # of one commit, as many as a broker takes; nobody else calls this one
 
 
@@ -97,6 +98,35 @@ def named(found: "Iterable[Held]", numbers: Collection[int]) -> "tuple[list[Held
             chosen.append(each)
             left.difference_update(its)
     return chosen, len(left)
+
+
+def of(found: "list[Held]", subscriber: str | None) -> "list[Held]":
+    """Return what is held for a subscriber, said by USER-ID or as a subscription; all where none is said."""
+    if subscriber is None:
+        return found
+    return [each for each in found if each.subscription_id and subscriber in (each.subscriber, each.subscription_id)]
+
+
+def refuse_several(found: "Iterable[Held]", discarded: "Iterable[Held]") -> None:
+    """Raise Usage where a publication is to go by a list that may be any subscription's: others have not had it."""
+    if any(each.subscription_id for each in discarded):
+        _refuse_but_one({each.subscription_id: each for each in found if each.subscription_id})
+
+
+def refuse_several_of_one(discarded: "Iterable[Held]") -> None:
+    """Raise Usage where one publication is to go for several subscriptions, none of which was named."""
+    by_identifier: dict[str, dict[str, Held]] = {}
+    for each in discarded:
+        by_identifier.setdefault(each.identifier, {})[each.subscription_id] = each
+    for one in by_identifier.values():
+        _refuse_but_one(one)
+
+
+def _refuse_but_one(subscriptions: "Mapping[str, Held]") -> None:
+    if len(subscriptions) > 1:
+        found = [f"{each.queue} for {each.subscriber} ({each.subscription_id})" for each in subscriptions.values()]
+        several = ", ".join([*found[:SHOWN_MAX], *(["…"] if len(found) > SHOWN_MAX else [])])
+        raise Usage(f"what one subscriber has others may not have: say --subscriber, and --queue, for one of {several}")
 
 
 def between(

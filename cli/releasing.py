@@ -34,6 +34,14 @@ By = Annotated[
         show_default=False,
     ),
 ]
+Subscriber = Annotated[
+    str | None,
+    typer.Option(
+        "--subscriber",
+        metavar="WHO",
+        help="Of a broker's store: only what is held for WHO, a USER-ID or a subscription's identifier.",
+    ),
+]
 Except = Annotated[
     Path | None,
     typer.Option(
@@ -79,6 +87,7 @@ def release(  # noqa: PLR0913
     ] = None,
     older: Annotated[str | None, typer.Option(metavar="AGE", help="Those older than AGE (90s, 30m, 12h, 7d).")] = None,
     newer: Annotated[str | None, typer.Option(metavar="AGE", help="Those newer than AGE.")] = None,
+    subscriber: Subscriber = None,
     everything: Annotated[bool, typer.Option("--all", help="All that are held back.")] = False,
     known: Except = None,
     by: By = None,
@@ -97,15 +106,19 @@ def release(  # noqa: PLR0913
     Exits 1 when a NUMBER is not held.
     """
     filters = [one is not None for one in (queue, older, newer, known)]
-    if sum((bool(numbers), everything, any(filters))) != 1:
-        raise Usage("say which: NUMBERs, or any of --queue, --older, --newer and --except, or --all")
+    is_filtered = any(filters) or (subscriber is not None and not numbers)
+    if sum((bool(numbers), everything, is_filtered)) != 1:
+        which = "NUMBERs, or any of --queue, --older, --newer, --subscriber and --except, or --all"
+        raise Usage(f"say which: {which}")
     if known is not None and discard:
         raise Usage("--except says what to discard already: give it without --discard")
     if by is not None and known is None:
         raise Usage("--by goes with --except FILE")
-    plan, left = _planned(spool, _Asked(numbers, queue, older, newer, known, by))
+    plan, left = _planned(spool, _Asked(numbers, queue, older, newer, subscriber, known, by))
     if discard:
         plan.released, plan.discarded = (), plan.released
+        if numbers and plan.is_brokers:
+            held_units.refuse_several_of_one(plan.discarded)
     if not dry_run and (plan.released or plan.discarded):
         if not as_json:
             _print(plan)
@@ -124,6 +137,7 @@ class _Asked:
     queue: str | None
     older: str | None
     newer: str | None
+    subscriber: str | None
     known: Path | None
     by: str | None
 
@@ -133,8 +147,10 @@ def _planned(spool: Path, asked: _Asked) -> tuple[Plan, int]:
     with view(spool) as looking:
         if held_units.is_brokers(looking):
             found = held_units.held_of(looking)
-            plan = _plan_of_broker(found, asked)
+            plan = _plan_of_broker(held_units.of(found, asked.subscriber), asked)
             return plan, len(found) - len(plan.released) - len(plan.discarded)
+        if asked.subscriber is not None:
+            raise Usage("--subscriber is for a broker's store: this one has no subscriptions")
         told = _told(asked.known, asked.by)
         if asked.numbers:
             plan = _named(looking, asked.numbers)
@@ -158,6 +174,7 @@ def _plan_of_broker(found: "list[Held]", asked: _Asked) -> Plan:
         return Plan(fitting, is_brokers=True)
     names = _numbers(asked.known) if asked.by == BY_NUMBER else frozenset(_names(asked.known).values())
     released, discarded, unknown = held_units.split(fitting, names, asked.by)
+    held_units.refuse_several(fitting, discarded)
     return Plan(released, discarded, unknown, is_brokers=True)
 
 

@@ -135,6 +135,69 @@ def test_a_line_that_is_no_number_is_refused_where_numbers_are_meant(place: Path
     assert len(listed(place)) == 6
 
 
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """Return a restored store: three publications of one topic for two readers, and one of another for one of them."""
+    directory = tmp_path / "shared"
+    with (
+        Broker.open(directory, broker_id=BROKER_ID) as broker,
+        broker.session("ALICE", token="T") as alice,
+        broker.session("BOB", token="U") as bob,
+    ):
+        alice.subscribe("NEWS", durable=True)
+        bob.subscribe("NEWS", durable=True)
+        bob.subscribe("SPORT", durable=True)
+        for topic, text in (("NEWS", b"one"), ("NEWS", b"two"), ("NEWS", b"three"), ("SPORT", b"goal")):
+            alice.publish(topic, text)
+    mark_restored(directory)
+    return directory
+
+
+def left(store: Path) -> list[tuple[str, str, int]]:
+    return [(each["queue"].removeprefix("topic/"), each["subscriber"], each["first"]) for each in listed(store)]
+
+
+EVERYBODYS = [("NEWS", who, number) for number in (1, 2, 3) for who in ("ALICE", "BOB")] + [("SPORT", "BOB", 4)]
+
+
+@pytest.mark.parametrize(
+    "named", [[], ["--queue", "topic/NEWS"], ["--newer", "1h"], ["--subscriber", "BOB"]], ids=" ".join
+)
+@pytest.mark.parametrize("line", [1, 3, 4])
+def test_what_one_subscriber_has_is_discarded_for_no_other(
+    shared: Path, tmp_path: Path, named: list[str], line: int
+) -> None:
+    file = tmp_path / "has"
+    file.write_text(f"{line}\n", encoding="utf-8")
+    is_met = line != 4 or "--queue" not in named
+    said = oms("release", "--except", str(file), *named, "--dry-run", spool=shared, code=2 if is_met else 0).stderr
+    assert not is_met or ("--subscriber" in said and "topic/NEWS for BOB" in said)
+    assert is_met or "--queue" in named
+    assert left(shared) == EVERYBODYS
+
+
+def test_a_subscriber_that_is_named_has_its_own_list(shared: Path, tmp_path: Path) -> None:
+    file = tmp_path / "has"
+    file.write_text("1\n4\n", encoding="utf-8")
+    words = ["--except", str(file), "--yes"]
+    done = oms_json("release", *words, "--subscriber", "ALICE", spool=shared)
+    assert done == {"released": 2, "discarded": 1, "unknown": 1, "held": 4, "dry_run": False}
+    bobs = next(each["subscription_id"] for each in listed(shared) if each["queue"] == "topic/SPORT")
+    assert oms_json("release", *words, "--subscriber", bobs, spool=shared)["discarded"] == 1
+    assert left(shared) == EVERYBODYS[1:6:2]
+    assert oms_json("release", "--subscriber", "BOB", "--yes", spool=shared)["released"] == 3
+    with Broker.open(shared, broker_id=BROKER_ID) as broker:
+        assert read(broker) == [b"two", b"three"]
+
+
+def test_a_number_is_discarded_for_several_subscribers_only_where_they_are_named(shared: Path) -> None:
+    assert "topic/NEWS for ALICE" in oms("release", "2", "--discard", "--yes", spool=shared, code=2).stderr
+    assert left(shared) == EVERYBODYS
+    assert oms_json("release", "2", "--discard", "--subscriber", "BOB", "--yes", spool=shared)["discarded"] == 1
+    assert oms_json("release", "2", "4", "--discard", "--yes", spool=shared)["discarded"] == 2
+    assert left(shared) == [each for each in EVERYBODYS if each[2] in (1, 3)]
+
+
 def test_some_are_released_by_number_queue_and_age_and_some_discarded(place: Path) -> None:
     found = listed(place)
     second = found[1]["first"] + 1
@@ -184,6 +247,20 @@ def test_a_running_broker_releases_by_service_and_by_what_a_consumer_has(running
     done = told(running, "RELEASE", "SUBSCRIBER", "topic=NEWS", "--except", "-", stdin=first)
     assert done == {"released": 1, "discarded": 1, "unknown": 0}
     assert [row["held"] for row in rows(running, "SUBSCRIBER")] == [0]
+
+
+def test_a_running_broker_discards_what_one_subscriber_has_for_no_other(shared: Path) -> None:
+    first, _, _, goal = dict.fromkeys(each["identifier"] for each in listed(shared))
+    with WebPlace(shared, broker_id=BROKER_ID) as running:
+        for words in ((), ("all=yes",), ("topic=NEWS",), ("user_id=BOB",)):
+            told(running, "RELEASE", "SUBSCRIBER", *words, "--except", "-", code=2, stdin=first)
+        assert [row["held"] for row in rows(running, "SUBSCRIBER")] == [3, 3, 1]
+        bob = ("RELEASE", "SUBSCRIBER", "topic=NEWS", "user_id=BOB", "--except", "-")
+        assert told(running, *bob, stdin=f"{first}\n{goal}\n") == {"released": 2, "discarded": 1, "unknown": 1}
+        assert [row["held"] for row in rows(running, "SUBSCRIBER")] == [3, 0, 1]
+        assert told(running, *bob, stdin=first) == {"released": 0, "discarded": 0, "unknown": 1}
+        alice = ("RELEASE", "SUBSCRIBER", "user_id=ALICE", "--except", "-")
+        assert told(running, *alice, stdin=first) == {"released": 2, "discarded": 1, "unknown": 0}
 
 
 def test_except_goes_with_release_and_names_something(running: WebPlace) -> None:

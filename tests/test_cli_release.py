@@ -171,6 +171,8 @@ def test_a_number_that_is_not_held_is_told_by_the_exit_code(spool: Path) -> None
         (["--except", "LIST", "--all", "1"], "say which"),
         (["--all", "--by", "producer-id"], "--by goes with"),
         (["--except", "LIST", "--by", "uowid"], "--by wants"),
+        (["--subscriber", "ALICE"], "--subscriber is for a broker's store"),
+        (["--subscriber", "ALICE", "--all"], "say which"),
         (["--except", "LIST", "--by", "payload"], "--by wants"),
         (["--except", "LIST", "--by", "property:"], "--by wants"),
         (["--except", "EMPTY"], "names nothing"),
