@@ -50,7 +50,7 @@ def log_on(world: World, call: Call, participant: Participant) -> None:
             for parked in list(participant.parked.values()):
                 world.parking.remove(parked)
                 world.refuse(parked.call.handle, Code.NEW_LOCATION)
-            take_back_publications(participant)
+            take_back_publications(world, participant)
         participant.has_logged_on = True
         world.move(participant, call.caller)
         world.move(participant, call.caller)

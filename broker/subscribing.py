@@ -2,7 +2,8 @@
 
 A durable subscription belongs to USER-ID and TOKEN, is kept by the store, and goes on where its
 acknowledgements have come to. Any other lasts as long as the participant is there. What was handed out
-and not acknowledged is handed out again after a BACKOUT, or to a durable subscriber that comes again.
+and not acknowledged is handed out again after a BACKOUT, or to a durable subscriber that comes again; of
+connections of a user without TOKEN, who share a durable subscription, each has what was handed out to it.
 
     RECEIVE_PUBLICATION  gets
     PUBLICATION-ID=NEW   the first message of the next publication
@@ -33,7 +34,7 @@ from broker.publishing import (
 )
 from broker.receiving import park
 from broker.records import Status
-from broker.topic import Publication, Subscription, Topic, durable_key, key_of, passing_key
+from broker.topic import Publication, Reading, Subscription, Topic, durable_key, key_of, passing_key
 from broker.withdrawing import (
     decide_end,
     end_subscription,
@@ -158,12 +159,12 @@ def receive_publication(world: World, call: Call, participant: Participant) -> N
         subscription = _own(world, publication.topic, participant)
         if publication.order not in subscription.outstanding:
             raise BrokerError(Code.UOW_NOT_FOUND)
-        if subscription.outstanding[publication.order] >= publication.count:
+        if subscription.outstanding[publication.order].given >= publication.count:
             raise BrokerError(Code.END_OF_UOW)
-        hand_out(world, call, subscription, publication)
+        hand_out(world, call, participant, subscription, publication)
         return
     subscription = _own(world, world.topics.topic(request.topic), participant)
-    done = _read(subscription) if subscription.topic.attributes.auto_commit_for_subscriber else []
+    done = _read(subscription, participant) if subscription.topic.attributes.auto_commit_for_subscriber else []
     if not done:
         _receive_or_wait(world, call, participant, subscription)
         return
@@ -177,33 +178,36 @@ def receive_publication(world: World, call: Call, participant: Participant) -> N
     Acknowledging(world, subscription, done).decide(call, participant, go_on)
 
 
-def _read(subscription: Subscription) -> list[Publication]:
-    """Return the publications that were handed out to their end."""
-    found = ((order, subscription.topic.publications.get(order)) for order in subscription.outstanding)
-    return [each for order, each in found if each is not None and subscription.outstanding[order] >= each.count]
+def _read(subscription: Subscription, participant: Participant) -> list[Publication]:
+    """Return the publications that were handed out to the participant, to their end."""
+    name, publications = participant.name, subscription.topic.publications
+    found = ((publications.get(order), reading) for order, reading in subscription.outstanding.items())
+    return [each for each, (given, reader) in found if each is not None and reader == name and given >= each.count]
 
 
 def _receive_or_wait(world: World, call: Call, participant: Participant, subscription: Subscription) -> None:
-    if receive_next(world, call, subscription):
+    if receive_next(world, call, participant, subscription):
         return
     if not park(world, call, participant, (), [with_subscription(subscription)]):
         raise BrokerError(Code.NO_UOWS)
 
 
-def receive_next(world: World, call: Call, subscription: Subscription) -> bool:
+def receive_next(world: World, call: Call, participant: Participant, subscription: Subscription) -> bool:
     """Hand out the first message of the next publication; False when there is none."""
     publication = subscription.next()
     if publication is None:
         return False
     if publication.is_stored and publication.messages is None and not world.is_store_up:
         raise BrokerError(Code.DURABLE_WITHOUT_STORE, detailed(Code.DURABLE_WITHOUT_STORE, NO_STORE))
-    subscription.begin(publication.order)
-    hand_out(world, call, subscription, publication)
+    subscription.begin(publication.order, participant.name)
+    hand_out(world, call, participant, subscription, publication)
     return True
 
 
-def hand_out(world: World, call: Call, subscription: Subscription, publication: Publication) -> None:
-    at = subscription.outstanding[publication.order]
+def hand_out(
+    world: World, call: Call, participant: Participant, subscription: Subscription, publication: Publication
+) -> None:
+    at = subscription.outstanding[publication.order].given
     body: Body
     if publication.messages is None:
         if not world.is_store_up:
@@ -211,7 +215,7 @@ def hand_out(world: World, call: Call, subscription: Subscription, publication: 
         body, properties = Stored(publication.first + at), None
     else:
         body, properties = publication.messages[at].payload, publication.messages[at].properties
-    subscription.outstanding[publication.order] = at + 1
+    subscription.outstanding[publication.order] = Reading(at + 1, participant.name)
     reply = shown(publication)
     if publication.count == 1:
         reply.uow_status = Reception.RECV_ONLY
@@ -239,7 +243,7 @@ def serve_subscriber(world: World, subscription: Subscription) -> None:
             continue
         world.parking.remove(parked)
         try:
-            receive_next(world, parked.call, subscription)
+            receive_next(world, parked.call, parked.participant, subscription)
         except BrokerError as refusal:
             world.refuse(parked.call.handle, refusal.code, refusal.text)
 
@@ -377,18 +381,16 @@ def leave_topics(world: World, participant: Participant) -> None:
         passing = topic.subscribers.get(passing_key(participant.name))
         if passing is not None:
             end_subscription(world, passing)
-    if participant.owner.members == 1:
-        take_back_publications(participant)
+    take_back_publications(world, participant)
     for topic in participant.topics.values():
         durable = topic.subscribers.get(durable_key(participant.owner))
         if durable is not None:
             durable.users.discard(participant.name)
 
 
-def take_back_publications(participant: Participant) -> None:
-    """Let what a durable subscriber was handed out and has not acknowledged be handed out again."""
+def take_back_publications(world: World, participant: Participant) -> None:
+    """Let what a participant was handed out for a durable subscription and has not acknowledged be handed out again."""
     for topic in participant.topics.values():
         durable = topic.subscribers.get(durable_key(participant.owner))
-        for order in list(durable.outstanding if durable is not None else ()):
-            assert durable is not None, "it has something outstanding"
-            durable.give_back(order)
+        if durable is not None and durable.take_back(participant.name):
+            world.topics.ready.append(durable)

@@ -6,6 +6,7 @@ who were to have it has acknowledged it, or when its lifetime is over.
 
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from sortedcontainers import SortedDict
 
@@ -75,6 +76,13 @@ class Publication(Held):
         return range(self.first, self.first + self.count) if self.is_stored else range(0)
 
 
+class Reading(NamedTuple):
+    """A publication that was handed out and is not acknowledged."""
+
+    given: int  # messages that were handed out
+    reader: Name  # the participant who got the last of them; a user without TOKEN can be several
+
+
 class Subscription(Held):
     """Who gets a topic's publications, and how far that one is."""
 
@@ -112,7 +120,7 @@ class Subscription(Held):
         self.acknowledged: Ranges = NONE  # behind the position, and done with as well
         self.cursor = 0  # the newest that was handed out
         self.again: list[int] = []  # older ones that are to be handed out again, a heap
-        self.outstanding: dict[int, int] = {}  # order: messages handed out; not acknowledged
+        self.outstanding: dict[int, Reading] = {}  # by order
         self.last_committed = ""
         self.subscribed = 0
         self.active = 0
@@ -127,7 +135,7 @@ class Subscription(Held):
         so many publications are handed out as there are numbers left, and further ones once older ones are done with.
         """
         publications = self.topic.publications
-        while self.again and self.again[0] not in publications:
+        while self.again and not self._is_wanted(self.again[0]):
             heappop(self.again)
         if self.again:
             found: Publication = publications[self.again[0]]
@@ -147,17 +155,29 @@ class Subscription(Held):
         window, ahead = self.window, len(self.outstanding)
         return window is not None and order <= window.last and ahead > 0 and window.size + ahead >= NUMBERS_MAX
 
-    def begin(self, order: int) -> None:
+    def _is_wanted(self, order: int) -> bool:
+        """Say whether what was given back is there, and was not acknowledged by another of its owner's meanwhile."""
+        publication = self.topic.publications.get(order)
+        return publication is not None and self.wants(publication)
+
+    def begin(self, order: int, reader: Name) -> None:
         """Note that a publication is being handed out."""
         if self.again and self.again[0] == order:
             heappop(self.again)
         self.cursor = max(self.cursor, order)
-        self.outstanding[order] = 0
+        self.outstanding[order] = Reading(0, reader)
 
     def give_back(self, order: int) -> None:
         """Let it be handed out again, before newer ones."""
         del self.outstanding[order]
         heappush(self.again, order)
+
+    def take_back(self, reader: Name) -> bool:
+        """Give back all that the reader has; say whether there was anything."""
+        theirs = [order for order, reading in self.outstanding.items() if reading.reader == reader]
+        for order in theirs:
+            self.give_back(order)
+        return bool(theirs)
 
     def after_acknowledging(self, orders: Iterable[int]) -> tuple[int, Ranges]:
         """Return the position and what is done with behind it, once these are."""

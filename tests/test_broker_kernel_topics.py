@@ -328,6 +328,93 @@ def test_what_a_publisher_has_not_committed_goes_with_it(desk: Desk, paper: Pers
     assert get(reader).code is Code.NO_UOWS
 
 
+# Several connections of a user without TOKEN, who have one durable subscription.
+
+
+@pytest.fixture
+def both(desk: Desk) -> tuple[Person, Person]:
+    """Return two connections of one user, of which both read."""
+    one, two = (Person(desk, "ALICE", caller=caller) for caller in (10, 11))
+    assert subscribe(one) is Code.OK
+    assert get(two).code is Code.NO_UOWS
+    return one, two
+
+
+def test_what_was_handed_out_to_a_lost_connection_its_users_others_get(
+    desk: Desk, paper: Person, both: tuple[Person, Person]
+) -> None:
+    one, two = both
+    for body in (b"1", b"2", b"3"):
+        publish(paper, body)
+    assert [get(each).body for each in (one, two)] == [b"1", b"2"]
+    one.gone()
+    three = Person(desk, "ALICE", caller=12)
+    assert subscribe(three) is Code.OK
+    assert [get(three).body for _ in range(2)] == [b"1", b"3"], "and the second one's is being read"
+
+
+def test_who_waits_gets_what_was_handed_out_to_a_lost_connection(
+    desk: Desk, paper: Person, both: tuple[Person, Person]
+) -> None:
+    one, two = both
+    publish(paper, b"1")
+    get(one)
+    waiting = two.start(Function.RECEIVE_PUBLICATION, topic=TOPIC, publication_id="NEW", wait="YES")
+    one.gone()
+    assert desk.answers[waiting].body == b"1"
+
+
+def test_a_publication_is_with_whoever_of_its_user_has_read_last_of_it(
+    desk: Desk, paper: Person, both: tuple[Person, Person]
+) -> None:
+    one, two = both
+    publish(paper, b"2", COMMIT, publish(paper, b"1", SYNC).reply.publication_id)
+    got = get(one).reply.publication_id
+    assert get(two, got).body == b"2"
+    one.gone()
+    three = Person(desk, "ALICE", caller=12)
+    assert get(three).code is Code.NO_UOWS
+    two.gone()
+    assert get(three).body == b"1"
+
+
+@pytest.mark.parametrize("is_durable", [True, False], ids=["durable", "it fails"])
+def test_what_another_connection_is_acknowledging_for_a_lost_one_is_not_handed_out_meanwhile(
+    desk: Desk, paper: Person, both: tuple[Person, Person], is_durable: bool
+) -> None:
+    one, two = both
+    other = Person(desk, "OTHER", "O", caller=3)
+    assert subscribe(other) is Code.OK
+    publish(paper, b"1")
+    got = get(one)
+    desk.is_slow = True
+    two.start(Function.CONTROL_PUBLICATION, COMMIT, publication_id=got.reply.publication_id)
+    one.gone()
+    if is_durable:
+        desk.settle()
+    else:
+        desk.fail(is_store_lost=False, is_refused=True)
+    desk.is_slow = False
+    assert get(two).body == (None if is_durable else b"1")
+    assert get(other).body == b"1"
+
+
+def test_auto_commit_acknowledges_what_the_same_connection_has_read() -> None:
+    desk = Desk(
+        parse(
+            "DEFAULTS=BROKER BROKER-ID=ETB001 PSTORE=WARM SUBSCRIBER-STORE=PSTORE SUBSCRIPTION-EXPIRATION=UNLIM "
+            "DEFAULTS=TOPIC TOPIC=NEWS ALLOW-DURABLE=YES AUTO-COMMIT-FOR-SUBSCRIBER=YES"
+        )
+    )
+    paper, one, two = (Person(desk, user, caller=at) for at, user in enumerate(("PAPER", "ALICE", "ALICE"), 1))
+    subscribe(one)
+    for body in (b"1", b"2", b"3"):
+        publish(paper, body)
+    assert [get(each).body for each in (one, two, two)] == [b"1", b"2", b"3"]
+    one.gone()
+    assert get(two).body == b"1", "the other one had not asked for more"
+
+
 # Wrong calls, each with its code.
 
 
