@@ -16,6 +16,7 @@ from broker.block_json import answered_of, block_of, parsed, request_of, said_of
 from broker.codes import Code
 from broker.records import Status
 from broker.running import Answered
+from broker.server import callers
 from tests.watched_disk import TIMEOUT_SECONDS
 from tests.web_place import ALICE, BOB, SERVICE, WebPlace, answer, brief, head
 
@@ -422,11 +423,54 @@ def test_of_too_many_sessions_those_with_a_single_call_go_first(tmp_path: Path) 
         for _ in range(50):
             assert place.call("VERSION")["error_code"] == "00000000"
         assert place.call("SYNCPOINT", "LAST", **ALICE)["error_code"] == Code.UOW_NOT_FOUND.value
-        for count in range(7):
-            place.call("LOGON", user_id="U", token=str(count))
-            place.call("SYNCPOINT", "LAST", user_id="U", token=str(count))
-        status, said = place.say(b'{"function": "VERSION"}')
+
+
+def full_of(place: WebPlace, user: str, count: int) -> None:
+    """Let a user have so many sessions that are used."""
+    for token in range(count):
+        place.call("LOGON", user_id=user, token=str(token))
+        place.call("SYNCPOINT", "LAST", user_id=user, token=str(token))
+
+
+def test_who_has_most_of_too_many_sessions_is_refused_one_more_and_loses_one_for_others(tmp_path: Path) -> None:
+    with WebPlace(tmp_path / "store", limits=brief(sessions=8)) as place:
+        full_of(place, "MALLORY", 8)
+        status, said = place.say(b'{"function": "LOGON", "user_id": "MALLORY", "token": "one more"}')
         assert (status, "8 sessions" in said["error"]) == (503, True)
+
+        for user in ("U0", "U1", "U2"):
+            assert place.call("LOGON", user_id=user, token="T")["error_code"] == "00000000"
+        status, _ = place.say(b'{"function": "LOGON", "user_id": "MALLORY", "token": "one more"}')
+        assert status == 503, "not for a session that somebody has just begun"
+        for user in ("U0", "U1", "U2"):
+            found = place.call("SYNCPOINT", "LAST", user_id=user, token="T")
+            assert found["error_code"] == Code.UOW_NOT_FOUND.value, "it goes on with its session"
+        codes = [place.call("SYNCPOINT", "LAST", user_id="MALLORY", token=str(token)) for token in range(3, 8)]
+        assert {each["error_code"] for each in codes} == {Code.UOW_NOT_FOUND.value}, "those used longest ago have gone"
+
+
+def test_who_has_most_has_no_call_under_way_taken_away(tmp_path: Path) -> None:
+    with WebPlace(tmp_path / "store", limits=brief(sessions=3)) as place:
+        place.call("LOGON", **BOB)
+        place.call("REGISTER", **BOB, **SERVICE)
+        with closing(waiting(place)):
+            until(lambda: place.broker._tasks._slots)  # type: ignore[union-attr]
+            full_of(place, "BOB", 2)
+            for user in ("U0", "U1"):
+                assert place.call("LOGON", user_id=user, token="T")["error_code"] == "00000000"
+            assert place.broker._tasks._slots  # type: ignore[union-attr]
+
+
+def test_after_a_while_a_session_with_a_single_call_makes_room_for_anybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with WebPlace(tmp_path / "store", limits=brief(sessions=8)) as place:
+        place.call("VERSION")
+        full_of(place, "U", 7)
+        one_more = b'{"function": "LOGON", "user_id": "U", "token": "one more"}'
+        assert place.say(one_more)[0] == 503
+        monkeypatch.setattr(callers, "_SILENT_SECONDS", 0.0)
+        assert place.say(one_more)[0] == 200
 
 
 def test_a_session_has_so_many_calls_under_way_and_no_more(tmp_path: Path) -> None:

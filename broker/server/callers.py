@@ -9,7 +9,8 @@
 Every answer names its session in the header. A session ends with LOGOFF, with DELETE, and when nothing was asked for
 CLIENT-NONACT and nothing waits: what it was sending or receiving is taken back then, as when a connection is lost.
 It ends too when its user changes, since what it has registered for it may have no right to any more.
-Where there are too many, those go first that were used for a single call, and longest ago.
+Where there are too many, who has more of them than the user of a new one loses one for it; else one goes that was used
+for a single call, of that user, or of anybody after a while. So no user shuts others out.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from broker.server.guard import Guard, Identity
 HEADER = "Broker-Session"
 NEW_SESSION = "new"
 _SWEEP_SECONDS = 1.0  # at least, between two looks at who has gone away
+_SILENT_SECONDS = 10.0  # after a single call, until anybody's session makes room: a second one would have come by then
 
 
 class NoSession(Exception):
@@ -38,17 +40,41 @@ class TooMany(Exception):
 class Caller:
     """A session: what the broker takes for a connection."""
 
-    __slots__ = ("calls", "count", "identity", "name", "owner", "physical", "token", "used")
+    __slots__ = ("calls", "count", "identity", "name", "owner", "physical", "share", "token", "used")
 
-    def __init__(self, name: str, identity: Identity, physical: Physical) -> None:
+    def __init__(self, name: str, identity: Identity, physical: Physical, share: str) -> None:
         self.name = name
         self.identity = identity
+        self.share = share  # the user among whose sessions it counts
         self.owner = identity.user  # who logged on over HTTP
         self.physical = physical
         self.token: tuple[str, str, str] | None = None  # under which it is found without the header
         self.calls = 0  # under way
         self.count = 0  # of calls ever
         self.used = 0.0
+
+
+class _Sessions:
+    """Sessions, in each of the two the one that was used longest ago first."""
+
+    __slots__ = ("all", "once")
+
+    def __init__(self) -> None:
+        self.all: OrderedDict[str, Caller] = OrderedDict()
+        self.once: OrderedDict[str, Caller] = OrderedDict()  # of these, those with a single call
+
+    def note(self, caller: Caller) -> None:
+        """Note that it is used."""
+        self.all[caller.name] = caller
+        self.all.move_to_end(caller.name)
+        if caller.count == 1:
+            self.once[caller.name] = caller
+        else:
+            self.once.pop(caller.name, None)
+
+    def forget(self, caller: Caller) -> None:
+        self.all.pop(caller.name, None)
+        self.once.pop(caller.name, None)
 
 
 class Callers:
@@ -62,21 +88,21 @@ class Callers:
         self._loop = asyncio.get_running_loop()
         nonact = broker.attributes.broker.client_nonact
         self._seconds = None if nonact == NEVER else nonact / MICROSECONDS
-        self._sessions: OrderedDict[str, Caller] = OrderedDict()  # the one that was used longest ago first
-        self._once: OrderedDict[str, Caller] = OrderedDict()  # of these, those with a single call
+        self._sessions = _Sessions()
+        self._shares: dict[str, _Sessions] = {}  # of each user
         self._tokens: dict[tuple[str, str, str], Caller] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         guard.on_change.append(self._end_changed)
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self._sessions.all)
 
     def of(self, request: Request, named: str | None, identity: Identity) -> Caller:
         """Return whose call it is, which has begun; `done` ends it. NoSession, TooMany."""
         owner = identity.user
         caller = self._known(request, named, owner)
         if caller is None:
-            caller = self._new(identity)
+            caller = self._new(request, identity)
             if named is None and request.token:
                 caller.token = (owner, request.user_id, request.token)
                 self._tokens[caller.token] = caller
@@ -84,33 +110,37 @@ class Callers:
             raise TooMany(f"a session has at most {self._calls_max:,} calls under way")
         caller.calls += 1
         caller.count += 1
-        self._sessions.move_to_end(caller.name)
-        if caller.count == 1:
-            self._once[caller.name] = caller
-        else:
-            self._once.pop(caller.name, None)
+        self._note(caller)
         return caller
+
+    def _note(self, caller: Caller) -> None:
+        self._sessions.note(caller)
+        self._shares.setdefault(caller.share, _Sessions()).note(caller)
 
     def done(self, caller: Caller) -> None:
         """A call of it is answered."""
         caller.calls -= 1
         caller.used = self._loop.time()
-        if self._sessions.get(caller.name) is caller:
-            self._sessions.move_to_end(caller.name)
+        if caller.name in self._sessions.all:
+            self._note(caller)
         self._sweep_later()
 
     def end(self, caller: Caller) -> None:
         """Let a session end: what it was sending or receiving is taken back."""
-        if self._sessions.pop(caller.name, None) is None:
+        if caller.name not in self._sessions.all:
             return
-        self._once.pop(caller.name, None)
+        self._sessions.forget(caller)
+        own = self._shares[caller.share]
+        own.forget(caller)
+        if not own.all:
+            del self._shares[caller.share]
         if caller.token is not None and self._tokens.get(caller.token) is caller:
             del self._tokens[caller.token]
         self.broker.gone(caller.physical)
 
     def end_named(self, named: str, owner: str) -> bool:
         """Let the session end; False when there is none."""
-        caller = self._sessions.get(named)
+        caller = self._sessions.all.get(named)
         if caller is None or caller.owner != owner:
             return False
         self.end(caller)
@@ -121,7 +151,7 @@ class Callers:
         if named == NEW_SESSION:
             return None
         if named is not None:
-            caller = self._sessions.get(named)
+            caller = self._sessions.all.get(named)
             if caller is not None and caller.owner == owner:
                 return caller
             if not is_logon:
@@ -135,31 +165,38 @@ class Callers:
             return None
         return caller
 
-    def _new(self, identity: Identity) -> Caller:
-        if len(self._sessions) >= self._sessions_max:
-            self._make_room()
-        caller = Caller(secrets.token_urlsafe(18), identity, self.broker.new_caller())
+    def _new(self, request: Request, identity: Identity) -> Caller:
+        share = request.user_id if self._guard.is_open else identity.user
+        if len(self) >= self._sessions_max:
+            self._make_room(share)
+        caller = Caller(secrets.token_urlsafe(18), identity, self.broker.new_caller(), share)
         caller.used = self._loop.time()
-        self._sessions[caller.name] = caller
         return caller
 
-    def _make_room(self) -> None:
-        for caller in self._once.values():
-            if not caller.calls:
-                self.end(caller)
-                return
-        raise TooMany(f"there are at most {self._sessions_max:,} sessions: try again")
+    def _make_room(self, share: str) -> None:
+        """Let a session end, so that the user can have one more. TooMany."""
+        own = self._shares.get(share, _Sessions())
+        more = [each for each in self._shares.values() if len(each.all) > len(own.all)]
+        more.sort(key=lambda each: len(each.all), reverse=True)
+        found = next((idle for each in more if (idle := _idle(each.once) or _idle(each.all))), _idle(own.once))
+        if found is None:
+            found = _idle(self._sessions.once)
+            if found is not None and self._loop.time() - found.used < _SILENT_SECONDS:
+                found = None
+        if found is None:
+            raise TooMany(f"there are at most {self._sessions_max:,} sessions: try again")
+        self.end(found)
 
     # Who has gone away.
 
     def _end_changed(self) -> None:
-        for caller in list(self._sessions.values()):
+        for caller in list(self._sessions.all.values()):
             if not caller.identity.is_current:
                 self.end(caller)
 
     def _sweep_later(self) -> None:
-        if self._sweeping is None and self._seconds is not None and self._sessions:
-            oldest = next(iter(self._sessions.values()))
+        if self._sweeping is None and self._seconds is not None and self._sessions.all:
+            oldest = next(iter(self._sessions.all.values()))
             due = max(oldest.used + self._seconds - self._loop.time(), _SWEEP_SECONDS)
             self._sweeping = self._loop.call_later(due, self._sweep)
 
@@ -167,7 +204,7 @@ class Callers:
         self._sweeping = None
         assert self._seconds is not None, "else nobody sweeps"
         since = self._loop.time() - self._seconds
-        for caller in list(self._sessions.values()):
+        for caller in list(self._sessions.all.values()):
             if caller.calls:
                 continue
             if caller.used > since:
@@ -180,3 +217,8 @@ class Callers:
         self._guard.on_change.remove(self._end_changed)
         if self._sweeping is not None:
             self._sweeping.cancel()
+
+
+def _idle(sessions: OrderedDict[str, Caller]) -> Caller | None:
+    """Return the session that was used longest ago of those without a call under way."""
+    return next((caller for caller in sessions.values() if not caller.calls), None)
