@@ -136,6 +136,23 @@ def test_who_does_not_connect_in_time_is_let_go(tmp_path: Path) -> None:
     placed(tmp_path, StompLimits(connect_seconds=0.1), script)
 
 
+def test_of_too_many_connections_those_without_connect_go_first_the_oldest_of_them(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        first = await place.peer()
+        silent = [await place.peer(connects=False) for _ in range(2)]
+        others = [await place.peer() for _ in range(2)]
+        for peer in silent:
+            assert "this one says nothing" in await peer.error()
+        refused = await place.peer(connects=False)
+        assert "at most 3 connections" in await refused.error()
+        for peer in (first, *others):
+            peer.say("SEND", destination="/queue/a", receipt="1")
+            assert (await peer.hear()).startswith(b"RECEIPT")
+        assert (place.listener.accepted, place.listener.refused) == (5, 1)
+
+    placed(tmp_path, StompLimits(connections=3), script)
+
+
 def test_a_frame_that_takes_too_long_ends_its_connection(tmp_path: Path) -> None:
     async def script(place: Place) -> None:
         slow, idle = await place.peer(), await place.peer()

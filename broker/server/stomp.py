@@ -66,14 +66,15 @@ class StompConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=1, low=0)  # 0 would pause an encrypted one for nothing
-        listener = self._listener
-        limits = listener.limits
+        listener, limits = self._listener, self._listener.limits
         listener.connections.add(self)
-        if len(listener.connections) > limits.connections or listener.is_stopping:
+        is_full = len(listener.connections) > limits.connections and not listener.make_room()
+        if is_full or listener.is_stopping:
             listener.refused += 1
             self._session.fail(Code.QUEUE_FULL, f"at most {limits.connections:,} connections")
             return
         listener.accepted += 1
+        listener.connecting[self] = None
         self._connecting = self._loop.call_later(limits.connect_seconds, self._connect_late)
 
     def data_received(self, data: bytes) -> None:
@@ -251,9 +252,8 @@ class StompConnection(asyncio.Protocol):
     def _connected(self) -> None:
         if self._connecting is not None:
             self._connecting.cancel()
-            self._connecting = None
-        ours, theirs = (interval / 1000 for interval in self._session.heart_beats)
-        self._beats.begin(ours, theirs)
+        self._listener.connecting.pop(self, None)
+        self._beats.begin(*(interval / 1000 for interval in self._session.heart_beats))
 
     @property
     def is_beating(self) -> bool:
@@ -279,6 +279,7 @@ class StompConnection(asyncio.Protocol):
 
     def end(self, code: Code, why: str) -> None:
         """End the connection, and let go of the frame that has begun."""
+        self._listener.half_frames.forget(self)
         self._reader = FrameReader(self._listener.limits.frames)
         self._session.fail(code, why)
 
@@ -314,6 +315,7 @@ class StompListener:
         self.partner = broker.attributes.broker.partner_cluster_address or ""
         self.loop = asyncio.get_running_loop()
         self.connections: set[StompConnection] = set()
+        self.connecting: dict[StompConnection, None] = {}  # that are not CONNECTED, the oldest first
         self.half_frames = HalfFrames(self.limits)
         self.accepted = 0
         self.refused = 0
@@ -361,9 +363,18 @@ class StompListener:
         self._noted = 0
         self.half_frames.look(self.loop.time())
 
+    def make_room(self) -> bool:
+        """End the connection that has been without CONNECT for longest; False when there is none."""
+        oldest = next(iter(self.connecting), None)
+        if oldest is not None:
+            del self.connecting[oldest]
+            oldest.end(Code.QUEUE_FULL, f"at most {self.limits.connections:,} connections, and this one says nothing")
+        return oldest is not None
+
     def forget(self, connection: StompConnection) -> None:
         """A connection is over."""
         self.connections.discard(connection)
+        self.connecting.pop(connection, None)
         self.half_frames.forget(connection)
         if not self.connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
