@@ -289,13 +289,142 @@ def test_two_transactions_do_not_send_into_one_conversation(stomp: StompDesk) ->
     assert server.error().startswith("00200505")
 
 
-def test_the_answers_of_so_many_conversations_are_awaited() -> None:
-    stomp = StompDesk(limits=StompLimits(replies=2))
-    client = stomp.connect()
-    for number in range(3):
+REPLIES = 3  # conversations whose answers are awaited
+
+
+@pytest.fixture
+def few() -> StompDesk:
+    return StompDesk(limits=StompLimits(replies=REPLIES))
+
+
+@pytest.mark.parametrize("is_in_transaction", [False, True])
+def test_a_request_whose_answer_could_not_be_awaited_is_refused_and_not_sent(
+    few: StompDesk, is_in_transaction: bool
+) -> None:
+    client = few.connect()
+    for number in range(REPLIES):
         client.send("/queue/a", reply_to=f"/temp/{number}")
+    last = {"transaction": "t"} if is_in_transaction else {}
+    if is_in_transaction:
+        client.take("BEGIN", transaction="t")
+    client.send("/queue/a", b"one too many", reply_to="/temp/last", **last)
 
     assert client.error().startswith("02150128")
+    assert len(few.desk.paper.messages) == REPLIES
+
+
+def test_requests_that_are_sent_at_once_are_counted_before_they_are_answered(few: StompDesk) -> None:
+    client = few.connect()
+    for _ in range(REPLIES + 1):
+        client.begin("SEND", b"x", destination="/queue/a", reply_to="/temp/a")
+    few.turn()
+
+    assert client.error().startswith("02150128")
+    assert len(few.desk.paper.messages) <= REPLIES
+
+
+@pytest.mark.parametrize("is_in_transaction", [False, True])
+@pytest.mark.parametrize("ack", ["auto", "client"])
+@pytest.mark.parametrize("unanswered", [0, 1, REPLIES - 1])
+def test_any_number_of_requests_is_made_as_long_as_few_of_them_are_not_answered(
+    few: StompDesk, ack: str, unanswered: int, is_in_transaction: bool
+) -> None:
+    client, server = few.connect("CLIENT"), few.connect("SERVER")
+    client.subscribe("/temp/answers", "mine", ack)
+    server.subscribe("/queue/sums")
+    later = []
+    for _ in range(unanswered):
+        client.send("/queue/sums", b"later", reply_to="/temp/answers")
+        later.append(server.messages()[0].headers["reply-to"])
+    for number in range(5 * REPLIES):
+        within = {"transaction": "t"} if is_in_transaction else {}
+        if is_in_transaction:
+            client.take("BEGIN", transaction="t")
+        client.send("/queue/sums", b"%d" % number, reply_to="/temp/answers", **within)
+        if is_in_transaction:
+            client.take("COMMIT", transaction="t")
+        (question,) = server.messages()
+        server.send(question.headers["reply-to"], b"answer %d" % number)
+        (answer,) = client.messages()
+        assert answer.body == b"answer %d" % number
+        if ack == "client":
+            client.ack(answer)
+    for conversation in later:
+        server.send(conversation, b"at last")
+        assert client.bodies() == [b"at last"]
+
+
+def test_an_answer_that_is_not_acknowledged_counts_as_one_that_has_not_come(few: StompDesk) -> None:
+    client, server = few.connect("CLIENT"), few.connect("SERVER")
+    client.subscribe("/temp/answers", "mine", "client-individual")
+    server.subscribe("/queue/sums")
+    for _ in range(REPLIES):
+        client.send("/queue/sums", reply_to="/temp/answers")
+        server.send(server.messages()[0].headers["reply-to"], b"2")
+    answers = client.messages()
+    client.nack(answers[0])
+    client.ack(answers[1])
+    client.send("/queue/sums", reply_to="/temp/answers")
+    assert not client.is_closed
+    client.send("/queue/sums", reply_to="/temp/answers")
+
+    assert client.error().startswith("02150128")
+
+
+def test_a_conversation_whose_second_answer_is_not_acknowledged_is_awaited(few: StompDesk) -> None:
+    client, server = few.connect("CLIENT"), few.connect("SERVER")
+    client.subscribe("/temp/answers", "mine", "client-individual")
+    server.subscribe("/queue/sums")
+    conversations = []
+    for _ in range(REPLIES):
+        client.send("/queue/sums", reply_to="/temp/answers")
+        conversations.append(server.messages()[0].headers["reply-to"])
+        server.send(conversations[-1], b"first")
+        client.ack(client.messages()[0])
+    for conversation in conversations[:-1]:
+        server.send(conversation, b"second")
+    seconds = client.messages()
+    client.send("/queue/sums", reply_to="/temp/answers")
+    for each in seconds:
+        client.nack(each)
+    few.wait(1)
+    assert client.bodies() == [b"second"] * (REPLIES - 1), "they are given back, and come again"
+
+
+def test_the_conversation_whose_answer_came_first_is_awaited_no_longer_and_goes_on_all_the_same(few: StompDesk) -> None:
+    client, server = few.connect("CLIENT"), few.connect("SERVER")
+    server.subscribe("/queue/chess")
+    games = []
+    for _ in range(REPLIES):
+        client.send("/queue/chess", b"e4", reply_to="/temp/game")
+        games.append(server.messages()[0].headers["reply-to"])
+    for game in (games[2], games[0], games[1]):
+        server.send(game, b"e5")
+    assert client.bodies() == [b"e5"] * REPLIES
+    client.send(games[0], b"d4")  # it waits for an answer again
+    assert server.bodies() == [b"d4"]
+    client.send("/queue/chess", b"c4", reply_to="/temp/game")
+    assert server.bodies() == [b"c4"]
+    server.send(games[2], b"d5")
+    assert client.bodies() == []
+    for game in games[:2]:
+        server.send(game, b"d5")
+        assert client.bodies() == [b"d5"]
+    client.subscribe(games[2], "again")
+    assert client.bodies() == [b"d5"]
+
+
+def test_an_aborted_transaction_awaits_no_answers(few: StompDesk) -> None:
+    client = few.connect()
+    for _ in range(3):
+        client.take("BEGIN", transaction="t")
+        for number in range(REPLIES):
+            client.send("/queue/a", reply_to=f"/temp/{number}", transaction="t")
+        client.take("ABORT", transaction="t")
+    assert not client.is_closed
+    for number in range(REPLIES):
+        client.send("/queue/a", reply_to=f"/temp/{number}")
+    assert not client.is_closed
 
 
 # Topics.

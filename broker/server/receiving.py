@@ -120,6 +120,7 @@ class Intake:
         self.subscriptions: list[Subscription] = []
         self.label = ""  # of /temp/LABEL, whose answers these are
         self.correlation = ""  # what they are marked with
+        self.is_answered = False  # one has arrived, and nothing was said in the conversation since then
         self._receiver = receiver
         self._shut: Reply | None = None  # an operator wants no more to be received, and what is in flight to be done
         self._asked: Cancellable | None = None

@@ -30,6 +30,7 @@ class Consumer:
         self._intakes: dict[Destination, Intake] = {}
         self._unwritten: list[Unit] = []  # to be committed once their last message has left
         self._held: set[Unit] = set()  # to be given back after a delay
+        self._expected = 0  # conversations that are being begun, whose answers are to be awaited
         flow.on_end.append(self._stop)
 
     def _stop(self) -> None:
@@ -120,13 +121,50 @@ class Consumer:
             case Temporary():
                 raise AssertionError("nothing is received from there")
 
+    # Answers.
+
+    def expect_answers(self) -> None:
+        """Keep a place for the answers of one more conversation, before anything is sent in it.
+
+        Where none is left the one is given up whose last answer came first: further answers in that conversation wait
+        for a SUBSCRIBE to it. BrokerError where so many are still to be answered.
+        """
+        awaited = [intake for intake in self._intakes.values() if intake.label]
+        if len(awaited) + self._expected >= self.limits.replies:
+            done = next((each for each in awaited if each.is_answered and not self._has_in_flight(each)), None)
+            if done is None:
+                text = f"at most {self.limits.replies:,} conversations of a connection are without an answer"
+                raise _refusal(Code.QUEUE_FULL, text)
+            self.is_over(done)
+        self._expected += 1
+
+    def expect_no_answers(self) -> None:
+        """Let a place go that was kept."""
+        self._expected -= 1
+
+    def is_awaiting(self, conv_id: str) -> bool:
+        """Say whether answers in the conversation are awaited; from now on they are as if it had not been answered."""
+        intake = self._intakes.get(InConversation(conv_id))
+        if intake is not None:
+            intake.is_answered = False
+        return intake is not None
+
+    def _has_in_flight(self, intake: Intake) -> bool:
+        units = (*self._flight.values(), *self._held, *self._unwritten)
+        return intake.current is not None or any(unit.intake is intake for unit in units)
+
+    def _answered(self, intake: Intake) -> None:
+        """Note that an answer has arrived for good: of those that are awaited its conversation is the newest now."""
+        source = intake.source
+        if intake.label and isinstance(source, ConversationSource) and self._intakes.get(source.where) is intake:
+            intake.is_answered = True
+            self._intakes[source.where] = self._intakes.pop(source.where)
+
     def await_answers(self, label: str, conv_id: str, correlation: str) -> None:
         """Hand out what is answered in the conversation, as from /temp/LABEL."""
         where = InConversation(conv_id)
         if not conv_id or where in self._intakes:
             return
-        if sum(bool(intake.label) for intake in self._intakes.values()) >= self.limits.replies:
-            raise _refusal(Code.QUEUE_FULL, f"the answers of at most {self.limits.replies:,} conversations are awaited")
         intake = self._intakes[where] = Intake(self, ConversationSource(self._flow.speaker, where))
         intake.label, intake.correlation = label, correlation
         subscription = self._subscribed_to(label)
@@ -311,6 +349,7 @@ class Consumer:
 
         def committed() -> None:
             self.forget(unit)
+            self._answered(unit.intake)
             then()
             unit.intake.go_on()
 
@@ -324,6 +363,7 @@ class Consumer:
         """Units were committed with a transaction."""
         for unit in units:
             self.forget(unit)
+            self._answered(unit.intake)
             unit.intake.go_on()
 
     def refuse_units(self, units: Mapping[Unit, None] | list[Unit]) -> None:

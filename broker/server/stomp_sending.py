@@ -103,7 +103,11 @@ class Producer:
             self._add(transaction, sent)
             return
 
+        is_expected = self._expects(sent)
+
         def done(reply: Reply) -> None:
+            if is_expected:
+                self._consumer.expect_no_answers()
             if sent.label:
                 self._consumer.await_answers(sent.label, reply.conv_id, sent.correlation)
             self._flow.receipt(frame, reply)
@@ -111,6 +115,14 @@ class Producer:
         option = Option.EOC if sent.ends else Option.COMMIT
         request = self._flow.speaker.say(sent.function, option, body=frame.body, **sent.to, **sent.beside)
         self._flow.ask(request, done, frame)
+
+    def _expects(self, sent: Sent) -> bool:
+        """Keep a place for the answers, if they are wanted and not awaited already. BrokerError where there is none."""
+        is_awaiting = bool(sent.conv_id) and self._consumer.is_awaiting(sent.conv_id)
+        if is_awaiting or not sent.label:
+            return False
+        self._consumer.expect_answers()
+        return True
 
     def _add(self, transaction: Transaction, sent: Sent) -> None:
         """Add a message to what a transaction sends there."""
@@ -127,6 +139,7 @@ class Producer:
                 ends=sent.ends,
                 label=sent.label,
                 correlation=sent.correlation,
+                is_expected=self._expects(sent),
             )
             if sent.conv_id:
                 self._sending[sent.conv_id] = transaction
@@ -177,6 +190,7 @@ class Producer:
         def committed(reply: Reply | None = None) -> None:
             self._consumer.committed(units)
             self._consumer.refuse_units(refused)
+            self._expect_no_more(transaction)
             for out in transaction.outgoing.values():
                 if out.label:
                     self._consumer.await_answers(out.label, out.conv_id, out.correlation)
@@ -200,6 +214,7 @@ class Producer:
 
         def abort() -> None:
             self._forget(transaction)
+            self._expect_no_more(transaction)
             for taken in transaction.taken:
                 taken.subscription.put_back(taken.messages)
             self._flow.ask_all(transaction.back_outs(), aborted, frame)
@@ -209,6 +224,11 @@ class Producer:
             self._flow.go_on()
 
         self._flow.when_settled(abort)
+
+    def _expect_no_more(self, transaction: Transaction) -> None:
+        for out in transaction.outgoing.values():
+            if out.is_expected:
+                self._consumer.expect_no_answers()
 
     def _forget(self, transaction: Transaction) -> None:
         del self._transactions[transaction.name]

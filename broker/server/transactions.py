@@ -25,6 +25,7 @@ class Outgoing:
     ends: bool  # its conversation, with it
     label: str = ""  # where the answers are wanted
     correlation: str = ""
+    is_expected: bool = False  # a place is kept for the answers
     uowid: str = ""
     conv_id: str = ""
     publication_id: str = ""
