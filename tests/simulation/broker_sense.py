@@ -237,6 +237,9 @@ class Sensible(Script):
         if self._model.is_lost:
             self.play.find()
         self._decide_all(Order.RELEASE)
+        if self._model.is_lost:  # a chore had met the last fault: the first order hears of it
+            self.play.find()
+            self._decide_all(Order.RELEASE)
         self.play.check_nothing_held()
         for each in list(self._model.topics.subscriptions):
             who = _called(each.owner)
