@@ -4,6 +4,7 @@
     omsmsg-SEQ.data             data file, SEQ ten digits from 1
     omsmsg-SEQ-vVER.archive     copy of a data file from before a repair, VER four digits from 1
     omsmsg-SEQ.data.new         a repaired data file before it takes its place; an archive's name likewise
+    omsmsg-SEQ-oOWNER.data.new  a data file before its first zeros are durable, of the owner with that number
     omsmsg.index                directory of the sealed files, for readers without the lock
     omsmsg.lock                 who owns the directory
     omsmsg.reserve              space kept back so that a full disk can be drained
@@ -31,7 +32,7 @@ VERSION_MAX = 9_999
 
 _DATA = re.compile(r"omsmsg-([0-9]{10})\.data")
 _UNFINISHED = re.compile(
-    r"omsmsg-[0-9]{10}(\.data|-v[0-9]{4}\.archive)\.new|omsmsg\.(index|hold|found|backup|restore)\.new"
+    r"omsmsg-[0-9]{10}(\.data|-o[0-9]+\.data|-v[0-9]{4}\.archive)\.new|omsmsg\.(index|hold|found|backup|restore)\.new"
 )
 _ARCHIVE = re.compile(r"omsmsg-([0-9]{10})-v([0-9]{4})\.archive")
 
@@ -92,6 +93,15 @@ def parse(name: str) -> JournalName | None:
     if name in (LOCK, INDEX, RESERVE, HOLD, FOUND, BACKUP, RESTORE):
         return OwnName(name)
     return None
+
+
+def prepared(sequence: int, owner: int) -> str:
+    """Return the name under which an owner prepares a data file before it has its own.
+
+    Another owner's is another name: one that was passed, and does not know it yet, must not give away a file of its
+    successor's.
+    """
+    return f"omsmsg-{sequence:010}-o{owner}.data.new"
 
 
 def unfinished(name: str) -> str:

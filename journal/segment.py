@@ -1,13 +1,16 @@
 """One data file while it is being written: prepared, appended to, sealed.
 
     state      file on disk                                  who touches it
+    new        its first zeros, under an unfinished name     whoever prepares
     prepared   zeros under its final name, durable           whoever prepares, then the committer
     active     headers, frames, zeros                        the committer
     rolled     the same, a successor is durable              the one who tends the journal
     sealed     headers, frames, footer; cut to its length    nobody
 
 A prepared file has all its blocks, so that a commit changes no metadata: writing over zeros and
-syncing the data is what a disk does fastest. Its header is written together with its first group.
+syncing the data is what a disk does fastest. Its header is written together with its first group. It gets its name
+when its first zeros are durable: what its blocks held before, the header of a file of that name among it, is never
+there to be read.
 """
 
 import contextlib
@@ -45,9 +48,9 @@ class Sealed:
 class Segment:
     """The active data file. Everything but `prepare` and `seal` is the committer's alone."""
 
-    def __init__(self, disk: Disk, path: Path, sequence: int) -> None:
+    def __init__(self, disk: Disk, path: Path) -> None:
         self.path = path
-        self.sequence = sequence
+        self.sequence = 0  # when it has its name
         self.prepared = 0  # bytes of zeros, or more, that the file durably has
         self.failure: OSError | None = None  # of preparing; the file is as long as it will ever be
         self.header: FileHeader | None = None
@@ -91,6 +94,12 @@ class Segment:
             file.sync()
         finally:
             file.close()
+
+    def give_name(self, path: Path, sequence: int) -> None:
+        """Let the file have its own name, which is not durable yet. FileExistsError where another has it; OSError."""
+        self._disk.link(self.path, path)
+        unfinished, self.path, self.sequence = self.path, path, sequence
+        self._disk.unlink(unfinished)
 
     def begin(self, header: FileHeader) -> Place:
         """Make this the active file; the header goes out with the first group."""

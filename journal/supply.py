@@ -5,11 +5,13 @@ beside it. What both touch is guarded by one lock, which nobody holds while more
 few blocks are written.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from journal import names
 from journal.datafile import DataFile
 from journal.disk import Disk
 from journal.errors import JournalError
@@ -63,9 +65,13 @@ class Supply:
 
     def _create(self, size: int) -> Segment:
         """Return a new file, its name durable. With the lock: files are begun in the order of their sequences."""
-        segment = self._create_exclusively()
+        unfinished = self._directory / names.prepared(self._next_sequence, self._owner)
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.unlink(unfinished)  # an earlier attempt of ours came to nothing, and could not remove it
+        segment = Segment(self._disk, unfinished)
         try:
             segment.prepare(size)
+            self._name(segment)
             self._disk.sync_directory(self._directory)
         except BaseException:
             segment.discard()
@@ -73,12 +79,13 @@ class Supply:
         self._next_sequence += 1
         return segment
 
-    def _create_exclusively(self) -> Segment:
-        """Return a file under the first sequence that nobody else has taken."""
+    def _name(self, segment: Segment) -> None:
+        """Give the file the first sequence that nobody else has taken."""
         while True:
             path = self._directory / str(DataFileName(self._next_sequence))
             try:
-                return Segment(self._disk, path, self._next_sequence)
+                segment.give_name(path, self._next_sequence)
+                return
             except FileExistsError:
                 # Nothing but zeros may be a file that a later owner has just made. It is left alone.
                 if not self._remove_stale(path):

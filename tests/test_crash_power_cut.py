@@ -7,13 +7,16 @@ giving a number twice.
 
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from tests.crash_model import Account, Writer, check_goes_on, found_after, open_unattended, workload
+from tests.crash_model import SPOOL, Account, Writer, check_goes_on, found_after, open_unattended, workload
 from tests.faulty_disk import Killed, SimulatedDisk
+from tests.small_files import SMALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +102,24 @@ def _run_until_the_power_goes(disk: SimulatedDisk, account: Account, *, kill_aft
     except Killed:
         pass
     return disk.crash(seed)
+
+
+def test_what_its_blocks_held_before_is_never_seen_under_a_data_files_name() -> None:
+    """It may be a whole file of that name: of a database that was removed, or one that a start has dropped."""
+    for step in count(1):
+        disk = SimulatedDisk()
+        with open_unattended(disk) as removed:
+            removed.add("q", b"x" * 900)
+        for name in disk.contents(SPOOL):
+            disk.unlink(SPOOL / name)
+        database = open_unattended(disk)
+        disk.kill_at = disk.steps + step
+        with suppress(Killed):
+            database._journal._supply.make_ahead(SMALL)
+        for seed in range(200):
+            found = disk.crash(seed).contents(SPOOL)
+            data = [content for name, content in found.items() if name.endswith(".data")]
+            assert not any(map(any, data)), (step, seed)
+        if database._journal._supply.has_next and disk.steps < disk.kill_at:
+            assert step > 4
+            return

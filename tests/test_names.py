@@ -66,6 +66,12 @@ def test_what_is_being_built_is_known_as_unfinished(name: str) -> None:
     assert parse(unfinished(name)) == UnfinishedName(unfinished(name))
 
 
+@given(SEQUENCES, st.integers(1, 2**64 - 1))
+def test_what_is_being_prepared_is_known_as_unfinished_and_is_each_owners_own(sequence: int, owner: int) -> None:
+    assert parse(names.prepared(sequence, owner)) == UnfinishedName(names.prepared(sequence, owner))
+    assert names.prepared(sequence, owner) != names.prepared(sequence, owner + 1)
+
+
 def test_the_names_are_those_of_the_seed() -> None:
     assert str(DataFileName(1)) == "omsmsg-0000000001.data"
     assert str(ArchiveName(1, 1)) == "omsmsg-0000000001-v0001.archive"
