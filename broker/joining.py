@@ -26,6 +26,7 @@ from broker.effects import Call
 from broker.moves import Closing, close, closing, end, release
 from broker.parking import with_instance
 from broker.participant import Participant
+from broker.publishing import drop_all_uncommitted
 from broker.receiver import Backing, back_out
 from broker.receiving import nonact_of, services_of
 from broker.service import Rank, Registration, Service
@@ -50,6 +51,7 @@ def log_on(world: World, call: Call, participant: Participant) -> None:
             for parked in list(participant.parked.values()):
                 world.parking.remove(parked)
                 world.refuse(parked.call.handle, Code.NEW_LOCATION)
+            drop_all_uncommitted(world, participant)
             take_back_publications(world, participant)
         participant.has_logged_on = True
         world.move(participant, call.caller)

@@ -54,6 +54,7 @@ def send_publication(world: World, call: Call, participant: Participant) -> None
     if request.option is Option.COMMIT:
         commit_publication(world, call, participant, publication, message)
         return
+    publication.writer = participant.name
     _enter(world, publication, message, request.ustatus)
     world.answer(call.handle, shown(publication))
 
@@ -99,6 +100,7 @@ def commit_publication(
 ) -> None:
     """Commit a publication, with one more message or as it is."""
     topic, now, ustatus = publication.topic, world.now, call.request.ustatus
+    publication.writer = participant.name
 
     def apply(first: int) -> None:
         _enter(world, publication, message, ustatus)
@@ -193,6 +195,13 @@ def back_out_own(world: World, call: Call, publication: Publication) -> None:
 
 def drop_uncommitted(world: World, publication: Publication) -> None:
     forget(world, publication, Status.BACKEDOUT)
+
+
+def drop_all_uncommitted(world: World, participant: Participant) -> None:
+    """Drop what a participant was publishing; what another connection of a user without TOKEN is at stays."""
+    for publication in world.topics.uncommitted_of(participant.owner):
+        if publication.writer == participant.name:
+            drop_uncommitted(world, publication)
 
 
 def set_user_status(world: World, call: Call, participant: Participant, publication: Publication) -> None:

@@ -26,7 +26,7 @@ from broker.publishing import (
     back_out_own,
     check_enabled,
     commit_publication,
-    drop_uncommitted,
+    drop_all_uncommitted,
     set_user_status,
     show_last,
     show_past,
@@ -374,9 +374,7 @@ class Acknowledging:
 
 def leave_topics(world: World, participant: Participant) -> None:
     """Let a participant's subscriptions end that do not outlive it, and drop what it has not committed."""
-    if participant.owner.members == 1:
-        for publication in world.topics.uncommitted_of(participant.owner):
-            drop_uncommitted(world, publication)
+    drop_all_uncommitted(world, participant)
     for topic in list(participant.topics.values()):
         passing = topic.subscribers.get(passing_key(participant.name))
         if passing is not None:

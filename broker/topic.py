@@ -46,6 +46,7 @@ class Publication(Held):
         "topic",
         "ustatus",
         "withheld",
+        "writer",
     )
 
     def __init__(self, publication_id: str, topic: "Topic", owner: Owner) -> None:
@@ -71,6 +72,7 @@ class Publication(Held):
         self.committed = 0
         self.ustatus = ""
         self.producer = ""
+        self.writer: Name | None = None  # the participant who was last at it before its commit, and takes it along
 
     def numbers(self) -> range:
         return range(self.first, self.first + self.count) if self.is_stored else range(0)

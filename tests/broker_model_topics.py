@@ -332,9 +332,7 @@ class Topics:
 
     def leave(self, me: Name) -> None:
         """What is not durable goes with its participant; what was read and not acknowledged comes again."""
-        for publication in list(self.publications.values()):
-            if publication.status is Status.RECEIVED and publication.sender == me:
-                self._finish(publication, Status.BACKEDOUT)
+        self._back_out(me)
         for each in list(self.subscriptions):
             if is_same(me, each.owner):
                 each.read = {}
@@ -342,10 +340,16 @@ class Topics:
                     self._remove(each)
 
     def move(self, me: Name) -> None:
-        """Decided: what a durable subscriber has read elsewhere comes again."""
+        """Decided: what a durable subscriber has read elsewhere comes again; what was begun there is backed out."""
+        self._back_out(me)
         for each in self.subscriptions:
             if is_same(me, each.owner) and each.is_durable:
                 each.read = {}
+
+    def _back_out(self, me: Name) -> None:
+        for publication in list(self.publications.values()):
+            if publication.status is Status.RECEIVED and publication.sender == me:
+                self._finish(publication, Status.BACKEDOUT)
 
     def tick(self) -> None:
         """What has lived long enough is there for nobody."""

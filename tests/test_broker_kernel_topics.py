@@ -328,6 +328,50 @@ def test_what_a_publisher_has_not_committed_goes_with_it(desk: Desk, paper: Pers
     assert get(reader).code is Code.NO_UOWS
 
 
+@pytest.mark.parametrize("begins", [True, False], ids=["begun there", "gone on with there"])
+def test_what_a_connection_has_not_committed_goes_with_it_though_its_user_has_others(desk: Desk, begins: bool) -> None:
+    one, two = (Person(desk, "ALICE", caller=caller) for caller in (10, 11))
+    begun = publish(one if begins else two, b"1", SYNC)
+    if not begins:
+        publish(one, b"2", SYNC, begun.reply.publication_id)
+    kept = publish(two, b"3", SYNC)
+    one.gone()
+    assert list(desk.kernel.world.topics.publications) == [kept.reply.publication_id]
+    assert control(two, COMMIT, begun).code is not Code.OK
+    assert control(two, COMMIT, kept).code is Code.OK
+
+
+def test_what_is_begun_at_another_place_goes_with_the_logon_from_a_new_one(desk: Desk, paper: Person) -> None:
+    begun = publish(paper, b"1", SYNC)
+    assert Person(desk, "PAPER", "P", caller=1).call(Function.LOGON).code is Code.OK
+    assert control(paper, Option.QUERY, begun).status is Status.RECEIVED, "the same place"
+    elsewhere = Person(desk, "PAPER", "P", caller=40)
+    assert not desk.kernel.world.topics.publications
+    assert control(elsewhere, COMMIT, begun).code is Code.WRONG_STATUS
+
+
+@pytest.mark.parametrize("is_durable", [True, False], ids=["durable", "it fails"])
+def test_what_another_connection_commits_goes_with_that_one_if_it_cannot(
+    desk: Desk, reader: Person, is_durable: bool
+) -> None:
+    subscribe(reader)
+    one, two = (Person(desk, "ALICE", caller=caller) for caller in (10, 11))
+    begun = publish(one, b"1", SYNC)
+    desk.is_slow = True
+    committing = two.start(Function.CONTROL_PUBLICATION, COMMIT, publication_id=begun.reply.publication_id)
+    one.gone()
+    if is_durable:
+        desk.settle()
+    else:
+        desk.fail(is_store_lost=False, is_refused=True)
+    desk.is_slow = False
+    assert (desk.answers[committing].code is Code.OK) is is_durable
+    assert get(reader).body == (b"1" if is_durable else None)
+    assert control(two, Option.QUERY, begun).status is (Status.ACCEPTED if is_durable else Status.RECEIVED)
+    two.gone()
+    assert bool(desk.kernel.world.topics.publications) is is_durable
+
+
 # Several connections of a user without TOKEN, who have one durable subscription.
 
 
