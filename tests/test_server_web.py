@@ -1,13 +1,15 @@
 """What a client may take of the HTTP side: hostile bytes, slow senders, those who do not read; others do not notice."""
 
 import asyncio
+import base64
 import json
 import resource
+import select
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tests.stomp_server import eventually
 from tests.web_place import ALICE, SERVICE, WebPlace, answer, brief, head
 
 LOGON = b'{"function": "VERSION"}'
@@ -111,14 +114,62 @@ def test_a_body_without_a_length_is_bounded_too(tmp_path: Path) -> None:
         assert answer(raw)[0] == 413
 
 
+def unread(place: WebPlace) -> int:
+    """Return how many bytes of bodies are held."""
+
+    async def look() -> int:
+        stack = place.listener.app.middleware_stack
+        assert stack is not None, "there was a request"
+        bounded = stack.app  # type: ignore[attr-defined]
+        assert bounded._unread == sum(body.size for body in bounded._bodies)
+        return int(bounded._unread)
+
+    return place.run(look())
+
+
+def is_refused(raw: socket.socket) -> bool:
+    raw.settimeout(0.2)
+    with suppress(TimeoutError):
+        return answer(raw)[0] == 503
+    return False
+
+
 def test_bodies_of_all_requests_together_are_bounded(tmp_path: Path) -> None:
     with placed(tmp_path, unread_bytes=100_000) as place, ExitStack() as stack:
+        place.call("VERSION")
         others = [stack.enter_context(closing(place.connect())) for _ in range(4)]
         for raw in others:
-            raw.sendall(head(b"", length=60_000) + b" " * 50_000)
-        statuses = [answer(raw)[0] for raw in others[2:]]
+            raw.sendall(head(b"", length=60_000) + b" " * 49_000)
+        eventually(lambda: 90_000 < unread(place) <= 100_000)
 
-    assert statuses == [503, 503]
+        assert [is_refused(raw) for raw in others].count(True) == 2
+
+
+@pytest.mark.parametrize("missing", [0, 1], ids=["something to receive is waited for", "a byte is missing"])
+def test_of_bodies_that_are_too_much_those_go_first_whose_user_has_most(tmp_path: Path, missing: int) -> None:
+    basic = {name: "Basic " + base64.b64encode(f"{name}:".encode()).decode() for name in ("MALLORY", "ALICE")}
+    says = {name: f"Authorization: {each}\r\n" for name, each in basic.items()}
+    who = {"user_id": "M", "token": "T"}
+    waits = json.dumps({"function": "RECEIVE", "option": "SYNC", "conv_id": "ANY", "wait": "10M", **who})
+    with placed(tmp_path, unread_bytes=100_000) as place, ExitStack() as stack:
+        for said in ({"function": "LOGON", **who}, {"function": "REGISTER", **who, **SERVICE}):
+            assert place.say(json.dumps(said).encode(), authorization=basic["MALLORY"])[1]["error_code"] == "00000000"
+        connected = [stack.enter_context(closing(place.connect())) for _ in range(10)]
+        for raw in connected:
+            body = waits.encode() + b" " * 9_500
+            raw.sendall(head(body, length=len(body) + missing, extra=says["MALLORY"]) + body)
+        eventually(lambda: unread(place) > 90_000)
+        block = json.dumps({"function": "VERSION"})
+        victim = stack.enter_context(closing(place.connect()))
+        victim.sendall(head(b"", length=40_000, extra=says["ALICE"]) + block.encode())
+        victim.sendall(b" " * (39_999 - len(block)))
+        eventually(lambda: unread(place) > 80_000)
+        victim.sendall(b" ")
+
+        assert answer(victim)[0] == 200
+        assert unread(place) <= 100_000
+        (raw, *_) = select.select(connected, [], [], 5)[0]
+        assert answer(raw)[0] == (503 if missing else 200)
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /aci HT", head(LOGON)[:-2]])

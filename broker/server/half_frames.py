@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.codes import Code
+from broker.server.fair_shares import holder_of_most
 from broker.server.limits import StompLimits
 
 
@@ -54,7 +55,8 @@ class HalfFrames:
         self.size += size - begun.size
         begun.size = size
         while self.size > self._limits.unread_bytes:
-            most = self._who_holds_most()
+            held = {each: its.size for each, its in self._begun.items()}
+            most = holder_of_most(held, lambda each: each.user)
             self.forget(most)
             most.end(Code.LONG_BUFFERS, "too many frames have begun and are not complete")
 
@@ -63,13 +65,6 @@ class HalfFrames:
         begun = self._begun.pop(sender, None)
         if begun is not None:
             self.size -= begun.size
-
-    def _who_holds_most(self) -> Sender:
-        held: dict[str, int] = {}
-        for sender, begun in self._begun.items():
-            held[sender.user] = held.get(sender.user, 0) + begun.size
-        user = max(held, key=held.__getitem__)
-        return max((each for each in self._begun if each.user == user), key=lambda each: self._begun[each].size)
 
     def look(self, now: float) -> None:
         """End the connections whose frames take too long."""

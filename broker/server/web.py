@@ -18,6 +18,8 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from broker.server.addresses import address
+from broker.server.fair_shares import holder_of_most
+from broker.server.guard import Identity
 from broker.server.served import Served
 from broker.server.tls import Certificate, Door
 from broker.server.web_connection import WebConnection, WebState, listening_config
@@ -106,25 +108,33 @@ class WebListener:
 
 
 class Bounded:
-    """Middleware: what of a request is too long, too slow or too much is refused while it is read."""
+    """Middleware: what of a request is too long, too slow or too much is refused while it is read.
+
+    Where all bodies together are too much, the user who has most of it loses the request with the longest one: a body
+    that is not complete is answered 503, and who waits for something to receive is waited for no longer.
+    """
 
     def __init__(self, app: ASGIApp, limits: WebLimits) -> None:
         self._app = app
         self._limits = limits
-        self._unread = 0  # bytes of bodies, of all requests under way
+        self._bodies: set[_Body] = set()  # of all requests under way
+        self._unread = 0  # bytes of them
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        body = _Body(self._limits, receive)
+        body = _Body(self._limits, scope, receive)
+        self._bodies.add(body)
 
         async def receive_bounded() -> Message:
             before = body.size
-            message = await body.receive()
-            self._unread += body.size - before
-            if self._unread > self._limits.unread_bytes:
-                raise HTTPException(503, f"bodies of requests take over {self._limits.unread_bytes:,} bytes: try again")
+            try:
+                message = await body.receive()
+            finally:
+                self._unread += body.size - before
+            if self._unread > self._limits.unread_bytes and body.size > before:
+                self._make_room(body)
             return message
 
         async def send_dated(message: Message) -> None:
@@ -135,30 +145,73 @@ class Bounded:
         try:
             await self._app(scope, receive_bounded, send_dated)
         finally:
+            self._forget(body)
+
+    def _forget(self, body: "_Body") -> None:
+        if body in self._bodies:
+            self._bodies.discard(body)
             self._unread -= body.size
+
+    def _make_room(self, fresh: "_Body") -> None:
+        """Let bodies go until they are not too much together. HTTPException where this one has to."""
+        while self._unread > self._limits.unread_bytes:
+            held = {body: body.size for body in self._bodies if body is fresh or body.can_go}
+            most = holder_of_most(held, lambda body: body.user)
+            self._forget(most)
+            if most is fresh:
+                raise _too_much(self._limits)
+            most.let_go()
+
+
+def _too_much(limits: WebLimits) -> HTTPException:
+    return HTTPException(503, f"bodies of requests take over {limits.unread_bytes:,} bytes: try again")
 
 
 class _Body:
     """The body of one request, as it comes."""
 
-    def __init__(self, limits: WebLimits, receive: Receive) -> None:
+    def __init__(self, limits: WebLimits, scope: Scope, receive: Receive) -> None:
         self._limits = limits
+        self._scope = scope
         self._receive = receive
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._is_complete = False
+        self._has_gone = False
+        self._waiting: asyncio.Timeout | None = None  # for more of it, or for the client to hang up
         self.size = 0
 
+    @property
+    def user(self) -> str:
+        """Whose request it is, "" as long as that is not known."""
+        identity = self._scope.get("state", {}).get("identity")
+        return identity.user if isinstance(identity, Identity) else ""
+
+    @property
+    def can_go(self) -> bool:
+        """Whether the request is not being carried out: more of it is waited for, or something to receive."""
+        return self._waiting is not None
+
+    def let_go(self) -> None:
+        """End the waiting."""
+        assert self._waiting is not None, "it can go"
+        self._has_gone = True
+        self._waiting.reschedule(self._loop.time())
+
     async def receive(self) -> Message:
-        if self._is_complete:
-            return await self._receive()  # that the client has gone
         limits = self._limits
         allowed = limits.body_seconds + self.size / limits.body_bytes_per_second
         try:
-            async with asyncio.timeout_at(self._began + allowed):
+            async with asyncio.timeout_at(None if self._is_complete else self._began + allowed) as self._waiting:
                 message = await self._receive()
         except TimeoutError:
+            if self._is_complete:
+                return {"type": "http.disconnect"}
+            if self._has_gone:
+                raise _too_much(limits) from None
             raise HTTPException(408, f"the body was not complete after {allowed:.0f} seconds") from None
+        finally:
+            self._waiting = None
         if message["type"] == "http.request":
             self.size += len(message.get("body", b""))
             self._is_complete = not message.get("more_body", False)
