@@ -25,13 +25,25 @@ from broker.recording import put, record_of
 from broker.records import HOLD_KEY, Flag, Status
 from broker.sleeping import conversation, is_kept, put_to_sleep, unit, wake_together
 from broker.states import ACCEPTED, Event
-from broker.topic import Subscription
+from broker.topic import Publication, Subscription
 from broker.uow import UnitOfWork
-from broker.withdrawing import GoingOn, one_less, put_subscription, subscription_record, window_changes
+from broker.withdrawing import (
+    REMOVED_AT_ONCE,
+    GoingOn,
+    forget,
+    leave,
+    one_less,
+    put_subscription,
+    removal,
+    stay,
+    subscription_record,
+    window_changes,
+)
 from broker.withheld import Window, Withheld
 from broker.world import World
 
 UNITS_MAX = 1000  # of one command: who calls meanwhile waits for some 10 ms
+_WHAT_THEN = "decide about the oldest first, and let the subscriber receive what is released of them"
 RELEASED_MAX = NUMBERS_MAX // 2 - 2  # numbers of a window that says what is released: its acknowledgements double them
 
 
@@ -157,32 +169,58 @@ def release_publications(world: World, given: ReleasePublications) -> None:
 
 
 def discard_publications(world: World, given: DiscardPublications) -> None:
-    """Let a subscription be done with publications that are held for it. UOW_NOT_FOUND as above."""
+    """Let a subscription be done with publications that are held for it. UOW_NOT_FOUND as above.
+
+    Those that nobody else is to have are removed in the same commit: so nothing has to say that they are done with,
+    however many there are, and with what was released between them.
+    """
     subscription, window, orders = _of_window(world, given.subscription_id, given.publication_ids)
     publications = subscription.topic.publications
-    left = Left(world, subscription, orders, window.without(orders, publications))
+    removed = {
+        order: publications[order]
+        for order in orders[:REMOVED_AT_ONCE]
+        if publications[order].remaining == 1 and not publications[order].inflight
+    }
+    gone = frozenset(removed.values())
+    left = Left(world, subscription, orders, window.without(orders, publications, removed), gone)
 
     def apply(_: int) -> None:
         left.apply()
         for order in orders:
-            one_less(world, publications[order])
+            if order in removed:
+                removed[order].remaining = 0
+                forget(world, removed[order], Status.PROCESSED)
+            else:
+                one_less(world, publications[order])
         world.answer(given.handle, Reply(topic=subscription.topic.name))
 
-    decide(world, left.changes(), Decision(apply, left.held, given.handle, code=Code.DURABLE_WITHOUT_STORE))
+    def undo() -> None:
+        stay(world, gone)
+
+    leave(gone)
+    decide(world, left.changes(), Decision(apply, left.held, given.handle, None, Code.DURABLE_WITHOUT_STORE, undo))
 
 
 class Left:
     """What a subscription has left of its window. With nothing held, its own expiration goes on."""
 
-    def __init__(self, world: World, subscription: Subscription, orders: Sequence[int], window: Window | None) -> None:
+    def __init__(
+        self,
+        world: World,
+        subscription: Subscription,
+        orders: Sequence[int],
+        window: Window | None,
+        gone: frozenset[Publication] = frozenset(),
+    ) -> None:
         self._world = world
+        self._gone = gone  # that nobody is to have any more
         self._subscription = subscription
         self._window = window
         self._going_on = GoingOn(world, subscription, orders)
         self.held = (subscription, *self._going_on.last)
         before = subscription.window.size if subscription.window is not None else 0
         if window is not None and window.size > max(RELEASED_MAX, before):
-            text = f"more than {RELEASED_MAX} publications with held ones between them: decide about the oldest first"
+            text = f"more than {RELEASED_MAX} publications with others between them that it is to have: {_WHAT_THEN}"
             raise BrokerError(Code.VALUE_INVALID, detailed(Code.VALUE_INVALID, text))
         is_held = window is not None and window.holds_any(subscription.topic.publications)
         self._ends = 0
@@ -192,7 +230,8 @@ class Left:
     def changes(self) -> Changes:
         """Return what is written."""
         subscription = self._subscription
-        parts = [window_changes(subscription, self._window), self._going_on.changes()]
+        parts = [window_changes(subscription, self._window), self._going_on.changes(self._gone)]
+        parts += [removal(each, is_delivered=True) for each in sorted(self._gone, key=lambda one: one.order)]
         if self._ends:
             record = subscription_record(subscription)._replace(ends=self._ends)
             parts.append(Changes(puts=[put_subscription(record)]))

@@ -1,6 +1,6 @@
 """Publications that go: everybody has them, or their lifetime is over; and subscriptions that end."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from broker.changes import Changes, Put, together
 from broker.codes import BrokerError
@@ -188,9 +188,10 @@ class GoingOn:
         clock = world.clocks.persistent
         self._ends = [world.withheld.ends_after(each.ends, clock) for each in self.last]
 
-    def changes(self) -> Changes:
-        """Return the records of those that come to an end one day."""
-        lasting = ((each, end) for each, end in zip(self.last, self._ends, strict=True) if end)
+    def changes(self, gone: Collection[Publication] = ()) -> Changes:
+        """Return the records of those that come to an end one day, and are not gone with it."""
+        ending = ((each, end) for each, end in zip(self.last, self._ends, strict=True) if end)
+        lasting = ((each, end) for each, end in ending if each not in gone)
         records = [publication_record(each, each.status)._replace(ends=end) for each, end in lasting]
         return Changes(puts=[put_publication(record) for record in records])
 

@@ -12,7 +12,7 @@ Pure: knows records and ranges, and nothing else of the broker.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -72,8 +72,11 @@ class Window:
         """Say whether any of them is held."""
         return self._first(publications, max(self.low, self.released), self.done, self.singles) is not None
 
-    def without(self, orders: Iterable[int], publications: Ordered) -> "Window | None":
-        """Return what is left once these are done with; None for nothing. It is at most one number longer for each."""
+    def without(self, orders: Iterable[int], publications: Ordered, gone: Collection[int] = ()) -> "Window | None":
+        """Return what is left once these are done with; None for nothing. It is at most one number longer for each.
+
+        Those that are gone from the store with it take no number: nobody asks for them again.
+        """
         new = [order for order in orders if self.wants(order)]
         if not new:
             return self
@@ -82,7 +85,8 @@ class Window:
         if left is None:
             return None
         low = left - 1
-        return self._with(low=low, done=done.behind(low), singles=self.singles.behind(low).without(done))
+        noted = self.done.adding((order for order in new if order not in gone), publications) if gone else done
+        return self._with(low=low, done=noted.behind(low), singles=self.singles.behind(low).without(noted))
 
     def releasing(self, orders: Iterable[int] | None, publications: Ordered) -> "Window":
         """Return what it is once these are held no longer, or none is; up to the first that is, one number says so."""

@@ -82,10 +82,10 @@ def _release_rest(server: operator.Server, order: dict[str, Any], known: Path, *
     """Release what is held but for what a file names, which is discarded as PROCESSED."""
     held_at_broker.check(order)
     split = held_at_broker.compared(server, order, held_at_broker.names_in(known))
-    if not yes and (split.has or split.has_not):
+    if not yes and split.found:
         if not sys.stdin.isatty():
             raise Usage("there is no terminal to ask on: give --yes to RELEASE without a question")
-        question = f"Discard {len(split.has):,} as PROCESSED, which {known} names, and release {len(split.has_not):,}?"
+        question = f"Discard {len(split.has):,} as PROCESSED, which {known} names, and release {split.lacks:,}?"
         typer.confirm(printable(question), abort=True, err=True)
     done = {"DISCARD": 0, "RELEASE": 0}
     for each in held_at_broker.orders(order, split):

@@ -23,9 +23,14 @@ _UNITS = ("conv_id", "user_id", "token", "server_class", "server_name", "service
 class Split:
     """What is held, by whether the consumer has it."""
 
-    has: list[str]
-    has_not: list[str]
+    found: Sequence[str]  # identifiers, the oldest first
+    has: frozenset[str]
     unknown: int  # names in the file of nothing that is held
+
+    @property
+    def lacks(self) -> int:
+        """How much the consumer has not."""
+        return len(self.found) - len(self.has)
 
 
 def check(order: Mapping[str, Any]) -> None:
@@ -70,7 +75,7 @@ def compared(server: Server, order: Mapping[str, Any], names: frozenset[str]) ->
     key = "publication_id" if is_topics else "uowid"
     found = sorted(rows, key=lambda row: (row["committed"] or "", row[key]))
     met = names & {name for row in found for name in (row[key], row["producer"])}
-    has = [row[key] for row in found if row[key] in names or row["producer"] in names]
+    has = frozenset(row[key] for row in found if row[key] in names or row["producer"] in names)
     if has and len(subscriptions) > 1:
         several = ", ".join(
             f"topic={each['topic']} user_id={each['user_id']}" + (f" token={each['token']}" if each["token"] else "")
@@ -78,8 +83,7 @@ def compared(server: Server, order: Mapping[str, Any], names: frozenset[str]) ->
         )
         more = ", …" if len(subscriptions) > SHOWN_MAX else ""
         raise Usage(f"what one subscriber has others may not have: say which of {several}{more}")
-    taken = frozenset(has)
-    return Split(has, [row[key] for row in found if row[key] not in taken], len(names - met))
+    return Split([row[key] for row in found], has, len(names - met))
 
 
 def _uows(server: Server, order: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -122,9 +126,14 @@ def given(server: Server, command: Mapping[str, Any]) -> int:
 
 
 def orders(order: Mapping[str, Any], split: Split) -> Iterator[dict[str, Any]]:
-    """Yield the commands: first what is discarded, then what is released."""
+    """Yield the commands: of the oldest what is discarded, and what is released; then of those that are next.
+
+    Where all older publications are decided about, the broker need not note each of them.
+    """
     about = {name: value for name, value in order.items() if name not in ("command", "all")}
-    for command, option, identifiers in (("DISCARD", "PROCESSED", split.has), ("RELEASE", "", split.has_not)):
-        for start in range(0, len(identifiers), PAGE):
-            said = {"command": command, **about, "identifiers": identifiers[start : start + PAGE]}
-            yield {**said, "option": option} if option else said
+    for start in range(0, len(split.found), PAGE):
+        part = split.found[start : start + PAGE]
+        if has := [each for each in part if each in split.has]:
+            yield {"command": "DISCARD", **about, "identifiers": has, "option": "PROCESSED"}
+        if has_not := [each for each in part if each not in split.has]:
+            yield {"command": "RELEASE", **about, "identifiers": has_not}

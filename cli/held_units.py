@@ -4,10 +4,11 @@ Looking changes nothing and works while the broker runs. Deciding starts a broke
 same commands as an operator gives to one that runs (`oms cmd RELEASE`, `oms cmd DISCARD`), and ends it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -182,8 +183,12 @@ def _refuse_doubtful(met: Mapping[str, Collection[str]], *, has_numbered: bool) 
             raise Usage(f"what {name} is in the list is not certain, nor what others are: say --by {kind}")
 
 
-def carry_out(spool: Path, released: "Iterable[Held]", discarded: "Iterable[Held]") -> None:
-    """Discard as PROCESSED, then release, with a broker that is started for it. Failure where it cannot start."""
+def carry_out(spool: Path, released: "Collection[Held]", discarded: "Collection[Held]") -> None:
+    """Discard as PROCESSED, and release, with a broker that is started for it. Failure where it cannot start.
+
+    It is done in steps of bounded size: who is interrupted gives the command again, for what is left. Of publications
+    the oldest are discarded and released before the next ones: nothing then has to note each of them.
+    """
     from broker.broker import Broker
     from broker.effects import DiscardHeld, DiscardPublications, ReleaseHeld, ReleasePublications
     from broker.pstore import StartRefused
@@ -196,16 +201,36 @@ def carry_out(spool: Path, released: "Iterable[Held]", discarded: "Iterable[Held
         is_locked = isinstance(refused.__cause__, DatabaseLocked)
         raise Failure(text, ExitCode.LOCKED if is_locked else ExitCode.UNUSABLE) from refused
     with broker:
-        for held, of_units, of_publications in (
-            (list(discarded), partial(DiscardHeld, status=Status.PROCESSED), DiscardPublications),
-            (list(released), ReleaseHeld, ReleasePublications),
+        for some, command in (
+            ([each for each in discarded if not each.subscription_id], partial(DiscardHeld, status=Status.PROCESSED)),
+            ([each for each in released if not each.subscription_id], ReleaseHeld),
         ):
-            for uowids in _parts([each.identifier for each in held if not each.subscription_id]):
-                _give(broker, of_units, uowids)
-            for subscription_id in dict.fromkeys(each.subscription_id for each in held if each.subscription_id):
-                ids = [each.identifier for each in held if each.subscription_id == subscription_id]
-                for some in _parts(ids):
-                    _give(broker, of_publications, subscription_id, some)
+            for part in _parts(some):
+                _give(broker, command, tuple(each.identifier for each in part))
+        for subscription_id, part, has in _by_subscription(released, discarded):
+            for is_had, of_publications in ((True, DiscardPublications), (False, ReleasePublications)):
+                ids = tuple(each.identifier for each in part if (each.identifier in has) is is_had)
+                if ids:
+                    _give(broker, of_publications, subscription_id, ids)
+
+
+def _by_subscription(
+    released: "Iterable[Held]", discarded: "Iterable[Held]"
+) -> "Iterable[tuple[str, Sequence[Held], Collection[str]]]":
+    """Yield what is to be decided about for each subscription, the oldest first, and what of it was discarded.
+
+    Where a subscription's oldest publications are all decided about, one number says so, and else one for each.
+    """
+    of: dict[str, list[Held]] = {}
+    has: dict[str, set[str]] = {}
+    for each in chain(released, discarded):
+        if each.subscription_id:
+            of.setdefault(each.subscription_id, []).append(each)
+    for each in discarded:
+        has.setdefault(each.subscription_id, set()).add(each.identifier)
+    for subscription_id, found in of.items():
+        for part in _parts(sorted(found, key=lambda each: each.first)):
+            yield subscription_id, part, has.get(subscription_id, ())
 
 
 def _give(broker: "Broker", command: Callable[..., "Command"], *about: Any) -> None:
@@ -218,9 +243,8 @@ def _give(broker: "Broker", command: Callable[..., "Command"], *about: Any) -> N
         raise Failure(str(refused), ExitCode.UNUSABLE) from refused
 
 
-def _parts(identifiers: list[str]) -> Iterable[tuple[str, ...]]:
-    for start in range(0, len(identifiers), AT_ONCE):
-        yield tuple(identifiers[start : start + AT_ONCE])
+def _parts(found: "Sequence[Held]") -> "Iterable[Sequence[Held]]":
+    return (found[start : start + AT_ONCE] for start in range(0, len(found), AT_ONCE))
 
 
 def _broker_id(spool: Path) -> str:

@@ -1,7 +1,7 @@
 """`oms release`: decide about the messages that are held back, by what somebody knows of them, after asking.
 
 Released is handed out again, discarded is delivered: a consumer has it. What is asked for is found out without the
-lock, then done in commits of their own, first what is discarded: who is interrupted gives the command again.
+lock, then done in commits of their own: who is interrupted gives the command again.
 """
 
 import sys

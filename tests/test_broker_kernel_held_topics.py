@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from broker import releasing
 from broker.block import Function
 from broker.codes import Code
 from broker.effects import DiscardPublications, ReleasePublications, StoreBack, StoreLost, UnsubscribeFor
@@ -230,6 +231,90 @@ def test_without_the_store_nothing_is_released(desk: Desk) -> None:
     assert desk.answers.pop(OPERATOR).code is Code.DURABLE_WITHOUT_STORE
     assert desk.answers[handle].code is Code.NO_UOWS
     assert held(desk) == 3
+
+
+def published(desk: Desk) -> list[str]:
+    topics = desk.kernel.world.topics.topics
+    return [each.publication_id for _, each in sorted(topics[TOPIC].publications.items())] if topics else []
+
+
+@pytest.mark.parametrize("part", [1, 4, 8])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_any_number_of_every_second_publication_is_discarded_and_the_rest_released(
+    monkeypatch: pytest.MonkeyPatch, part: int, is_restarted: bool
+) -> None:
+    monkeypatch.setattr(releasing, "RELEASED_MAX", 10)
+    desk = Desk()
+    paper, reader = people(desk)
+    subscribe(reader)
+    for number in range(80):
+        publish(paper, b"%d" % number)
+    desk = desk.restored()
+    ids = published(desk)
+    for at in range(0, len(ids), part):
+        for does, some in (
+            (discard, ids[at : at + part][at % 2 :: 2]),
+            (release, ids[at : at + part][1 - at % 2 :: 2]),
+        ):
+            if some:
+                assert does(desk, *some) is Code.OK
+                desk = desk.restart() if is_restarted else desk
+        (record,) = [HELD.decode(value) for key, value in desk.paper.keys.items() if key.startswith(HELDS)]
+        assert len(record.numbers) <= part
+    assert (held(desk), len(published(desk))) == (0, 40)
+    assert len([key for key in desk.paper.keys if key.startswith(PUBLICATIONS)]) == len(desk.paper.messages) == 40
+    _, reader = people(desk)
+    assert drained(reader) == [b"%d" % number for number in range(1, 80, 2)]
+    assert desk.paper.messages == {}
+
+
+def test_what_another_is_still_to_have_is_noted_and_with_too_much_of_it_the_reader_is_to_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(releasing, "RELEASED_MAX", 10)
+    desk = Desk()
+    paper, reader = people(desk)
+    other = Person(desk, "OTHER", "O", caller=3)
+    for each in (reader, other):
+        subscribe(each)
+    for number in range(40):
+        publish(paper, b"%d" % number)
+    desk = desk.restored()
+    ids, got = published(desk), list[bytes | None]()
+    _, reader = people(desk)
+    for at in range(0, 40, 4):
+        if discard(desk, ids[at], ids[at + 2]) is not Code.OK:
+            got += drained(reader)
+            assert discard(desk, ids[at], ids[at + 2]) is Code.OK
+        assert release(desk, ids[at + 1], ids[at + 3]) is Code.OK
+    got += drained(reader)
+    assert got == [b"%d" % number for number in range(1, 40, 2)]
+    assert release(desk, user="OTHER") is Code.OK
+    other = Person(desk, "OTHER", "O", caller=3)
+    assert drained(other) == [b"%d" % number for number in range(40)]
+    assert desk.paper.messages == {}
+
+
+def test_what_is_discarded_while_the_store_fails_is_there_and_held_as_before() -> None:
+    desk = Desk(LIMITED)
+    paper, reader = people(desk)
+    subscribe(reader)
+    for number in range(4):
+        publish(paper, b"%d" % number)
+    desk = desk.restored()
+    first, _, third, _ = ids = published(desk)
+    desk.is_slow = True
+    desk.give(DiscardPublications(OPERATOR, subscription_of(desk), (first, third)))
+    desk.fail()
+    desk.is_slow = False
+    assert desk.answers.pop(OPERATOR).code is Code.DURABLE_WITHOUT_STORE
+    desk.give(StoreBack())
+    assert (held(desk), published(desk), len(desk.paper.messages)) == (4, ids, 4)
+    assert discard(desk, first, third) is Code.OK
+    assert release(desk) is Code.OK
+    _, reader = people(desk)
+    assert drained(reader) == [b"1", b"3"]
+    assert desk.paper.messages == {}
 
 
 def test_there_is_nothing_to_release_for_who_has_nothing_held(desk: Desk) -> None:

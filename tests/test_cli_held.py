@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from broker import releasing
 from broker.broker import Broker
 from broker.records import Status
+from cli import held_at_broker, held_units
 from tests.cli_runner import oms, oms_json
 from tests.held_stores import mark_restored
 from tests.test_broker_restored_store import read, received
@@ -188,6 +190,64 @@ def test_a_subscriber_that_is_named_has_its_own_list(shared: Path, tmp_path: Pat
     assert oms_json("release", "--subscriber", "BOB", "--yes", spool=shared)["released"] == 3
     with Broker.open(shared, broker_id=BROKER_ID) as broker:
         assert read(broker) == [b"two", b"three"]
+
+
+@pytest.fixture
+def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a restored store with more publications than a record has numbers for; what is done is done by few."""
+    monkeypatch.setattr(releasing, "RELEASED_MAX", 6)
+    monkeypatch.setattr(held_units, "AT_ONCE", 4)
+    monkeypatch.setattr(held_at_broker, "PAGE", 4)
+    directory = tmp_path / "many"
+    with Broker.open(directory, broker_id=BROKER_ID) as broker, broker.session("ALICE", token="T") as alice:
+        alice.subscribe("NEWS", durable=True)
+        for number in range(40):
+            alice.publish("NEWS", b"%d" % number)
+    mark_restored(directory)
+    return directory
+
+
+def every_second(store: Path, tmp_path: Path) -> Path:
+    file = tmp_path / "has"
+    file.write_text("".join(f"{each['identifier']}\n" for each in listed(store)[1::2]), encoding="utf-8")
+    return file
+
+
+SECOND = [b"%d" % number for number in range(0, 40, 2)]
+
+
+@pytest.mark.parametrize("done", [0, 1, 2, 7, 19, 20])
+def test_every_second_of_many_publications_is_discarded_however_often_it_is_interrupted(
+    many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
+) -> None:
+    words = ["release", "--except", str(every_second(many, tmp_path)), "--yes"]
+    given, give = list[object](), held_units._give
+
+    def interrupted(broker: Broker, *about: Any) -> None:
+        if len(given) == done:
+            raise KeyboardInterrupt
+        given.append(about)
+        give(broker, *about)
+
+    monkeypatch.setattr(held_units, "_give", interrupted)
+    oms(*words, spool=many, code=0 if done == 20 else 130)
+    monkeypatch.undo()
+    monkeypatch.setattr(releasing, "RELEASED_MAX", 6)
+    monkeypatch.setattr(held_units, "AT_ONCE", 4)
+    oms(*words, spool=many)
+    assert listed(many) == []
+    with Broker.open(many, broker_id=BROKER_ID) as broker:
+        assert read(broker) == SECOND
+
+
+def test_a_running_broker_discards_every_second_of_many_publications(many: Path, tmp_path: Path) -> None:
+    file = every_second(many, tmp_path)
+    with WebPlace(many, broker_id=BROKER_ID) as running:
+        done = told(running, "RELEASE", "SUBSCRIBER", "topic=NEWS", "--except", str(file))
+        assert done == {"released": 20, "discarded": 20, "unknown": 0}
+        assert rows(running, "SUBSCRIBER")[0]["held"] == 0
+    with Broker.open(many, broker_id=BROKER_ID) as broker:
+        assert read(broker) == SECOND
 
 
 def test_a_number_is_discarded_for_several_subscribers_only_where_they_are_named(shared: Path) -> None:
