@@ -36,6 +36,9 @@ def backup(  # noqa: PLR0913
         float, typer.Option(min=0.01, metavar="SECONDS", help="With --follow: how often to look.")
     ] = INTERVAL_SECONDS,
     copy: Annotated[bool, typer.Option("--copy", help="Copy every file, also where it could be linked.")] = False,
+    reread: Annotated[
+        bool, typer.Option("--reread", help="Read what DEST has already, and bring anew what is not as it was.")
+    ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Make none: say whether the backup in DEST is whole.")
     ] = False,
@@ -52,13 +55,16 @@ def backup(  # noqa: PLR0913
     require(spool)
     _check_apart(spool, directory)
     if follow:
+        if reread:
+            raise Usage("--reread is for a backup that comes to an end: make one before --follow")
         _follow(spool, directory, interval, links=not copy, as_json=as_json)
         return
     from broker.records import MASTER_KEY
     from database.backup import BackupOptions, back_up
 
     with ProgressBar() as progress:
-        report = back_up(spool, directory, BackupOptions(links=not copy, key=MASTER_KEY.encode(), progress=progress))
+        chosen = BackupOptions(links=not copy, rereads=reread, key=MASTER_KEY.encode(), progress=progress)
+        report = back_up(spool, directory, chosen)
     if as_json:
         output.print_json(report.as_dict())
     else:

@@ -171,7 +171,7 @@ def _print_verdicts(files: "Sequence[FileReport]", *, is_backup: bool) -> None:
     total = size_text(sum(file.size for file in files))
     count = counted(len(files), "file")
     if bad:
-        advice = "make another backup" if is_backup else "`oms recover` repairs"
+        advice = "`oms backup` with --reread brings them anew" if is_backup else "`oms recover` repairs"
         output.print_line(f"{len(bad):,} of {count} ({total}) not clean; {advice}.")
     else:
         output.print_line(f"Intact: {count}, {total}.")

@@ -7,6 +7,7 @@ from database.database import MessageDatabase
 from database.options import Options
 from database.view import DatabaseView
 from journal.errors import (
+    BackupUnfinished,
     BehindItsBackup,
     CannotContinue,
     CommitFailed,
@@ -43,6 +44,7 @@ __all__ = [
     "Backup",
     "BackupOptions",
     "BackupReport",
+    "BackupUnfinished",
     "BehindItsBackup",
     "CannotContinue",
     "CommitBlock",

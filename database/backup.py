@@ -26,6 +26,7 @@ from journal.errors import DiskError, NothingToBackUp, NotReadBack, NotThisBacku
 from journal.format import FileHeader
 from journal.manifest import Manifest
 from journal.names import DataFileName
+from recovery.restoring import refuse_unfinished
 from recovery.startup import refuse_backup
 from recovery.validate import Progress, no_progress
 
@@ -38,6 +39,7 @@ class BackupOptions:
     """How a backup is made."""
 
     links: bool = True  # sealed files are linked where the file system allows it, else copied
+    rereads: bool = False  # what the backup has already is read, and brought anew where it is not as it was
     vouch_seconds: float = 3.0  # how long the frame is waited for that vouches for what was acknowledged before
     key: bytes = b""  # whose presence says that the database is a broker's store
     progress: Progress = no_progress
@@ -121,14 +123,15 @@ class Backup:
     ) -> "Backup":
         """Lock the directory of the backup; it is made where it is missing, and must be outside the database's.
 
-        NotThisBackup where it holds anything but a backup, IsBackup where the spool does, DatabaseLocked where another
-        process has it, DiskError.
+        NotThisBackup where it holds anything but a backup, IsBackup where the spool does, RestoreUnfinished where a
+        restore into the spool was ended, DatabaseLocked where another process has the backup, DiskError.
         """
         options, disk = options or BackupOptions(), disk or RealDisk()
         onto = onto or disk
         path, target = Path(spool).absolute(), Path(directory).absolute()
         check_apart(path, target)
         refuse_backup(disk, path)
+        refuse_unfinished(disk, path)
         try:
             disk.list(path)
         except OSError as failure:
@@ -230,7 +233,7 @@ class Backup:
         done = 0
         brought = []
         for wanted in picture.files:
-            one = self.place.bring(self.source.disk, wanted, links=self._links)
+            one = self.place.bring(self.source.disk, wanted, links=self._links, rereads=self._options.rereads)
             if one is None:
                 return None
             brought.append(one)

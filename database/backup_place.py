@@ -79,12 +79,15 @@ class BackupPlace:
         assert self.manifest is not None
         return self.manifest
 
-    def bring(self, source: Disk, wanted: Wanted, *, links: bool) -> Brought | None:
+    def bring(self, source: Disk, wanted: Wanted, *, links: bool, rereads: bool) -> Brought | None:
         """Have a file of the database here, durable and read back; None when it has gone or changed meanwhile.
 
         DiskError; NotReadBack when what was written is not what is read.
         """
-        return self._bringer.bring(source, wanted, self._known.file(wanted.sequence), links=links)
+        old = self._known.file(wanted.sequence)
+        if rereads and old is not None and not has(self.disk, self.directory / wanted.name, old):
+            old = None
+        return self._bringer.bring(source, wanted, old, links=links)
 
     def append(self, sequence: int, offset: int, data: bytes) -> None:
         """Write behind what the manifest knows of its last file, durably, and read it back. DiskError, NotReadBack."""

@@ -105,6 +105,14 @@ class RestoreUnfinished(JournalError):
         self.directory = directory
 
 
+class BackupUnfinished(JournalError):
+    """A backup was begun in the directory, and none was ever finished."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"{directory} holds no finished backup: no back-up into it ever ended; run `oms backup` again")
+        self.directory = directory
+
+
 class RecoveryRefused(JournalError):
     """Damage was found, and the policy `refuse` says to change nothing."""
 

@@ -9,9 +9,9 @@ has given. What may have been delivered since the backup is held.
 from dataclasses import dataclass
 from pathlib import Path
 
-from journal import names
+from journal import manifest, names
 from journal.disk import Disk
-from journal.errors import RestoreUnfinished
+from journal.errors import BackupUnfinished, RestoreUnfinished
 from journal.existing import exists
 from journal.names import SEQUENCE_MAX
 
@@ -48,7 +48,11 @@ class Split:
 def refuse_unfinished(disk: Disk, directory: Path) -> None:
     """Raise RestoreUnfinished where a backup was being copied into the directory, and is not there as a whole.
 
-    DiskError where that cannot be told.
+    BackupUnfinished where the directory is to be a backup, and holds none yet. DiskError where that cannot be told,
+    FormatError where the manifest of a backup cannot be read.
     """
     if exists(disk, directory / names.RESTORE):
         raise RestoreUnfinished(directory)
+    backup = manifest.read(disk, directory)
+    if backup is not None and not backup.is_complete:
+        raise BackupUnfinished(directory)

@@ -4,11 +4,14 @@ import json
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from database import DatabaseView, MessageDatabase
+from journal import manifest, names
+from journal.disk import RealDisk
 from tests.cli_runner import command_line, environment, oms, oms_json
 from tests.small_files import fill, open_small
 from tests.watched_disk import TIMEOUT_SECONDS
@@ -80,9 +83,47 @@ def test_a_backup_is_looked_at_as_it_lies(spool: Path, target: Path) -> None:
     assert oms("backup", str(target), "--verify", spool=spool).stdout.startswith("Intact: 4 files")
     assert oms_json("verify", spool=target)["intact"]
     (target / "omsmsg-0000000003.data").unlink()
-    assert "make another backup" in oms("backup", str(target), "--verify", spool=spool, code=1).stdout
+    assert "--reread" in oms("backup", str(target), "--verify", spool=spool, code=1).stdout
     oms("backup", str(target), spool=spool)
     assert oms_json("verify", spool=target)["intact"]
+
+
+def test_what_has_rotted_in_a_backup_is_brought_anew_on_demand(spool: Path, target: Path) -> None:
+    oms("backup", str(target), "--copy", spool=spool)
+    path = target / "omsmsg-0000000002.data"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:1000] + b"\xff" + whole[1001:])
+    oms("backup", str(target), "--copy", spool=spool)
+    oms("verify", spool=target, code=1)
+
+    found = oms_json("backup", str(target), "--copy", "--reread", spool=spool)
+
+    assert (found["kept"], found["copied"], path.read_bytes()) == (3, 1, whole)
+    assert oms_json("verify", spool=target)["intact"]
+    oms("backup", str(target), "--follow", "--reread", spool=spool, code=2)
+
+
+def test_a_backup_that_was_never_finished_is_not_called_intact(spool: Path, target: Path) -> None:
+    oms("backup", str(target), spool=spool)
+    known = manifest.read(RealDisk(), target)
+    assert known is not None
+    manifest.write(RealDisk(), target, replace(known, files=()))
+
+    for command in (["backup", str(target), "--verify"], ["verify"], ["list"], ["restore", str(target)]):
+        place = target.with_name("new") if command[0] == "restore" else target
+        assert "no finished backup" in oms(*command, spool=place, code=4).stderr
+    oms("backup", str(target), spool=spool)
+    assert oms_json("verify", spool=target)["intact"]
+
+
+def test_an_unfinished_restore_is_not_backed_up(spool: Path, target: Path, tmp_path: Path) -> None:
+    oms("backup", str(target), spool=spool)
+    known = manifest.read(RealDisk(), target)
+    assert known is not None
+    manifest.write(RealDisk(), spool, known, names.RESTORE)
+
+    assert "unfinished restore" in oms("backup", str(tmp_path / "other"), spool=spool, code=4).stderr
+    assert not (tmp_path / "other").exists()
 
 
 def test_nobody_opens_a_backup_for_writing(spool: Path, target: Path) -> None:

@@ -144,6 +144,7 @@ def every_error() -> list[JournalError]:
         errors.NothingToBackUp("empty"),
         errors.RestoreRefused("not empty"),
         errors.RestoreUnfinished(path.parent),
+        errors.BackupUnfinished(path.parent),
         errors.RecoveryRefused("damage"),
         errors.DatabaseLocked(path, pid=7, host="h"),
         errors.TakenOver(),
