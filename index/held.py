@@ -57,9 +57,9 @@ class Held:
 
     def load(self, values: Iterable[bytes]) -> None:
         """Take in what `values` gave."""
-        for value in values:
-            pairs = np.frombuffer(value[: len(value) // _PAIR_BYTES * _PAIR_BYTES], "<u8").reshape(-1, 2)
-            self.add([(first, last) for first, last in pairs.tolist()])
+        whole = (value[: len(value) // _PAIR_BYTES * _PAIR_BYTES] for value in values)
+        pairs = np.frombuffer(b"".join(whole), "<u8").reshape(-1, 2)
+        self.add([(first, last) for first, last in pairs.tolist()])
 
 
 def joined(ranges: Ranges) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -327,11 +328,14 @@ def test_ranges_behave_like_the_set_of_their_numbers(first: Pairs, more: Pairs) 
     assert all(a[1] + 1 < b[0] for a, b in zip(ranges.ranges(), ranges.ranges()[1:], strict=False))
 
 
-def test_more_ranges_than_one_value_holds_go_into_several() -> None:
+def test_more_ranges_than_one_value_holds_go_into_several(monkeypatch: pytest.MonkeyPatch) -> None:
     many = Held([(2 * number, 2 * number) for number in range(10_000)])
     loaded = Held()
+    add = Mock(wraps=loaded.add)
+    monkeypatch.setattr(loaded, "add", add)
     loaded.load(many.values().values())
 
+    assert add.call_count == 1, "what each part joins anew takes a start minutes"
     assert len(many.values()) == 3
     assert max(map(len, many.values().values())) <= 64 << 10
     assert loaded.ranges() == many.ranges()
