@@ -15,6 +15,7 @@ from tests.simulation.broker_sense import SENSIBLE, Sensible
 from tests.simulation.broker_steps import (
     CHORES,
     Astray,
+    BackUp,
     Crash,
     Do,
     Fail,
@@ -98,6 +99,9 @@ class Playing(Sensible):
                 self.play.misdirect(step)
             case Move():
                 self.play.move(step)
+            case BackUp():
+                self.play.chore("vouch")
+                self.play.back_up()
             case Restore():
                 self.play.restore(step)
             case Reconfigure():
@@ -170,6 +174,7 @@ OPERATIONS = {
     "lose_or_find": "connect",
     "release": "release",
     "release_queue": "release",
+    "compare_queue": "compare",
     "discard": "discard",
     "discard_queue": "discard",
 }

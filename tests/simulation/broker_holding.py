@@ -1,38 +1,73 @@
 """What is held since a store was restored: listed as the model has it, and handed out to nobody before its release."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from broker.held_listing import Held, Records, held_in
 from broker.looking.held import Between, held_publications, held_uows
 from broker.looking.question import Question, finished
 from broker.pstore import StoreUnavailable
+from tests.broker_words import Ask
 from tests.oracle_play import State
-from tests.simulation.broker_restarts import RestartingPlay
+from tests.simulation.broker_promises import Promises, Reader
+from tests.simulation.broker_restarts import RestartingPlay, copied, starts_of
 from tests.simulation.broker_steps import Crash, Restore
 
 LISTED = "what is held is listed, the oldest first, and nothing else"
 REPEATED = "what an order that was cut off has left is decided by its repetition"
 FREED = "nothing is held any more once all of it was released"
 
-Reader = tuple[str, str]  # USER-ID, TOKEN
+
+@dataclass(frozen=True, slots=True)
+class BackedUp:
+    """What was so of a broker when its store was backed up."""
+
+    states: Sequence[State]
+    promises: Promises
+    asks: Sequence[Ask]  # that were not answered
 
 
 class HoldingPlay(RestartingPlay):
     """A play whose machine may be lost, and replaced by one that holds what may have been delivered."""
 
     is_restored = False
+    backed_up: BackedUp | None = None
+
+    def back_up(self) -> None:
+        """Let the running broker's store be backed up, and remember what was so."""
+        if self.desk.machine.back_up():
+            self.lines.append("    backed up")
+            states = [copied(state) for state in self.states]
+            self.backed_up = BackedUp(states, self.promises.copied(), [*self.asks.values()])
 
     def restore(self, step: Restore) -> None:
         """Let the broker end, and another one begin with what a backup has of its store."""
-        machine = self.desk.machine
-        self.operation, self.is_restored = "restore", True
-        self._end(step.ending, step.choice, is_restored=True)
+        machine, older = self.desk.machine, self.backed_up if step.is_older else None
+        self.operation, self.is_restored = "restore" if older is None else "restore of an older state", True
+        self._end(step.ending, step.choice, is_restored=older is None)
+        if older is None:
+            machine.recovered()
+        else:
+            self._go_back(older)
         self.promises.hold_back()
-        machine.recovered()
-        machine.replace()
+        machine.replace(is_older=older is not None)
         ending = "killed" if step.ending == "closed" else step.ending  # who was closed is not there to be closed again
         self._start_until_it_lasts(Crash(ending, 0, step.choice, step.again))
         self._compare_start()
+
+    def _go_back(self, older: BackedUp) -> None:
+        """Let all be as the backup has it; what clients were told since by the broker that is lost, they know."""
+        lost, self.promises = self.promises, older.promises.copied()
+        for ask in older.asks:
+            self.promises.unheard(ask)
+        self.promises.restart()
+        self.promises.follow(lost)
+        numbers, left = self.first.model.numbers, dict[str, State]()
+        for state in map(copied, older.states):
+            state.model.now, state.model.numbers = self.desk.now, numbers  # nothing else is called so from now on
+            left |= {repr(started): started for started in starts_of(state, is_restored=True)}
+        self.states = [copied(state) for state in left.values()]
+        self._attribute()
 
     def _compare_start(self) -> None:
         super()._compare_start()

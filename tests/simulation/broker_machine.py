@@ -16,9 +16,10 @@ from broker.pstore import RESTORED_KEY, StartRefused, Store, StoreError
 from broker.records import MASTER_KEY
 from broker.restore import restored
 from broker.running import NO_REQUEST, Running, handing_back
-from database.backup import BackupOptions, back_up
+from database.backup import Backup, BackupOptions, back_up
 from database.options import Options
 from database.restore import RestoreOptions, restore
+from journal.disk import Disk
 from journal.errors import JournalError
 from journal.names import LOCK
 from journal.owner import Holder, read_holder
@@ -29,6 +30,7 @@ from tests.crash_model import SPOOL, Unattended
 from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import SimulatedDisk
 from tests.kernel_desk import T0
+from tests.mounted_disk import Mounted
 from tests.oracle_desk import ATTRIBUTES, SERVICES, OracleDesk, Said
 from tests.simulation.broker_edges import Edges
 from tests.simulation.broker_steps import Setting
@@ -44,6 +46,7 @@ OTHER_TERMS = Terms(
     uwtime=100, uwstatp=1, uows_max=9, messages_max=5, delivery_max=1, postpone_attempts=2, postpone_delay=60
 )
 KEPT = SPOOL.with_name("kept")  # where clean-up moves files
+SHELF = Path("/backup")  # on another disk
 SETTINGS = (  # attribute files, and what they say of the services
     (ATTRIBUTES, SERVICES),
     (ATTRIBUTES.replace(BLITZ, OTHER_BLITZ).replace(POSTPONED, OTHER_POSTPONED), SERVICES | {"BLITZ": OTHER_TERMS}),
@@ -64,6 +67,7 @@ class Machine:
         self.clock = HandClock()
         self.policy: Policy = "salvage"
         self.holds = False
+        self.shelf = SimulatedDisk()  # with the last backup of a running broker
 
     def attributes_of(self, text: str) -> Attributes:
         """Return the attributes of a file for this machine's store."""
@@ -99,20 +103,41 @@ class Machine:
         self.open().close()
         self.end("killed", 0)
 
-    def replace(self) -> None:
-        """Let the store be lost, with its machine, and another one be made from a backup: all that waits is held."""
+    def back_up(self) -> bool:
+        """Back up the running broker's store onto another disk; say whether all that was acknowledged is there."""
+        shelf = SimulatedDisk()
+        try:
+            with Backup.open(self.directory, SHELF, self._backup_options(), disk=self.disk, onto=shelf) as backup:
+                is_whole = not backup.run().unvouched
+        except JournalError:  # nothing is vouched for yet, or a call of the disk failed that was to
+            return False
+        if is_whole:
+            self.shelf = shelf
+        return is_whole
+
+    def _backup_options(self) -> BackupOptions:
+        return BackupOptions(key=MASTER_KEY.encode(), clock=self.clock, wait=lambda _: None, vouch_seconds=0)
+
+    def replace(self, *, is_older: bool = False) -> None:
+        """Let the store be lost, with its machine, and another one be made from a backup: all that waits is held.
+
+        The backup is made here and now, or `is_older`: of the broker when it was running, and held without being told.
+        """
         name = self.directory.name
         backup, target = self.directory.with_name(f"{name}-backup"), self.directory.with_name(f"{name}y")
-        options = BackupOptions(key=MASTER_KEY.encode(), clock=self.clock, wait=lambda _: None, vouch_seconds=0)
-        back_up(self.directory, backup, options, disk=self.disk)
+        disk: Disk = self.disk
+        if is_older:
+            backup, disk = SHELF, Mounted({SHELF: (self.shelf, SHELF), target: (self.disk, target)})
+        else:
+            back_up(self.directory, backup, self._backup_options(), disk=disk)
         new = RestoreOptions(
-            hold=True,
+            hold=not is_older,
             data_file_bytes_max=self.setting.file_bytes,
             broker_key=RESTORED_KEY.encode(),
             clock=self.clock,
             new_identity=lambda: self.edges.chance(128).to_bytes(16, "little"),
         )
-        restore(backup, target, new, disk=self.disk)
+        restore(backup, target, new, disk=disk)
         self.directory = target
 
     def rot(self, kind: str, choice: int) -> str:

@@ -5,6 +5,7 @@ was asked for and not answered, or refused since the store was lost, may be eith
 be in the store, whole; what lies there must belong to something.
 """
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -25,11 +26,14 @@ NOT_BEFORE = "no message is handed out before its commit"
 NOT_AFTER = "no message is handed out after its receiver's commit"
 IN_ORDER = "the messages of a unit of work are handed out in their order, as they were sent"
 NOT_HELD = "what is held is handed out to nobody before its release"
+TWICE = "what a lost broker has handed out comes again only once that was released"
 NOT_DISCARDED = "what was discarded is handed out to nobody"
 IN_TURN = "the units of work of a conversation are handed out in the order of their commits"
 NEW_NUMBERS = "an identifier is never given twice"
 NO_REPEAT = "a repeat of a producer's identifier adds nothing"
 
+Reader = tuple[str, str]  # USER-ID, TOKEN
+NO_READER = ("", "")
 AnyRecord = UowRecord | PublicationRecord
 _COMMITS = (Option.COMMIT, Option.EOC, Option.EOCCANCEL)
 
@@ -80,6 +84,9 @@ class Promises:
         self.perhaps_sent: set[tuple[Name, str, str]] = set()  # with a producer's identifier, and not answered
         self.reading: dict[Name, set[str]] = {}  # units of work that somebody is receiving
         self.places = 0
+        self.handed: set[tuple[str, Reader]] = set()  # units of work, and publications with their readers
+        self.lent: set[tuple[str, Reader]] = set()  # likewise, by brokers whose store is lost, and not released since
+        self.spent: set[str] = set()  # identifiers of units of work, conversations and publications that those gave
 
     def hold(self, is_so: bool, promise: str, found: object) -> None:
         """Hold a promise against what was found."""
@@ -134,7 +141,10 @@ class Promises:
         """Return a unit of work that nobody was told of; of one that was sent before a receiver may have been."""
         conv_id, is_stored = said.reply.conv_id, said.reply.store is Store.BROKER
         of_talk = [unit for unit in self.units.values() if unit.conv_id == conv_id]
-        self.hold(ask.talk != NEW or not of_talk or is_repeat, NEW_NUMBERS, f"{ask} is answered {conv_id}")
+        is_new = self.spent.isdisjoint((said.reply.uowid, *([conv_id] if ask.talk == NEW else []))) and not (
+            of_talk and ask.talk == NEW
+        )
+        self.hold(is_new or is_repeat, NEW_NUMBERS, f"{ask} is answered {said.reply.uowid} of {conv_id}")
         terms = SERVICES.get(ask.service or said.reply.service)
         has_lifetime = bool(ask.uwtime) or terms is None or bool(terms.uwtime)
         lives_on = is_stored and not has_lifetime
@@ -150,6 +160,7 @@ class Promises:
             return
         told = f"{ask} is answered {said.reply.uowid} {said.body!r}"
         self.hold(unit.is_certain or unit.may_be_committed, NOT_BEFORE, told)
+        self.hold((said.reply.uowid, NO_READER) not in self.lent, TWICE, told)
         self.hold(not unit.is_held, NOT_HELD, told)
         self.hold(not unit.is_discarded, NOT_DISCARDED, told)
         self.hold(not unit.is_over, NOT_AFTER, told)
@@ -160,6 +171,7 @@ class Promises:
         is_next = at < len(unit.bodies) and unit.bodies[at] == said.body
         self.hold(is_next or unit.is_vague, IN_ORDER, f"{told}, after {at} of it")
         self.reading.setdefault(ask.who.name, set()).add(said.reply.uowid)
+        self.handed.add((said.reply.uowid, NO_READER))
 
     def _check_turn(self, unit: Unit, told: str) -> None:
         before = [
@@ -210,6 +222,8 @@ class Promises:
 
     def _published(self, ask: Ask, said: Said) -> None:
         identifier = said.reply.publication_id
+        is_new = identifier in self.news or identifier not in self.spent
+        self.hold(is_new, NEW_NUMBERS, f"{ask} is answered {identifier}")
         news = self.news.setdefault(identifier, News(ask.topic))
         news.bodies.append(ask.body)
         if ask.option is Option.COMMIT:
@@ -223,8 +237,10 @@ class Promises:
         news = self.news.get(said.reply.publication_id)
         if news is not None and said.body is not None:
             told = f"{ask} is answered {said.reply.publication_id} {said.body!r}"
+            self.hold((said.reply.publication_id, ask.who.name[:2]) not in self.lent, TWICE, told)
             self.hold(ask.who.name[:2] not in news.held_for, NOT_HELD, told)
             self.hold(ask.who.name[:2] not in news.discarded_for, NOT_DISCARDED, told)
+            self.handed.add((said.reply.publication_id, ask.who.name[:2]))
 
     def _controlled(self, ask: Ask, said: Said) -> None:
         news = self.news.get(said.reply.publication_id or str(ask.publication))
@@ -238,14 +254,27 @@ class Promises:
     # What is held, since the store was restored.
 
     def hold_back(self) -> None:
-        """All that may wait is held."""
+        """All that may wait is held, whoever had it."""
+        self.lent |= self.handed
         for unit in self.units.values():
             unit.is_held = not unit.is_over
         for news in self.news.values():
             news.held_for, news.may_be_held_for = set(news.readers), set(news.readers)
 
+    def follow(self, lost: "Promises") -> None:
+        """Go on after another broker whose store is lost: what it gave and handed out, its clients have."""
+        self.spent = lost.spent | {*lost.units, *(unit.conv_id for unit in lost.units.values()), *lost.news}
+        self.spent -= {*self.units, *(unit.conv_id for unit in self.units.values()), *self.news}
+        self.handed = lost.handed | lost.lent
+
+    def copied(self) -> "Promises":
+        """Return what was promised so far, to be gone back to."""
+        return copy.deepcopy(self, {id(self.seen): self.seen})
+
     def _decided(self, ask: Ask, *, is_certain: bool = True) -> None:
         """What is discarded is handed out as little as what is held: whoever has asked for it, it was not released."""
+        if ask.function is Order.RELEASE:
+            self.lent -= {(str(uowid), NO_READER) for uowid in ask.held}
         for unit in (self.units[uowid] for uowid in map(str, ask.held) if uowid in self.units):
             if ask.function is Order.RELEASE:
                 unit.is_held = False
@@ -259,6 +288,7 @@ class Promises:
             is_meant = bool(ask.held) or ask.reader in news.held_for
             if ask.function is Order.RELEASE:
                 news.held_for.discard(ask.reader)
+                self.lent.discard((identifier, ask.reader))
             elif is_meant or ask.reader in news.may_be_held_for:
                 news.readers.discard(ask.reader)
                 if is_meant and is_certain:

@@ -44,6 +44,7 @@ class RestartingPlay(Play):
         self.has_crashed = False  # and nobody has come back since
         self.taking: MachineDesk | None = None  # that has just taken over
         self.paused: list[MachineDesk] = []  # brokers that were taken over, and go on
+        self.services = SETTINGS[0][1]
 
     # Crashes.
 
@@ -95,7 +96,7 @@ class RestartingPlay(Play):
         reports = []
         for state in self.states:
             for way, are_served in product(dead, (True, False) if state.model.waits else (True,)):
-                after = _copied(state)
+                after = copied(state)
                 after.model.now, after.model.answers = self.desk.now, {}
                 if not are_served:  # who waits gets what comes by a commit of its own
                     after.model.waits = []
@@ -104,9 +105,7 @@ class RestartingPlay(Play):
                 if any(told):
                     reports.append(str(told))
                     continue
-                for found in chain.from_iterable(map(_untold, (after, *_in_doubt(after)))):
-                    for started in _started(found, is_restored=is_restored):
-                        left.setdefault(repr(started), started)
+                left |= {repr(started): started for started in starts_of(after, is_restored=is_restored)}
         self._hold(bool(left), "what was answered before a crash was answered right", reports)
         self.states = list(left.values())
 
@@ -248,12 +247,17 @@ class RestartingPlay(Play):
         self._end("closed", 0)
         text, services = SETTINGS[place]
         self.desk.machine.attributes = self.desk.machine.attributes_of(text)
-        for state in self.states:
-            state.model.services = services
-            for unit in state.model.uows.values():
-                unit.terms = services[unit.service]
+        self.services = services
+        self._attribute()
         self._start_until_it_lasts(AT_ONCE)
         self._compare_start()
+
+    def _attribute(self) -> None:
+        """Let the attributes hold for all that the model knows."""
+        for state in self.states:
+            state.model.services = self.services
+            for unit in state.model.uows.values():
+                unit.terms = self.services[unit.service]
 
     def _note(self, fault: str, *branches: str) -> None:
         for branch in branches:
@@ -311,9 +315,15 @@ class RestartingPlay(Play):
         self.seen.checked[ANSWERS] += 1
 
 
-def _copied(state: State) -> State:
+def copied(state: State) -> State:
     copied: State = pickle.loads(pickle.dumps(state))
     return copied
+
+
+def starts_of(state: State, *, is_restored: bool) -> Iterator[State]:
+    """Yield what the next start may make of a state, perhaps on what a backup had of it."""
+    for found in chain.from_iterable(map(_untold, (state, *_in_doubt(state)))):
+        yield from _started(found, is_restored=is_restored)
 
 
 def _started(state: State, *, is_restored: bool) -> Iterator[State]:
@@ -321,7 +331,7 @@ def _started(state: State, *, is_restored: bool) -> Iterator[State]:
     state.model.answers = {}
     is_held, was_held = any(state.model.held()), state.model.topics.held_since != NEVER
     if is_restored and was_held and not is_held:
-        other = _copied(state)
+        other = copied(state)
         other.model.restart(is_restored=True)
         yield other
     state.model.restart(is_restored=is_restored, goes_on=was_held)
@@ -332,7 +342,7 @@ def _in_doubt(state: State) -> Iterable[State]:
     """Yield the states in which another process may find what was refused when the store was lost."""
     doubts, state.doubts = state.doubts, []
     for model in doubts:
-        found = _copied(state)
+        found = copied(state)
         found.model = model
         found.model.now = state.model.now
         found.model.numbers = state.model.numbers
@@ -348,7 +358,7 @@ def _untold(state: State) -> Iterator[State]:
     units = (state.model.stored or state.model).uows
     old = {number: before for number, (before, after) in untold.items() if _is_alike(units.get(number), after)}
     for is_found in product((False, True), repeat=len(old)):
-        found = _copied(state)
+        found = copied(state)
         units = (found.model.stored or found.model).uows
         units |= {number: unit for (number, unit), is_old in zip(old.items(), is_found, strict=True) if is_old}
         yield found

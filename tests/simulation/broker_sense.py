@@ -12,6 +12,7 @@ from broker.records import Status
 from tests.broker_words import ANY, BOTH, NEW, OPERATOR, Ask, Order, Person
 from tests.oracle_script import PEOPLE, SERVERS, Chance, Script
 from tests.simulation.broker_holding import HoldingPlay
+from tests.simulation.broker_promises import NO_READER, Reader
 
 CLIENTS = tuple(who for who in PEOPLE if who not in SERVERS)
 SENSIBLE = ("serve", "acknowledge", "go_on", "take_up", "be_done", "order_lasting", "repeat", "release", "discard")
@@ -208,6 +209,37 @@ class Sensible(Script):
 
     def discard_queue(self, chance: Chance) -> None:
         self._decide_queue(chance, chance.pick(*DISCARDS))
+
+    def compare_queue(self, chance: Chance) -> None:
+        """Decide as those say who have kept what they were handed: that is discarded, and the rest is released."""
+        queue, store, lent = chance.pick("", "BLACK", "NEWS"), self.play.desk.store, self.play.promises.lent
+        uowids, readers = self.play.look_at_held(queue)
+        had = {uowid for uowid in uowids if (uowid, NO_READER) in lent}
+        asks = [self._of_units(Order.CONFIRM, sorted(had)), self._of_units(Order.RELEASE, sorted({*uowids} - had))]
+        for topic, reader in readers:
+            held = self._held_for(topic, reader)
+            had = {each for each in held if (each, reader) in lent}
+            asks.append(self._of_topic(Order.CONFIRM, sorted(had), topic, reader))
+            asks.append(self._of_topic(Order.RELEASE, sorted({*held} - had), topic, reader))
+        for ask in (ask for ask in asks if ask is not None):
+            self.play.call_all([ask])
+            if self.play.desk.store is not store:
+                return
+        self.play.check_decided(queue)
+
+    def _of_units(self, order: Order, uowids: Sequence[str]) -> Ask | None:
+        return self.play.ask(OPERATOR, order, held=self._numbers(uowids)) if uowids else None
+
+    def _of_topic(self, order: Order, identifiers: Sequence[str], topic: str, reader: Reader) -> Ask | None:
+        held = tuple(self.play.first.publications.numbers[each] for each in identifiers)
+        return self.play.ask(OPERATOR, order, held=held, topic=topic, reader=reader) if held else None
+
+    def _held_for(self, topic: str, reader: Reader) -> list[str]:
+        """Return the publications of a topic that are held for somebody."""
+        model = self._model
+        held = [number for number, *of in model.held()[1] if tuple(of) == reader]
+        held = [number for number in held if model.topics.publications[number].topic == topic]
+        return [self.play.first.publications.of_number[number] for number in held]
 
     def _decide_queue(self, chance: Chance, order: Order) -> None:
         queue, count = chance.pick("", "", "BLACK", "NEWS"), chance.pick(1, 3, 250)

@@ -3,7 +3,7 @@
 import errno
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.simulation.world import Script, Step
 
@@ -50,6 +50,8 @@ FAILING = {
 ORDERS = {"release": 4, "discard": 3, "release_queue": 2, "discard_queue": 1}  # about what is held
 REPEATED = 0.4  # of scripts
 RESTORED = 0.3  # of scripts
+OLDER = 0.5  # of restores are of a backup that was made before
+SINCE = ("exchange", "circulate", "serve", "acknowledge", "take_up", "be_done", "send", "undo")  # that backup
 ORDERED = 0.25  # of the steps behind a restore are followed by an order
 AFTERWARDS = 10  # more times that one may follow
 MOVED = RECONFIGURED = 0.01  # of steps
@@ -134,15 +136,22 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class BackUp:
+    """The running broker's store is backed up, onto another disk: what a restore of an older state begins with."""
+
+
+@dataclass(frozen=True, slots=True)
 class Restore:
     """The broker ends, its machine is lost, and another begins with what a backup has: all that waits there is held.
 
-    `again` are changes of the disk before which its first starts end.
+    `again` are changes of the disk before which its first starts end. The backup is made when the broker has ended;
+    where it `is_older` it is the last one that was made before: what has happened since only clients know.
     """
 
     ending: str
     choice: int
     again: tuple[int, ...] = ()
+    is_older: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +185,7 @@ class Astray:
     choice: int  # of where it goes, and of what a power cut leaves
 
 
-AnyStep = Setting | Do | Crash | Fail | Room | TakeOver | GoOn | Move | Restore | Reconfigure | Rot | Astray
+AnyStep = Setting | Do | Crash | Fail | Room | TakeOver | GoOn | Move | BackUp | Restore | Reconfigure | Rot | Astray
 DAMAGES = ("bit", "sector", "zeros", "stale")
 PAUSED = (*["call"] * 4, "tick", "clean_up", "compact", "vouch", "tend", "connect", "close")
 
@@ -185,7 +194,8 @@ def random_steps(seed: int) -> Script:
     """Return the script of a seed."""
     # With chances of their own: so the steps that these are put between are the same whether they are made or not.
     repeating = _with_repeats(_steps(seed), random.Random(f"again {seed}"))
-    return _with_holds(repeating, random.Random(f"held {seed}"))
+    held = _with_holds(repeating, random.Random(f"held {seed}"))
+    return _with_backups(held, random.Random(f"backed up {seed}"))
 
 
 def _steps(seed: int) -> Script:
@@ -264,6 +274,26 @@ def _with_repeats(steps: Sequence[Step], chance: random.Random) -> list[Step]:
         if chance.random() < 0.1:
             found.append(Do(chance.choice(("repeat", "repeat", "hesitate")), chance.getrandbits(32)))
     return [*found, *steps[end:]]
+
+
+def _with_backups(steps: Sequence[Step], chance: random.Random) -> list[Step]:
+    """Return the script with older backups for some of its restores: all that the lost broker did since is undone."""
+    found: list[Step] = []
+    for step in steps:
+        if isinstance(step, Restore) and chance.random() < OLDER:
+            at = max(1, len(found) - chance.randint(0, 12))
+            before = [_do(chance, "circulate"), _do(chance, "exchange"), BackUp()]
+            found[at:at] = [*before, *(_do(chance, chance.choice(SINCE)) for _ in range(chance.randint(0, 6)))]
+            found.append(replace(step, is_older=True))
+            if chance.random() < 0.4:
+                found.append(_do(chance, "compare_queue"))
+        else:
+            found.append(step)
+    return found
+
+
+def _do(chance: random.Random, what: str) -> Do:
+    return Do(what, chance.getrandbits(32))
 
 
 def _damage_of(steps: Sequence[Step]) -> int:

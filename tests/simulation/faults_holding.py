@@ -2,15 +2,21 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from heapq import heappush
 from typing import Any
 
+import broker.pstore
 import broker.releasing
 import broker.restore
+import broker.starting
+import database.restore
 from broker.changes import Changes
 from broker.deciding import decide
 from broker.decision import Decision
-from broker.withheld import Withheld
+from broker.topic import Subscription
+from broker.withheld import Window, Withheld
 from broker.world import World
+from journal.manifest import Manifest
 from tests.simulation.fault import changed, fault
 
 
@@ -68,4 +74,44 @@ def a_restart_forgets_what_is_held() -> Iterator[None]:
 def lifetimes_of_what_is_held_go_on() -> Iterator[None]:
     """What is released has no more time left than if it had not been held."""
     with changed(Withheld, "ends_after", lambda _: lambda self, ends, clock: ends):
+        yield
+
+
+@fault("broker", budget=60)
+def every_backup_is_taken_for_one_of_a_broker_that_had_ended() -> Iterator[None]:
+    """A restore holds nothing where nobody asks for it, though the broker was running and went on."""
+
+    def of(found: Callable[..., Manifest]) -> Callable[..., Manifest]:
+        return lambda *arguments: replace(found(*arguments), was_closed=True)
+
+    with changed(database.restore, "_manifest", of), changed(database.restore, "_went_on", lambda _: lambda *_: False):
+        yield
+
+
+@fault("broker", budget=60)
+def held_publications_are_handed_out_after_a_restart() -> Iterator[None]:
+    """What is held for a subscriber is listed, and handed out to it all the same."""
+
+    def of(withhold: Callable[..., None]) -> Callable[..., None]:
+        def handed(world: World, subscription: Subscription, window: Window) -> None:
+            withhold(world, subscription, window)
+            for order in window.withheld(subscription.topic.publications):
+                heappush(subscription.again, order)
+
+        return handed
+
+    with changed(broker.starting, "_withhold", of):
+        yield
+
+
+@fault("broker", budget=150)
+def a_restored_broker_counts_its_starts_on() -> Iterator[None]:
+    """The first start on what was restored has the number that the lost broker's next start had."""
+
+    def of(following_start: Callable[..., int]) -> Callable[..., int]:
+        return lambda starts, since, opened, *, is_restored: (
+            starts + 1 if is_restored else following_start(starts, since, opened, is_restored=False)
+        )
+
+    with changed(broker.pstore, "following_start", of):
         yield
