@@ -82,6 +82,8 @@ def _release_rest(server: operator.Server, order: dict[str, Any], known: Path, *
     """Release what is held but for what a file names, which is discarded as PROCESSED."""
     held_at_broker.check(order)
     split = held_at_broker.compared(server, order, held_at_broker.names_in(known))
+    if split.found and not split.has:
+        output.note(f"nothing of what is held is named in {known}: is it the right list?")
     if not yes and split.found:
         if not sys.stdin.isatty():
             raise Usage("there is no terminal to ask on: give --yes to RELEASE without a question")

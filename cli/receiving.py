@@ -65,21 +65,24 @@ def receive(  # noqa: PLR0913
         received = at_broker.receive(broker, queue, asked, _printer_of_units(as_json=as_json, raw=raw))
         _end(queue, received)
         return
-    printing = _printer(as_json=as_json, raw=raw)
+    printing, is_held = _printer(as_json=as_json, raw=raw), False
     if peek:
-        received = _peek(spool, queue, wanted, printing)
+        received, is_held = _peek(spool, queue, wanted, printing)
     elif waits:
         receiver = _Receiver(queue, batch, printing)
         received = _follow(spool, receiver, wanted, timeout)
     else:
         with database(spool, wait_seconds=wait) as db:
             received = _Receiver(queue, batch, printing).drain(db, wanted)
-    _end(queue, received)
+            is_held = not received and next(db.held(queue), None) is not None
+    _end(queue, received, is_held=is_held)
 
 
-def _end(queue: str, received: int) -> None:
+def _end(queue: str, received: int, *, is_held: bool = False) -> None:
     if not received:
-        if sys.stderr.isatty():
+        if is_held:
+            output.note(f"all there is in queue {queue} is held back: oms list --held shows it, oms release decides")
+        elif sys.stderr.isatty():
             output.note(f"nothing in queue {queue}")
         raise typer.Exit(ExitCode.NO)
 
@@ -106,13 +109,14 @@ def _payload_printer(*, raw: bool) -> Callable[[bytes], None]:
     return lambda payload: output.print_bytes(payload + b"\n")
 
 
-def _peek(spool: Path, queue: str, wanted: int | None, printing: Print) -> int:
+def _peek(spool: Path, queue: str, wanted: int | None, printing: Print) -> tuple[int, bool]:
+    """Return how many messages there were, and whether any is held back."""
     seen = 0
     with view(spool) as looking:
         for message in islice(looking.undelivered(queue), wanted):
             printing(message)
             seen += 1
-    return seen
+        return seen, looking.held_count(queue) > 0
 
 
 class _Receiver:

@@ -59,6 +59,7 @@ class Plan:
     released: Collection[Any] = ()  # numbers, or what a broker's store holds
     discarded: Collection[Any] = ()
     unknown: int = 0  # of what was named, so many are not held
+    is_by_list: bool = False  # what is discarded was named, the rest is released
     is_brokers: bool = False
 
     def question(self) -> str:
@@ -73,6 +74,8 @@ class Plan:
             yield f"{counted(len(self.discarded), what, several)} to discard: delivered, and never handed out again."
         if self.released:
             yield f"{counted(len(self.released), what, several)} to release: handed out again."
+        if self.is_by_list and self.released and not self.discarded:
+            yield "Nothing of what is held was named by the list: is it the right one, and --by what its lines are?"
         if self.unknown:
             yield f"{self.unknown:,} of what was named {'is' if self.unknown == 1 else 'are'} not among them."
 
@@ -175,7 +178,7 @@ def _plan_of_broker(found: "list[Held]", asked: _Asked) -> Plan:
     names = _numbers(asked.known) if asked.by == BY_NUMBER else frozenset(_names(asked.known).values())
     released, discarded, unknown = held_units.split(fitting, names, asked.by)
     held_units.refuse_several(fitting, discarded)
-    return Plan(released, discarded, unknown, is_brokers=True)
+    return Plan(released, discarded, unknown, is_by_list=True, is_brokers=True)
 
 
 def _names(file: Path) -> dict[int, str]:
@@ -281,7 +284,7 @@ def _split(found: Iterable[tuple[int, str | None]], told: _Told | None) -> Plan:
             met.add(name)
         else:
             released.append(number)
-    return Plan(released, discarded, unknown=len(told.names) - len(met))
+    return Plan(released, discarded, unknown=len(told.names) - len(met), is_by_list=True)
 
 
 def _print(plan: Plan) -> None:
@@ -312,5 +315,7 @@ def _tell(plan: Plan, left: int, *, dry_run: bool, as_json: bool) -> None:
         _print(plan)
         output.print_line(f"Nothing was changed; {left:,} would stay held back.")
         return
+    if not (plan.released or plan.discarded):
+        _print(plan)  # which was not asked about
     done = f"{len(plan.released):,} released, {len(plan.discarded):,} discarded"
     output.print_line(f"{done}; {f'{left:,}' if plan.is_brokers else counted(left, 'message')} held back.")

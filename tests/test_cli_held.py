@@ -330,6 +330,9 @@ def test_except_goes_with_release_and_names_something(running: WebPlace) -> None
     told(running, "RELEASE", "--except", "/no/such/file", code=2)
     told(running, "RELEASE", code=2)
     assert rows(running, "BROKER")[0]["held_uows"] == 4
+    address = f"http://127.0.0.1:{running.port}"
+    asked = oms("cmd", "RELEASE", "--except", "-", "--broker", address, stdin=b"order-77", code=2)
+    assert "nothing of what is held is named" in asked.stderr, "before it is asked for"
 
 
 @pytest.mark.parametrize("is_except", [False, True])

@@ -156,6 +156,25 @@ def test_a_number_that_is_not_held_is_told_by_the_exit_code(spool: Path) -> None
     assert oms_json("release", "1", "--yes", spool=spool, code=1) == said(unknown=1, held=7)
     assert oms_json("release", "1", "--discard", "--yes", spool=spool, code=1) == said(unknown=1, held=7)
     assert free(spool) == [1]
+    for words in (["--yes"], ["--dry-run"]):
+        assert "1 of what was named is not among them." in oms("release", "99", *words, spool=spool, code=1).stdout
+
+
+@pytest.mark.parametrize("by", [[], ["--by", "producer-id"], ["--by", "property:odrer"]])
+def test_a_list_that_names_nothing_of_what_is_held_is_told(spool: Path, tmp_path: Path, by: list[str]) -> None:
+    file = listed(tmp_path / "has", "4711", "4712")
+    for words in (["--dry-run"], ["--yes"]):
+        said = oms("release", "--except", file, *by, *words, spool=spool).stdout
+        assert "Nothing of what is held was named by the list" in said
+        assert "2 of what was named are not among them" in said
+
+
+@pytest.mark.parametrize("words", [[], ["--peek"]])
+def test_who_receives_nothing_is_told_of_what_is_held(spool: Path, words: list[str]) -> None:
+    assert "all there is in queue even is held back" in oms("receive", "even", *words, spool=spool, code=1).stderr
+    assert oms("receive", "none", *words, spool=spool, code=1).stderr == ""
+    oms("release", "2", "--yes", spool=spool)
+    assert oms("receive", "even", *words, spool=spool).stderr == ""
 
 
 @pytest.mark.parametrize(
