@@ -48,9 +48,9 @@ class Sealed:
 class Segment:
     """The active data file. Everything but `prepare` and `seal` is the committer's alone."""
 
-    def __init__(self, disk: Disk, path: Path) -> None:
+    def __init__(self, disk: Disk, path: Path, sequence: int = 0) -> None:
         self.path = path
-        self.sequence = 0  # when it has its name
+        self.sequence = sequence  # 0 as long as it has no name of its own
         self.prepared = 0  # bytes of zeros, or more, that the file durably has
         self.failure: OSError | None = None  # of preparing; the file is as long as it will ever be
         self.header: FileHeader | None = None

@@ -7,20 +7,32 @@ few blocks are written.
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from journal import names
 from journal.datafile import DataFile
-from journal.disk import Disk
+from journal.disk import NO_LINKS, Disk
 from journal.errors import JournalError
 from journal.format import FileHeader
 from journal.names import DataFileName
 from journal.segment import FIRST_BYTES, Rolled, Sealed, Segment
 
+_T = TypeVar("_T")
 NO_SUCCESSOR = (0, 0)
 ROLLED_MAX = 32  # files that may wait to be sealed: each is open, and its columns are in memory
+
+
+@contextlib.contextmanager
+def _kept(segment: Segment) -> Iterator[None]:
+    """Discard the file where the block fails."""
+    try:
+        yield
+    except BaseException:
+        segment.discard()
+        raise
 
 
 class Supply:
@@ -65,27 +77,40 @@ class Supply:
 
     def _create(self, size: int) -> Segment:
         """Return a new file, its name durable. With the lock: files are begun in the order of their sequences."""
+        try:
+            segment = self._named_when_prepared(size)
+        except OSError as failure:
+            if failure.errno not in NO_LINKS:
+                raise
+            segment = self._prepared_when_named(size)
+        with _kept(segment):
+            self._disk.sync_directory(self._directory)
+        self._next_sequence += 1
+        return segment
+
+    def _named_when_prepared(self, size: int) -> Segment:
         unfinished = self._directory / names.prepared(self._next_sequence, self._owner)
         with contextlib.suppress(FileNotFoundError):
             self._disk.unlink(unfinished)  # an earlier attempt of ours came to nothing, and could not remove it
         segment = Segment(self._disk, unfinished)
-        try:
+        with _kept(segment):
             segment.prepare(size)
-            self._name(segment)
-            self._disk.sync_directory(self._directory)
-        except BaseException:
-            segment.discard()
-            raise
-        self._next_sequence += 1
+            self._named(segment.give_name)
         return segment
 
-    def _name(self, segment: Segment) -> None:
-        """Give the file the first sequence that nobody else has taken."""
+    def _prepared_when_named(self, size: int) -> Segment:
+        """Do without links: after a power cut the file may show what its blocks held before."""
+        segment = self._named(lambda path, sequence: Segment(self._disk, path, sequence))
+        with _kept(segment):
+            segment.prepare(size)
+        return segment
+
+    def _named(self, give_name: Callable[[Path, int], _T]) -> _T:
+        """Return what giving the first name makes that nobody else has taken."""
         while True:
             path = self._directory / str(DataFileName(self._next_sequence))
             try:
-                segment.give_name(path, self._next_sequence)
-                return
+                return give_name(path, self._next_sequence)
             except FileExistsError:
                 # Nothing but zeros may be a file that a later owner has just made. It is left alone.
                 if not self._remove_stale(path):

@@ -5,6 +5,8 @@ nothing is invented, the second and the third start find the same, and the datab
 giving a number twice.
 """
 
+import errno
+import os
 import random
 from collections.abc import Mapping
 from contextlib import suppress
@@ -123,3 +125,20 @@ def test_what_its_blocks_held_before_is_never_seen_under_a_data_files_name() -> 
         if database._journal._supply.has_next and disk.steps < disk.kill_at:
             assert step > 4
             return
+
+
+class NoLinks(SimulatedDisk):
+    """A disk on which no file has two names."""
+
+    def link(self, old: Path, new: Path) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def test_where_no_file_has_two_names_files_are_begun_all_the_same() -> None:
+    disk = NoLinks()
+    with open_unattended(disk) as database:
+        numbers = [database.add("q", b"x" * 900) for _ in range(9)]
+        names = set(disk.contents(SPOOL))
+    assert not [name for name in names if name.endswith(".new")]
+    with open_unattended(disk) as again:
+        assert (list(again.numbers()), again.recovery.intact) == (numbers, True)
