@@ -84,4 +84,9 @@ def _print(report: "RestoreReport") -> None:
             f"{counted(report.held, 'message')} may have been delivered since: look with `oms list --held`, "
             "decide with `oms release`."
         )
+    elif report.was_closed and report.undelivered:
+        output.print_line(
+            "Nothing is held: the database was closed when it was backed up, and nobody sees from here that it was "
+            "opened again. Where it was, restore anew with --hold before anybody receives."
+        )
     output.print_line(f"Restored into {report.directory}.")

@@ -76,7 +76,10 @@ def test_the_report_as_json(backup: Path) -> None:
 
 def test_of_a_closed_database_nothing_is_held(backup: Path, tmp_path: Path) -> None:
     back_up(tmp_path / "spool", backup)
-    spool = restored(backup)
+    (tmp_path / "spool").rename(tmp_path / "gone")
+    spool = tmp_path / "new"
+    said = oms("restore", str(backup), spool=spool).stdout
+    assert "Nothing is held" in said and "--hold before anybody receives" in said
     assert oms_json("stats", spool=spool)["held"] == 0
     assert oms("receive", "orders", "--count", "41", spool=spool).stdout.endswith("since\n")
 
