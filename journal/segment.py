@@ -96,8 +96,19 @@ class Segment:
             file.close()
 
     def give_name(self, path: Path, sequence: int) -> None:
-        """Let the file have its own name, which is not durable yet. FileExistsError where another has it; OSError."""
+        """Let the file have its own name, which is not durable yet. FileExistsError where another has it; OSError.
+
+        It is opened under that name: under its first one the system shows it as a file that was deleted.
+        """
         self._disk.link(self.path, path)
+        try:
+            named = self._disk.open(path, writable=True)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._disk.unlink(path)
+            raise
+        self.file.close()
+        self.file = named
         unfinished, self.path, self.sequence = self.path, path, sequence
         self._disk.unlink(unfinished)
 

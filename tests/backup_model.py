@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from database import DatabaseView
+import pytest
+
+from database import BackupUnfinished, DatabaseView
 from database.backup import BackupOptions, BackupReport, back_up
 from journal import manifest
 from journal.disk import Disk
@@ -49,6 +51,10 @@ class RecordedWriter(Writer):
 def backed_up(disk: Disk, directory: Path = BACKUP) -> tuple[Manifest | None, State]:
     """Return the backup's manifest, and what a reader finds in it."""
     found = manifest.read(disk, directory)
+    if found is not None and not found.is_complete:
+        with pytest.raises(BackupUnfinished):
+            DatabaseView.open(directory, disk=disk)
+        return found, State()
     with DatabaseView.open(directory, disk=disk) as view:
         return found, state_of(view)  # type: ignore[arg-type]
 

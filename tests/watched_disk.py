@@ -60,6 +60,10 @@ class WatchedDisk(RealDisk):
     def create(self, path: Path) -> DiskFile:
         return WatchedFile(self, path, super().create(path))
 
+    def open(self, path: Path, *, writable: bool = False) -> DiskFile:
+        file = super().open(path, writable=writable)
+        return WatchedFile(self, path, file) if writable else file
+
     def unlink(self, path: Path) -> None:
         self.before_change()
         super().unlink(path)
