@@ -53,6 +53,6 @@ def refuse_unfinished(disk: Disk, directory: Path) -> None:
     """
     if exists(disk, directory / names.RESTORE):
         raise RestoreUnfinished(directory)
-    backup = manifest.read(disk, directory)
+    backup = manifest.read(disk, directory) if exists(disk, directory / names.BACKUP) else None
     if backup is not None and not backup.is_complete:
         raise BackupUnfinished(directory)

@@ -101,7 +101,7 @@ def _killed(spool: Path, payloads: list[bytes]) -> None:
     with open_small(spool.parent / "running") as db:
         for payload in payloads:
             db.add("q", payload)
-        shutil.copytree(spool.parent / "running", spool)
+        shutil.copytree(spool.parent / "running", spool, ignore=shutil.ignore_patterns("*.new"))
 
 
 def test_a_database_whose_process_was_killed_is_not_backed_up_as_closed(spool: Path, target: Path) -> None:

@@ -16,7 +16,7 @@ from journal.names import DataFileName
 from tests.small_files import SMALL, churn, fill, open_small, sequences
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
-_RESERVE = shutil.ignore_patterns("omsmsg.reserve")
+_RESERVE = shutil.ignore_patterns("omsmsg.reserve", "*.new")
 
 
 @pytest.fixture

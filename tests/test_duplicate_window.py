@@ -25,7 +25,7 @@ def _close(db: MessageDatabase, directory: Path) -> Path:
 def _crash(db: MessageDatabase, directory: Path) -> Path:
     """Return a copy of the directory as a killed process would leave it."""
     copy = directory.with_name(directory.name + "+")
-    shutil.copytree(directory, copy, ignore=shutil.ignore_patterns("omsmsg.reserve"))
+    shutil.copytree(directory, copy, ignore=shutil.ignore_patterns("omsmsg.reserve", "*.new"))
     db.close()
     return copy
 

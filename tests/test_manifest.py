@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from database import DatabaseView, FormatError, IsBackup, MessageDatabase, NewerFormat
+from database import BackupUnfinished, DatabaseView, FormatError, IsBackup, MessageDatabase, NewerFormat
 from database.standstill import Standstill
 from journal import manifest, names
 from journal.datafile import DataFile, require_header
@@ -225,12 +225,12 @@ def test_a_file_that_the_manifest_does_not_name_is_left_out(tmp_path: Path) -> N
         assert list(view.numbers()) == added[:2]
 
 
-def test_with_a_manifest_of_no_files_a_directory_holds_nothing(tmp_path: Path) -> None:
+def test_with_a_manifest_of_no_files_a_directory_is_no_backup_yet(tmp_path: Path) -> None:
     _database(tmp_path)
     manifest.write(RealDisk(), tmp_path, replace(EXAMPLE, files=(), low_water=1))
 
-    with DatabaseView.open(tmp_path) as view:
-        assert list(view.numbers()) == []
+    with pytest.raises(BackupUnfinished):
+        DatabaseView.open(tmp_path)
 
 
 def test_a_manifest_that_cannot_be_read_keeps_the_directory_from_being_opened(tmp_path: Path) -> None:

@@ -28,14 +28,14 @@ def _deaf(method: Callable[..., Any], **exchanged: Callable[..., object]) -> Cal
 
 
 def _with_file(made: Callable[[Any], object]) -> Callable[..., Any]:
-    """Return what changes the file that a segment writes to."""
+    """Return what changes the file that a segment writes to, once it has its name."""
 
-    def of(begin: Callable[..., None]) -> Callable[..., None]:
-        def begins(self: Segment, *arguments: Any) -> None:
-            begin(self, *arguments)
+    def of(give_name: Callable[..., None]) -> Callable[..., None]:
+        def gives(self: Segment, *arguments: Any) -> None:
+            give_name(self, *arguments)
             self.file = made(self.file)  # type: ignore[assignment]
 
-        return begins
+        return gives
 
     return of
 
@@ -47,7 +47,7 @@ def no_commit_is_synced() -> Iterator[None]:
     def lazy(file: Any) -> Instead:
         return Instead(file, write_durably=lambda buffers, offset: file.write(b"".join(buffers), offset))
 
-    with changed(Segment, "__init__", _with_file(lazy)):
+    with changed(Segment, "give_name", _with_file(lazy)):
         yield
 
 
@@ -66,7 +66,7 @@ def a_commit_is_synced_with_the_next_one() -> Iterator[None]:
 
         return Instead(file, write_durably=write_durably)
 
-    with changed(Segment, "__init__", _with_file(late)):
+    with changed(Segment, "give_name", _with_file(late)):
         yield
 
 
@@ -83,7 +83,7 @@ def a_failed_sync_is_tried_again() -> Iterator[None]:
 
         return Instead(file, write_durably=write_durably)
 
-    with changed(Segment, "__init__", _with_file(stubborn)):
+    with changed(Segment, "give_name", _with_file(stubborn)):
         yield
 
 
