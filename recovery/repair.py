@@ -17,7 +17,7 @@ from journal import names
 from journal.contents import Contents
 from journal.datafile import DataFile
 from journal.disk import Disk, DiskFile
-from journal.errors import DiskError, FormatError, JournalError
+from journal.errors import DiskError, FormatError, RecoveryRefused
 from journal.evidence import PROMISED_BYTES
 from journal.footer import encode_footer, footer_start
 from journal.format import (
@@ -213,7 +213,9 @@ class Repairer:
                     return str(name)
             version = max(versions, default=0) + 1
             if version > names.VERSION_MAX:
-                raise JournalError(f"{path.name} has {len(versions)} archives; move some of them away")
+                raise RecoveryRefused(
+                    f"{path} has {len(versions)} archives, and no more can be named: move some of them to another place"
+                )
             target = self._directory / str(ArchiveName(examined.sequence, version))
             self._build(target, lambda new: _copy(source, size, new))
         finally:
