@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Unpack
 
 from database import questions
-from database.arguments import Number, Payload, asked_queue, flag, message_number, message_numbers, plain_text
+from database.arguments import (
+    Number,
+    Payload,
+    asked_queue,
+    encodable_text,
+    flag,
+    message_number,
+    message_numbers,
+    plain_text,
+    shown,
+)
 from database.block import CommitBlock, Operations
 from database.cleanup import Cleanup, CleanupContext
 from database.drafting import Drafting, first_number, number_range, removed_count
@@ -97,8 +107,10 @@ class MessageDatabase:
         self._index = SealedIndex(disk, directory, started.ownership.number, started.sealed)
         self._journal.wake = self._tender.wake
         self._journal.on_sealed(self._index.take)
-        self._closing = threading.Lock()  # guards the end, and the tender's beginning
+        self._closing = threading.RLock()  # guards the end, and the tender's beginning; a handler may close too
         self._is_closed = self._is_ready = False  # ready: open, and the tender is at work
+        self._is_ending = self._has_ended = False
+        self._end = self._closed()
         close_in_children(weakref.WeakMethod(self._abandon))
 
     @classmethod
@@ -121,6 +133,10 @@ class MessageDatabase:
         2^31 higher, so that none is given twice: keep them in 8 bytes.
         """
         chosen = Options.chosen(options, named)
+        if not callable(progress):
+            raise TypeError(f"progress must be a function, not {shown(progress)}")
+        if disk is not None and not callable(getattr(disk, "open_lock", None)):
+            raise TypeError(f"disk must be a Disk, not {shown(disk)}")
         disk, path = disk or RealDisk(), Path(directory).absolute()
         return cls.begun(disk, path, chosen, start(disk, path, chosen.recovery(progress)))
 
@@ -159,19 +175,26 @@ class MessageDatabase:
         DiskError where it cannot be sealed: it is closed all the same, and nothing that was acknowledged is lost.
         """
         with self._closing:
-            if self._is_closed:
+            if self._has_ended or self._is_ending:
                 return
-            self._is_closed, self._is_ready = True, False
+            self._is_ending, self._is_closed, self._is_ready = True, True, False
+            try:
+                self._let_go()
+            finally:
+                self._is_ending = False
+
+    def _let_go(self) -> None:
+        """Do what closing is; where an interrupt has cut it off, the next close does the rest."""
         self._tender.stop()
         try:
             if self._journal.needs_vouching and self.group.failure is None:
                 self.group.commit(Composer().draft())
-            end = self._closed()
-            self.group.end(end)
-            self._journal.close(seal=self.group.failure is end and self._ownership.is_surely_ours())
+            self.group.end(self._end)
+            self._journal.close(seal=self.group.failure is self._end and self._ownership.is_surely_ours())
         finally:
             self._files.close()
             self._ownership.close()
+            self._has_ended = True
 
     def _abandon(self) -> None:
         """Let go in the child of a fork: files and lock stay the parent's."""
@@ -330,7 +353,7 @@ class MessageDatabase:
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with the prefix, in order, as they were when asked."""
-        return questions.keys(self._readable, plain_text(prefix, "prefix"))
+        return questions.keys(self._readable, encodable_text(prefix, "prefix"))
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all, in order, as they were when asked.

@@ -37,7 +37,7 @@ def parse_size(text: object) -> int:
         return text
     match = _SIZE.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f"{text!r} is not a size; write a number and B, K, M or G, as in 25M")
+        raise ValueError(f"{shown(text)} is not a size; write a number and B, K, M or G, as in 25M")
     return int(match[1]) * _SIZE_UNITS[match[2].upper()]
 
 
@@ -47,7 +47,7 @@ def parse_duration(text: object) -> float:
         return float(min(text, 10 * SECONDS_MAX))  # beyond every limit all the same
     match = _DURATION.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f"{text!r} is not a duration; write a number and s, m, h or d, as in 30m")
+        raise ValueError(f"{shown(text)} is not a duration; write a number and s, m, h or d, as in 30m")
     return float(match[1]) * _DURATION_UNITS[match[2].lower()]
 
 
@@ -141,7 +141,9 @@ class Options:
             raise ValueError(f"group_alignment must be a power of two, not {self.group_alignment}")
         for name, choice in (("policy", Policy), ("validation", Validation)):
             if getattr(self, name) not in get_args(choice):
-                raise ValueError(f"{name} must be one of {', '.join(get_args(choice))}, not {getattr(self, name)!r}")
+                raise ValueError(
+                    f"{name} must be one of {', '.join(get_args(choice))}, not {shown(getattr(self, name))}"
+                )
 
     def _check_types(self) -> None:
         """Raise TypeError when a value is not of its kind, ValueError for a part of a whole."""
@@ -153,6 +155,8 @@ class Options:
         for name in ("clock", "chance", "sleep"):
             if not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be a function, not {shown(getattr(self, name))}")
+        if self.passing is not None and not isinstance(self.passing, Holder):
+            raise TypeError(f"passing must be a Holder, not {shown(self.passing)}")
         if self.retention_directory is not None and not isinstance(self.retention_directory, Path):
             raise TypeError(f"retention_directory must be a Path, not {shown(self.retention_directory)}")
 

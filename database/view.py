@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from database import questions
-from database.arguments import Number, asked_queue, message_number, plain_text
+from database.arguments import Number, asked_queue, encodable_text, message_number, plain_text
 from database.ledger import Ledger
 from database.options import system_clock
 from database.reading import Files, read_known, read_value
@@ -114,7 +114,7 @@ class DatabaseView:
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with the prefix, in order."""
-        return questions.keys(self._ledger, plain_text(prefix, "prefix"))
+        return questions.keys(self._ledger, encodable_text(prefix, "prefix"))
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all, in order."""
