@@ -38,7 +38,7 @@ from journal.group import AnyDraft
 from journal.log import Journal
 from journal.message import Message
 from journal.operations import Operation
-from recovery import findings
+from recovery import findings, place
 from recovery.report import RecoveryReport
 from recovery.startup import Started, start
 from recovery.validate import Progress, no_progress
@@ -107,14 +107,14 @@ class MessageDatabase:
     ) -> "MessageDatabase":
         """Recover the directory and open it; `named` are fields of Options, sizes also as "25M".
 
-        DatabaseLocked when another opening has it, RecoveryRefused, NotThisDatabase, NewerFormat,
-        DiskError; ValueError for an option outside its limits. The directory is made when missing.
+        DatabaseLocked when another opening has it, NotADatabase among other files (unless `create`), RecoveryRefused,
+        NotThisDatabase, NewerFormat, DiskError; ValueError for a wrong option. The directory is made when missing.
         """
         if options is not None and named:
             raise ValueError(f"give options or {', '.join(named)}, not both")
         chosen = Options.of(**named) if options is None else options
         chosen.check()
-        disk, path = disk or RealDisk(), Path(directory).absolute()
+        disk, path = disk or RealDisk(), place.directory_of(directory)
         return cls.begun(disk, path, chosen, start(disk, path, chosen.recovery(progress)))
 
     @classmethod

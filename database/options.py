@@ -62,6 +62,7 @@ class Options:
     compact_share: float = 0.25  # files with a smaller live share are compacted by clean-up; 0: never
     duplicate_count: int = 100_000
     duplicate_age: float = 3600.0
+    create: bool = False  # begin a new database also where the directory holds files of somebody else
     policy: Policy = "salvage"
     validation: Validation = "full"
     unreadable_as_damaged: bool = False
@@ -123,6 +124,8 @@ class Options:
     def recovery(self, progress: Progress) -> RecoveryOptions:
         """Return what of it a start goes by."""
         return RecoveryOptions(
+            create=self.create,
+            aside=self.retention_directory,
             policy=self.policy,
             validation=self.validation,
             unreadable_as_damaged=self.unreadable_as_damaged,
