@@ -45,7 +45,7 @@ from journal.group import AnyDraft
 from journal.log import Journal
 from journal.message import Message
 from journal.operations import Operation
-from recovery import findings
+from recovery import findings, place
 from recovery.report import RecoveryReport
 from recovery.startup import Started, start
 from recovery.validate import Progress, no_progress
@@ -125,8 +125,9 @@ class MessageDatabase:
     ) -> "MessageDatabase":
         """Recover the directory and open it; `named` are options, sizes also as "25M", durations as "30m".
 
-        DatabaseLocked when another opening has it, RecoveryRefused, NotThisDatabase, NewerFormat,
-        DiskError; ValueError and TypeError for an option that cannot be. The directory is made when missing.
+        DatabaseLocked when another opening has it, NotADatabase among other files (unless `create`), RecoveryRefused,
+        NotThisDatabase, NewerFormat, DiskError; ValueError and TypeError for an argument or option that cannot be.
+        The directory is made when missing.
 
         An open database takes twice `max_data_file_size` and a little more of the disk from its first commit on
         (52 MB by default), since space is made ready ahead of commits. After a crash the numbers of messages go on
@@ -137,7 +138,7 @@ class MessageDatabase:
             raise TypeError(f"progress must be a function, not {shown(progress)}")
         if disk is not None and not callable(getattr(disk, "open_lock", None)):
             raise TypeError(f"disk must be a Disk, not {shown(disk)}")
-        disk, path = disk or RealDisk(), Path(directory).absolute()
+        disk, path = disk or RealDisk(), place.directory_of(directory)
         return cls.begun(disk, path, chosen, start(disk, path, chosen.recovery(progress)))
 
     @classmethod

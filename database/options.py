@@ -66,6 +66,7 @@ class Options:
     compact_share: float = 0.25  # files with a smaller live share are compacted by clean-up; 0: never
     duplicate_count: int = 100_000
     duplicate_age: float = 3600.0
+    create: bool = False  # begin a new database also where the directory holds files of somebody else
     policy: Policy = "salvage"
     validation: Validation = "full"
     unreadable_as_damaged: bool = False
@@ -163,6 +164,8 @@ class Options:
     def recovery(self, progress: Progress) -> RecoveryOptions:
         """Return what of it a start goes by."""
         return RecoveryOptions(
+            create=self.create,
+            aside=self.retention_directory,
             policy=self.policy,
             validation=self.validation,
             unreadable_as_damaged=self.unreadable_as_damaged,
@@ -205,7 +208,7 @@ _SIZES = ("max_data_file_size", "max_message_size", "retention_bytes")
 _COUNTS = ("duplicate_count", "archives_max", "group_alignment")
 _DURATIONS = ("renew_interval", "cleanup_interval", "duplicate_age", "retention_age")
 _WHOLE = ("max_data_file_size", "max_message_size", "retention_bytes", *_COUNTS)
-_FLAGS = ("unreadable_as_damaged", "hold_suspects", "is_shared")
+_FLAGS = ("unreadable_as_damaged", "hold_suspects", "is_shared", "create")
 COUNT_MAX = 1 << 62
 
 
@@ -228,6 +231,7 @@ class NamedOptions(TypedDict, total=False):
     group_alignment: int | None
     archives_max: int | None
     renew_interval: float | str | None
+    create: bool | None
     clock: Callable[[], int] | None
 
 

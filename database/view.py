@@ -28,6 +28,7 @@ from journal.owner import Holder, read_holder
 from recovery import holding
 from recovery.decide import Action
 from recovery.examined import read_contents
+from recovery.place import check_database, directory_of
 from recovery.restoring import refuse_unfinished
 from recovery.survey import Task
 from recovery.validate import LOOKS_MAX, Progress, examine_directory, has_gone_since, no_progress
@@ -54,10 +55,11 @@ class DatabaseView:
     ) -> "DatabaseView":
         """Read the directory; DiskError when it is missing or cannot be read, NewerFormat, NotThisDatabase.
 
-        RestoreUnfinished where a backup is being restored.
+        NotADatabase where there is none. RestoreUnfinished where a backup is being restored.
         """
         disk = disk or RealDisk()
-        path = Path(directory).absolute()
+        path = directory_of(directory)
+        check_database(disk, path)
         return cls(disk, path, _read_beside(disk, path, progress))
 
     def __enter__(self) -> "DatabaseView":

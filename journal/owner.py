@@ -236,8 +236,10 @@ def _claim(lock: LockFile, path: Path, passing: Holder | None) -> int:
         holder = _holder(lock, path)
         mine = holder.number + 1
         is_held = holder.is_open and not (passing is not None and is_silent(passing, holder))
-        if is_held or not lock.try_lock(LOCK_BYTE_BASE + mine):
+        if is_held:
             raise DatabaseLocked(path, pid=holder.pid, host=holder.host)
+        if not lock.try_lock(LOCK_BYTE_BASE + mine):  # who has that byte has not written yet who it is
+            raise DatabaseLocked(path, pid=0, host="")
         if _holder(lock, path).number != holder.number:
             continue
         if holder.number:
