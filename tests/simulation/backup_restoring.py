@@ -156,10 +156,8 @@ class Restoring(Shipping):
                 self.seen.met[f"{branch} of the new disk", "restore", "again" if branch != "made" else "made"] += 1
 
     def _restore_options(self, step: Restore) -> RestoreOptions:
-        """Return the options of one who knows whether the lost database was opened again, where the disk can't tell."""
         numbers = count(step.seed << 32)
         return RestoreOptions(
-            hold=self._known.is_tried and not step.is_there,
             data_file_bytes_max=self.opening.size,
             clock=self.clock,
             new_identity=lambda: b"".join(
@@ -201,12 +199,12 @@ class Restoring(Shipping):
         return state
 
     def _check_held(self, step: Restore, found: State) -> None:
-        """Check what is held: all, where the database had not ended or began again; else what was held already."""
+        """Check what is held: all, unless the database had ended and is seen untouched; else what was held already."""
         shipped = self._known
         self.seen.checked[HELD] += 1
         every = frozenset(shipped.state.messages)
-        is_known = shipped.is_opened or (shipped.is_tried and not step.is_there)
-        allowed = {every} if not shipped.manifest.was_closed or is_known else {shipped.state.held}
+        is_untouched = shipped.manifest.was_closed and step.is_there and not shipped.is_opened
+        allowed = {shipped.state.held} if is_untouched else {every}
         if shipped.is_tried:
             allowed.add(every)  # of an opening that failed nobody can tell what it did
         if found.held not in allowed:
@@ -228,8 +226,8 @@ class Restoring(Shipping):
         parent = self._known.manifest.database.hex()
         if told != (self.identity.hex(), parent, len(found.messages), len(found.held), True):
             raise PromiseBroken(f"{RESTORED}\n{report}\n{found}")
-        if step.is_there and self._known.manifest.was_closed:
-            allowed = {self._known.is_opened, self._known.is_tried}
+        if self._known.manifest.was_closed:
+            allowed = {self._known.is_opened, self._known.is_tried} if step.is_there else {None}
             if report.went_on not in allowed:
                 raise PromiseBroken(f"{HELD}\n{report} but went on {allowed}")
 
