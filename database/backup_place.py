@@ -14,7 +14,7 @@ from database.backup_files import Bringer, Brought, has
 from database.picture import Wanted
 from journal import manifest, names
 from journal.disk import Disk
-from journal.errors import BehindItsBackup, DiskError, NotReadBack, NotThisBackup
+from journal.errors import DiskError, NotReadBack, NotThisBackup
 from journal.format import Previous
 from journal.manifest import Manifest
 from journal.names import DataFileName, UnfinishedName
@@ -65,13 +65,6 @@ class BackupPlace:
             raise NotThisBackup(
                 f"{self.directory} is a backup of another database ({self.manifest.database.hex()}, "
                 f"{self.manifest.source}); nothing was changed"
-            )
-        before, after = self._known.tail, wanted.tail
-        if (after.sequence, after.commit) < (before.sequence, before.commit):
-            raise BehindItsBackup(
-                f"the database ends with commit {after.commit} in file {after.sequence}, and its backup in "
-                f"{self.directory} has commit {before.commit} in file {before.sequence}: the database has lost what "
-                "the backup still has; nothing was changed"
             )
 
     @property

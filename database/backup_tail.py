@@ -49,7 +49,7 @@ class Tail:
         finally:
             file.close()
         tail = cls(header, replace(known.tail, end=header.start()))
-        frames = _frames(data, 0, header, header.start())
+        frames = good_frames(data, 0, header, header.start())
         for frame in frames:
             tail.chain.update(frame.checksum.to_bytes(8, "little"))
         tail.content.update(data)
@@ -66,10 +66,10 @@ class Tail:
         start = self.ending.end
         try:
             data = file.read(CHUNK_BYTES, start)
-            frames = _frames(data, start, self.header, start)
+            frames = good_frames(data, start, self.header, start)
             while len(data) and self._goes_on(data, frames) and (more := file.read(len(data), start + len(data))):
                 data += more
-                frames = _frames(data, start, self.header, start)
+                frames = good_frames(data, start, self.header, start)
         finally:
             file.close()
         vouched = max((frame.synced for frame in frames), default=0)
@@ -107,13 +107,13 @@ class Tail:
 
     def take(self, part: Part) -> None:
         """Note that a part was shipped."""
-        for frame in _frames(part.data, self.ending.end, self.header, self.ending.end):
+        for frame in good_frames(part.data, self.ending.end, self.header, self.ending.end):
             self.chain.update(frame.checksum.to_bytes(8, "little"))
         self.content.update(part.data)
         self.ending = part.ending
 
 
-def _frames(data: bytes, base: int, header: FileHeader, start: int) -> list[FrameHeader]:
+def good_frames(data: bytes, base: int, header: FileHeader, start: int) -> list[FrameHeader]:
     """Return the good frames from `start` on, up to the first place that holds none; `data` begins at `base`."""
     found: list[FrameHeader] = []
     at = start
