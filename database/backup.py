@@ -171,6 +171,7 @@ class Backup:
     def _run(self, picture: Picture, began: float, *, is_repeated: bool = False) -> BackupReport:
         before = self.place.manifest
         for attempt in range(1, ATTEMPTS_MAX + 1):
+            self.place.check()
             self.place.begin(self._manifest(picture, ()))
             if before is not None and before.is_complete and not self.source.has(picture, before):
                 tail = before.tail

@@ -37,8 +37,8 @@ then one entry for each file, in the order of the sequences:
     checksum  8      XXH3 over these bytes
     flags     8      1: sealed, the size is that of the whole file; 2: damaged when it was copied; others refused
 
-then the source's name (HOST:DIRECTORY: where the database was, as the system has it), zeros up to a multiple of 8, and 8 bytes,
-XXH3 over all of the copy before.
+then the source's name (HOST:DIRECTORY, where the database was, in the system's bytes), zeros up to a multiple of 8,
+and 8 bytes, XXH3 over all of the copy before.
 """
 
 import os
