@@ -1,5 +1,6 @@
 """The program `oms`: its commands by name, and what happens when one ends early."""
 
+import io
 import os
 import sys
 import traceback
@@ -167,4 +168,6 @@ for _name, (_module, _function, _help) in _LATE.items():
 
 def main() -> None:
     """Run `oms`; the entry point of the installed command."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error: a name is told in any terminal
     app(prog_name="oms")

@@ -98,7 +98,15 @@ class NotThisBackup(JournalError):
 
 
 class BehindItsBackup(JournalError):
-    """The database lacks commits that its backup has. Nothing was changed."""
+    """The database lacks commits that its backup has: an old copy was put back, perhaps. Nothing was changed."""
+
+    def __init__(self, database: Path, backup: Path, commit: int, sequence: int) -> None:
+        super().__init__(
+            f"{database} lacks what its backup in {backup} has, up to commit {commit} in file {sequence}: an old copy "
+            "was put back there, or its newest files are lost; `oms restore` makes a database of what the backup has, "
+            "and `oms backup` into another directory backs up what is there now; nothing was changed"
+        )
+        self.commit = commit
 
 
 class NotReadBack(JournalError):

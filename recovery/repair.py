@@ -339,7 +339,7 @@ def _stand_in(examined: Examined, before: Before) -> FileHeader:
         database=database,
         parent=near.parent if near is not None else bytes(16),
         parent_sequence=near.parent_sequence if near is not None else 0,
-        identity=xxh3(database, examined.sequence) if identity is None else identity,
+        identity=stand_in_identity(database, examined.sequence) if identity is None else identity,
         sequence=examined.sequence,
         owner=examined.owner or before.owner,
         next_message=before.next_message,
@@ -349,6 +349,11 @@ def _stand_in(examined: Examined, before: Before) -> FileHeader:
         alignment=examined.alignment,
         previous=before.previous,
     )
+
+
+def stand_in_identity(database: bytes, sequence: int) -> int:
+    """Return the identity that a repair gives to a file of which nothing tells its own."""
+    return xxh3(database, sequence)
 
 
 def _gap_frames(header: FileHeader, archive: str, start: int, stop: int) -> Iterable[bytes]:
