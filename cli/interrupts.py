@@ -28,7 +28,9 @@ def stopping() -> Iterator[None]:
         yield
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    taken = [number for number, action in before.items() if action not in (signal.SIG_IGN, None)]  # nohup's stays ignored
+    taken = [
+        number for number, action in before.items() if action not in (signal.SIG_IGN, None)
+    ]  # nohup's stays ignored
     for number in taken:
         signal.signal(number, stop)
     try:
