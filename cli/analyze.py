@@ -115,7 +115,7 @@ def _report(request: "Request", out: Path, master: str | None) -> Mapping[str, A
     try:
         is_replaced = check_place(out)
     except NotAReport as refused:
-        raise Usage(str(refused)) from refused
+        raise Usage(f"{refused} with --out") from refused
     if is_replaced:
         output.note(f"the earlier report in {out} will be replaced")
     try:

@@ -13,6 +13,7 @@ from cli import options, output
 from cli.failures import ExitCode, Failure, Usage
 from cli.interrupts import stopping
 from cli.iotest_text import print_report
+from cli.stores import check_option
 from journal.errors import DiskError
 from journal.iotest import BYTES_MIN, Bounds, Progress, measure
 
@@ -69,11 +70,12 @@ def _bounds(seconds: float, bytes_text: str, data_file_text: str | None) -> Boun
 
     try:
         bytes_max = parse_size(bytes_text)
-        data_file_size = Options.of(max_data_file_size=data_file_text).max_data_file_size
     except ValueError as failure:
-        raise Usage(str(failure)) from failure
+        raise Usage(f"--bytes: {failure}") from failure
+    check_option("--max-data-file-size", "max_data_file_size", data_file_text)
+    data_file_size = Options.of(max_data_file_size=data_file_text).max_data_file_size
     if bytes_max < BYTES_MIN:
-        raise Usage(f"--bytes must be at least {BYTES_MIN}, not {bytes_max}")
+        raise Usage(f"--bytes must be at least {BYTES_MIN}, not {bytes_text!r}")
     return Bounds(seconds=seconds, bytes_max=bytes_max, data_file_size=data_file_size)
 
 
@@ -94,8 +96,9 @@ def _journal(data_file_size: int) -> Callable[[Path], AbstractContextManager[Cal
 def _told(failure: DiskError) -> Failure:
     number = failure.failure.errno or 0
     text = f"{failure}; {_ADVICE[number]}" if number in _ADVICE else str(failure)
-    code = ExitCode.USAGE if number in (errno.ENOENT, errno.ENOTDIR) else ExitCode.UNUSABLE
-    return Failure(text, code, error=type(failure).__name__)
+    if number in (errno.ENOENT, errno.ENOTDIR):
+        return Usage(f"DIR: {text}", error=type(failure).__name__)
+    return Failure(text, ExitCode.UNUSABLE, error=type(failure).__name__)
 
 
 @contextmanager

@@ -139,6 +139,8 @@ def _opened(file: str) -> Iterator[BinaryIO]:
     if file == "-":
         yield sys.stdin.buffer
         return
+    if not file:
+        raise Usage("FILE must be a path, or - for standard input, not an empty text")
     try:
         stream = Path(file).open("rb")  # noqa: SIM115 - a failure to open is told apart from one in the block
     except OSError as failure:

@@ -31,21 +31,26 @@ def engine_options(**named: Any) -> "Options":
     said = {variable: os.environ[variable] for variable in ENVIRONMENT if os.environ.get(variable)}
     for name, value in given.items():
         variable = next((one for one, field in ENVIRONMENT.items() if field == name and said.get(one) == value), None)
-        _check(variable or f"--{name.replace('_', '-')}", name, partial(Options.of, **{name: value}))
+        check_option(variable or f"--{name.replace('_', '-')}", name, value)
     for variable, text in said.items():
         if ENVIRONMENT[variable] not in given:
-            _check(variable, ENVIRONMENT[variable], partial(Options.from_environment, {variable: text}))
+            name = ENVIRONMENT[variable]
+            check_option(variable, name, text, partial(Options.from_environment, {variable: text}))
     return Options.from_environment(said, **given)
 
 
-def _check(label: str, name: str, made: Callable[[], object]) -> None:
-    """Usage where a value is refused, under the name that the caller knows it by."""
+def check_option(label: str, name: str, value: object, made: Callable[[], object] | None = None) -> None:
+    """Usage where the value of an option of the engine is refused, by the name and the value that its giver knows."""
+    from database.options import Options
+
     try:
-        made()
+        Options.of(**{name: value}) if made is None else made()
     except ValueError as failure:
         reason = str(failure).removeprefix(f"{label}: ")
-        text = reason.replace(name, label, 1) if reason.startswith(name) else f"{label}: {reason}"
-        raise Usage(text) from failure
+        if reason.startswith(f"{name} must"):
+            reason = f"{reason.removeprefix(name).rpartition(', not ')[0]}, not {value!r}"
+            raise Usage(f"{label}{reason}") from failure
+        raise Usage(f"{label}: {reason}") from failure
 
 
 @contextmanager
@@ -58,6 +63,8 @@ def database(
     """
     if not begins:
         require(spool)
+    elif spool.exists() and not spool.is_dir():
+        raise Usage(f"{spool} is not a directory; give one with {HOW}")
     options = engine_options(**named)
     with listening(), _opened(spool, options, wait_seconds) as db:
         tell_recovery(db.recovery)

@@ -22,7 +22,8 @@ _NOBODYS = "lost+found"  # of the file system: in every directory that is a volu
 def directory_of(directory: object) -> Path:
     """Return the absolute path that a caller names. TypeError, ValueError for what names no directory."""
     if not isinstance(directory, str | os.PathLike):
-        raise TypeError(f"directory must be text or a path, not {type(directory).__name__}")
+        came = "None" if directory is None else type(directory).__name__
+        raise TypeError(f"directory must be text or a path, not {came}")
     text = os.fspath(directory)
     if not isinstance(text, str):
         raise TypeError(f"directory must be text or a path of text, not {type(text).__name__}")
