@@ -59,7 +59,7 @@ def reserve(world: World, sending: Sending) -> None:
         world.producers[_key_of(sending)] = sending.unit.uowid
         world.beginning[sending.unit.uowid] = sending.talk
         if len(world.producers) > PRODUCERS_MAX:
-            del world.producers[next(iter(world.producers))]
+            world.producers.popitem(last=False)
 
 
 def give_back(world: World, sending: Sending) -> None:

@@ -375,4 +375,4 @@ def drop_if_over(world: World, talk: Conversation) -> None:
     count_talks(world, talk, -1)
     world.ended[talk.conv_id] = Ended(talk)
     if len(world.ended) > ENDED_MAX:
-        del world.ended[next(iter(world.ended))]
+        world.ended.popitem(last=False)

@@ -1,6 +1,6 @@
 """All topics, what is published to them and who subscribes: the kernel's state of publish and subscribe."""
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -39,7 +39,8 @@ class Topics:
         self.uncommitted: dict[tuple[str, str], dict[str, Publication]] = {}  # by whose they are
         self.lasting = Order()  # ends of stored publications and durable subscriptions, on the pseudo-clock
         self.passing = Order()  # of others, on the second count
-        self.past: dict[tuple[str, str, str], Past] = {}  # last ones that are gone, by topic and whose they were
+        # The last ones that are gone, by topic and whose they were.
+        self.past: OrderedDict[tuple[str, str, str], Past] = OrderedDict()
         self.is_ending = False  # some are on their way out
         self.published: deque[Topic] = deque()  # have something for who waits
         self.ready: deque[Subscription] = deque()  # may have: they could hand out nothing, or have got something back

@@ -7,6 +7,7 @@
 Contents, passwords and properties are in no line. The first levels are those of TRACE-LEVEL.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 from broker.block import Function, Option, Request
@@ -23,13 +24,13 @@ class Tracing:
     def __init__(self, calls: int = 0, commits: int = 0) -> None:
         self.calls = calls  # 0: none
         self.commits = commits
-        self._waiting: dict[int, str] = {}  # calls that are not answered, by handle
+        self._waiting: OrderedDict[int, str] = OrderedDict()  # calls that are not answered, by handle
 
     def of_calls(self, given: Input, effects: Sequence[Effect]) -> Iterator[Log]:
         """Yield the lines about an input and what it brings about."""
         if type(given) is Call:
             if len(self._waiting) >= REMEMBERED_MAX:
-                del self._waiting[next(iter(self._waiting))]
+                self._waiting.popitem(last=False)
             self._waiting[given.handle] = _shown(given.request, given.caller)
             if self.calls > 1:
                 yield Log(Level.NOTE, f"trace: call {given.handle}: {self._waiting[given.handle]}")

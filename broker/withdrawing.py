@@ -115,7 +115,7 @@ def _remember(world: World, publication: Publication) -> None:
     name = (topic.name, owner.user, owner.token)
     known[name] = max(known.pop(name, last), last)
     if len(known) > PAST_MAX:
-        del known[next(iter(known))]
+        known.popitem(last=False)
 
 
 def one_less(world: World, publication: Publication) -> None:

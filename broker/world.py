@@ -4,7 +4,7 @@ What is asleep lies in `units`, as records: restored units of work that nobody h
 that wait for a service without a server, and the persistent status of what is complete.
 """
 
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from dataclasses import fields
 from typing import Any
 
@@ -97,12 +97,12 @@ class World:
         self.client_count = 0
         self.services: dict[ServiceName, Service] = {}
         self.conversations: dict[str, Conversation] = {}
-        self.ended: dict[str, Ended] = {}
+        self.ended: OrderedDict[str, Ended] = OrderedDict()
         self.active: dict[str, UnitOfWork] = {}  # units of work that are awake, by UOWID
         self.active_count = 0  # with those that are asleep
         self.talk_count = 0  # conversations, likewise
         self.instances: dict[tuple[Name, ServiceName], Waiting] = {}  # what waits for a server instance
-        self.producers: dict[ProducerKey, str] = {}  # identifier to UOWID
+        self.producers: OrderedDict[ProducerKey, str] = OrderedDict()  # identifier to UOWID
         self.beginning: dict[str, Conversation] = {}  # those of the first, as long as they are on their way
         self.parking, self.unused = Parking(), Unused()
         self.topics = Topics(attributes, self.unused, has_store=restored.has_store)

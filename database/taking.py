@@ -14,8 +14,10 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from index.replay import Index
-from index.table import NUMBER_MAX, Place
+from index.table import Place
 from journal.operations import encode_name
 
 REFILL_MESSAGES = 4096  # candidates kept ready for one queue
@@ -27,7 +29,7 @@ class _Line:
     """The candidates of one queue, in order."""
 
     ready: deque[int] = field(default_factory=deque)
-    after: int = 0  # every number up to here was a candidate
+    after: int = 0  # every number of the queue up to here was a candidate
     returned: list[int] = field(default_factory=list)  # a heap
 
 
@@ -45,15 +47,16 @@ class Taking:
     def take(self, queue: str) -> Place | None:
         """Hand out the queue's next message; None when there is none. InvalidName."""
         line = self._lines.get(queue) or self._new_line(queue)
-        ready, returned, taken = line.ready, line.returned, self.taken
+        returned, taken = line.returned, self.taken
         noted = 0
         try:
             while self.given_back:
                 self.release(self.given_back[0])
                 self.given_back.popleft()
             while True:
-                if not ready:
+                if not line.ready:
                     self._refill(queue, line)
+                ready = line.ready
                 is_returned = bool(returned) and (not ready or returned[0] < ready[0])
                 if not (is_returned or ready):
                     return None
@@ -81,13 +84,16 @@ class Taking:
         return line
 
     def _refill(self, queue: str, line: _Line) -> None:
-        for numbers, _, _ in self._table.batches(queue, line.after, NUMBER_MAX):
-            for start in range(0, len(numbers), REFILL_MESSAGES):
-                part = numbers[start : start + REFILL_MESSAGES]
-                line.ready.extend(part[~self._index.held.mask(part)].tolist())
-                line.after = int(part[-1])
-                if line.ready:
-                    return
+        """Look behind what were candidates until some can be handed out or all of the queue were looked at."""
+        table, held = self._table, self._index.held
+        line.after = line.after or table.number_before(queue)  # of a new one: others' messages may be many
+        while not line.ready and line.after < table.last_number():
+            numbers, after = table.first_numbers(queue, line.after, REFILL_MESSAGES)
+            if numbers and held:
+                numbers = np.array(numbers)[~held.mask(numbers)].tolist()
+            ready = deque(numbers)
+            # No call in between: an exception of a signal's handler finds both as they were, or both as they are.
+            line.ready, line.after = ready, after
 
     def release(self, number: int) -> bool:
         """Take a message back; False when it was not handed out."""

@@ -7,10 +7,11 @@
 A resend inside the window gets the first answer and adds nothing. The window is rebuilt from the
 journal at every start; what stands in files that clean-up removes is carried forward under keys
 that belong to the engine. It is not part of the index's memory figure: an identifier costs about
-350 bytes.
+450 bytes, and up to 520 when the window has been full for long.
 """
 
 import struct
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -61,7 +62,8 @@ class DuplicateWindow:
 
     def __init__(self, bounds: WindowBounds) -> None:
         self._bounds = bounds
-        self._seen: dict[Scope, Seen] = {}
+        # A plain dict is searched from its start for the oldest entry, past all those that are gone.
+        self._seen: OrderedDict[Scope, Seen] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -76,7 +78,7 @@ class DuplicateWindow:
         self._seen.pop(scope, None)
         self._seen[scope] = seen
         while len(self._seen) > self._bounds.count:
-            del self._seen[next(iter(self._seen))]
+            self._seen.popitem(last=False)
 
     def expire(self, now: int) -> None:
         """Forget what is too old."""
@@ -106,7 +108,7 @@ class DuplicateWindow:
         has put it there, since nobody could send anything while the database was not there.
         """
         carried = {scope: seen for value in values for scope, seen in _decode(value)}
-        newer, self._seen = self._seen, {}
+        newer, self._seen = self._seen, OrderedDict()
         for scope, seen in sorted(carried.items(), key=lambda pair: pair[1].time):
             self.remember(scope, seen)
         for scope, seen in newer.items():

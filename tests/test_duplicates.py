@@ -111,3 +111,15 @@ def test_one_payload_is_its_own_digest_and_several_depend_on_their_order() -> No
 
 def test_the_keys_it_is_carried_under_are_the_engines_own() -> None:
     assert KEY_PREFIX.startswith(b"\0")
+
+
+@pytest.mark.parametrize("bound", [1, 7, 1000])
+def test_a_full_window_forgets_in_the_order_of_arrival_also_after_it_was_carried_forward(bound: int) -> None:
+    window = DuplicateWindow(WindowBounds(count=bound))
+    given_first = _entries(2 * bound)
+    for scope, seen in given_first.items():
+        window.remember(scope, seen)
+    window.load(carried(dict(list(given_first.items())[:bound])))
+    window.remember((b"new", b""), Seen(9, 1, 9, 9, 9))
+
+    assert list(window.every()) == [*list(given_first)[bound + 1 :], (b"new", b"")]
