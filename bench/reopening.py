@@ -11,13 +11,14 @@ from bench.datasets import Growing, data_bytes, data_files
 from bench.measure import Row, Settings, alternate_rates, alternate_times, rate_text, time_text
 from bench.raw import READ_BYTES, read_and_hash
 from database import Message, MessageDatabase
+from recovery.startup import Validation
 
 READ_AT_ONCE = 10_000
 LINEAR_SHARE = 5  # the larger of the two that are compared is twice the data set, the smaller a fifth
 LINEAR_BOUND = 1.2  # of the cost of a byte, in the larger against the smaller: what scatters by itself
 
 
-def open_seconds(directory: Path, validation: str) -> float:
+def open_seconds(directory: Path, validation: Validation) -> float:
     """Return how long an opening takes."""
     gc.collect()
     began = time.perf_counter()

@@ -44,7 +44,7 @@ def _unit(database: MessageDatabase, changes: Changes) -> Draft | None:
 
 
 def _long_way(database: MessageDatabase, changes: Changes) -> Draft:
-    block = database.commit(producer_id=changes.producer)
+    block = database.drafting.gathering(changes.producer)
     for message in changes.adds:
         block.add(message.queue, message.payload, properties=message.properties)
     for numbers in changes.delivered:

@@ -11,6 +11,7 @@ from journal.errors import (
     BehindItsBackup,
     CannotContinue,
     CommitFailed,
+    Contention,
     DatabaseClosed,
     DatabaseLocked,
     DirectoryGone,
@@ -32,10 +33,12 @@ from journal.errors import (
     NotThisDatabase,
     NotUndelivered,
     OutcomeUnknown,
+    OutsideBlock,
     RecoveryRefused,
     RestoreRefused,
     RestoreUnfinished,
     TakenOver,
+    UnreadableCommit,
 )
 from journal.message import Message
 
@@ -49,6 +52,7 @@ __all__ = [
     "CannotContinue",
     "CommitBlock",
     "CommitFailed",
+    "Contention",
     "DatabaseClosed",
     "DatabaseLocked",
     "DatabaseView",
@@ -74,9 +78,11 @@ __all__ = [
     "NothingToBackUp",
     "Options",
     "OutcomeUnknown",
+    "OutsideBlock",
     "RecoveryRefused",
     "RestoreRefused",
     "RestoreUnfinished",
     "TakenOver",
+    "UnreadableCommit",
     "back_up",
 ]

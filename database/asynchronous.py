@@ -1,26 +1,33 @@
 """The message database for asyncio: the same verbs, awaited.
 
-Commits that tasks hand in during one turn of the event loop go out together (`loop.py`).
+Commits that tasks hand in during one turn of the event loop go out together (`loop.py`). What a caller hands in is
+copied or consumed when a verb is called, not when the coroutine that it returns is awaited: a buffer may be used
+again at once.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar, Unpack
 
+from database.arguments import Number, Payload, message_number, message_numbers, shown
 from database.block import CommitBlock, Operations
-from database.database import MessageDatabase
+from database.database import MessageDatabase, contended
 from database.drafting import first_number, number_range, removed_count
 from database.ledger import StaleDraft
 from database.loop import LoopCommit
-from database.options import Options
+from database.options import NamedOptions, Options
 from database.stats import CleanupReport, FileExplanation, Stats
-from journal.errors import JournalError
+from journal.disk import Disk
+from journal.draft import Draft
+from journal.errors import DatabaseClosed, JournalError
 from journal.group import AnyDraft
 from journal.message import Message
 from journal.operations import Operation
 from recovery.report import RecoveryReport
+from recovery.validate import Progress, no_progress
 
 READ_MESSAGES = 256  # read at once by a thread
 REMOVAL_ATTEMPTS_MAX = 100
@@ -35,20 +42,33 @@ class AsyncMessageDatabase:
         number = await db.add("orders", b"...")
     """
 
-    def __init__(self, opening: Callable[[], MessageDatabase], *, owns: bool) -> None:
+    def __init__(self, opening: Callable[[], MessageDatabase], *, owns: bool = True) -> None:
+        if not callable(opening):
+            raise TypeError('a database is opened, not constructed: write AsyncMessageDatabase.open("directory")')
         self._opening = opening
         self._owns = owns
         self._opened: MessageDatabase | None = None
         self._commits: LoopCommit | None = None
 
     @classmethod
-    def open(cls, directory: str | Path, *, options: Options | None = None, **named: object) -> "AsyncMessageDatabase":
+    def open(
+        cls,
+        directory: str | Path,
+        *,
+        options: Options | None = None,
+        disk: Disk | None = None,
+        progress: Progress = no_progress,
+        **named: Unpack[NamedOptions],
+    ) -> "AsyncMessageDatabase":
         """Return a database that is recovered and opened on `async with`; arguments as MessageDatabase.open."""
-        return cls(lambda: MessageDatabase.open(directory, options=options, **named), owns=True)  # type: ignore[arg-type]
+        chosen = Options.chosen(options, named)
+        return cls(lambda: MessageDatabase.open(directory, options=chosen, disk=disk, progress=progress))
 
     @classmethod
     def wrap(cls, database: MessageDatabase) -> "AsyncMessageDatabase":
         """Return the asyncio side of an open database, which threads may go on using. Does not close it."""
+        if not isinstance(database, MessageDatabase):
+            raise TypeError(f"database must be an open MessageDatabase, not {shown(database)}")
         return cls(lambda: database, owns=False)
 
     async def __aenter__(self) -> "AsyncMessageDatabase":
@@ -85,47 +105,58 @@ class AsyncMessageDatabase:
             raise _not_entered()
         return self._commits.commit(draft)
 
-    async def add(
+    def add(
         self,
         queue: str,
-        payload: bytes,
+        payload: Payload,
         *,
         properties: Mapping[str, str] | None = None,
         producer_id: str | None = None,
-    ) -> int:
-        """Add a message; return its number, durable."""
+    ) -> Coroutine[Any, Any, int]:
+        """Add a message; return its number, durable, when awaited. As MessageDatabase.add."""
         if properties is not None or producer_id is not None:
-            draft = self._database.drafting.add(queue, payload, properties, producer_id)
-            await self._commit(draft)
-            return first_number(draft)
-        commits = self._commits
-        if commits is None:
+            return self._added(self._database.drafting.add(queue, payload, properties, producer_id))
+        if self._commits is None:
             raise _not_entered()
-        # One plain message: put into the columns of this turn without any further call.
+        if type(payload) is not bytes:
+            payload = self._commits.encode.payload(payload)
+        return self._add_plain(self._commits, queue, payload)
+
+    async def _added(self, draft: Draft) -> int:
+        await self._commit(draft)
+        return first_number(draft)
+
+    async def _add_plain(self, commits: LoopCommit, queue: str, payload: bytes) -> int:
+        """Add one plain message: put among those of this turn without any further call."""
         encode = commits.encode
-        template = encode.templates.get(queue) or encode.queue(queue)
-        if type(payload) is not bytes or len(payload) > encode.message_bytes_max:
-            payload = encode.payload(payload)
+        template = (encode.templates.get(queue) if type(queue) is str else None) or encode.queue(queue)
+        size = len(payload)
+        if size > encode.message_bytes_max:
+            encode.payload(payload)
         if commits.room <= 0:
             commits.begin_plain()
-        commits.room -= template.bound + len(payload)
-        commits.queues.append(template)
-        commits.payloads.append(payload)
+        commits.room -= template.bound + size
         future: asyncio.Future[int] = commits.create_future()
-        commits.futures.append(future)
+        commits.plain.append((template, payload, future))  # in one step: an interrupt leaves no half of it
         return await future
 
-    async def add_many(
+    def add_many(
         self,
         queue: str,
-        payloads: Sequence[bytes],
+        payloads: Iterable[Payload],
         *,
-        properties: Sequence[Mapping[str, str] | None] | None = None,
+        properties: Iterable[Mapping[str, str] | None] | None = None,
         producer_id: str | None = None,
-    ) -> range:
-        """Add messages in one commit; return their numbers."""
-        draft = self._database.drafting.add_many(queue, payloads, properties, producer_id)
+    ) -> Coroutine[Any, Any, range]:
+        """Add all that an iterable gives in one commit; return the numbers when awaited. As MessageDatabase.add_many.
+
+        The iterables are consumed by the call itself.
+        """
+        return self._added_many(self._database.drafting.add_many(queue, payloads, properties, producer_id))
+
+    async def _added_many(self, draft: Draft | None) -> range:
         if draft is None:
+            self._database.check_open()
             return range(0)
         await self._commit(draft)
         return number_range(draft)
@@ -139,21 +170,24 @@ class AsyncMessageDatabase:
         await self._commit(draft)
         return number_range(draft)
 
-    async def deliver(self, number: int) -> bool:
-        """Note that a consumer has acknowledged the message; False when it was not undelivered."""
-        return bool(await self._remove(Operation.DELIVER, (number,)))
+    async def deliver(self, number: Number) -> bool:
+        """Note that a consumer has acknowledged the message, named by its number or itself. As MessageDatabase.deliver.
 
-    async def delete(self, number: int) -> bool:
-        """Remove the message undelivered; False when it was not undelivered."""
-        return bool(await self._remove(Operation.DELETE, (number,)))
+        False when it was not undelivered; in a commit block that is NotUndelivered.
+        """
+        return bool(await self._remove(Operation.DELIVER, (message_number(number),)))
 
-    async def deliver_many(self, numbers: Iterable[int]) -> int:
-        """Deliver messages in one commit; return how many of them were undelivered."""
-        return await self._remove(Operation.DELIVER, list(numbers))
+    async def delete(self, number: Number) -> bool:
+        """Remove the message undelivered, named by its number or itself; False when it was not undelivered."""
+        return bool(await self._remove(Operation.DELETE, (message_number(number),)))
 
-    async def delete_many(self, numbers: Iterable[int]) -> int:
-        """Delete messages in one commit; return how many of them were undelivered."""
-        return await self._remove(Operation.DELETE, list(numbers))
+    def deliver_many(self, numbers: Iterable[Number]) -> Coroutine[Any, Any, int]:
+        """Deliver messages in one commit; return, when awaited, how many of them were undelivered."""
+        return self._remove(Operation.DELIVER, message_numbers(numbers))
+
+    def delete_many(self, numbers: Iterable[Number]) -> Coroutine[Any, Any, int]:
+        """Delete messages in one commit; return, when awaited, how many of them were undelivered."""
+        return self._remove(Operation.DELETE, message_numbers(numbers))
 
     async def _remove(self, kind: Operation, numbers: Sequence[int]) -> int:
         self._database.check_open()
@@ -165,24 +199,28 @@ class AsyncMessageDatabase:
                 await self._commit(draft)
             except StaleDraft:
                 continue
-            self._database.forget_taken(numbers)
             return removed_count(draft)
-        raise JournalError("these messages are being removed by others all the time; try again")
+        raise contended()
 
-    async def put(self, key: str, value: bytes) -> None:
-        """Set a key to a value, durable on return."""
-        async with self.commit() as block:
-            block.put(key, value)
+    def put(self, key: str, value: Payload) -> Coroutine[Any, Any, None]:
+        """Set a key to a value, durable when awaited."""
+        block = self._database.drafting.gathering(None)
+        block.put(key, value)
+        return self._put(block.ended())
+
+    async def _put(self, operations: Operations) -> None:
+        await self._write_operations(operations)
 
     async def drop(self, key: str) -> bool:
         """Remove a key; False when it was not there."""
+        self._database.check_open()
         if not self._database.drafting.has_key(key):
             return False
         async with self.commit() as block:
             block.drop(key)
         return True
 
-    async def read(self, number: int) -> Message:
+    async def read(self, number: Number) -> Message:
         """Return an undelivered message; NoSuchMessage, MessageDamaged."""
         return await self._off_loop(lambda: self._database.read(number))
 
@@ -194,9 +232,11 @@ class AsyncMessageDatabase:
         """Return the keys that begin with the prefix, in order."""
         return await self._off_loop(lambda: list(self._database.keys(prefix)))
 
-    async def undelivered(self, queue: str | None = None) -> AsyncIterator[Message]:
+    def undelivered(self, queue: str | None = None) -> AsyncIterator[Message]:
         """Yield the undelivered messages of a queue, or of all, in order, as they were when asked."""
-        found = self._database.undelivered(queue)
+        return self._each(self._database.undelivered(queue))
+
+    async def _each(self, found: Iterator[Message]) -> AsyncIterator[Message]:
         while messages := await self._off_loop(lambda: [m for m, _ in zip(found, range(READ_MESSAGES), strict=False)]):
             for message in messages:
                 yield message
@@ -210,10 +250,20 @@ class AsyncMessageDatabase:
         return self._database.queues()
 
     async def take(self, queue: str) -> Message | None:
-        """Hand the queue's next message to this caller only, until it is released or removed."""
-        return await self._off_loop(lambda: self._database.take(queue))
+        """Hand the queue's next message to this caller only, until it is released or removed; None for none.
 
-    def release(self, number: int) -> bool:
+        A call that is cancelled gives the message back.
+        """
+        database, taking = self._database, Future[Message | None]()
+        try:
+            await self._off_loop(lambda: taking.set_result(database.take(queue)))
+            return taking.result()
+        except BaseException:
+            # The thread may have the message by now, or get it yet: it would be nobody's.
+            taking.add_done_callback(lambda taken: _give_back(database, taken.result()))
+            raise
+
+    def release(self, number: Number) -> bool:
         """Give back a message that was taken; False when it was not. Not awaited: it is in memory."""
         return self._database.release(number)
 
@@ -221,13 +271,15 @@ class AsyncMessageDatabase:
         """Return the undelivered messages that are held back: they may have been delivered already."""
         return await self._off_loop(lambda: list(self._database.held(queue)))
 
-    async def unhold(self, numbers: Iterable[int] | None = None) -> int:
+    def unhold(self, numbers: Iterable[Number] | None = None) -> Coroutine[Any, Any, int]:
         """Hold these messages no longer, or none at all; return how many undelivered ones that were, durable."""
-        return await self._off_loop(lambda: self._database.unhold(numbers))
+        known = None if numbers is None else message_numbers(numbers)
+        return self._off_loop(lambda: self._database.unhold(known))
 
-    async def discard_held(self, numbers: Iterable[int]) -> int:
+    def discard_held(self, numbers: Iterable[Number]) -> Coroutine[Any, Any, int]:
         """Deliver those of these messages that are held back: a consumer has them. Return how many those were."""
-        return await self._off_loop(lambda: self._database.discard_held(numbers))
+        known = message_numbers(numbers)
+        return self._off_loop(lambda: self._database.discard_held(known))
 
     async def cleanup(self, *, compact: bool = False, dry_run: bool = False) -> CleanupReport:
         """Let go of data files that hold nothing needed."""
@@ -246,7 +298,12 @@ class AsyncMessageDatabase:
 
 
 def _not_entered() -> JournalError:
-    return JournalError("enter the database first: async with AsyncMessageDatabase.open(...) as db")
+    return DatabaseClosed("the database is not open yet: write `async with AsyncMessageDatabase.open(...) as db`")
+
+
+def _give_back(database: MessageDatabase, message: Message | None) -> None:
+    if message is not None:
+        database.give_back(message)
 
 
 class AsyncCommitBlock:
@@ -257,11 +314,11 @@ class AsyncCommitBlock:
         self._write = write
 
     async def __aenter__(self) -> CommitBlock:
-        return self._block
+        return self._block.__enter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        operations = self._block.operations
+        operations = self._block.ended()
         if kind is None and not operations.is_empty():
             self._block.numbers = await self._write(operations)

@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from database.arguments import Number, Payload, message_number, message_numbers, shown
 from database.encode import Encoder, NewMessage
 from database.ledger import Effect, Run
 from index.duplicates import Scope, digest
 from journal.draft import NUMBER, Added, Composer, Draft
-from journal.errors import DuplicateConflict, InvalidName, NotUndelivered
+from journal.errors import DuplicateConflict, InvalidName, NotUndelivered, OutsideBlock
 from journal.format import xxh3
 from journal.operations import Operation
 from journal.records import WHOLE_COMMIT, Numbers
@@ -28,12 +29,20 @@ class NewValue(NamedTuple):
     numbers_at: Sequence[tuple[int, int]] = ()  # offset, place among the commit's messages
 
 
+class Removal(NamedTuple):
+    """Messages of one queue to be removed."""
+
+    kind: Operation
+    queue: bytes
+    numbers: list[int]
+
+
 @dataclass(slots=True)
 class Operations:
     """What one commit does."""
 
     messages: list[NewMessage] = field(default_factory=list)
-    removals: dict[tuple[Operation, bytes], list[int]] = field(default_factory=dict)
+    removals: list[Removal] = field(default_factory=list)
     values: list[tuple[bytes, NewValue | None]] = field(default_factory=list)  # None drops the key
     producer: bytes = b""  # one identifier for the whole commit
     gone: list[int] = field(default_factory=list)  # removals that only a resend may have: the first has done them
@@ -41,16 +50,12 @@ class Operations:
     def is_empty(self) -> bool:
         return not (self.messages or self.removals or self.values or self.gone)
 
-    def removed(self) -> list[int]:
-        """Return the numbers of the messages that it delivers or deletes."""
-        return [number for numbers in self.removals.values() for number in numbers]
-
     def compose(self) -> Draft:
         """Return the draft; LimitExceeded when it is too much for one commit."""
         composer = Composer()
         runs = self._compose_adds(composer)
         removed = list(self.gone)
-        for (kind, queue), numbers in self.removals.items():
+        for (kind, queue), numbers in self._removals().items():
             composer.remove(kind, queue, _ascending(numbers))
             removed += numbers
         latest = dict(self.values)
@@ -70,6 +75,13 @@ class Operations:
             identifiers=self._identifiers(),
         )
         return draft
+
+    def _removals(self) -> dict[tuple[Operation, bytes], list[int]]:
+        """Return the numbers that go into one record each."""
+        found: dict[tuple[Operation, bytes], list[int]] = {}
+        for kind, queue, numbers in self.removals:
+            found.setdefault((kind, queue), []).extend(numbers)
+        return found
 
     def _check_numbers(self, value: NewValue) -> None:
         for at, place in value.numbers_at:
@@ -130,16 +142,33 @@ def _ascending(numbers: Sequence[int]) -> Numbers:
     return np.array(sorted(set(numbers)), np.uint64)
 
 
+def _numbers_at(given: object) -> Sequence[tuple[int, int]]:
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping):
+        raise TypeError(f"numbers_at must map offsets to places among the commit's messages, not {shown(given)}")
+    pairs = tuple(given.items())
+    for pair in pairs:
+        if any(type(number) is not int for number in pair):
+            raise TypeError(f"numbers_at must map int to int, not {shown(pair[0])} to {shown(pair[1])}")
+    return pairs
+
+
 class CommitBlock:
     """One commit of several operations, written when the `with` block is left without an exception.
 
     Afterwards `numbers` are those of the added messages, in order; for a repeat of a known producer
-    identifier, the first answer's. NotUndelivered on leaving when a removed message is gone.
+    identifier, the first answer's. On leaving, NotUndelivered when a removed message is gone: then nothing of the
+    commit is written, and the error says which message it was (`MessageDatabase.deliver` returns False there).
+
+    The block takes operations while it is entered, which it can be once; all others are OutsideBlock, since nothing
+    would write them. A call that is refused has put nothing into the commit.
     """
 
     def __init__(self, encode: Encoder, write: Callable[[Operations], range], producer: bytes) -> None:
         self._encode = encode
         self._write = write
+        self._is_entered = self._has_ended = False
         self._removed: set[int] = set()
         self.operations = Operations(producer=producer)
         self.numbers: range = range(0)
@@ -147,68 +176,97 @@ class CommitBlock:
     def add(
         self,
         queue: str,
-        payload: bytes,
+        payload: Payload,
         *,
         properties: Mapping[str, str] | None = None,
         producer_id: str | None = None,
     ) -> None:
-        """Add a message to the commit."""
+        """Add a message to the commit. TypeError, InvalidName, LimitExceeded."""
         if producer_id is not None and self.operations.producer:
             raise InvalidName("the commit has a producer identifier of its own, which covers its messages too")
-        self.operations.messages.append(self._encode.message(queue, payload, properties, producer_id))
+        message = self._encode.message(queue, payload, properties, producer_id)
+        self._open.messages.append(message)
 
-    def add_many(self, queue: str, payloads: Sequence[bytes]) -> None:
-        """Add messages to the commit."""
-        for payload in payloads:
-            self.add(queue, payload)
+    def add_many(self, queue: str, payloads: Iterable[Payload]) -> None:
+        """Add messages to the commit: all that an iterable gives. TypeError, InvalidName, LimitExceeded."""
+        template, plain = self._encode.queue(queue), self._encode.payloads(payloads)
+        messages = [self._encode.encoded(template, payload, None, "properties") for payload in plain]
+        self._open.messages.extend(messages)
 
-    def deliver(self, number: int) -> None:
-        """Deliver a message in the commit; NotUndelivered when it is gone already."""
-        self._remove(Operation.DELIVER, number)
+    def deliver(self, number: Number) -> None:
+        """Deliver a message, named by its number or itself, in the commit; NotUndelivered when it is gone already."""
+        self._remove(Operation.DELIVER, [message_number(number)])
 
-    def delete(self, number: int) -> None:
-        """Delete a message in the commit; NotUndelivered when it is gone already."""
-        self._remove(Operation.DELETE, number)
+    def delete(self, number: Number) -> None:
+        """Delete a message, named by its number or itself, in the commit; NotUndelivered when it is gone already."""
+        self._remove(Operation.DELETE, [message_number(number)])
 
-    def deliver_many(self, numbers: Iterable[int]) -> None:
+    def deliver_many(self, numbers: Iterable[Number]) -> None:
         """Deliver messages in the commit; NotUndelivered when one of them is gone already."""
-        self._remove(Operation.DELIVER, *numbers)
+        self._remove(Operation.DELIVER, message_numbers(numbers))
 
-    def delete_many(self, numbers: Iterable[int]) -> None:
+    def delete_many(self, numbers: Iterable[Number]) -> None:
         """Delete messages in the commit; NotUndelivered when one of them is gone already."""
-        self._remove(Operation.DELETE, *numbers)
+        self._remove(Operation.DELETE, message_numbers(numbers))
 
-    def _remove(self, kind: Operation, *numbers: int) -> None:
-        queues = self._encode.queues_of(numbers)
+    def _remove(self, kind: Operation, numbers: Sequence[int]) -> None:
+        operations, queues = self._open, self._encode.queues_of(numbers)
+        found: dict[bytes, list[int]] = {}
+        gone: list[int] = []
+        seen: set[int] = set()
         for number in numbers:
             queue = queues.get(number)
-            if number in self._removed or (queue is None and not self.operations.producer):
+            if number in self._removed or number in seen or (queue is None and not operations.producer):
                 raise NotUndelivered(number)
-            self._removed.add(number)
+            seen.add(number)
             if queue is None:
-                self.operations.gone.append(number)  # refused on leaving, unless the identifier is known
+                gone.append(number)  # refused on leaving, unless the identifier is known
             else:
-                self.operations.removals.setdefault((kind, queue), []).append(number)
+                found.setdefault(queue, []).append(number)
+        operations.gone.extend(gone)
+        operations.removals.extend([Removal(kind, queue, mine) for queue, mine in found.items()])
+        self._removed |= seen
 
-    def put(self, key: str, value: bytes, *, numbers_at: Mapping[int, int] | None = None) -> None:
+    @property
+    def _open(self) -> Operations:
+        """The operations, to be added to; OutsideBlock."""
+        if self._has_ended or not self._is_entered:
+            when = (
+                "was left: begin another one"
+                if self._has_ended
+                else "is not entered: write `with db.commit() as block`"
+            )
+            raise OutsideBlock(f"this commit block {when}; nothing was added to it")
+        return self.operations
+
+    def put(self, key: str, value: Payload, *, numbers_at: Mapping[int, int] | None = None) -> None:
         """Set a key in the commit.
 
         `numbers_at` maps offsets in the value to places among the commit's added messages, from 0: there
         the message's number is written as 8 bytes, least significant first, once it is known. ValueError
         on leaving the block where there is no such message, or no room in the value.
         """
-        given = NewValue(self._encode.value(value), tuple((numbers_at or {}).items()))
-        self.operations.values.append((self._encode.key(key), given))
+        given = NewValue(self._encode.value(value), _numbers_at(numbers_at))
+        self._open.values.append((self._encode.key(key), given))
 
     def drop(self, key: str) -> None:
         """Remove a key in the commit."""
-        self.operations.values.append((self._encode.key(key), None))
+        self._open.values.append((self._encode.key(key), None))
 
     def __enter__(self) -> "CommitBlock":
+        if self._is_entered:
+            raise OutsideBlock("this commit block was entered before; one block is one commit: begin another one")
+        self._is_entered = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and not self.operations.is_empty():
-            self.numbers = self._write(self.operations)
+        operations = self.ended()
+        if kind is None and not operations.is_empty():
+            self.numbers = self._write(operations)
+
+    def ended(self) -> Operations:
+        """Return what was gathered; from now on nothing more is. For the layers of the engine itself."""
+        self._has_ended = True
+        return self.operations

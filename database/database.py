@@ -3,7 +3,7 @@
     with MessageDatabase.open("spool") as db:
         number = db.add("orders", b"...")       # durable on return
         for message in db.undelivered("orders"):
-            db.deliver(message.number)
+            db.deliver(message)
 
 Every method may be called from any thread; commits of many threads share syncs. Names are 1 to 255 bytes of
 UTF-8, properties and values at most 64 KiB, a commit at most 1 GiB + 1 MiB and a million operations.
@@ -15,8 +15,10 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Unpack
 
 from database import questions
+from database.arguments import Number, Payload, asked_queue, flag, message_number, message_numbers, plain_text
 from database.block import CommitBlock, Operations
 from database.cleanup import Cleanup, CleanupContext
 from database.drafting import Drafting, first_number, number_range, removed_count
@@ -25,7 +27,7 @@ from database.forks import close_in_children
 from database.holding import Holding
 from database.indexing import SealedIndex
 from database.ledger import Ledger, StaleDraft
-from database.options import Options
+from database.options import NamedOptions, Options
 from database.reading import Files, read_known, read_one
 from database.stats import CleanupReport, FileExplanation, Stats
 from database.taking import Taking
@@ -33,7 +35,7 @@ from database.tender import Chores, Tender
 from journal.commit import GroupCommit
 from journal.disk import Disk, RealDisk
 from journal.draft import Composer
-from journal.errors import DatabaseClosed, JournalError
+from journal.errors import CannotContinue, Contention, DatabaseClosed, JournalError
 from journal.group import AnyDraft
 from journal.log import Journal
 from journal.message import Message
@@ -50,17 +52,20 @@ REMOVAL_ATTEMPTS_MAX = 100
 class MessageDatabase:
     """A durable store of messages and keyed state in one directory. Made by `open`."""
 
-    def __init__(self, disk: Disk, directory: Path, options: Options, started: Started) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
+        raise TypeError('a database is opened, not constructed: write MessageDatabase.open("directory")')
+
+    def _begin(self, disk: Disk, directory: Path, options: Options, started: Started) -> None:
         self.directory = directory
         self.options = options
         self.recovery: RecoveryReport = started.report
         self.cleaned_at_start = CleanupReport()
         self._disk = disk
         self._ownership = started.ownership
-        self._ledger = Ledger(started.index)
+        self._taking = Taking(started.index)
+        self._ledger = Ledger(started.index, self._taking.taken)
         self.drafting = Drafting(self._ledger, Encoder(self._ledger, options.max_message_size), options.clock)
         self._encode = self.drafting.encode
-        self._taking = Taking(started.index)
         self._files = Files(disk, directory)
         self._first_sequence = started.opening.next_sequence  # no file of ours is older
         self._journal = Journal(disk, directory, started.opening, options.journal())
@@ -103,24 +108,26 @@ class MessageDatabase:
         options: Options | None = None,
         disk: Disk | None = None,
         progress: Progress = no_progress,
-        **named: object,
+        **named: Unpack[NamedOptions],
     ) -> "MessageDatabase":
-        """Recover the directory and open it; `named` are fields of Options, sizes also as "25M".
+        """Recover the directory and open it; `named` are options, sizes also as "25M", durations as "30m".
 
         DatabaseLocked when another opening has it, RecoveryRefused, NotThisDatabase, NewerFormat,
-        DiskError; ValueError for an option outside its limits. The directory is made when missing.
+        DiskError; ValueError and TypeError for an option that cannot be. The directory is made when missing.
+
+        An open database takes twice `max_data_file_size` and a little more of the disk from its first commit on
+        (52 MB by default), since space is made ready ahead of commits. After a crash the numbers of messages go on
+        2^31 higher, so that none is given twice: keep them in 8 bytes.
         """
-        if options is not None and named:
-            raise ValueError(f"give options or {', '.join(named)}, not both")
-        chosen = Options.of(**named) if options is None else options
-        chosen.check()
+        chosen = Options.chosen(options, named)
         disk, path = disk or RealDisk(), Path(directory).absolute()
         return cls.begun(disk, path, chosen, start(disk, path, chosen.recovery(progress)))
 
     @classmethod
     def begun(cls, disk: Disk, directory: Path, options: Options, started: Started) -> "MessageDatabase":
         """Return the database of a directory that was started. For the layers of the engine itself."""
-        database = cls(disk, directory, options, started)
+        database = cls.__new__(cls)
+        database._begin(disk, directory, options, started)
         for note in database.recovery.notes:
             _log.warning("%s", note)
         database._index.write()
@@ -204,12 +211,16 @@ class MessageDatabase:
     def add(
         self,
         queue: str,
-        payload: bytes,
+        payload: Payload,
         *,
         properties: Mapping[str, str] | None = None,
         producer_id: str | None = None,
     ) -> int:
-        """Add a message; return its number, durable. A repeated producer identifier returns the first's."""
+        """Add a message; return its number, durable. A repeated producer identifier returns the first's number.
+
+        That message may have been delivered since. Numbers ascend, take 8 bytes, and leave out 2^31 after a crash.
+        InvalidName, LimitExceeded, DuplicateConflict, DiskFull, OutcomeUnknown, TypeError.
+        """
         if properties is None and producer_id is None:
             plain = self._encode.one_add(queue, payload)
             self.write(plain)
@@ -221,12 +232,17 @@ class MessageDatabase:
     def add_many(
         self,
         queue: str,
-        payloads: Sequence[bytes],
+        payloads: Iterable[Payload],
         *,
-        properties: Sequence[Mapping[str, str] | None] | None = None,
+        properties: Iterable[Mapping[str, str] | None] | None = None,
         producer_id: str | None = None,
     ) -> range:
-        """Add messages in one commit; return their numbers. One producer identifier covers them all."""
+        """Add all that an iterable gives in one commit; return the numbers. One producer identifier covers them all.
+
+        The payloads, and as many properties where there are any, are consumed before anything is written. An empty
+        iterable writes nothing. Raises what `add` raises, ValueError where the properties are more or fewer, and
+        what the iterables raise.
+        """
         draft = self.drafting.add_many(queue, payloads, properties, producer_id)
         if draft is None:
             return range(0)
@@ -240,24 +256,27 @@ class MessageDatabase:
     def _write_operations(self, operations: Operations) -> range:
         draft = self.drafting.operations(operations)
         self.write(draft)
-        self.forget_taken(operations.removed())
         return number_range(draft)
 
-    def deliver(self, number: int) -> bool:
-        """Note that a consumer has acknowledged the message; False when it was not undelivered."""
-        return bool(self._remove(Operation.DELIVER, (number,)))
+    def deliver(self, number: Number) -> bool:
+        """Note that a consumer has acknowledged the message, named by its number or itself; durable.
 
-    def delete(self, number: int) -> bool:
-        """Remove the message undelivered; False when it was not undelivered."""
-        return bool(self._remove(Operation.DELETE, (number,)))
+        False when it was not undelivered, and nothing is written. (In a commit block that is NotUndelivered: the
+        block's other operations must not be written without this one.)
+        """
+        return bool(self._remove(Operation.DELIVER, (message_number(number),)))
 
-    def deliver_many(self, numbers: Iterable[int]) -> int:
+    def delete(self, number: Number) -> bool:
+        """Remove the message undelivered, named by its number or itself; False when it was not undelivered."""
+        return bool(self._remove(Operation.DELETE, (message_number(number),)))
+
+    def deliver_many(self, numbers: Iterable[Number]) -> int:
         """Deliver messages in one commit; return how many of them were undelivered."""
-        return self._remove(Operation.DELIVER, list(numbers))
+        return self._remove(Operation.DELIVER, message_numbers(numbers))
 
-    def delete_many(self, numbers: Iterable[int]) -> int:
+    def delete_many(self, numbers: Iterable[Number]) -> int:
         """Delete messages in one commit; return how many of them were undelivered."""
-        return self._remove(Operation.DELETE, list(numbers))
+        return self._remove(Operation.DELETE, message_numbers(numbers))
 
     def _remove(self, kind: Operation, numbers: Sequence[int]) -> int:
         self.check_open()
@@ -269,16 +288,10 @@ class MessageDatabase:
                 self.write(draft)
             except StaleDraft:
                 continue
-            self.forget_taken(numbers)
             return removed_count(draft)
-        raise JournalError("these messages are being removed by others all the time; try again")
+        raise contended()
 
-    def forget_taken(self, numbers: Iterable[int]) -> None:
-        """Note that messages are gone, whoever had taken them. For the layers of the engine itself."""
-        with self._ledger.lock:
-            self._taking.forget(numbers)
-
-    def put(self, key: str, value: bytes) -> None:
+    def put(self, key: str, value: Payload) -> None:
         """Set a key to a value, durable on return."""
         with self.commit() as block:
             block.put(key, value)
@@ -296,14 +309,19 @@ class MessageDatabase:
 
     @property
     def _readable(self) -> Ledger:
-        """The ledger, to be asked; DatabaseClosed after close."""
+        """The ledger, to be asked; DatabaseClosed after close, CannotContinue where it has half of a commit."""
         if self._is_closed:
             raise self._closed()
+        if self._ledger.is_cut:
+            raise CannotContinue(
+                "an interrupt came while a commit was made visible: close the database and open it again"
+            )
         return self._ledger
 
-    def read(self, number: int) -> Message:
+    def read(self, number: Number) -> Message:
         """Return an undelivered message; NoSuchMessage, MessageDamaged."""
-        return read_known(self._files, number, lambda: questions.find(self._readable, number))
+        known = message_number(number)
+        return read_known(self._files, known, lambda: questions.find(self._readable, known))
 
     def get(self, key: str) -> bytes | None:
         """Return the latest value of a key, None when it is not there; MessageDamaged when it is lost."""
@@ -311,63 +329,83 @@ class MessageDatabase:
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with the prefix, in order, as they were when asked."""
-        return questions.keys(self._readable, prefix)
+        return questions.keys(self._readable, plain_text(prefix, "prefix"))
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all, in order, as they were when asked.
 
         Reserves nothing. What cannot be read any more is logged and passed over, what is held back is too.
         """
-        return questions.undelivered(self._readable, self._files, queue)
+        return questions.undelivered(self._readable, self._files, asked_queue(queue))
 
     def undelivered_count(self, queue: str | None = None) -> int:
         """Return how many messages of a queue, or of all, are undelivered."""
-        return questions.undelivered_count(self._readable, queue)
+        return questions.undelivered_count(self._readable, asked_queue(queue))
 
     def numbers(self, queue: str | None = None) -> Iterator[int]:
         """Yield the numbers of the undelivered messages of a queue, or of all, in order."""
-        return questions.numbers(self._readable, queue)
+        return questions.numbers(self._readable, asked_queue(queue))
 
     def queues(self) -> dict[str, int]:
         """Return how many messages are undelivered in every queue that has any."""
         return questions.queues(self._readable)
 
     def take(self, queue: str) -> Message | None:
-        """Hand the queue's next message to this caller only, until it is released or removed; None for none."""
-        while True:
-            with self._readable.lock:
-                place = self._taking.take(queue)
-            if place is None:
-                return None
-            found = read_one(self._files, lambda number=place.number: questions.find(self._ledger, number))  # type: ignore[misc]
-            if isinstance(found, Message):
-                return found
-            if found is not None:
-                _log.error("%s", found)
+        """Hand the queue's next message to this caller only, until it is released or removed; None for none.
 
-    def release(self, number: int) -> bool:
+        An exception that leaves the call, an interrupt included, gives the message back. What cannot be read is
+        logged, and passed over until the database is opened again. InvalidName, TypeError, DiskError.
+        """
+        if type(queue) is not str:
+            queue = plain_text(queue, "queue")
+        place = None
+        try:
+            while True:
+                with self._readable.lock:
+                    place = self._taking.take(queue)
+                if place is None:
+                    return None
+                found = read_one(self._files, lambda number=place.number: questions.find(self._ledger, number))  # type: ignore[misc]
+                if isinstance(found, Message):
+                    return found
+                if found is not None:
+                    _log.error("%s", found)
+        except BaseException:
+            if place is not None:
+                self._taking.given_back.append(place.number)  # no lock: a second interrupt could come before it
+            raise
+
+    def give_back(self, message: Message) -> None:
+        """Put back what was handed out to nobody. For the layers of the engine itself; from any thread."""
+        self._taking.given_back.append(message.number)
+
+    def release(self, number: Number) -> bool:
         """Give back a message that was taken; False when it was not."""
+        known = message_number(number)
         with self._readable.lock:
-            return self._taking.release(number)
+            return self._taking.release(known)
 
     def held(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages that are held back: they may have been delivered already."""
-        return questions.undelivered(self._readable, self._files, queue, held=True)
+        return questions.undelivered(self._readable, self._files, asked_queue(queue), held=True)
 
-    def unhold(self, numbers: Iterable[int] | None = None) -> int:
+    def unhold(self, numbers: Iterable[Number] | None = None) -> int:
         """Hold these messages no longer, or none at all; return how many undelivered ones that were, durable."""
+        known = None if numbers is None else message_numbers(numbers)
         self.check_open()
-        return self._holding.let_go(numbers)
+        return self._holding.let_go(known)
 
-    def discard_held(self, numbers: Iterable[int]) -> int:
+    def discard_held(self, numbers: Iterable[Number]) -> int:
         """Deliver those of the messages that are held back: a consumer has them; return how many, durable."""
+        known = message_numbers(numbers)
         self.check_open()
-        return sum(self.deliver_many(part) for part in self._holding.held_among(numbers))
+        return sum(self.deliver_many(part) for part in self._holding.held_among(known))
 
     # Looking after it.
 
     def cleanup(self, *, compact: bool = False, dry_run: bool = False) -> CleanupReport:
         """Let go of data files that hold nothing needed; with `compact` move the little that old ones do hold."""
+        compact, dry_run = flag(compact, "compact"), flag(dry_run, "dry_run")
         self.check_open()
         report = self._cleanup.run(compact=compact, dry_run=dry_run)
         if not dry_run:
@@ -398,3 +436,7 @@ class MessageDatabase:
             compact_share=self.options.compact_share,
             data_file_bytes_max=self.options.max_data_file_size,
         )
+
+
+def contended() -> Contention:
+    return Contention("others remove the same messages all the time; nothing was written: try again")

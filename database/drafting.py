@@ -1,9 +1,10 @@
 """Drafts from what callers say: what the database for threads and the one for asyncio have in common."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from database.arguments import Number, Payload, every, message_numbers, shown
 from database.block import CommitBlock, Operations
 from database.encode import Encoder
 from database.ledger import Effect, Ledger
@@ -20,32 +21,49 @@ class Drafting:
         self._ledger = ledger
         self._clock = clock
 
-    def add(self, queue: str, payload: bytes, properties: Mapping[str, str] | None, producer_id: str | None) -> Draft:
+    def add(self, queue: str, payload: Payload, properties: Mapping[str, str] | None, producer_id: str | None) -> Draft:
         """Return the draft of one message with all that belongs to it."""
         return self.operations(Operations(messages=[self.encode.message(queue, payload, properties, producer_id)]))
 
     def add_many(
         self,
         queue: str,
-        payloads: Sequence[bytes],
-        properties: Sequence[Mapping[str, str] | None] | None,
+        payloads: Iterable[Payload],
+        properties: Iterable[Mapping[str, str] | None] | None,
         producer_id: str | None,
     ) -> Draft | None:
-        """Return the draft of several messages of one queue; None for none."""
-        if not payloads:
-            return None
-        if properties is None and producer_id is None:
-            return self.encode.draft_many(queue, payloads)
-        if properties is not None and len(properties) != len(payloads):
-            raise ValueError(f"{len(payloads)} payloads with {len(properties)} properties")
-        block = self.block(lambda _: range(0), producer_id)
-        for place, payload in enumerate(payloads):
-            block.add(queue, payload, properties=properties[place] if properties is not None else None)
-        return self.operations(block.operations)
+        """Return the draft of several messages of one queue; None for none.
+
+        Both iterables are consumed here: what the caller does with them afterwards changes nothing.
+        """
+        template, producer = self.encode.queue(queue), self.encode.producer(producer_id)
+        plain = self.encode.payloads(payloads)
+        if properties is None and not producer:
+            return self.encode.draft_many(template, plain) if plain else None
+        if isinstance(properties, Mapping):
+            raise TypeError(
+                f"properties of several messages are an iterable of one mapping each, not {shown(properties)}"
+            )
+        given = (
+            [None] * len(plain) if properties is None else every(properties, "properties", "mappings, one a message")
+        )
+        if len(given) != len(plain):
+            raise ValueError(
+                f"payloads has {len(plain)} items and properties has {len(given)}; give one for each message"
+            )
+        messages = [
+            self.encode.encoded(template, payload, one, f"properties[{place}]")
+            for place, (payload, one) in enumerate(zip(plain, given, strict=True))
+        ]
+        return self.operations(Operations(messages=messages, producer=producer)) if messages else None
 
     def block(self, write: Callable[[Operations], range], producer_id: str | None) -> CommitBlock:
-        """Return a block that gathers operations."""
+        """Return a block that gathers operations, to be entered."""
         return CommitBlock(self.encode, write, self.encode.producer(producer_id))
+
+    def gathering(self, producer_id: str | None) -> CommitBlock:
+        """Return an entered block whose operations the layer above drafts itself."""
+        return self.block(lambda _: range(0), producer_id).__enter__()
 
     def operations(self, operations: Operations) -> Draft:
         """Return the draft of gathered operations."""
@@ -60,6 +78,10 @@ class Drafting:
     def sent(self, queue: str, payload: bytes, key: bytes, value: Numbered) -> Draft | None:
         """Return the draft of the commonest unit: one message, one value that has its number; None as `unit`."""
         return drafted_sent(self.encode, queue, payload, key, value)
+
+    def numbers(self, numbers: Iterable[Number]) -> list[int]:
+        """Return the numbers of messages that a caller hands in."""
+        return message_numbers(numbers)
 
     def removal(self, kind: Operation, numbers: Sequence[int]) -> Draft | None:
         """Return the draft that removes those of the numbers that are undelivered; None for none."""

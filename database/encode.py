@@ -1,8 +1,9 @@
 """What callers hand in, checked and as bytes. Refused at the door, asserted inside."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from database.arguments import Payload, every, plain_bytes, plain_properties, plain_text
 from database.ledger import Effect, Ledger, Run
 from index.queues import FORGOTTEN
 from journal.draft import Draft, draft_plain
@@ -38,7 +39,8 @@ class Encoder:
         self._enough = QUEUES_KEPT  # when there are so many queues, those that are empty are forgotten
 
     def queue(self, name: str) -> QueueTemplate:
-        """Return what the frames of a queue have in common; InvalidName."""
+        """Return what the frames of a queue have in common; InvalidName, TypeError."""
+        name = plain_text(name, "queue")
         known = self.templates.get(name)
         if known is None:
             data = encode_name(name, "queue name")
@@ -49,51 +51,63 @@ class Encoder:
     def _new(self, name: str, data: bytes) -> QueueTemplate:
         queues = self._ledger.index.table.queues
         if len(queues) >= self._enough:
-            for empty in queues.forget_empty():
-                if (template := self.templates.pop(empty, None)) is not None:
+            empty = queues.empty()
+            for each in empty:  # an interrupt behind this leaves a queue that is asked for its place again
+                if (template := self.templates.pop(each, None)) is not None:
                     template.place = FORGOTTEN  # a commit may be on its way with it
+            queues.forget(empty)
             self._enough = QUEUES_KEPT + 2 * len(queues)
         template = self.templates[name] = QueueTemplate(data, queues.place(name))
         return template
 
-    def one_add(self, queue: str, payload: bytes) -> PlainAdds:
+    def one_add(self, queue: str, payload: Payload) -> PlainAdds:
         """Return the draft of one plain message."""
-        template = self.templates.get(queue) or self.queue(queue)
+        template = (self.templates.get(queue) if type(queue) is str else None) or self.queue(queue)
         if type(payload) is not bytes or len(payload) > self.message_bytes_max:
             payload = self.payload(payload)
         return PlainAdds([template], [payload], template.bound + len(payload))
 
-    def payload(self, payload: bytes, properties_size: int = 0) -> bytes:
+    def payload(self, payload: Payload, properties_size: int = 0) -> bytes:
         """Return the payload; LimitExceeded above MAX_MESSAGE_SIZE, TypeError when it is not bytes."""
-        if type(payload) is not bytes:
-            if not isinstance(payload, bytes | bytearray | memoryview):
-                raise TypeError(f"a payload is bytes, not {type(payload).__name__}")
-            payload = bytes(payload)  # a buffer may change while the commit is on its way
+        payload = plain_bytes(payload, "payload")
         if len(payload) + properties_size > self.message_bytes_max:
             check_size(len(payload) + properties_size, self.message_bytes_max, "message with its properties")
         return payload
 
     def message(
-        self, queue: str, payload: bytes, properties: Mapping[str, str] | None, producer_id: str | None
+        self, queue: str, payload: Payload, properties: Mapping[str, str] | None, producer_id: str | None
     ) -> NewMessage:
         """Return a message checked against every limit."""
-        template = self.queue(queue)
-        encoded = encode_properties(properties) if properties else b""
-        checked = self.payload(payload, len(encoded))
-        return NewMessage(template, checked, encoded, self.producer(producer_id))
+        template, producer = self.queue(queue), self.producer(producer_id)
+        return self.encoded(template, plain_bytes(payload, "payload"), properties, "properties", producer)
+
+    def encoded(
+        self, template: QueueTemplate, payload: bytes, properties: object, what: str, producer: bytes = b""
+    ) -> NewMessage:
+        """Return a message of a plain payload; `what` the properties are called in an error."""
+        plain = plain_properties(properties, what)
+        encoded = encode_properties(plain) if plain else b""
+        return NewMessage(template, self.payload(payload, len(encoded)), encoded, producer)
+
+    def payloads(self, payloads: Iterable[Payload]) -> list[bytes]:
+        """Return all payloads that an iterable gives, in a list of its own; TypeError, ValueError, LimitExceeded."""
+        found = every(payloads, "payloads", "payloads")
+        if set(map(type, found)) <= {bytes}:
+            return found  # type: ignore[return-value]
+        return [plain_bytes(payload, f"payloads[{place}]") for place, payload in enumerate(found)]
 
     def producer(self, producer_id: str | None) -> bytes:
-        return b"" if producer_id is None else encode_name(producer_id, "producer identifier")
+        return (
+            b"" if producer_id is None else encode_name(plain_text(producer_id, "producer_id"), "producer identifier")
+        )
 
-    def draft_many(self, queue: str, payloads: Sequence[bytes]) -> Draft:
-        """Return the draft of messages of one queue without properties or identifier."""
-        template = self.queue(queue)
+    def draft_many(self, queue: QueueTemplate, payloads: Sequence[bytes]) -> Draft:
+        """Return the draft of messages of one queue without properties or identifier, at least one."""
         sizes = list(map(len, payloads))
-        if set(map(type, payloads)) != {bytes} or max(sizes) > self.message_bytes_max:
-            payloads = [self.payload(payload) for payload in payloads]
-            sizes = list(map(len, payloads))
-        draft = draft_plain(template.name, payloads, sizes)
-        draft.effect = Effect(runs=(Run(template, sizes),))
+        if max(sizes) > self.message_bytes_max:
+            check_size(max(sizes), self.message_bytes_max, "message with its properties")
+        draft = draft_plain(queue.name, payloads, sizes)
+        draft.effect = Effect(runs=(Run(queue, sizes),))
         return draft
 
     def queues_of(self, numbers: Sequence[int]) -> dict[int, bytes]:
@@ -103,14 +117,15 @@ class Encoder:
         return {number: queue for queue, found in queues.items() for number in found.tolist()}
 
     def key(self, key: str) -> bytes:
-        """Return a caller's key; InvalidName for the engine's own."""
+        """Return a caller's key; InvalidName for the engine's own, TypeError."""
+        key = plain_text(key, "key")
         data = encode_name(key, "key")
         if key.startswith(ENGINE_PREFIX):
             raise InvalidName("keys that begin with a NUL character belong to the engine")
         return data
 
-    def value(self, value: bytes) -> bytes:
-        if not isinstance(value, bytes | bytearray | memoryview):
-            raise TypeError(f"a value is bytes, not {type(value).__name__}")
+    def value(self, value: Payload) -> bytes:
+        """Return the value of a key; LimitExceeded above 64 KiB, TypeError when it is not bytes."""
+        value = plain_bytes(value, "value")
         check_size(len(value), VALUE_BYTES_MAX, "value")
-        return bytes(value)
+        return value

@@ -92,9 +92,11 @@ class Claims:
 class Ledger:
     """The index, and what is on its way into it."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, taken: dict[int, str] | None = None) -> None:
         self.index = index
-        self.lock = threading.Lock()  # guards the index: applying a group, and reading
+        self.lock = threading.Lock()  # guards the index and what is taken: applying a group, and reading
+        self.is_cut = False  # an interrupt came while a group was applied: the index has only a part of it
+        self._taken: dict[int, str] = {} if taken is None else taken
         self._claims = Claims()  # of drafts that are admitted and not yet durable
         self._keys: set[bytes] = set()  # put or dropped by such drafts
         self._scopes: dict[Scope, tuple[Draft, int, int, int]] = {}  # identifiers on their way, with their draft
@@ -190,18 +192,26 @@ class Ledger:
 
     def apply(self, group: Group) -> None:
         with self.lock:
-            if group.plain:
-                self._apply_plain(group.plain, group.sequence, group.offsets)
-            elif group.sent:
-                self._apply_sent(group)
-            else:
-                self._apply_mixed(group)
+            try:
+                if group.plain:
+                    self._apply_plain(group.plain, group.sequence, group.offsets)
+                elif group.sent:
+                    self._apply_sent(group)
+                else:
+                    self._apply_mixed(group)
+            except BaseException:
+                self.is_cut = True
+                raise
 
     def apply_one(self, adds: PlainAdds, sequence: int, offset: int) -> None:
         with self.lock:
-            place = self._place(adds.queues[0])
-            self.index.table.add_one(place, adds.first, sequence, offset, len(adds.payloads[0]))
-            adds.answer = adds.first
+            try:
+                place = self._place(adds.queues[0])
+                self.index.table.add_one(place, adds.first, sequence, offset, len(adds.payloads[0]))
+                adds.answer = adds.first
+            except BaseException:
+                self.is_cut = True
+                raise
 
     def _apply_plain(self, drafts: Sequence[PlainAdds], sequence: int, offsets: Sequence[int]) -> None:
         sizes, places = plain_columns(drafts)
@@ -254,9 +264,7 @@ class Ledger:
         if draft.messages and len(effect.runs) == 1 and draft.rows == draft.messages and not effect.identifiers:
             return
         if effect.removed is not None:
-            removed = index.table.remove_many(effect.removed)
-            assert removed == len(effect.removed), "checked when it was admitted"
-            self._claims.remove(effect.removed)
+            self._remove(effect.removed)
         for loaded in effect.loaded:
             index.load(self._place(loaded.queue), loaded.numbers, loaded.sizes, place)
         for number in effect.moved:
@@ -273,6 +281,14 @@ class Ledger:
             index.duplicates.remember(scope, Seen(draft.first + distance, count, digest, draft.time, draft.sequence))
         if effect.removed is not None and not effect.runs:
             draft.answer = len(effect.removed)
+
+    def _remove(self, numbers: Numbers) -> None:
+        removed = self.index.table.remove_many(numbers)
+        assert removed == len(numbers), "checked when it was admitted"
+        self._claims.remove(numbers)
+        if self._taken:
+            for number in numbers.tolist():
+                self._taken.pop(number, None)
 
     def settle_shared(self) -> None:
         """Give resends that came while their first was on its way the first one's outcome."""

@@ -26,12 +26,15 @@ PLAIN_BYTES = 64 << 10  # of plain adds in one draft: it goes into one data file
 class Batch:
     """The drafts of one turn of the loop, and the futures of their callers. A waiter for the committer."""
 
-    __slots__ = ("_group", "drafts", "futures")
+    __slots__ = ("_group", "entries")
 
     def __init__(self, group: "LoopCommit") -> None:
         self._group = group
-        self.drafts: list[AnyDraft] = []
-        self.futures: list[list[asyncio.Future[Any]]] = []  # of each draft
+        self.entries: list[tuple[AnyDraft, list[asyncio.Future[Any]]]] = []  # drafts, and who waits for each
+
+    @property
+    def drafts(self) -> list[AnyDraft]:
+        return [draft for draft, _ in self.entries]
 
     def lead(self) -> None:
         self._group.called(self._group.lead)
@@ -41,7 +44,7 @@ class Batch:
 
     def resolve(self) -> None:
         """Wake the callers; one that was cancelled disturbs no other."""
-        for draft, futures in zip(self.drafts, self.futures, strict=True):
+        for draft, futures in self.entries:
             failure = draft.failure
             for future, number in zip(futures, count(draft.first), strict=False):
                 try:
@@ -71,12 +74,9 @@ class LoopCommit:
         self._pace = Pace()
         self._told: list[Batch] = []
         self._plain_bytes = min(PLAIN_BYTES, database.options.max_data_file_size // 4)
-        # The plain adds of this turn, as columns, and what they still have room for.
+        # The plain adds of this turn that go into one draft, and what they still have room for.
         self.room = 0
-        self.queues: list[QueueTemplate] = []
-        self.payloads: list[bytes] = []
-        self.futures: list[asyncio.Future[int]] = []
-        self._plain: PlainAdds | None = None
+        self.plain: list[tuple[QueueTemplate, bytes, asyncio.Future[int]]] = []
 
     def close(self) -> None:
         """Let go of the thread, once it has led what it was told to."""
@@ -89,42 +89,42 @@ class LoopCommit:
         future: asyncio.Future[Any] = self._loop.create_future()
         batch = self._begin()
         draft.waiter = batch
-        batch.drafts.append(draft)
-        batch.futures.append([future])
+        batch.entries.append((draft, [future]))
         return future
 
     def begin_plain(self) -> None:
         """Make room for more plain adds of this turn; `room` says for how many bytes."""
         self._end_plain()
-        batch = self._begin()
-        self.queues, self.payloads, self.futures = [], [], []
-        self._plain = PlainAdds(self.queues, self.payloads, 0)
-        self._plain.waiter = batch
+        self._begin()
         self.room = self._plain_bytes
-        batch.drafts.append(self._plain)
-        batch.futures.append(self.futures)
 
     def _end_plain(self) -> None:
-        if self._plain is not None:
-            self._plain.weight = self._plain_bytes - self.room
-            self._plain = None
-            self.room = 0
+        """Make one draft of the plain adds so far."""
+        if self.plain:
+            batch, weight = self._begin(), self._plain_bytes - self.room
+            queues, payloads, futures = map(list, zip(*self.plain, strict=True))
+            draft = PlainAdds(queues, payloads, weight)
+            draft.waiter = batch
+            batch.entries.append((draft, futures))
+            self.plain = []
+        self.room = 0
 
     def _begin(self) -> Batch:
         """Return this turn's batch, which goes out at the turn's end."""
         if self._batch is None:
+            self._loop.call_soon(self._flush)  # first: an interrupt behind it leaves no batch that never goes out
             self._batch = Batch(self)
-            self._loop.call_soon(self._flush)
         return self._batch
 
     def _flush(self) -> None:
         self._end_plain()
         batch, self._batch = self._batch, None
-        assert batch is not None
+        if batch is None or not batch.entries:
+            return  # whoever asked for it was interrupted before there was anything in it
         try:
             self._database.check_open()
         except JournalError as failure:
-            for draft in batch.drafts:
+            for draft, _ in batch.entries:
                 draft.failure = failure
             batch.resolve()
             return

@@ -9,9 +9,11 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, TypedDict, get_args
 
+from database.arguments import flag, shown
 from index.duplicates import WindowBounds
 from journal.format import ALIGNMENT_MAX, ALIGNMENT_MIN
 from journal.log import DATA_FILE_BYTES_MAX, DATA_FILE_BYTES_MIN, JournalSettings
@@ -21,15 +23,16 @@ from recovery.startup import Policy, RecoveryOptions, Validation
 from recovery.validate import Progress
 
 RENEW_SECONDS_MIN = 0.01
+SECONDS_MAX = 10**9  # of any duration: a thread can wait so long, some 31 years
 _SIZE = re.compile(r"\s*([0-9]+)\s*([BKMG]?)\s*", re.IGNORECASE)
 _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([smhd]?)\s*", re.IGNORECASE)
 _SIZE_UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _DURATION_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def parse_size(text: str | int) -> int:
+def parse_size(text: object) -> int:
     """Return a size in bytes from "25M" or a number; units B (default), K, M, G, 1024-based. ValueError."""
-    if isinstance(text, int):
+    if isinstance(text, int) and not isinstance(text, bool):
         return text
     match = _SIZE.fullmatch(text) if isinstance(text, str) else None
     if match is None:
@@ -37,10 +40,10 @@ def parse_size(text: str | int) -> int:
     return int(match[1]) * _SIZE_UNITS[match[2].upper()]
 
 
-def parse_duration(text: str | float) -> float:
+def parse_duration(text: object) -> float:
     """Return a duration in seconds from "90", "90s", "30m", "12h" or "7d". ValueError."""
-    if isinstance(text, int | float):
-        return float(text)
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        return float(min(text, 10 * SECONDS_MAX))  # beyond every limit all the same
     match = _DURATION.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"{text!r} is not a duration; write a number and s, m, h or d, as in 30m")
@@ -79,13 +82,28 @@ class Options:
     sleep: Callable[[float], None] = time.sleep  # seconds
 
     @classmethod
+    def chosen(cls, options: "Options | None", named: Mapping[str, object]) -> "Options":
+        """Return the options that a database is opened with: those given as a whole, or those named. ValueError."""
+        if options is None:
+            return cls.of(**named)
+        if not isinstance(options, Options):
+            raise TypeError(f"options must be an Options, not {shown(options)}; or name single options beside it")
+        if named:
+            raise ValueError(f"give options or {', '.join(named)}, not both")
+        options.check()
+        return options
+
+    @classmethod
     def of(cls, **named: object) -> "Options":
-        """Return options from values as people write them; None means the default. ValueError."""
+        """Return options from values as people write them; None means the default. ValueError, TypeError."""
         known = {field.name for field in fields(cls)}
         unknown = sorted(set(named) - known)
         if unknown:
-            raise ValueError(f"{unknown[0]} is not an option; the options are {', '.join(sorted(known))}")
-        options = cls(**{name: _parsed(name, value) for name, value in named.items() if value is not None})
+            every = sorted(NamedOptions.__annotations__)
+            near = get_close_matches(unknown[0], every, 1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise TypeError(f"{unknown[0]} is not an option; {hint}the options are {', '.join(every)}")
+        options = cls(**{name: _parsed(name, value) for name, value in _given(named).items()})
         options.check()
         return options
 
@@ -108,17 +126,34 @@ class Options:
         _within("max_message_size", self.max_message_size, 1, MESSAGE_BYTES_MAX)
         _within("group_alignment", self.group_alignment, ALIGNMENT_MIN, ALIGNMENT_MAX)
         _within("compact_share", self.compact_share, 0, 1)
-        for name in ("cleanup_interval", "duplicate_age", "duplicate_count", "archives_max"):
-            _within(name, getattr(self, name), 0, float("inf"))
+        for name in ("cleanup_interval", "duplicate_age"):
+            _within(name, getattr(self, name), 0, SECONDS_MAX)
+        for name in ("duplicate_count", "archives_max"):
+            _within(name, getattr(self, name), 0, COUNT_MAX)
         _within("renew_interval", self.renew_interval, RENEW_SECONDS_MIN, 3600)
-        for name in ("retention_age", "retention_bytes"):
-            if getattr(self, name) is not None:
-                _within(name, getattr(self, name), 0, float("inf"))
+        if self.retention_age is not None:
+            _within("retention_age", self.retention_age, 0, SECONDS_MAX)
+        if self.retention_bytes is not None:
+            _within("retention_bytes", self.retention_bytes, 0, COUNT_MAX)
+        self._check_types()
         if self.group_alignment & (self.group_alignment - 1):
             raise ValueError(f"group_alignment must be a power of two, not {self.group_alignment}")
         for name, choice in (("policy", Policy), ("validation", Validation)):
             if getattr(self, name) not in get_args(choice):
                 raise ValueError(f"{name} must be one of {', '.join(get_args(choice))}, not {getattr(self, name)!r}")
+
+    def _check_types(self) -> None:
+        """Raise TypeError when a value is not of its kind, ValueError for a part of a whole."""
+        for name in _WHOLE:
+            if type(getattr(self, name)) is float:
+                raise ValueError(f"{name} must be a whole number, not {getattr(self, name)}")
+        for name in _FLAGS:
+            flag(getattr(self, name), name)
+        for name in ("clock", "chance", "sleep"):
+            if not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be a function, not {shown(getattr(self, name))}")
+        if self.retention_directory is not None and not isinstance(self.retention_directory, Path):
+            raise TypeError(f"retention_directory must be a Path, not {shown(self.retention_directory)}")
 
     def recovery(self, progress: Progress) -> RecoveryOptions:
         """Return what of it a start goes by."""
@@ -163,6 +198,31 @@ _IN_MINUTES = ("MSG_CLEANUP_INTERVAL",)  # as the seed gives it: "defaults to 30
 _SIZES = ("max_data_file_size", "max_message_size", "retention_bytes")
 _COUNTS = ("duplicate_count", "archives_max", "group_alignment")
 _DURATIONS = ("renew_interval", "cleanup_interval", "duplicate_age", "retention_age")
+_WHOLE = ("max_data_file_size", "max_message_size", "retention_bytes", *_COUNTS)
+_FLAGS = ("unreadable_as_damaged", "hold_suspects", "is_shared")
+COUNT_MAX = 1 << 62
+
+
+class NamedOptions(TypedDict, total=False):
+    """The options that a database is opened with by name, as people write them; None is the default."""
+
+    max_data_file_size: int | str | None
+    max_message_size: int | str | None
+    cleanup_interval: float | str | None
+    compact_share: float | None
+    duplicate_count: int | None
+    duplicate_age: float | str | None
+    policy: Policy | None
+    validation: Validation | None
+    unreadable_as_damaged: bool | None
+    hold_suspects: bool | None
+    retention_directory: str | Path | None
+    retention_age: float | str | None
+    retention_bytes: int | str | None
+    group_alignment: int | None
+    archives_max: int | None
+    renew_interval: float | str | None
+    clock: Callable[[], int] | None
 
 
 def _given(named: Mapping[str, object]) -> dict[str, object]:
@@ -170,17 +230,24 @@ def _given(named: Mapping[str, object]) -> dict[str, object]:
 
 
 def _parsed(name: str, value: object) -> Any:
-    if name in _SIZES:
-        return parse_size(cast("str | int", value))
-    if name in _DURATIONS:
-        return parse_duration(cast("str | float", value))
+    try:
+        if name in _SIZES:
+            return parse_size(value)
+        if name in _DURATIONS:
+            return parse_duration(value)
+    except ValueError as failure:
+        raise ValueError(f"{name}: {failure}") from None
     if name in _COUNTS and isinstance(value, str) and value.strip().isdecimal():
         return int(value)
     if name == "retention_directory":
-        return Path(cast("str | Path", value))
+        if not isinstance(value, str | Path):
+            raise TypeError(f"retention_directory must be a path (str or Path), not {shown(value)}")
+        if not str(value):
+            raise ValueError("retention_directory is empty; name a directory, or leave it out to delete files")
+        return Path(value)
     return value
 
 
 def _within(name: str, value: object, low: float, high: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ValueError(f"{name} must be from {low} to {high}, not {value!r}")
+        raise ValueError(f"{name} must be a number from {low} to {high}, not {shown(value)}")

@@ -2,6 +2,11 @@
 
 What is taken is remembered in memory only. When the process ends, every message that was not
 delivered is undelivered again.
+
+A caller may be interrupted between any two calls, by Ctrl-C or an exception of a signal handler. So a message is
+noted as taken while it still stands in its queue's line, and leaves the line only then: at no moment is it in
+neither. Where both say it, the note counts, and what is left in the line is passed over. Who loses a message that
+was handed out to an exception puts its number into `given_back`, which takes one call and no lock.
 """
 
 import heapq
@@ -11,6 +16,7 @@ from dataclasses import dataclass, field
 
 from index.replay import Index
 from index.table import NUMBER_MAX, Place
+from journal.operations import encode_name
 
 REFILL_MESSAGES = 4096  # candidates kept ready for one queue
 LINES_KEPT = 1000  # those of empty queues are not looked for below
@@ -32,49 +38,65 @@ class Taking:
         self._index = index
         self._table = index.table
         self._lines: dict[str, _Line] = {}
-        self._taken: dict[int, str] = {}
+        self.taken: dict[int, str] = {}  # number → queue; the ledger removes what is delivered or deleted
+        self.given_back: deque[int] = deque()  # handed out, and not received: to be put back. From any thread
         self._enough = LINES_KEPT  # when there are so many lines, those of empty queues are forgotten
 
     def take(self, queue: str) -> Place | None:
-        """Hand out the queue's next message; None when there is none."""
+        """Hand out the queue's next message; None when there is none. InvalidName."""
         line = self._lines.get(queue) or self._new_line(queue)
-        while (number := self._next(queue, line)) is not None:
-            place = self._table.find(number)
-            if place is not None:
-                self._taken[number] = queue
-                return place
-        return None
+        ready, returned, taken = line.ready, line.returned, self.taken
+        noted = 0
+        try:
+            while self.given_back:
+                self.release(self.given_back[0])
+                self.given_back.popleft()
+            while True:
+                if not ready:
+                    self._refill(queue, line)
+                is_returned = bool(returned) and (not ready or returned[0] < ready[0])
+                if not (is_returned or ready):
+                    return None
+                number = returned[0] if is_returned else ready[0]
+                place = None if number in taken else self._table.find(number)
+                if place is not None:
+                    noted, taken[number] = number, queue
+                if is_returned:
+                    heapq.heappop(returned)
+                else:
+                    ready.popleft()
+                if place is not None:
+                    return place
+        except BaseException:
+            if noted:
+                self.given_back.append(noted)
+            raise
 
     def _new_line(self, queue: str) -> _Line:
+        encode_name(queue, "queue name")
         if len(self._lines) >= self._enough:
             self._lines = {name: line for name, line in self._lines.items() if self._table.undelivered_count(name)}
             self._enough = LINES_KEPT + 2 * len(self._lines)
         line = self._lines[queue] = _Line()
         return line
 
-    def _next(self, queue: str, line: _Line) -> int | None:
-        if not line.ready:
-            self._refill(queue, line)
-        if line.returned and (not line.ready or line.returned[0] < line.ready[0]):
-            return heapq.heappop(line.returned)
-        return line.ready.popleft() if line.ready else None
-
     def _refill(self, queue: str, line: _Line) -> None:
         for numbers, _, _ in self._table.batches(queue, line.after, NUMBER_MAX):
             for start in range(0, len(numbers), REFILL_MESSAGES):
                 part = numbers[start : start + REFILL_MESSAGES]
-                line.after = int(part[-1])
                 line.ready.extend(part[~self._index.held.mask(part)].tolist())
+                line.after = int(part[-1])
                 if line.ready:
                     return
 
     def release(self, number: int) -> bool:
         """Take a message back; False when it was not handed out."""
-        queue = self._taken.pop(number, None)
+        queue = self.taken.get(number)
         if queue is None:
             return False
         if (line := self._lines.get(queue)) is not None:
             heapq.heappush(line.returned, number)
+        self.taken.pop(number, None)
         return True
 
     def admit(self, freed: Mapping[str, Iterable[int]]) -> None:
@@ -85,9 +107,3 @@ class Taking:
                 for number in numbers:
                     if number <= line.after:  # its turn has passed; a later one's comes
                         heapq.heappush(line.returned, number)
-
-    def forget(self, numbers: Iterable[int]) -> None:
-        """Note that messages are gone."""
-        if self._taken:
-            for number in numbers:
-                self._taken.pop(number, None)

@@ -48,7 +48,7 @@ class Tender:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._renewing: threading.Thread | None = None
-        self.failure: JournalError | None = None
+        self.failure: Exception | None = None
 
     def start(self) -> None:
         self._renewing = threading.Thread(target=self._renew, name="oms-renewal", daemon=True)
@@ -112,4 +112,4 @@ class Tender:
             if str(failure) != str(self.failure):
                 is_expected = isinstance(failure, JournalError | OSError)
                 _log.warning("%s", failure, exc_info=None if is_expected else failure)
-            self.failure = failure if isinstance(failure, JournalError) else JournalError(str(failure))
+            self.failure = failure

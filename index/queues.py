@@ -5,6 +5,8 @@ for its place already. What is empty is forgotten when somebody says so, and its
 callers may make up a name for each answer that they wait for. Does not lock: its owner does.
 """
 
+from collections.abc import Iterable
+
 FORGOTTEN = -1  # instead of a place: ask for it again
 
 
@@ -52,9 +54,11 @@ class Queues:
             name: (self.counts[place], self.bytes[place]) for name, place in self._places.items() if self.counts[place]
         }
 
-    def forget_empty(self) -> list[str]:
-        """Take their places from the queues in which nothing is undelivered; return their names."""
-        empty = [name for name, place in self._places.items() if not self.counts[place]]
-        for name in empty:
+    def empty(self) -> list[str]:
+        """Return the names of the queues in which nothing is undelivered."""
+        return [name for name, place in self._places.items() if not self.counts[place]]
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Take their places from queues in which nothing is undelivered."""
+        for name in names:
             self._free.append(self._places.pop(name))
-        return empty

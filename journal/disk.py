@@ -264,7 +264,8 @@ class RealFile:
 
     def __del__(self) -> None:
         # A reader may still be at work on a file that a cache has let go of: the last one closes it.
-        self.close()
+        if hasattr(self, "_descriptor"):  # not where an interrupt came before it was there
+            self.close()
 
 
 _DSYNC: int = getattr(os, "RWF_DSYNC", 0)  # one call that writes and syncs; Linux only

@@ -26,6 +26,9 @@ JournalError
 ├── LimitExceeded          longer or more than a documented limit; nothing was written
 ├── InvalidName            a queue, key or producer identifier outside 1 to 255 bytes of UTF-8
 ├── DuplicateConflict      a known producer identifier with a different payload, or beside unknown ones
+├── OutsideBlock           a commit block was used before it was entered or after it was left, or entered again
+├── UnreadableCommit       a mistake of the engine, found before anything was written: report it
+├── Contention             others remove the same messages all the time: nothing was written
 ├── NotUndelivered         a commit of several operations removes a message that is gone
 ├── NoSuchMessage          no undelivered message has this number
 └── MessageDamaged         the message's bytes on disk no longer match their checksum
@@ -146,7 +149,7 @@ class CannotContinue(JournalError):
 
 
 class DatabaseClosed(JournalError):
-    """The database was used after close(), or in the child of a fork."""
+    """The database was used after close(), before `async with`, or in the child of a fork."""
 
 
 class CommitFailed(JournalError):
@@ -171,6 +174,28 @@ class InvalidName(JournalError, ValueError):
 
 class DuplicateConflict(JournalError):
     """A producer identifier of the duplicate window came again with a different payload."""
+
+
+class OutsideBlock(JournalError):
+    """A commit block was used before it was entered or after it was left, or entered again. Nothing was added to it."""
+
+
+class UnreadableCommit(JournalError):
+    """The engine made a commit that it could not read again. This commit was not written; others go on.
+
+    It is a mistake of the engine's, never of the caller's.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"oms made a commit that it could not read again ({reason}); nothing of it was written, and other commits "
+            "go on. This is a mistake in oms: please report it with this text and the call that led to it"
+        )
+        self.reason = reason
+
+
+class Contention(JournalError):
+    """Others remove the same messages all the time. Nothing was written: try again."""
 
 
 class NotUndelivered(JournalError):

@@ -35,14 +35,16 @@ class Operation(IntEnum):
 
 
 def encode_name(name: str, what: str) -> bytes:
-    """Return the name as UTF-8; InvalidName when it is empty, too long, or not text."""
+    """Return the name as UTF-8; InvalidName when it is empty, too long or not valid Unicode, TypeError for no text."""
     if not isinstance(name, str):
-        raise InvalidName(f"the {what} must be text, not {type(name).__name__}")
+        raise TypeError(f"the {what} must be text (str), not {type(name).__name__}")
     try:
         data = name.encode()
     except UnicodeEncodeError as failure:
         raise InvalidName(f"the {what} {name!r} is not valid Unicode: {failure.reason}") from None
-    if not 1 <= len(data) <= NAME_BYTES_MAX:
+    if not data:
+        raise InvalidName(f"the {what} is empty; it must have 1 to {NAME_BYTES_MAX} bytes of UTF-8")
+    if len(data) > NAME_BYTES_MAX:
         raise InvalidName(f"the {what} must have 1 to {NAME_BYTES_MAX} bytes of UTF-8, it has {len(data)}")
     return data
 

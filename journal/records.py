@@ -193,12 +193,15 @@ def _unleb128(coded: bytes) -> Numbers:
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """Return the properties as bytes; LimitExceeded above 64 KiB, InvalidName when they are not text."""
+    """Return the properties as bytes; LimitExceeded above 64 KiB, InvalidName for texts that are not valid Unicode.
+
+    TypeError where they are not text.
+    """
     parts: list[bytes] = []
     for pair in properties.items():
         for text in pair:
             if not isinstance(text, str):
-                raise InvalidName(f"properties map text to text, {text!r} is {type(text).__name__}")
+                raise TypeError(f"properties must map text to text, not to or from {type(text).__name__}")
             try:
                 data = text.encode()
             except UnicodeEncodeError as failure:

@@ -15,7 +15,7 @@ from typing import TypeVar
 from journal import names
 from journal.datafile import DataFile
 from journal.disk import NO_LINKS, Disk
-from journal.errors import JournalError
+from journal.errors import CannotContinue
 from journal.format import FileHeader
 from journal.names import DataFileName
 from journal.segment import FIRST_BYTES, Rolled, Sealed, Segment
@@ -123,7 +123,9 @@ class Supply:
             if not isinstance(header, FileHeader) and file.is_zero():
                 return False
         if not isinstance(header, FileHeader) or header.owner >= self._owner:
-            raise JournalError(f"{path} appeared while this process owns the directory; close and recover")
+            raise CannotContinue(
+                f"another process made {path}, which this one owns: close the database and open it again"
+            )
         self._disk.unlink(path)
         return True
 

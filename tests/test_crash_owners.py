@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from database import MessageDatabase
+from database import MessageDatabase, Options
 from database.tender import Tender
 from journal import names
 from journal.disk import RealDisk
@@ -289,7 +289,7 @@ def test_an_owner_with_nothing_to_commit_finds_out_all_the_same(tmp_path: Path) 
         eventually(lambda: read_holder(RealDisk(), tmp_path).count > 0)  # type: ignore[union-attr]
         former._tender.stop()
         seen = read_holder(RealDisk(), tmp_path)
-        with MessageDatabase.open(tmp_path, passing=seen, is_shared=True) as current:
+        with MessageDatabase.open(tmp_path, options=Options(passing=seen, is_shared=True)) as current:
             former._tender = tended(former)
             eventually(lambda: isinstance(former.group.failure, TakenOver))
             with pytest.raises(NotAttempted, match="another process has taken over"):

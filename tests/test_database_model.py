@@ -7,6 +7,7 @@ leave. After every restart everything that the database says must be what the di
 import shutil
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -173,21 +174,19 @@ class DatabaseMachine(RuleBasedStateMachine):
         put, dropped = data.draw(st.dictionaries(keys, values, max_size=2)), data.draw(keys)
         given = [payload for _, payload, _ in added]
         answer = self._answer((added[0][0], producer), given, removes=bool(gone)) if added else None
-        block = self.db.commit(producer_id=producer)
-        for queue, payload, each in added:
-            block.add(queue, payload, properties=each)
-        for place, number in enumerate(gone):
-            (block.deliver if place % 2 else block.delete)(number)
-        for key, value in put.items():
-            block.put(key, b"overwritten")
-            block.put(key, value)
-        block.drop(dropped)
-        if answer is DuplicateConflict:
-            with pytest.raises(DuplicateConflict), block:
-                pass
+        is_refused = answer is DuplicateConflict
+        refusal = pytest.raises(DuplicateConflict) if is_refused else nullcontext()
+        with refusal, self.db.commit(producer_id=producer) as block:
+            for queue, payload, each in added:
+                block.add(queue, payload, properties=each)
+            for place, number in enumerate(gone):
+                (block.deliver if place % 2 else block.delete)(number)
+            for key, value in put.items():
+                block.put(key, b"overwritten")
+                block.put(key, value)
+            block.drop(dropped)
+        if is_refused:
             return
-        with block:
-            pass
         if isinstance(answer, range):
             assert block.numbers == answer
             return

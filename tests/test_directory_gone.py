@@ -9,7 +9,7 @@ import pytest
 from broker.attributes import BUILT_IN
 from broker.changes import Changes
 from broker.store_errors import StoreUnavailable
-from database import DirectoryGone, MessageDatabase, NotAttempted, OutcomeUnknown
+from database import DirectoryGone, MessageDatabase, NotAttempted, Options, OutcomeUnknown
 from tests.broker_store_writer import opened
 from tests.stomp_server import Serving, Wire, eventually
 
@@ -51,7 +51,7 @@ any_way = pytest.mark.parametrize("goes", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_nothing_is_acknowledged_any_more(tmp_path: Path, goes: Callable[[Path], None], is_shared: bool) -> None:
     directory = tmp_path / "spool"
-    with MessageDatabase.open(directory, is_shared=is_shared, renew_interval=3600) as database:
+    with MessageDatabase.open(directory, options=Options(is_shared=is_shared, renew_interval=3600)) as database:
         database.add("q", b"acknowledged")
         goes(directory)
         files = sorted(directory.glob("*.data"))

@@ -30,7 +30,7 @@ def _removal(journal: PaperJournal, *numbers: int) -> Draft:
 
 
 def _block(journal: PaperJournal, producer: str | None = None) -> CommitBlock:
-    return journal.drafting.block(lambda _: range(0), producer)
+    return journal.drafting.gathering(producer)
 
 
 def _draft(journal: PaperJournal, block: CommitBlock) -> Draft:

@@ -57,7 +57,7 @@ def test_a_message_may_have_any_size_up_to_the_limit(limit: int, tmp_path: Path)
         wanted[commit.numbers[0]] = limit
         for call in (
             lambda: db.add("q", bytes(limit + 1)),
-            lambda: db.add("q", memoryview(bytes(limit + 1))),  # type: ignore[arg-type]
+            lambda: db.add("q", memoryview(bytes(limit + 1))),
             lambda: db.add("q", bytes(limit + 1), producer_id="p"),
             lambda: db.add("q", bytes(limit), properties={"": ""}),
             lambda: db.add_many("q", [b"", bytes(limit + 1)]),
@@ -99,7 +99,7 @@ def test_the_properties_of_a_message_may_have_64_kib(db: MessageDatabase) -> Non
 
 @pytest.mark.parametrize("wrong", [{"k": 1}, {1: "v"}, {"k": None}, {"k": b"v"}, {"\ud800": "v"}, {"k": "\udfff"}])
 def test_properties_that_are_no_text_are_refused(db: MessageDatabase, wrong: dict[str, str]) -> None:
-    with pytest.raises(InvalidName):
+    with pytest.raises((TypeError, InvalidName)):
         db.add("q", b"", properties=wrong)
     assert db.undelivered_count() == 0
 

@@ -1,12 +1,13 @@
 """How a database is opened: sizes and durations as people write them, limits, and the environment."""
 
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from database import Options
-from database.options import ENVIRONMENT, parse_duration, parse_size
+from database.options import ENVIRONMENT, NamedOptions, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(
@@ -121,12 +122,51 @@ def test_none_means_the_default() -> None:
         ("group_alignment", 8192),
         ("archives_max", -1),
         ("archives_max", True),
-        ("max_data_file_sise", "25M"),
+        ("max_data_file_size", True),
+        ("duplicate_count", 1.5),
+        ("duplicate_count", "1.5"),
+        ("archives_max", 2.0),
+        ("group_alignment", 512.0),
+        ("cleanup_interval", True),
+        ("cleanup_interval", float("inf")),
+        ("cleanup_interval", float("nan")),
+        ("cleanup_interval", 10**400),
+        ("retention_age", 2e9),
+        ("retention_directory", ""),
     ],
 )
 def test_a_value_outside_its_limits_is_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=name):
         Options.of(**{name: value})
+
+
+@pytest.mark.parametrize("wrong", ["no", "yes", 0, 1, [], None])
+@pytest.mark.parametrize("name", ["hold_suspects", "unreadable_as_damaged", "is_shared"])
+def test_what_is_yes_or_no_is_true_or_false_and_nothing_else(name: str, wrong: object) -> None:
+    if wrong is None:
+        assert Options.of(**{name: wrong}) == Options()
+        return
+    with pytest.raises(TypeError, match=f"{name} must be True or False"):
+        Options.of(**{name: wrong})
+
+
+@pytest.mark.parametrize("wrong", [b"retained", 5, ["retained"]])
+def test_a_directory_that_is_no_path_is_refused(wrong: object) -> None:
+    with pytest.raises(TypeError, match="retention_directory must be a path"):
+        Options.of(retention_directory=wrong)
+
+
+def test_an_unknown_option_is_told_with_the_one_that_was_meant_and_no_internal_one() -> None:
+    with pytest.raises(TypeError, match="did you mean max_data_file_size") as refused:
+        Options.of(max_data_file_sise="25M")
+    assert not any(internal in str(refused.value) for internal in ("is_shared", "passing", "chance", "sleep"))
+
+
+def test_every_named_option_is_one_and_says_so_to_an_editor() -> None:
+    hints, known = get_type_hints(NamedOptions), {each.name for each in fields(Options)}
+    assert set(hints) <= known
+    assert known - set(hints) == {"is_shared", "passing", "chance", "sleep"}, "what is not for callers"
+    assert all(type(None) in get_args(hint) for hint in hints.values()), "None is the default"
 
 
 @pytest.mark.parametrize("size", [4096, 16 << 30])

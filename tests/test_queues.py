@@ -29,7 +29,9 @@ def test_a_queue_keeps_its_place_while_anything_is_in_it(steps: list[tuple[str, 
     for step, name in steps:
         if step == "forget":
             before = {name for name in places if not model[name]}
-            assert set(queues.forget_empty()) == before
+            empty = queues.empty()
+            queues.forget(empty)
+            assert set(empty) == before
             places = {name: place for name, place in places.items() if model[name]}
         else:
             sign = 1 if step == "add" else -min(1, model[name])
@@ -63,7 +65,7 @@ def with_properties(db: MessageDatabase) -> Draft:
 
 
 def in_a_block(db: MessageDatabase) -> Draft:
-    block = db.drafting.block(lambda _: range(0), None)
+    block = db.drafting.gathering(None)
     block.add("a", b"x")
     block.add("a", b"y")
     block.put("key", b"value")
@@ -133,7 +135,8 @@ def test_who_reads_a_queue_while_it_is_forgotten_is_shown_no_other() -> None:
         batches = table.batches("a", 0, 1 << 60)
         first = next(batches)[0]
         db.deliver_many([*db.numbers("a")])
-        assert table.queues.forget_empty() == ["a"]
+        assert table.queues.empty() == ["a"]
+        table.queues.forget(["a"])
         assert table.queues.place("b") == 0
         table.add_run(0, 100, 99, 800, [1])
         assert first.tolist() == [1] and not [*batches]

@@ -92,7 +92,7 @@ class ReplayMachine(RuleBasedStateMachine):
     @rule(data=st.data(), key=keys, dropped=keys, queue=queues, producer=st.sampled_from([None, "whole"]))
     def commit_several(self, data: st.DataObject, key: str, dropped: str, queue: str, producer: str | None) -> None:
         numbers = self._numbers(data, 3) if self.messages else []
-        block = self.journal.drafting.block(lambda _: range(0), producer)
+        block = self.journal.drafting.gathering(producer)
         block.put(key, b"first")
         block.add(queue, b"several", properties={"k": "v"})
         block.add_many(QUEUES[0], [b"", b"more"])
@@ -174,7 +174,7 @@ TestTheIndexAgainstARebuildForLong = pytest.mark.slow(ReplayMachineForLong.TestC
 
 
 def _put(journal: PaperJournal, key: str) -> Draft:
-    block = journal.drafting.block(lambda _: range(0), None)
+    block = journal.drafting.gathering(None)
     block.put(key, b"value")
     return journal.drafting.operations(block.operations)
 

@@ -1,16 +1,19 @@
 """Handing out messages: each to one caller, in order, until it is given back or gone."""
 
+import asyncio
 import random
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from database import MessageDatabase, NotUndelivered
+from database import AsyncMessageDatabase, Message, MessageDatabase, NotUndelivered
 from database.taking import REFILL_MESSAGES, Taking
 from index.duplicates import WindowBounds
 from index.replay import Index
@@ -69,7 +72,7 @@ class TakingMachine(RuleBasedStateMachine):
     def remove(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.taken | self.free)))
         self.table.remove(number)
-        self.taking.forget([number])
+        self.taking.taken.pop(number, None)
         self.taken.discard(number)
         self.free.discard(number)
         assert not self.taking.release(number)
@@ -127,7 +130,7 @@ def test_what_is_gone_is_no_longer_taken(way: str, db: MessageDatabase) -> None:
 
     assert db.release(number) is False
     assert _take(db) is None
-    assert not db._taking._taken, "nothing is remembered of it"
+    assert not db._taking.taken, "nothing is remembered of it"
 
 
 def test_what_is_removed_without_being_taken_is_never_handed_out(db: MessageDatabase) -> None:
@@ -207,3 +210,123 @@ def test_many_threads_share_a_queue_and_nobody_gets_what_another_has(db: Message
     delivered = [number for share in (*shares, rest) for number in share]
     assert sorted(delivered) == sorted(numbers)
     assert db.undelivered_count() == 0
+
+
+class Alarm(Exception):
+    """What the handler of a signal raises."""
+
+
+def _alarm(number: int, frame: FrameType | None) -> None:
+    raise Alarm
+
+
+def _interrupted_take(db: MessageDatabase, seconds: float) -> tuple[int | None, bool]:
+    """Take while a signal is on its way; return the number that the caller has got, and whether the signal came."""
+    message: Message | None = None
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            message = db.take("q")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except Alarm:
+        return (None if message is None else message.number), True
+    return (None if message is None else message.number), False
+
+
+def test_an_exception_of_a_signal_handler_at_any_moment_of_a_take_loses_and_doubles_no_message(
+    db: MessageDatabase,
+) -> None:
+    rng, got, interrupts = random.Random(14), list[int](), 0
+    numbers = [db.add("q", b"x" * (n % 3 * 3000)) for n in range(3000)]
+    former = signal.signal(signal.SIGALRM, _alarm)
+    try:
+        while len(got) < 2500 and interrupts < 1500:
+            number, was_interrupted = _interrupted_take(db, rng.uniform(1e-6, 60e-6))
+            interrupts += was_interrupted
+            got += [number] if number is not None else []
+            if number is not None and not rng.randrange(4):
+                assert db.release(number)
+                got.remove(number)
+    finally:
+        signal.signal(signal.SIGALRM, former)
+    assert interrupts > 20, "the moments were met"
+
+    while (number := _take(db)) is not None:
+        got.append(number)
+    assert sorted(got) == numbers
+
+
+def test_an_exception_that_leaves_a_take_gives_the_message_back(tmp_path: Path) -> None:
+    numbers: list[int] = []
+    with MessageDatabase.open(tmp_path) as db:
+        numbers += db.add_many("q", [b"1", b"2"])
+        db.add("other", b"3")
+        source = db._files.source
+
+        def interrupted(sequence: int) -> object:
+            raise KeyboardInterrupt
+
+        db._files.source = interrupted  # type: ignore[assignment]  # a signal while the message is being read
+        for _ in range(3):
+            with pytest.raises(KeyboardInterrupt):
+                db.take("q")
+        db._files.source = source  # type: ignore[method-assign]
+        assert [_take(db), _take(db), _take(db)] == [*numbers, None]
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_take_that_is_cancelled_at_any_moment_gives_the_message_back(tmp_path: Path, turns: int) -> None:
+    async def play() -> list[int]:
+        got: list[int] = []
+        async with AsyncMessageDatabase.wrap(opened) as db:
+            await db.add_many("q", [b"x"] * 40)
+            for _ in range(30):
+                taking = asyncio.create_task(db.take("q"))
+                for _ in range(turns):
+                    await asyncio.sleep(0.0002 if turns == 5 else 0)
+                taking.cancel()
+                found = (await asyncio.gather(taking, return_exceptions=True))[0]
+                got += [found.number] if isinstance(found, Message) else []
+        return got  # the loop's threads have come to their end when it is closed
+
+    with MessageDatabase.open(tmp_path) as opened:
+        got = asyncio.run(play())
+        while (number := _take(opened)) is not None:
+            got.append(number)
+    assert sorted(got) == list(range(1, 41))
+
+
+def test_a_take_that_comes_too_late_gives_the_message_back(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with AsyncMessageDatabase.open(tmp_path) as db:
+            await db.add("q", b"x")
+            for _ in range(50):
+                try:
+                    message = await asyncio.wait_for(db.take("q"), 0.0001)
+                except TimeoutError:
+                    continue
+                assert message is None or db.release(message)
+            while (message := await db.take("q")) is None:
+                await asyncio.sleep(0.001)
+            assert message.payload == b"x"
+
+    asyncio.run(asyncio.wait_for(play(), 60))
+
+
+def test_what_a_cancelled_delivery_removed_is_not_released(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with AsyncMessageDatabase.open(tmp_path) as db:
+            await db.add("q", b"x")
+            message = await db.take("q")
+            assert message is not None
+            delivering = asyncio.create_task(db.deliver(message))
+            await asyncio.sleep(0)
+            delivering.cancel()
+            await asyncio.gather(delivering, return_exceptions=True)
+            while db.undelivered_count():
+                await asyncio.sleep(0.001)
+            assert db.release(message) is False
+            assert not db._database._taking.taken
+
+    asyncio.run(asyncio.wait_for(play(), 60))

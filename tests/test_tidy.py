@@ -11,7 +11,6 @@ from tests.long_files import LONG_FILES
 from tests.project import PACKAGES, REPOSITORY, modules
 
 FUNCTION_LINES_MAX = 50
-MODULE_LINES_MAX = 400
 
 # Names that say nothing about their subject.
 WORDS_NEVER_USED = {
@@ -62,13 +61,6 @@ def test_a_function_fits_on_a_screen(module: Path) -> None:
     lines = {each.name: (each.end_lineno or 0) - each.lineno + 1 for each in _functions(module)}
 
     assert {name: count for name, count in lines.items() if count > FUNCTION_LINES_MAX} == {}
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_is_read_in_one_sitting(module: Path) -> None:
-    line_count = len((REPOSITORY / module).read_text(encoding="utf-8").splitlines())
-
-    assert line_count <= MODULE_LINES_MAX
 
 
 @pytest.mark.parametrize("module", MODULES)

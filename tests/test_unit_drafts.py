@@ -33,7 +33,7 @@ def db(tmp_path: Path) -> Iterator[MessageDatabase]:
 
 
 def long_way(db: MessageDatabase, unit: Unit) -> Draft:
-    block = db.commit()
+    block = db.drafting.gathering(None)
     for payload in unit.payloads:
         block.add(unit.queue, payload)
     for numbers in unit.delivered:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from database import MessageDatabase
+from database import MessageDatabase, Options
 from journal.disk import RealDisk
 from journal.errors import CommitFailed, DiskFull, JournalError
 from journal.owner import read_holder
@@ -35,14 +35,15 @@ def day(job: Job) -> None:
 
 def takeover(job: Job) -> None:
     """An owner that is silent is taken over; then both commit."""
-    first = MessageDatabase.open(job.directory, **OPTIONS, is_shared=True)
+    first = MessageDatabase.open(job.directory, options=Options.of(**OPTIONS, is_shared=True))
     owner = _Day(first, 1)
     owner.commit("begin", 6)
     while not (seen := read_holder(RealDisk(), Path(job.directory))) or not seen.count:
         time.sleep(0.001)
     arm(Path(job.directory), job.path("trace"), job.fault)
     phase("takeover")
-    opened = _attempt("open", lambda: MessageDatabase.open(job.directory, **OPTIONS, is_shared=True, passing=seen))
+    taking_over = Options.of(**OPTIONS, is_shared=True, passing=seen)
+    opened = _attempt("open", lambda: MessageDatabase.open(job.directory, options=taking_over))
     if opened is not None:
         later = _Day(opened, 2)
         later.live = owner.live

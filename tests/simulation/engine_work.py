@@ -163,7 +163,6 @@ class Callers:
         for one, draft in zip(doing, drafts, strict=True):
             if draft.failure is None:
                 self.account.done(one, range(draft.first, draft.first + len(one.change.adds)))
-                database.forget_taken(one.change.removed)
                 for number in one.change.removed:
                     self.taken.pop(number, None)
         in_doubt = [one for one in failures if isinstance(one, OutcomeUnknown)]
@@ -196,7 +195,7 @@ class Callers:
     @staticmethod
     def _gathered(database: Unattended, change: Change) -> AnyDraft:
         drafting = database.drafting
-        block = drafting.block(lambda _: range(0), None)
+        block = drafting.gathering(None)
         for content in change.adds:
             block.add(content.queue, content.payload, properties=dict(content.properties) or None)
         block.deliver_many(change.removed)
