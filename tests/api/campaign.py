@@ -37,7 +37,7 @@ def seed_played(
 ) -> Found:
     """Play the scripts of a seed; with the smallest one that fails, where one does."""
     found = Found(face, number)
-    phases = [Phase.generate, *([Phase.shrink, Phase.explain] if shrinks else [])]
+    phases = [Phase.generate, *([Phase.shrink] if shrinks else [])]
 
     @seed(number)
     @settings(

@@ -55,19 +55,21 @@ def play(script: Sequence[Step], *, is_async: bool, is_restored: bool = False) -
 
 
 @cache
-def _restored() -> tuple[Path, Model]:
-    """Return a database whose messages are all held back, since it was made from a backup, and its model."""
-    home = Path(tempfile.mkdtemp(dir=MEMORY, prefix="oms-api-restored-"))
+def _restored() -> tuple[dict[str, bytes], Model]:
+    """Return the files of a database whose messages are all held back, since it was restored, and its model."""
     model = Model()
-    with MessageDatabase.open(home / "first", max_data_file_size=65_536, cleanup_interval=0) as db:
-        for queue in ("a", "b", "a", "a"):
-            number = db.add(queue, b"held")
-            model.messages[number] = (number, queue, b"held", {})
-        db.put("a", b"kept")
-    back_up(home / "first", home / "backup")
-    restore(home / "backup", home / "restored", RestoreOptions(hold=True, data_file_bytes_max=65_536))
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-api-") as folder:
+        home = Path(folder)
+        with MessageDatabase.open(home / "first", max_data_file_size=65_536, cleanup_interval=0) as db:
+            for queue in ("a", "b", "a", "a"):
+                number = db.add(queue, b"held")
+                model.messages[number] = (number, queue, b"held", {})
+            db.put("a", b"kept")
+        back_up(home / "first", home / "backup")
+        restore(home / "backup", home / "restored", RestoreOptions(hold=True, data_file_bytes_max=65_536))
+        files = {path.name: path.read_bytes() for path in (home / "restored").iterdir() if path.is_file()}
     model.keys["a"], model.held, model.highest = b"kept", set(model.messages), max(model.messages)
-    return home / "restored", model
+    return files, model
 
 
 class Player:
@@ -77,8 +79,10 @@ class Player:
         self.directory = home / "spool"
         self.model = Model()
         if is_restored:
-            made, model = _restored()
-            shutil.copytree(made, self.directory)
+            files, model = _restored()
+            self.directory.mkdir(parents=True)
+            for name, data in files.items():
+                (self.directory / name).write_bytes(data)
             self.model = model.copy()
         self.clock, self.disk = MeddledClock(), MeddledDisk()
         self.is_async = is_async
@@ -89,6 +93,7 @@ class Player:
             "duplicate_age": 1e9,
             "clock": self.clock,
         }
+        self.was_cut = False  # the last call, by an interrupt or a cancellation
         self.face: Face = self._opened()
 
     def _opened(self) -> Face:
@@ -108,6 +113,7 @@ class Player:
             self.face.meddle = meddle
 
     def step(self, step: Step) -> None:
+        self.was_cut = False
         match step:
             case Call():
                 self.call(step)
@@ -215,6 +221,7 @@ class Player:
     def resolve(self, expected: Expected, what: str) -> None:
         """After a call that was cut off: find out whether it is there whole or not at all."""
         self._settled()
+        self.was_cut = True
         messages, keys = self.look()
         change, before = expected.change, self.model
         after = before.copy()
@@ -376,6 +383,7 @@ class Player:
         closed = self.face.close(step.moment)
         if closed.failure is not None and not closed.is_cut:
             raise Broken(f"close raised {closed.failure!r}") from closed.failure
+        self.was_cut = closed.is_cut
         again = self.face.close()
         self._promise(again.failure is None, f"close after {closed.where} raised {again.failure!r}")
         if step.closed is not None:

@@ -4,7 +4,7 @@ A method or a parameter that no table here knows fails a test: a new one gets it
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ APART: Mapping[str, Mapping[str, str]] = {
         "begun": "for the layers of the engine",
         "write": "for the layers of the engine",
         "check_open": "for the layers of the engine",
-        "forget_taken": "for the layers of the engine",
+        "give_back": "for the layers of the engine",
         "look": "for the layers of the engine",
         "commit": "a step of its own: a block",
     },
@@ -230,5 +230,3 @@ def options() -> list[str]:
 
     return sorted(OPTIONS)
 
-
-Caller = Callable[..., Any]
