@@ -38,8 +38,13 @@ _T = TypeVar("_T")
 class AsyncMessageDatabase:
     """The message database for the tasks of one event loop.
 
-    async with AsyncMessageDatabase.open("spool") as db:
-        number = await db.add("orders", b"...")
+    async def main() -> None:
+        async with AsyncMessageDatabase.open("spool") as db:
+            number = await db.add("orders", b"...")  # durable when awaited
+            while (message := await db.take("orders")) is not None:
+                await db.deliver(message)
+
+    asyncio.run(main())
     """
 
     def __init__(self, opening: Callable[[], MessageDatabase], *, owns: bool = True) -> None:

@@ -100,7 +100,11 @@ class BackupReport:
 
 
 class Backup:
-    """The backup of one database in one directory, open to be made again and again. Made by `open`; close it."""
+    """The backup of one database in one directory, open to be made again and again. Made by `open`; close it.
+
+    with Backup.open("spool", "backup") as backup:
+        report = backup.run()  # and later again: only what is new is brought
+    """
 
     def __init__(self, source: SourceReader, place: BackupPlace, options: BackupOptions, *, links: bool) -> None:
         self.source = source

@@ -157,6 +157,11 @@ def _numbers_at(given: object) -> Sequence[tuple[int, int]]:
 class CommitBlock:
     """One commit of several operations, written when the `with` block is left without an exception.
 
+    with MessageDatabase.open("spool") as db, db.commit() as commit:
+        commit.add("orders", b"...")
+        commit.add_many("orders", (b"...", b"..."))
+        commit.put("state", b"...")
+
     Afterwards `numbers` are those of the added messages, in order; for a repeat of a known producer
     identifier, the first answer's. On leaving, NotUndelivered when a removed message is gone: then nothing of the
     commit is written, and the error says which message it was (`MessageDatabase.deliver` returns False there).

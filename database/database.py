@@ -1,10 +1,5 @@
 """The message database: one object to open, use, close.
 
-    with MessageDatabase.open("spool") as db:
-        number = db.add("orders", b"...")       # durable on return
-        for message in db.undelivered("orders"):
-            db.deliver(message)
-
 Every method may be called from any thread; commits of many threads share syncs. Names are 1 to 255 bytes of
 UTF-8, properties and values at most 64 KiB, a commit at most 1 GiB + 1 MiB and a million operations.
 """
@@ -50,7 +45,13 @@ REMOVAL_ATTEMPTS_MAX = 100
 
 
 class MessageDatabase:
-    """A durable store of messages and keyed state in one directory. Made by `open`."""
+    """A durable store of messages and keyed state in one directory. Made by `open`.
+
+    with MessageDatabase.open("spool") as db:
+        number = db.add("orders", b"...")  # durable on return
+        for message in db.undelivered("orders"):
+            db.deliver(message)
+    """
 
     def __init__(self, *_: object, **__: object) -> None:
         raise TypeError('a database is opened, not constructed: write MessageDatabase.open("directory")')

@@ -3,6 +3,7 @@
 The upper-case names are those of the seed's server and are read from the environment too.
 """
 
+import os
 import re
 import secrets
 import time
@@ -179,6 +180,7 @@ class Options:
             clock=self.clock,
             data_file_bytes_max=self.max_data_file_size,
             alignment=self.group_alignment,
+            reads_back=os.environ.get("OMS_CHECK") == "1",
         )
 
     @property

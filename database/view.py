@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from database import questions
+from database.arguments import Number, asked_queue, message_number, plain_text
 from database.ledger import Ledger
 from database.options import system_clock
 from database.reading import Files, read_known, read_value
@@ -22,6 +23,7 @@ from index.table import Place
 from journal.disk import Disk, RealDisk
 from journal.errors import DiskError, JournalError
 from journal.message import Message
+from journal.operations import encode_name
 from journal.owner import Holder, read_holder
 from recovery import holding
 from recovery.decide import Action
@@ -32,7 +34,12 @@ from recovery.validate import LOOKS_MAX, Progress, examine_directory, has_gone_s
 
 
 class DatabaseView:
-    """A picture of a database, to be asked the same questions. Made by `open`; close it."""
+    """A picture of a database, to be asked the same questions. Made by `open`; close it.
+
+    with DatabaseView.open("spool") as view:
+        for queue, count in view.queues().items():
+            print(queue, count)
+    """
 
     def __init__(self, disk: Disk, directory: Path, read: "_Read") -> None:
         self.directory = directory
@@ -72,20 +79,22 @@ class DatabaseView:
         except JournalError:
             return None
 
-    def read(self, number: int) -> Message:
+    def read(self, number: Number) -> Message:
         """Return an undelivered message; NoSuchMessage, MessageDamaged."""
-        return read_known(self._files, number, lambda: self._find(number))
+        known = message_number(number)
+        return read_known(self._files, known, lambda: self._find(known))
 
     def get(self, key: str) -> bytes | None:
         """Return the value of a key, None when it is not there; MessageDamaged when it is lost."""
+        name = encode_name(plain_text(key, "key"), "key")
         for _ in range(LOOKS_MAX):
             try:
-                return questions.get(self._ledger, self._files, key.encode())
+                return questions.get(self._ledger, self._files, name)
             except DiskError as failure:
                 if not isinstance(failure.failure, FileNotFoundError):
                     raise
                 self._look_anew()
-        return questions.get(self._ledger, self._files, key.encode())
+        return questions.get(self._ledger, self._files, name)
 
     def _find(self, number: int) -> Place | None:
         """Return where a message is; look for it anew when its file has gone."""
@@ -105,34 +114,34 @@ class DatabaseView:
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with the prefix, in order."""
-        return questions.keys(self._ledger, prefix)
+        return questions.keys(self._ledger, plain_text(prefix, "prefix"))
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all, in order."""
-        return questions.undelivered(self._ledger, self._files, queue, self._find)
+        return questions.undelivered(self._ledger, self._files, asked_queue(queue), self._find)
 
     def held(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages that are held back: they may have been delivered already."""
-        return questions.undelivered(self._ledger, self._files, queue, self._find, held=True)
+        return questions.undelivered(self._ledger, self._files, asked_queue(queue), self._find, held=True)
 
     def held_numbers(self, queue: str | None = None) -> Iterator[int]:
         """Yield the numbers of the messages that `held` yields, and of those that cannot be read any more."""
-        return questions.numbers(self._ledger, queue, held=True)
+        return questions.numbers(self._ledger, asked_queue(queue), held=True)
 
-    def is_held(self, number: int) -> bool:
+    def is_held(self, number: Number) -> bool:
         """Say whether an undelivered message is held back."""
-        return questions.is_held(self._ledger, number)
+        return questions.is_held(self._ledger, message_number(number))
 
     def held_count(self, queue: str | None = None) -> int:
         """Return how many undelivered messages of a queue, or of all, are held back."""
-        return questions.held_count(self._ledger, queue)
+        return questions.held_count(self._ledger, asked_queue(queue))
 
     def undelivered_count(self, queue: str | None = None) -> int:
-        return questions.undelivered_count(self._ledger, queue)
+        return questions.undelivered_count(self._ledger, asked_queue(queue))
 
     def numbers(self, queue: str | None = None) -> Iterator[int]:
         """Yield the numbers of the undelivered messages of a queue, or of all, in order."""
-        return questions.numbers(self._ledger, queue)
+        return questions.numbers(self._ledger, asked_queue(queue))
 
     def queues(self) -> dict[str, int]:
         """Return how many messages are undelivered in every queue that has any."""

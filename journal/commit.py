@@ -22,7 +22,16 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from journal.draft import Composer, Draft
-from journal.errors import DirectoryGone, DiskError, DiskFull, JournalError, NotAttempted, OutcomeUnknown, TakenOver
+from journal.errors import (
+    DirectoryGone,
+    DiskError,
+    DiskFull,
+    JournalError,
+    NotAttempted,
+    OutcomeUnknown,
+    TakenOver,
+    UnreadableCommit,
+)
 from journal.group import AnyDraft, Group
 from journal.log import Journal
 from journal.single import PlainAdds
@@ -252,6 +261,9 @@ class GroupCommit:
             for draft, refusal in formed.refused:
                 self._ledger.withdraw(draft)
                 draft.failure = refusal
+            if formed.group is not None and (found := self._journal.unreadable(formed.group)) is not None:
+                admitted = [*self._without(formed.group.drafts, *found), *formed.rest]
+                continue
             if formed.group is not None:
                 began = time.perf_counter()
                 self._journal.write(formed.group)
@@ -262,6 +274,12 @@ class GroupCommit:
                 self._ledger.apply(formed.group)
             admitted = formed.rest
         self._ledger.settle_shared()
+
+    def _without(self, drafts: Sequence[AnyDraft], place: int, reason: str) -> list[AnyDraft]:
+        """Refuse a draft that no reader would take; return the others."""
+        self._ledger.withdraw(drafts[place])
+        drafts[place].failure = UnreadableCommit(reason)
+        return [*drafts[:place], *drafts[place + 1 :]]
 
     def _write_one(self, adds: PlainAdds) -> bool:
         """Write the commonest group, one plain message; False when it needs the long way."""

@@ -19,9 +19,9 @@ from operator import add
 from typing import NamedTuple, Protocol
 
 from journal.disk import Buffer
-from journal.errors import LimitExceeded
+from journal.errors import LimitExceeded, UnreadableCommit
 from journal.format import FRAME_BYTES_MAX, FRAME_SIZE, OPERATIONS_MAX, xxh3
-from journal.operations import Operation
+from journal.operations import NAME_BYTES_MAX, Operation
 from journal.records import (
     MOVED,
     NUMBER_AT,
@@ -126,11 +126,15 @@ class Composer:
         self._value_fixups: list[ValueFixup] = []
         self._heads: list[bytes] = []
         self._names: list[bytes] = []
+        self._said = 0  # bytes of payloads and values, by the records
 
     def add(self, added: Added) -> None:
         """Put messages of one queue behind what is there."""
         draft = self._draft
         count = len(added.payloads)
+        _check_name(added.queue)
+        if not count:
+            raise UnreadableCommit("an addition of no message")
         if not added.flags & MOVED:
             self._fixups.append((len(draft.records) + NUMBER_AT, draft.messages))
             draft.messages += count
@@ -148,9 +152,13 @@ class Composer:
         )
         self._count(added.queue, operations=count, blob=len(added.producer) + 1)
         draft.rows += count
+        self._said += sum(map(len, added.payloads)) + sum(map(len, added.properties or ()))
 
     def remove(self, kind: Operation, queue: bytes, numbers: Numbers) -> None:
         """Deliver or delete ascending numbers of one queue."""
+        _check_name(queue)
+        if not len(numbers) or (len(numbers) > 1 and not (numbers[1:] > numbers[:-1]).all()):
+            raise UnreadableCommit(f"a removal of {len(numbers)} messages that do not ascend")
         record = encode_removal(kind, queue, numbers)
         self._draft.records += record
         if len(numbers) > 1:
@@ -160,6 +168,7 @@ class Composer:
 
     def put(self, key: bytes, value: bytes, *, moved: bool = False, numbers_at: Sequence[tuple[int, int]] = ()) -> None:
         """Set a key; `numbers_at` says where in the value which of the commit's new numbers goes, from 0."""
+        _check_name(key)
         if numbers_at:
             fixup = ValueFixup(len(self._draft.records), len(self._payload), len(self._heads), numbers_at)
             self._value_fixups.append(fixup)
@@ -167,11 +176,13 @@ class Composer:
         if moved:
             self._draft.features |= HAS_MOVED
         self._payload.append(value)
+        self._said += len(value)
         self._heads.append(value[:VALUE_HEAD_BYTES])
         self._count(key, operations=1, blob=len(self._heads[-1]))
         self._draft.rows += 1
 
     def drop(self, key: bytes) -> None:
+        _check_name(key)
         self._draft.records += encode_drop(key)
         self._count(key, operations=1, blob=0)
         self._draft.rows += 1
@@ -187,6 +198,8 @@ class Composer:
         draft.payload, draft.fixups, draft.value_fixups = self._payload, self._fixups, self._value_fixups
         draft.value_heads, draft.names = self._heads, self._names
         draft.payload_size = sum(map(len, self._payload))
+        if draft.payload_size != self._said:
+            raise UnreadableCommit(f"{draft.payload_size} bytes of payloads where its records say {self._said}")
         draft.frame_size = FRAME_SIZE + len(draft.records) + draft.payload_size + (-draft.payload_size & 7)
         check_commit(draft.operations, draft.frame_size)
         draft.weight = (
@@ -197,6 +210,11 @@ class Composer:
             + len(self._names)
         )
         return draft
+
+
+def _check_name(name: bytes) -> None:
+    if not 0 < len(name) <= NAME_BYTES_MAX:
+        raise UnreadableCommit(f"a name of {len(name)} bytes")
 
 
 def _encode_add(added: Added) -> bytes:
@@ -238,6 +256,8 @@ def draft_plain(queue: bytes, payloads: Sequence[bytes], sizes: Sequence[int]) -
     LimitExceeded when the commit is over 1 GiB or a million operations.
     """
     count, size = len(payloads), sum(sizes)
+    if not count or count != len(sizes) or not 0 < len(queue) <= NAME_BYTES_MAX:
+        raise UnreadableCommit(f"{count} messages with {len(sizes)} sizes, in a queue of {len(queue)} bytes")
     check_commit(count, size)
     columns = _plain_columns(count)(*map(xxh3, payloads), *sizes)
     records = padded(RECORD.pack(Operation.ADD, 0, len(queue), 0, count, 0) + columns + queue)

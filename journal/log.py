@@ -20,6 +20,7 @@ from journal.errors import DiskError, DiskFull, JournalError
 from journal.format import ALIGNMENT_MIN, FileHeader, Previous, align
 from journal.group import AnyDraft, Group, form
 from journal.operations import MIB
+from journal.readback import is_unreadable, unreadable
 from journal.reserve import NO_SPACE, Reserve, reserve_size
 from journal.segment import FIRST_BYTES, Sealed, Segment
 from journal.single import Place, PlainAdds, form_one
@@ -53,6 +54,7 @@ class JournalSettings:
     clock: Callable[[], int]  # microseconds since 1970-01-01 UTC
     data_file_bytes_max: int = 25 * MIB
     alignment: int = ALIGNMENT_MIN
+    reads_back: bool = False  # every group, before it is written: for tests (`readback.py`)
 
 
 class Location(NamedTuple):
@@ -183,6 +185,8 @@ class Journal:
             return None
         offset = place.offset
         head, frame = form_one(adds, place, self._settings.clock())
+        if self._settings.reads_back and is_unreadable(frame, place):
+            return None  # the long way says so
         segment.file.write_durably((frame,), offset)
         segment.take_one(offset, head, frame, adds.queues[0])
         adds.first = place.next_message
@@ -289,6 +293,13 @@ class Journal:
             alignment=self._settings.alignment,
             previous=previous,
         )
+
+    def unreadable(self, group: Group) -> tuple[int, str] | None:
+        """Return the first draft of a group to be written that a reader would not take, by its place, and why."""
+        if not self._settings.reads_back:
+            return None
+        assert self._place is not None
+        return unreadable(group, self._place)
 
     def write(self, group: Group) -> None:
         """Make the group durable and go on behind it. OSError: nobody knows what the disk has of it."""

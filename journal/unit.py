@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from journal.disk import Buffer
 from journal.draft import HAS_SETS, NUMBER, ROW_BYTES_MAX, VALUE_HEAD_BYTES, Draft, ValueFixup, check_commit
+from journal.errors import UnreadableCommit
 from journal.format import CHECKSUM, FRAME_BODY, FRAME_SIZE, SEED_MASK, xxh3
 from journal.operations import Operation
 from journal.records import NUMBER_AT, RECORD, SET_SIZE, SINGLE, encode_run
@@ -56,6 +57,7 @@ def draft_unit(
     payload: list[Buffer] = []
     names: list[bytes] = []
     operations = footer = 0
+    _check(added, removed)
     if added is not None:
         records.append(_add_record(added))
         payload.extend(added.payloads)
@@ -89,6 +91,15 @@ def draft_unit(
     check_commit(draft.operations, draft.frame_size)
     draft.weight = draft.frame_size + draft.rows * ROW_BYTES_MAX + footer + sum(map(len, names)) + len(names)
     return draft
+
+
+def _check(added: NewRun | None, removed: Sequence[RemovedRun]) -> None:
+    """Raise UnreadableCommit for a record that no reader would take."""
+    if added is not None and not len(added.payloads) == len(added.sizes) > 0:
+        raise UnreadableCommit(f"an addition of {len(added.payloads)} messages with {len(added.sizes)} sizes")
+    for run in removed:
+        if not run.numbers or run.numbers.step != 1:
+            raise UnreadableCommit(f"a removal of the numbers {run.numbers}")
 
 
 def _add_values(draft: Draft, values: Sequence[NewValue], records: list[bytes], payload: list[Buffer]) -> int:

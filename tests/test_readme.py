@@ -1,11 +1,15 @@
 """The README says what is there: its map, its commands, and its ten lines, which run."""
 
+import asyncio
+import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import typer
 
+import database
 from cli.main import app
 from tests.project import REPOSITORY
 from tests.readme_map import BEGIN, END, drawn
@@ -34,9 +38,32 @@ def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     code = README.split("## The library in ten lines")[1].split("```python\n")[1].split("```")[0]
     monkeypatch.chdir(tmp_path)
 
-    exec(compile(code, "README.md", "exec"), {})
+    for _ in range(2):  # as a reader does, in the same directory
+        exec(compile(code, "README.md", "exec"), {})
 
     assert (tmp_path / "spool" / "omsmsg-0000000001.data").exists()
+
+
+def _examples() -> Iterator[tuple[str, str]]:
+    """Yield the examples of the public classes: the paragraphs of their docstrings that begin with a statement."""
+    for name in database.__all__:
+        paragraphs = (inspect.getdoc(getattr(database, name)) or "").split("\n\n")
+        lines = [text for text in paragraphs if text.startswith(("with ", "async def ", "asyncio.run(", "report = "))]
+        if lines:
+            yield name, "\n\n".join(lines)
+
+
+def test_the_classes_that_a_caller_begins_with_show_an_example() -> None:
+    shown = {name for name, _ in _examples()}
+
+    assert shown >= {"MessageDatabase", "AsyncMessageDatabase", "CommitBlock", "DatabaseView", "Backup"}
+
+
+def test_the_examples_of_the_public_classes_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = {name: getattr(database, name) for name in database.__all__} | {"asyncio": asyncio}
+    for name, code in list(_examples()) * 2:
+        exec(compile(code, name, "exec"), dict(names))
 
 
 def test_every_file_the_readme_links_to_is_there() -> None:

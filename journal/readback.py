@@ -1,0 +1,101 @@
+"""What a reader makes of a group before it is written: no file is to hold what no reader takes.
+
+For tests, simulations and whoever sets OMS_CHECK=1. A draft is checked when it is made as well (`draft.py`), by plain
+comparisons; here the bytes are decoded as a start would decode them, and every payload is hashed once more.
+"""
+
+from collections.abc import Iterator
+
+from journal.draft import Draft
+from journal.format import FRAME_SIZE, BadFrame, decode_frame, xxh3
+from journal.group import AnyDraft, Group
+from journal.operations import Operation
+from journal.records import MOVED, PROPERTIES, BadRecord, Record, decode_properties, decode_records
+from journal.single import Place, PlainAdds
+from journal.walk import check_records
+
+
+def unreadable(group: Group, place: Place) -> tuple[int, str] | None:
+    """Return the place of the group's first draft that a reader would not take, and why; None where it takes all.
+
+    `place` is where the group goes: as it was when the group was formed.
+    """
+    commit, number = place.next_commit, place.next_message
+    for index, offset, data in _frames(group):
+        draft, first = group.drafts[index], number
+        reason, number = _reason(data, offset, place.identity, (commit, first))
+        commit += 1
+        if not reason and isinstance(draft, Draft) and number != max(first + draft.messages, draft.numbers_end):
+            reason = f"{number - first} messages where the draft says {draft.messages}"
+        if reason:
+            return index, reason
+    if (commit, number) != (group.next_commit, group.next_message):
+        return len(group.drafts) - 1, f"the next message is {number}, and the group says {group.next_message}"
+    return None
+
+
+def is_unreadable(frame: bytes, place: Place) -> bool:
+    """Say whether a reader would not take the only frame of a group, at its place."""
+    return bool(_reason(frame, place.offset, place.identity, (place.next_commit, place.next_message))[0])
+
+
+def _frames(group: Group) -> Iterator[tuple[int, int, bytes | memoryview]]:
+    """Yield each frame's draft, its offset and its bytes."""
+    ends = [*group.offsets[1:], group.end]
+    owners = [index for index, draft in enumerate(group.drafts) for _ in range(_frame_count(draft))]
+    buffers = iter(group.buffers)
+    is_joined = len(group.buffers) == 1
+    whole = memoryview(next(buffers)) if is_joined else memoryview(b"")
+    for index, offset, end in zip(owners, group.offsets, ends, strict=True):
+        if is_joined:
+            yield index, offset, whole[offset - group.offset : end - group.offset]
+            continue
+        parts, size = [], 0
+        while size < end - offset:
+            parts.append(next(buffers))
+            size += len(parts[-1])
+        yield index, offset, b"".join(parts)
+
+
+def _frame_count(draft: AnyDraft) -> int:
+    return len(draft.payloads) if isinstance(draft, PlainAdds) else 1
+
+
+def _reason(data: bytes | memoryview, offset: int, identity: int, expected: tuple[int, int]) -> tuple[str, int]:
+    """Return why a reader would not take a frame, "" where it would; and the message number behind it."""
+    commit, number = expected
+    frame = decode_frame(data, offset, identity=identity, base=offset)
+    if isinstance(frame, BadFrame):
+        return frame.reason, number
+    if frame.commit != commit or frame.length != len(data):
+        return f"commit {frame.commit} of {frame.length} bytes, not {commit} of {len(data)}", number
+    at = FRAME_SIZE + frame.meta
+    try:
+        records = list(decode_records(data[FRAME_SIZE:at]))
+        check_records(frame, records)
+        for record in records:
+            if record.kind == Operation.ADD and not record.flags & MOVED:
+                if record.number != number:
+                    return f"message {record.number} where {number} comes next", number
+                number += record.count
+            elif record.kind == Operation.ADD:
+                number = max(number, max(record.numbers) + 1)
+            at = _check_payloads(data, at, record)
+    except (BadRecord, ValueError) as failure:
+        return str(failure), number
+    if any(data[at:]):
+        return "its padding is not zero", number
+    return "", number
+
+
+def _check_payloads(data: bytes | memoryview, at: int, record: Record) -> int:
+    """Return where the payloads of a record end; BadRecord where one is not what the record says, ValueError."""
+    sizes = record.sizes if record.kind == Operation.ADD else [record.count] * (record.kind == Operation.PUT)
+    for index, size in enumerate(sizes):
+        payload = bytes(data[at : at + size])
+        if xxh3(payload) != record.checksum(index):
+            raise BadRecord(f"payload {index} is not the one that its checksum was made of")
+        if record.flags & PROPERTIES and record.kind == Operation.ADD:
+            decode_properties(payload[: record.property_sizes[index]])
+        at += size
+    return at

@@ -1,0 +1,160 @@
+"""A writer never writes what its own reader refuses: drafts are checked when made, groups before they go out."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from database import MessageDatabase, UnreadableCommit
+from database.drafting import first_number
+from journal.draft import Added, Composer, Draft, draft_plain
+from journal.group import AnyDraft
+from journal.operations import Operation
+from journal.single import QueueTemplate
+from journal.unit import NewRun, RemovedRun, draft_unit
+
+
+def _records(change: Callable[[bytearray], None]) -> Callable[[Draft], None]:
+    def apply(draft: Draft) -> None:
+        change(draft.records)
+
+    return apply
+
+
+def _count_of_zero(records: bytearray) -> None:
+    records[4:8] = bytes(4)
+
+
+def _unknown_kind(records: bytearray) -> None:
+    records[0] = 9
+
+
+def _unknown_flags(records: bytearray) -> None:
+    records[1] = 128
+
+
+def _nameless(records: bytearray) -> None:
+    records[2] = 0
+
+
+def _another_payload(draft: Draft) -> None:
+    draft.payload = [b"another one", *draft.payload[1:]]
+
+
+def _shorter_payload(draft: Draft) -> None:
+    draft.payload = [b"", *draft.payload[1:]]
+
+
+def _operations(draft: Draft) -> None:
+    draft.operations += 1
+
+
+def _messages(draft: Draft) -> None:
+    draft.messages += 1
+
+
+BROKEN: dict[str, Callable[[Draft], None]] = {
+    "a count of 0": _records(_count_of_zero),
+    "an unknown kind": _records(_unknown_kind),
+    "unknown flags": _records(_unknown_flags),
+    "no name": _records(_nameless),
+    "another payload": _another_payload,
+    "a shorter payload": _shorter_payload,
+    "more operations": _operations,
+    "more messages": _messages,
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_a_commit_that_no_reader_takes_is_refused_alone(
+    tmp_path: Path, fault: str, place: int, *, is_plain: bool
+) -> None:
+    with MessageDatabase.open(tmp_path) as db:
+        make, encode = db.drafting, db.drafting.encode
+        drafts: list[AnyDraft] = []
+        for n in range(2):
+            payload = b"good %d" % n
+            drafts.append(encode.one_add("q", payload) if is_plain else make.add("q", payload, {"k": "v"}, None))
+        bad = encode.draft_many(encode.queue("q"), [b"not a good1"])
+        BROKEN[fault](bad)
+        drafts.insert(place, bad)
+
+        db.group.commit_many(drafts)
+
+        assert isinstance(bad.failure, UnreadableCommit), bad.failure
+        assert "please report it" in str(bad.failure)
+        assert [draft.failure for draft in drafts].count(None) == 2
+        later = db.add("q", b"later")
+        assert [message.payload for message in db.undelivered()] == [b"good 0", b"good 1", b"later"]
+    with MessageDatabase.open(tmp_path) as db:
+        assert not db.recovery.notes
+        assert [message.payload for message in db.undelivered()] == [b"good 0", b"good 1", b"later"]
+        assert list(db.numbers())[-1] == later
+
+
+def test_a_single_message_that_no_reader_takes_is_refused_alone(tmp_path: Path) -> None:
+    with MessageDatabase.open(tmp_path) as db:
+        db.add("q", b"good")
+        draft = db.drafting.encode.one_add("q", b"bad")
+        template = draft.queues[0]
+        template.meta, good = bytes(4), template.meta  # the records are said to be empty
+        with pytest.raises(UnreadableCommit):
+            db.write(draft)
+        template.meta = good
+        db.add("q", b"later")
+    with MessageDatabase.open(tmp_path) as db:
+        assert [message.payload for message in db.undelivered()] == [b"good", b"later"]
+
+
+def test_a_resend_behind_a_commit_that_was_refused_is_written(tmp_path: Path) -> None:
+    with MessageDatabase.open(tmp_path) as db:
+        bad = db.drafting.add("q", b"x", None, "p")
+        _count_of_zero(bad.records)
+        with pytest.raises(UnreadableCommit):
+            db.write(bad)
+        again = db.drafting.add("q", b"x", None, "p")
+        db.write(again)
+        assert db.read(first_number(again)).payload == b"x"
+
+
+def test_nothing_is_read_back_unless_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMS_CHECK")
+    with MessageDatabase.open(tmp_path) as db:
+        group_settings = db._journal._settings
+        assert not group_settings.reads_back
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Composer().add(Added(queue=b"q", payloads=[])),
+        lambda: Composer().add(Added(queue=b"", payloads=[b""])),
+        lambda: Composer().add(Added(queue=b"q" * 256, payloads=[b""])),
+        lambda: Composer().remove(Operation.DELIVER, b"q", np.array([], np.uint64)),
+        lambda: Composer().remove(Operation.DELIVER, b"q", np.array([2, 2], np.uint64)),
+        lambda: Composer().remove(Operation.DELETE, b"q", np.array([3, 2], np.uint64)),
+        lambda: Composer().put(b"", b""),
+        lambda: Composer().drop(b"k" * 256),
+        lambda: draft_plain(b"q", [], []),
+        lambda: draft_plain(b"q", [b""], []),
+        lambda: draft_plain(b"", [b""], [0]),
+        lambda: draft_unit(None, [RemovedRun(Operation.DELIVER, b"q", range(3, 3))], [], []),
+        lambda: draft_unit(None, [RemovedRun(Operation.DELIVER, b"q", range(1, 9, 2))], [], []),
+        lambda: draft_unit(NewRun(QueueTemplate(b"q", 0), [], []), [], [], []),
+    ],
+)
+def test_a_draft_that_cannot_be_is_refused_when_it_is_made(make: Callable[[], object]) -> None:
+    with pytest.raises(UnreadableCommit):
+        make()
+
+
+def test_a_list_that_changes_between_a_record_and_its_draft_is_noticed() -> None:
+    payloads: list[bytes] = [b"one", b"two"]
+    composer = Composer()
+    composer.add(Added(queue=b"q", payloads=payloads))
+    composer._payload[0] = b"three"
+    with pytest.raises(UnreadableCommit, match="8 bytes of payloads where its records say 6"):
+        composer.draft()
