@@ -1,6 +1,6 @@
 """The API attacked like the disk: every way of giving an argument, and scripts of calls at bad moments.
 
-`make fuzz TARGET=api` plays fresh scripts for as long as one likes, `python -m tests.api --faults` makes all the faults.
+`make fuzz TARGET=api` plays fresh scripts for as long as one likes; `python -m tests.api --faults` makes all faults.
 """
 
 import dataclasses
@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from database import MessageDatabase, Options
-from database.block import CommitBlock
 from tests.api.arguments import RIGHT, WORDS, WRONG
 from tests.api.campaign import FACES, search, seed_played
 from tests.api.faults import FAULTS
 from tests.api.options_given import OPTIONS
 from tests.api.play import Player
 from tests.api.surface import APART, CLASSES, Argument, Block, Call, Opened, kind_of, methods
-from tests.api.sweep import BEGIN, OWNERS, SWEPT, every_way, interrupted, places
+from tests.api.sweep import OWNERS, SWEPT, interrupted, places, swept
 
 SCRIPTS = 40  # of each face
 # Found with the first seed, in a moment. All others: `python -m tests.api --faults`, and the slow tests.
@@ -54,25 +53,8 @@ WAYS = [pytest.param(owner, method, id=f"{owner.__name__}.{method}") for owner i
 
 
 @pytest.mark.parametrize(("owner", "method"), WAYS)
-def test_every_way_to_give_an_argument_is_taken_as_it_is_meant_or_refused_in_words(
-    owner: type, method: str, tmp_path: Path
-) -> None:
-    found = []
-    player = None
-    for place, step in enumerate(every_way(owner, method)):
-        if player is None:
-            is_async = owner is not MessageDatabase and owner is not CommitBlock
-            player = Player(tmp_path / str(place), is_async=is_async, is_restored=True)
-            for each in BEGIN:
-                player.step(each)
-        try:
-            player.step(step)
-        except Exception as failure:
-            found.append(f"{step}: {failure!r}")
-            player.end()
-            player = None
-    if player is not None:
-        player.end()
+def test_every_way_to_give_an_argument_is_taken_as_it_is_meant_or_refused_in_words(owner: type, method: str) -> None:
+    found = [f"{step}: {failure!r}" for step, failure in swept(owner, method) if failure is not None]
 
     assert not found, f"{len(found)}, the first: " + "\n".join(found[:10])
 

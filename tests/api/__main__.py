@@ -34,10 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.seed is not None:
         found = [seed_played(face, given.seed) for face in faces]
         return max(_told(each) for each in found)
-    return _for_a_while(faces, given.seconds)
+    return attack(given.seconds, faces)
 
 
-def _for_a_while(faces: Sequence[str], seconds: float) -> int:
+def attack(seconds: float, faces: Sequence[str] = tuple(FACES)) -> int:
+    """Play fresh seeds for so long, or until one breaks a promise; return the exit status."""
     end, plays, seeds = time.monotonic() + seconds, 0, 0
     while time.monotonic() < end:
         seed = secrets.randbelow(SEEDS_MAX)

@@ -225,6 +225,7 @@ def no_text(hand: Hand, n: int) -> Given:
 
 for each in ("queue", "key", "producer_id"):
     names(each)
+RIGHT["producer_id"]["plain-text"] = lambda _, n: Given("ab"[n % 2], "ab"[n % 2])
 WRONG["producer_id"]["no-text"] = lambda _, n: refused((b"a", 0, False, ["a"], {}, *NOTHING_LIKE_IT)[n % 12])
 
 
@@ -273,6 +274,8 @@ def _neither_yes_nor_no(hand: Hand, n: int) -> Given:
 
 
 def content(n: int) -> bytes:
+    """Return a payload or value: few of them, so that some are sent again."""
+    n %= 14
     size = (0, 1, 3, 8, 20, 700, 5000)[n % 7]
     return bytes((n + at) % 251 for at in range(min(size, 20))) + bytes(max(0, size - 20))
 

@@ -3,18 +3,24 @@
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.errors import FlakyFailure
 
-from database import AsyncMessageDatabase, MessageDatabase
+from database import AsyncMessageDatabase, CommitBlock, MessageDatabase
 from tests.api.faults import Fault
 from tests.api.play import play
-from tests.api.surface import Step, scripts
+from tests.api.surface import Step, methods, scripts
+from tests.api.sweep import BEGIN, swept
 
 FACES: Mapping[str, type] = {"threads": MessageDatabase, "tasks": AsyncMessageDatabase}
+OWNERS_OF: Mapping[str, tuple[type, ...]] = {
+    "threads": (MessageDatabase, CommitBlock),
+    "tasks": (AsyncMessageDatabase,),
+}
 EXAMPLES = 100  # scripts of one seed
 
 
@@ -33,11 +39,19 @@ class _Over(BaseException):
 
 
 def seed_played(
-    face: str, number: int, *, examples: int = EXAMPLES, until: float = float("inf"), shrinks: bool = True
+    face: str,
+    number: int,
+    *,
+    examples: int = EXAMPLES,
+    until: float = float("inf"),
+    fault: Fault | None = None,
 ) -> Found:
-    """Play the scripts of a seed; with the smallest one that fails, where one does."""
+    """Play the scripts of a seed; with the smallest one that fails, where one does.
+
+    With a deliberate fault only a script counts that fails with it and not without it, and it is not made smaller.
+    """
     found = Found(face, number)
-    phases = [Phase.generate, *([Phase.shrink] if shrinks else [])]
+    phases = [Phase.generate, *([] if fault else [Phase.shrink])]
 
     @seed(number)
     @settings(
@@ -54,16 +68,25 @@ def seed_played(
     def played(script: tuple[Step, ...], is_restored: bool) -> None:
         if time.monotonic() > until and found.failure is None:
             return
+        if fault is not None and found.failure is not None:
+            raise found.failure
         found.plays += found.failure is None
         try:
-            play(script, is_async=face == "tasks", is_restored=is_restored)
+            with fault.made() if fault else nullcontext():
+                play(script, is_async=face == "tasks", is_restored=is_restored)
         except Exception as failure:
+            if fault is not None and not _passes(script, is_async=face == "tasks", is_restored=is_restored):
+                return
+            failure.add_note(f"the script, restored={is_restored}: {script!r}")
             found.failure = failure
             raise
 
     with _quiet():
         try:
             played()
+        except FlakyFailure:
+            assert found.failure is not None
+            found.failure.add_note("It did not fail again: threads, or an interrupt elsewhere.")
         except Exception as failure:
             found.failure = failure
     return found
@@ -81,13 +104,33 @@ def _quiet() -> Iterator[None]:
 
 
 def search(fault: Fault) -> Found | None:
-    """Make a deliberate fault and return what found it, None where nothing did within its budget."""
-    with fault.made():
-        for number in range(fault.budget):
-            found = seed_played(fault.face, number, examples=EXAMPLES, shrinks=False)
-            if found.failure is not None:
-                found.plays += number * EXAMPLES
-                return found
+    """Return what found a deliberate fault, None where nothing did within its budget: the sweep, and then scripts."""
+    found = Found(fault.face, 0)
+    for owner in OWNERS_OF[fault.face]:
+        for method in methods(owner):
+            for step, failure in _swept_with(fault, owner, method):
+                found.plays += 1
+                is_async = owner is AsyncMessageDatabase
+                if failure is not None and _passes((*BEGIN, step), is_async=is_async, is_restored=True):
+                    found.failure = failure
+                    return found
+    for number in range(fault.budget):
+        played = seed_played(fault.face, number, fault=fault)
+        found.plays += played.plays
+        if played.failure is not None:
+            found.failure = played.failure
+            return found
     return None
 
 
+def _swept_with(fault: Fault, owner: type, method: str) -> list[tuple[Step, Exception | None]]:
+    with _quiet(), fault.made():
+        return list(swept(owner, method))
+
+
+def _passes(script: tuple[Step, ...], *, is_async: bool, is_restored: bool) -> bool:
+    try:
+        play(script, is_async=is_async, is_restored=is_restored)
+    except Exception:
+        return False
+    return True

@@ -4,12 +4,11 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from database import AsyncMessageDatabase, Message, MessageDatabase
+from database import AsyncMessageDatabase, CommitFailed, Message, MessageDatabase
 from tests.api.moments import Cancel, FromAHandler, Interrupt, Interrupted, Moment, cancelled, watched
 
 SETTLING_TURNS = 10  # of the loop, until what a cancelled call left behind is over
@@ -25,7 +24,13 @@ class Outcome:
 
     @property
     def is_cut(self) -> bool:
-        return bool(self.where) and isinstance(self.failure, KeyboardInterrupt | FromAHandler | asyncio.CancelledError)
+        """Whether it was left by the interrupt or cancellation, by what that led to, or with an outcome unknown."""
+        failure = self.failure
+        while failure is not None and self.where:
+            if isinstance(failure, KeyboardInterrupt | FromAHandler | asyncio.CancelledError | CommitFailed):
+                return True
+            failure = failure.__cause__ or failure.__context__
+        return False
 
 
 def plain(answer: Any) -> Any:
@@ -43,6 +48,7 @@ class ThreadFace:
     """A MessageDatabase, called from this thread."""
 
     def __init__(self, directory: Path, options: Mapping[str, Any], disk: Any) -> None:
+        self.is_ended = False
         self.db = MessageDatabase.open(directory, disk=disk, **options)
 
     def call(
@@ -83,12 +89,14 @@ class ThreadFace:
 
     def end(self) -> None:
         """Let go of what the face itself has."""
+        self.is_ended = True
 
 
 class TaskFace:
     """An AsyncMessageDatabase, called from the tasks of a loop that runs while a call does."""
 
     def __init__(self, directory: Path, options: Mapping[str, Any], disk: Any) -> None:
+        self.is_ended = False
         self._runner = asyncio.Runner()
         self._loop = self._runner.get_loop()
         self._executor = ThreadPoolExecutor(1, "tests-loop")  # one: what comes later is done later
@@ -158,8 +166,8 @@ class TaskFace:
         return self._run(coroutine, None)
 
     def end(self) -> None:
-        with suppress(RuntimeError):
-            self._runner.close()
+        self.is_ended = True
+        self._runner.close()
         self._executor.shutdown()
 
 

@@ -229,7 +229,12 @@ def a_block_that_was_left_takes_more() -> Iterator[None]:
 @fault()
 def a_block_can_be_entered_again() -> Iterator[None]:
     """A block is entered a second time, and nothing says no."""
-    with changed(CommitBlock, "__enter__", lambda _: lambda self: setattr(self, "_is_entered", True) or self):
+
+    def entered(self: CommitBlock) -> CommitBlock:
+        self._is_entered = True
+        return self
+
+    with changed(CommitBlock, "__enter__", lambda _: entered):
         yield
 
 
@@ -269,11 +274,11 @@ def an_interrupted_take_keeps_its_message() -> Iterator[None]:
     """An exception that leaves `take` leaves its message with nobody."""
 
     def begun(before: Any) -> Any:
-        def __init__(self: Taking, *given: Any) -> None:
+        def begin(self: Taking, *given: Any) -> None:
             before(self, *given)
             self.given_back = _Forgetful()  # type: ignore[assignment]
 
-        return __init__
+        return begin
 
     with changed(Taking, "__init__", begun):
         yield
@@ -362,5 +367,3 @@ def the_child_of_a_fork_has_the_database() -> Iterator[None]:
     """A forked child can go on asking the database of its parent."""
     with changed(MessageDatabase, "_abandon", lambda _: nothing):
         yield
-
-

@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.watched_disk import WatchedDisk
 
-HANG_SECONDS = 60.0  # of a call that would otherwise never return
+HANG_SECONDS = 30.0  # of a call that would otherwise never return
 _TESTS = str(Path(__file__).parent.parent)
 _CALLS = frozenset(dis.opmap[name] for name in ("CALL", "CALL_FUNCTION_EX", "CALL_KW") if name in dis.opmap)
 _RESUME = dis.opmap["RESUME"]
@@ -65,7 +65,9 @@ Moment = Interrupt | Cancel | None
 def _backward(code: CodeType) -> frozenset[int]:
     """Return the offsets to which loops of the code jump back."""
     found = dis.get_instructions(code)
-    return frozenset(one.argval for one in found if one.opname.startswith("JUMP_BACKWARD") and "NO_INT" not in one.opname)
+    return frozenset(
+        one.argval for one in found if one.opname.startswith("JUMP_BACKWARD") and "NO_INT" not in one.opname
+    )
 
 
 class Interrupted:
@@ -75,23 +77,32 @@ class Interrupted:
         self._interrupt = interrupt
         self.places = 0  # that were passed
         self.where = ""
+        self._hook: Callable[[Any], Any] = sys.unraisablehook
         self._last: dict[FrameType, int] = {}  # offset of the instruction that is being executed
         self._entered: set[FrameType] = set()  # frames that call another frame now
 
     def __enter__(self) -> "Interrupted":
         if self._interrupt is not None:
+            self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
             sys.settrace(self._called)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._interrupt is not None:
             sys.settrace(None)
+            sys.unraisablehook = self._hook
         self._last.clear()
         self._entered.clear()
 
     @property
     def is_done(self) -> bool:
         return bool(self.where)
+
+    def _unraisable(self, unraisable: Any) -> None:
+        """Pass over an interrupt that the interpreter swallows, since it came while an object was removed."""
+        assert self._interrupt is not None
+        if not issubclass(unraisable.exc_type, self._interrupt.kind):
+            self._hook(unraisable)
 
     def _called(self, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
         if frame.f_back is not None:
@@ -213,5 +224,3 @@ class MeddledDisk(WatchedDisk):
         self.meddle()
         with super().durable_write(path, offset):
             yield
-
-

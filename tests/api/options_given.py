@@ -35,4 +35,3 @@ OPTIONS: Mapping[str, tuple[tuple[Any, ...], tuple[object, ...]]] = {
     "disk": ((), (5, "x", object())),
     "progress": ((), (5, "x", object())),
 }
-

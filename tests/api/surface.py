@@ -56,7 +56,7 @@ APART: Mapping[str, Mapping[str, str]] = {
         "close": "a step of its own",
         "commit": "a step of its own: a block",
     },
-    "CommitBlock": {},
+    "CommitBlock": {"ended": "for the layers of the engine"},
     "AsyncCommitBlock": {},
     "DatabaseView": {
         "open": "a step of its own: after each close",
@@ -202,7 +202,9 @@ def steps(owner: type) -> st.SearchStrategy[Step]:
     plain = calls(owner, st.none())
     within = calls(CommitBlock, st.none())
     names = st.sampled_from(["", "enter", *methods(CommitBlock)])
-    producers = st.none() | st.none() | arguments("producer_id", is_wrong=False) | arguments("producer_id", is_wrong=True)
+    producers = (
+        st.none() | st.none() | arguments("producer_id", is_wrong=False) | arguments("producer_id", is_wrong=True)
+    )
 
     def blocks(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Block]:
         called = st.lists(within, max_size=4).map(tuple)
@@ -229,4 +231,3 @@ def options() -> list[str]:
     from tests.api.options_given import OPTIONS
 
     return sorted(OPTIONS)
-

@@ -1,13 +1,17 @@
 """Sweeps: every way of giving every argument, one at a time; and an interrupt at every place of a call."""
 
 import inspect
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 from database import AsyncMessageDatabase, MessageDatabase
 from database.block import CommitBlock
 from tests.api.arguments import RIGHT, WRONG
 from tests.api.moments import Interrupt, Moment
+from tests.api.play import Player
 from tests.api.surface import Argument, Block, Call, Restart, Step, kind_of, methods
+from tests.fuzz.target import MEMORY
 
 RIGHT_VARIANTS, WRONG_VARIANTS = 5, 20  # of each way
 PLAIN = {  # what the other arguments are given as
@@ -32,7 +36,27 @@ def every_way(owner: type, method: str) -> Iterator[Step]:
             for way in sorted(table[kind]):
                 for n in range(variants):
                     call = _call(method, parameters, one, Argument(kind, way, n))
-                    yield Block(None, (call,)) if owner is CommitBlock else call
+                    yield Block(None, (BEGIN[0], call)) if owner is CommitBlock else call
+
+
+def swept(owner: type, method: str) -> Iterator[tuple[Step, Exception | None]]:
+    """Play every way to give every argument of a method; yield each with what it failed with."""
+    player: Player | None = None
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-api-") as home:
+        for place, step in enumerate(every_way(owner, method)):
+            if player is None:
+                player = Player(Path(home) / str(place), is_async=owner is AsyncMessageDatabase, is_restored=True)
+                for each in BEGIN:
+                    player.step(each)
+            try:
+                player.step(step)
+                yield step, None
+            except Exception as failure:
+                player.end()
+                player = None
+                yield step, failure
+        if player is not None:
+            player.end()
 
 
 def _call(method: str, parameters: list[inspect.Parameter], one: inspect.Parameter, argument: Argument) -> Call:
@@ -47,7 +71,9 @@ def _call(method: str, parameters: list[inspect.Parameter], one: inspect.Paramet
 
 SWEPT: dict[str, tuple[Step, ...]] = {  # what is interrupted at every place, after what comes before it
     "add": BEGIN[:1],
-    "add to a new queue": (Call("add", (("queue", Argument("queue", "plain-text", 1)), ("payload", PLAIN["payload"]))),),
+    "add to a new queue": (
+        Call("add", (("queue", Argument("queue", "plain-text", 1)), ("payload", PLAIN["payload"]))),
+    ),
     "take": BEGIN[::2],
     "release": (*BEGIN[::2], Call("release", (("number", Argument("number", "a-taken-number", 0)),))),
     "deliver what is taken": (*BEGIN[::2], Call("deliver", (("number", Argument("number", "a-taken-number", 0)),))),
@@ -80,7 +106,8 @@ def interrupted(steps: tuple[Step, ...], moment: Moment) -> tuple[Step, ...]:
             return (*before, Block(last.producer, last.calls, moment=moment))
         case Restart():
             return (*before, Restart(moment=moment))
-    raise ValueError(last)
+        case _:
+            raise ValueError(f"{last} has no moment")
 
 
 def places(first: int, every: int) -> Iterator[Interrupt]:

@@ -24,7 +24,7 @@ class Actor:
         self.name = name
         self.chance = random.Random(f"{name} {seed}")
         self.mine: dict[int, bytes] = {}
-        self.value = b""
+        self.value: bytes | None = None
         self.delivered: list[int] = []  # of the shared queue
         self.numbers: list[int] = []
         self.failure: BaseException | None = None
@@ -142,7 +142,7 @@ def _took_over(actors: list[Actor], model: Model) -> None:
             raise actor.failure
         for number, payload in actor.mine.items():
             model.messages[number] = (number, actor.name, payload, {})
-        if actor.value or actor.name in model.keys:
+        if actor.value is not None:
             model.keys[actor.name] = actor.value
         model.highest = max([model.highest, *actor.numbers])
     for number in delivered:

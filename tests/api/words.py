@@ -10,7 +10,8 @@ NEVER = re.compile(
     r"|unexpected keyword|cannot convert|could not convert|out of range|out of bounds|embedded null|argument must be"
     r"|must be str, not|bytes-like|required argument|a bytes|numpy|ufunc|dtype|\barray\b|\bstruct\b|__\w+__|_\w+\(\)"
     r"|operation forbidden|released memoryview|codec can't|not supported between|expected str|truth value|PathLike"
-    r"|invalid literal|int too large|too large to convert|fromisoformat|omsmsg|\.py\b|AssertionError|<lambda>|0x[0-9a-f]{6}"
+    r"|invalid literal|int too large|too large to convert|fromisoformat|omsmsg|\.py\b|AssertionError|<lambda>"
+    r"|0x[0-9a-f]{6}"
 )
 
 
