@@ -140,7 +140,7 @@ def _matching(text: str, storage: Storage, path: Path) -> list[Location]:
             with suppress(NoJournal):  # whatever else the pattern meets is none of ours
                 found += _in_directory(storage, match)
     if not found:
-        raise NoJournal(f"there is no {text}" if "*" not in text else f"no journal is like {text}")
+        raise NoJournal(f"{text} does not exist" if "*" not in text else f"no journal is like {text}")
     return found
 
 
@@ -151,7 +151,8 @@ def _in_directory(storage: Storage, path: Path) -> list[Location]:
     ours = [name for name in map(names.parse, entries) if name is not None]
     is_whole = any(not isinstance(name, ArchiveName) for name in ours) or bool(_IDENTITY.fullmatch(path.name))
     if entries and not is_whole and not folders:
-        raise NoJournal(f"{path} holds no data files" + (", and archives are read when they are named" if ours else ""))
+        archives = "data files, and archives are read when they are named"
+        raise NoJournal(f"{path} holds no {archives if ours else 'message database'}")
     is_root = not is_whole or bool(folders)
     found = [Location(storage=storage, directory=path, is_whole=is_whole, is_root=is_root)]
     return found + [Location(storage=storage, directory=folder, is_whole=True) for folder in folders]

@@ -50,12 +50,13 @@ class AsyncBroker:
         erase: str | None = None,
         report: str | None = None,
         open_store: OpenStore = open_store,
+        create: bool = False,
         tick_seconds: float = TICK_SECONDS,
         **given: str,
     ) -> "AsyncBroker":
         """Return a broker that is begun by `async with`; arguments and errors as Broker.open."""
         found = attributes_of(directory, attributes, given)
-        wanted = Wanted(attributes=found, erase=erase, report=report, open_store=open_store)
+        wanted = Wanted(attributes=found, erase=erase, report=report, open_store=open_store, create=create)
         return cls(wanted, tick_seconds=tick_seconds)
 
     async def __aenter__(self) -> "AsyncBroker":

@@ -315,7 +315,11 @@ def parse(text: str, file: str = "attributes", **given: str) -> Attributes:
     """Return the attributes of a text; `given` are values in the place of its own. AttributesInvalid."""
     faults: list[Fault] = []
     scopes = Scopes(file, faults)
-    gather(read_entries(text, file, faults), scopes)
+    entries = read_entries(text, file, faults)
+    if len(entries) + len(faults) > 1 and not any(entry.keyword == "DEFAULTS" for entry in entries):
+        reason = "this is no attribute file: it has no line like DEFAULTS=BROKER, which begins a section"
+        raise AttributesInvalid([Fault(file, 0, "", reason, Code.VALUE_INVALID)])
+    gather(entries, scopes)
     overridden(given, scopes)
     if not faults:
         check_together(scopes)

@@ -37,6 +37,7 @@ class Wanted:
     erase: str | None = None  # the broker id whose data a cold start may erase
     report: str | None = None  # where the report goes, before ETB_PSTORE_REPORT and the default name
     open_store: OpenStore = open_store
+    create: bool = False  # a new store also among files of somebody else
     is_standby: bool = False  # that takes over
     clock: Callable[[], int] = system_clock
 
@@ -91,7 +92,8 @@ def start(wanted: Wanted) -> Beginning:
     found, identifiers = without_store(), Identifiers.without_store(now)
     try:
         if asked.pstore is not Pstore.NO:
-            store = wanted.open_store(attributes, creates=asked.pstore is not Pstore.HOT)
+            among_others = {"among_others": True} if wanted.create else {}
+            store = wanted.open_store(attributes, creates=asked.pstore is not Pstore.HOT, **among_others)
             begun = begin(store, asked)
             found, identifiers = restored(store, now=now), begun.identifiers
         kernel = Kernel(attributes, found, identifiers)

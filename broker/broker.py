@@ -57,6 +57,7 @@ class Broker:
         erase: str | None = None,
         report: str | None = None,
         open_store: OpenStore = open_store,
+        create: bool = False,
         tick_seconds: float = TICK_SECONDS,
         **given: str,
     ) -> "Broker":
@@ -64,13 +65,14 @@ class Broker:
 
         `directory` is where the store lies; `attributes` is an attribute file, or one that was read; `given` are
         single values by keyword, `pstore="COLD"`. `erase` confirms a cold start of a store that holds something, by
-        the broker id whose data it is. `report` is the file of the PSTORE report where PSTORE-REPORT=YES.
+        the broker id whose data it is. `report` is the file of the PSTORE report where PSTORE-REPORT=YES. `create`
+        begins a new store also in a directory that holds files of somebody else.
 
         StartRefused with its code when the store cannot be begun as PSTORE says: nothing was changed then.
         AttributesInvalid. (EntireX 8.0, Concepts of Persistent Messaging, "Persistent Store".)
         """
         found = attributes_of(directory, attributes, given)
-        beginning = start(Wanted(attributes=found, erase=erase, report=report, open_store=open_store))
+        beginning = start(Wanted(attributes=found, erase=erase, report=report, open_store=open_store, create=create))
         return cls(Running(beginning), tick_seconds=tick_seconds)
 
     def __enter__(self) -> "Broker":

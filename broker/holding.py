@@ -97,4 +97,4 @@ def _source(mark: bytes) -> str:
         text = str(said.get("backup") or said.get("source") or "")
     except (ValueError, AttributeError):
         return ""
-    return text.encode()[:SOURCE_BYTES_MAX].decode(errors="ignore")
+    return text.encode(errors="backslashreplace")[:SOURCE_BYTES_MAX].decode(errors="ignore")

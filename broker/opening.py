@@ -30,17 +30,25 @@ def place_of(attributes: Attributes) -> tuple[str, Path]:
 
 
 def open_store(
-    attributes: Attributes, *, creates: bool = True, takes_any: bool = False, passing: Holder | None = None
+    attributes: Attributes,
+    *,
+    creates: bool = True,
+    among_others: bool = False,
+    takes_any: bool = False,
+    passing: Holder | None = None,
 ) -> Store:
     """Return the store of the attributes, opened and not begun. StartRefused.
 
-    `takes_any` is messages of any length, `passing` a silent owner whose lock does not count.
+    `creates` where there is none, `among_others` also in a directory that holds files of somebody else; `takes_any` is
+    messages of any length, `passing` a silent owner whose lock does not count.
     """
     driver, place = place_of(attributes)
     longest = MESSAGE_BYTES_MAX if takes_any else _message_bytes_max(attributes)
     if driver == "SQLITE":
         return SqliteStore.open(place, SqliteOptions(limits=Limits(message_bytes_max=longest)), creates=creates)
-    options = replace(journal_options(attributes), max_message_size=longest, passing=passing)
+    options = replace(
+        journal_options(attributes), max_message_size=longest, passing=passing, create=creates and among_others
+    )
     return JournalStore.open(place, options, creates=creates)
 
 

@@ -10,6 +10,7 @@ waited for. Sessions that a new broker does not know log on again by themselves.
 """
 
 import asyncio
+import re
 import ssl
 import time
 from itertools import count
@@ -38,6 +39,9 @@ def _settings(line: Line, options: RemoteOptions) -> dict[str, Any]:
     return {"verify": verify, "trust_env": False, "limits": _LIMITS}
 
 
+_ERRNO = re.compile(r"\[Errno -?[0-9]+\] ")  # of the system's words, for programs
+
+
 def _asked(ask: Ask) -> dict[str, Any]:
     """Return the arguments of httpx."""
     timeout = httpx.Timeout(ask.seconds, connect=min(_CONNECT_SECONDS, ask.seconds))
@@ -50,7 +54,7 @@ def _heard(response: httpx.Response) -> Heard:
 
 
 def _failed(ask: Ask, failure: httpx.TransportError) -> Outcome:
-    text = f"{ask.url}: {failure or type(failure).__name__}"
+    text = f"{ask.url}: {_ERRNO.sub('', str(failure)) or type(failure).__name__}"
     return Unreached(text) if isinstance(failure, _UNREACHED) else Lost(text)
 
 

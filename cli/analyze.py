@@ -13,6 +13,7 @@ import typer
 from cli import options, output
 from cli.failures import ExitCode, Failure, Usage
 from cli.progress import ProgressBar
+from cli.stores import require_any
 from journal.errors import DiskError
 
 if TYPE_CHECKING:  # Spark is imported when the command runs
@@ -106,17 +107,21 @@ def _report(request: "Request", out: Path, master: str | None) -> Mapping[str, A
     from analysis.outdir import NotAReport, check_place, remove_unfinished
     from analysis.report import write_report
     from analysis.session import quiet_session, settings_for
+    from analysis.storage import NoJournal
     from analysis.watching import interruptible
 
     # What can be refused is refused before Spark has started, which takes a while.
+    require_any(request.paths)
     try:
         is_replaced = check_place(out)
     except NotAReport as refused:
-        raise Usage(str(refused)) from refused
+        raise Usage(f"{refused} with --out") from refused
     if is_replaced:
         output.note(f"the earlier report in {out} will be replaced")
     try:
         size = sum(sources(paths).bytes for paths in (request.paths, request.compared_with) if paths)
+    except NoJournal as refused:
+        raise Usage(f"{refused}; give the right one with PATH", error=type(refused).__name__) from refused
     except DiskError as refused:
         raise Failure(str(refused), ExitCode.UNUSABLE, error=type(refused).__name__) from refused
     with ProgressBar(is_bytes=False, is_long=True) as bar:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:  # the broker is imported when the command needs it
     from broker.attribute_text import AttributesInvalid
     from broker.attributes import Attributes, Shown
 
+FAULTS_SHOWN = 20  # to a person; --json has all
+
 File = Annotated[
     Path | None,
     typer.Argument(
@@ -46,8 +48,10 @@ def failure_of(invalid: "AttributesInvalid", *, as_json: bool) -> Usage:
     """Return what ends the command: the one fault, or how many were told before it."""
     faults = invalid.faults
     if len(faults) > 1 and not as_json:
-        for fault in faults:
+        for fault in faults[:FAULTS_SHOWN]:
             output.note(str(fault))
+        if len(faults) > FAULTS_SHOWN:
+            output.note(f"and {len(faults) - FAULTS_SHOWN:,} more")
     text = str(faults[0]) if len(faults) == 1 else f"{faults[0].file}: {len(faults)} faults, nothing can be started"
     return Usage(text, faults=[fault._asdict() | {"code": fault.code.value} for fault in faults])
 

@@ -1,7 +1,10 @@
 """`oms backup`: a second copy of a database, made beside its work, kept up to date, and looked at as it lies."""
 
+import errno
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGTERM
 from typing import TYPE_CHECKING, Annotated
@@ -9,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options, output
-from cli.failures import ExitCode, Usage
+from cli.failures import ExitCode, Failure, Usage
 from cli.inspecting import print_verdicts
 from cli.interrupts import ended_by
 from cli.output import note
 from cli.progress import ProgressBar
 from cli.stores import require
 from cli.wording import age_text, counted, size_text
-from journal.errors import NotThisBackup
+from journal.errors import DiskError, NotThisBackup
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
     from database.backup import BackupReport
@@ -54,16 +57,43 @@ def backup(  # noqa: PLR0913
         return
     require(spool)
     _check_apart(spool, directory)
-    if follow:
-        if reread:
-            raise Usage("--reread is for a backup that comes to an end: make one before --follow")
-        _follow(spool, directory, interval, links=not copy, as_json=as_json)
-        return
+    if follow and reread:
+        raise Usage("--reread is for a backup that comes to an end: make one before --follow")
+    with _naming(directory):
+        if follow:
+            _follow(spool, directory, interval, links=not copy, as_json=as_json)
+        else:
+            _back_up(spool, directory, links=not copy, rereads=reread, as_json=as_json)
+
+
+_ADVICE = {
+    errno.EACCES: "run oms as the owner of that directory, or give another one for the backup",
+    errno.EPERM: "run oms as the owner of that directory, or give another one for the backup",
+    errno.EROFS: "mount that file system writable, or give another directory for the backup",
+    errno.ENOSPC: "make room on the file system of the backup",
+    errno.EDQUOT: "make room in the quota of the backup",
+}
+
+
+@contextmanager
+def _naming(directory: Path) -> Iterator[None]:
+    """Give advice about the backup's directory where that fails, and not the database's."""
+    try:
+        yield
+    except DiskError as failure:
+        if directory.absolute() not in (failure.path, *failure.path.parents):
+            raise
+        advice = _ADVICE.get(failure.failure.errno or 0, "is the directory for the backup the right one, and mounted?")
+        text = f"{failure}; {advice}"
+        raise Failure(text, ExitCode.UNUSABLE, error=type(failure).__name__) from failure
+
+
+def _back_up(spool: Path, directory: Path, *, links: bool, rereads: bool, as_json: bool) -> None:
     from broker.records import MASTER_KEY
     from database.backup import BackupOptions, back_up
 
     with ProgressBar() as progress:
-        chosen = BackupOptions(links=not copy, rereads=reread, key=MASTER_KEY.encode(), progress=progress)
+        chosen = BackupOptions(links=links, rereads=rereads, key=MASTER_KEY.encode(), progress=progress)
         report = back_up(spool, directory, chosen)
     if as_json:
         output.print_json(report.as_dict())

@@ -13,7 +13,7 @@ from cli import options, output
 from cli.chess_pgn import OPERA, RESULTS, Game, PgnError, Side, move_fault, numbered, read, written
 from cli.chess_sheet import sheet_path
 from cli.demo_screen import WIDTH_MAX, Screen
-from cli.failures import ExitCode, Failure, Usage
+from cli.failures import ExitCode, Usage
 from cli.interrupts import held_back
 from cli.places import own_directory
 from cli.wording import counted
@@ -77,9 +77,9 @@ def _game(pgn: Path | None) -> Game:
     try:
         return read(pgn or OPERA)
     except PgnError as fault:
-        raise Usage(str(fault)) from fault
+        raise Usage(f"--pgn {fault}") from fault
     except OSError as failure:
-        raise Usage(f"{pgn}: {failure.strerror}") from failure
+        raise Usage(f"--pgn {pgn} cannot be read: {failure.strerror}") from failure
 
 
 # A whole game.
@@ -228,13 +228,13 @@ def _written(move: str) -> str:
 def _check_directory(spool: Path, *, begins: bool) -> None:
     """Fail unless a game is there, or can begin there."""
     if spool.exists() and not spool.is_dir():
-        raise Failure(f"{spool} is not a directory", ExitCode.UNUSABLE)
+        raise Usage(f"--spool {spool} is not a directory")
     names = [path.name for path in spool.iterdir()] if spool.exists() else []
     if not names and not begins:
         advice = f"white begins one: oms chess white MOVE --spool {shlex.quote(str(spool))}"
-        raise Failure(f"no game is in {spool}; {advice}", ExitCode.UNUSABLE)
+        raise Usage(f"--spool {spool} holds no game; {advice}")
     if names and not any(isinstance(parse(name), DataFileName) for name in names):
-        raise Failure(f"{spool} holds other things, and no game: give a directory of its own", ExitCode.UNUSABLE)
+        raise Usage(f"--spool {spool} holds other things, and no game: give a directory of its own")
 
 
 def _document(side: Side, outcome: "Outcome", moves: Sequence[str], calls: Sequence["Said"]) -> dict[str, Any]:

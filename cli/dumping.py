@@ -16,7 +16,7 @@ import typer
 
 from cli import options, output
 from cli.failures import ExitCode, Usage
-from cli.stores import require
+from cli.stores import HOW, require
 from cli.wording import iso_microseconds, preview, size_text
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
@@ -61,12 +61,24 @@ def dump(  # noqa: PLR0913
     """
     if payload and redact:
         raise Usage("--payload shows what --redact hides: give one of them")
-    if not paths:
-        require(spool)
+    for path in paths or [spool]:
+        _check(path, how="PATH" if paths else HOW)
     narrowed = _Narrowed(first, last, queue, frozenset(kind.value for kind in operation or Kind))
     shown = _Shown(as_json=as_json, payload=payload, redact=redact)
     if _dump(paths or [spool], narrowed, shown):
         raise typer.Exit(ExitCode.NO)
+
+
+def _check(path: Path, *, how: str) -> None:
+    """Usage where there is nothing of a database's."""
+    from journal.disk import RealDisk
+    from journal.dump import data_paths, sequence_of
+
+    if path.is_file() and how != HOW:
+        if not sequence_of(path):
+            raise Usage(f"{path} is no data file and no archive: their names begin with omsmsg-; see `oms dump --help`")
+    elif not path.is_dir() or not data_paths(RealDisk(), [path]):
+        require(path, how=how)
 
 
 @dataclass(frozen=True, slots=True)

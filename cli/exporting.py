@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options, output
-from cli.failures import ExitCode, Failure
+from cli.failures import ExitCode, Failure, Usage
 from cli.progress import ProgressBar
-from cli.stores import require
+from cli.stores import require, require_any
 from cli.wording import counted, size_text
 
 if TYPE_CHECKING:  # Arrow is imported when the command runs
@@ -54,19 +54,24 @@ def _export(paths: list[str], directory: Path, more: list[str]) -> "Exported":
     try:
         from analysis.export import export as exported
         from analysis.schema import default_columns
+        from analysis.storage import NoJournal
     except ImportError as missing:
         raise Failure(
             f"Parquet takes packages that are not installed ({missing}): pip install 'oms-journal[analysis]'",
             ExitCode.UNUSABLE,
             error="NotInstalled",
         ) from missing
-    with ProgressBar() as bar:
-        return exported(
-            paths,
-            directory,
-            columns=default_columns(options=["file", *more]),
-            progress=lambda name, done, total: bar("export", done, total, detail=name),
-        )
+    require_any(paths)
+    try:
+        with ProgressBar() as bar:
+            return exported(
+                paths,
+                directory,
+                columns=default_columns(options=["file", *more]),
+                progress=lambda name, done, total: bar("export", done, total, detail=name),
+            )
+    except NoJournal as nothing:
+        raise Usage(f"{nothing}; give the right one with PATH", error=type(nothing).__name__) from nothing
 
 
 def _tell(found: "Exported", bad: "list[Damage]", directory: Path) -> None:

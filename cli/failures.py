@@ -7,8 +7,10 @@
     3     another process has the lock
     4     the store cannot be used
     70    a bug in oms: the traceback is on stderr
+    129   ended by SIGHUP
     130   interrupted (Ctrl-C)
     141   the reader of the output has gone
+    143   ended by SIGTERM
 
 With `--json` the line is a JSON object: `{"error": kind, "message": text, "exit": code, …facts}`.
 What is only worth knowing (a recovery that repaired something) is a line before it, `{"note": text}`.
@@ -34,6 +36,7 @@ from journal.errors import (
     MessageDamaged,
     NewerFormat,
     NoSuchMessage,
+    NotADatabase,
     NotThisDatabase,
     NotUndelivered,
     OutcomeUnknown,
@@ -51,8 +54,10 @@ class ExitCode(IntEnum):
     LOCKED = 3
     UNUSABLE = 4
     BUG = 70
+    HUNG_UP = 129
     INTERRUPTED = 130
     PIPE_CLOSED = 141
+    TERMINATED = 143
 
 
 class Failure(Exception):
@@ -83,6 +88,7 @@ _MEANING: tuple[tuple[type[Exception], ExitCode, str], ...] = (
     (DirectoryGone, ExitCode.UNUSABLE, "put it back, or give another with --spool"),
     (NewerFormat, ExitCode.UNUSABLE, "use the version of oms that wrote it"),
     (FormatError, ExitCode.UNUSABLE, _TELLS_MORE),
+    (NotADatabase, ExitCode.USAGE, "--create begins one there, --spool DIR or SPOOL_DIRECTORY gives another directory"),
     (NotThisDatabase, ExitCode.UNUSABLE, "move the file that does not belong here away"),
     (
         RecoveryRefused,
@@ -133,8 +139,15 @@ def meaning(failure: JournalError | OSError) -> Failure:
         if isinstance(failure, kind):
             code, advice = its_code, its_advice or advice
             break
-    text = f"{failure}; {advice}" if advice else str(failure)
+    said = _said_of(failure) if isinstance(failure, OSError) else str(failure)
+    text = f"{said}; {advice}" if advice else said
     return Failure(text, code, error=type(failure).__name__)
+
+
+def _said_of(failure: OSError) -> str:
+    """Return what the system said, and of what."""
+    said = failure.strerror or str(failure) or "an error without a text"
+    return f"cannot use {failure.filename}: {said}" if failure.filename is not None else f"the system refused: {said}"
 
 
 def tell(failure: Failure, *, as_json: bool) -> None:

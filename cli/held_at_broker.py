@@ -4,7 +4,6 @@ What is held is asked for by pages and compared here, so that FILE may be of any
 commands of bounded size, the oldest first. Who is interrupted gives the command again.
 """
 
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from cli.failures import Failure, Usage
 from cli.operator import Server
+from cli.sources import lines_of
 
 PAGE = 1000  # rows of an answer, and identifiers of a command
 SHOWN_MAX = 10  # subscriptions in a message
@@ -52,16 +52,7 @@ def check(order: Mapping[str, Any]) -> None:
 
 def names_in(file: Path) -> frozenset[str]:
     """Return the lines of a file, which are UOWIDs, PUBLICATION-IDs or producers' identifiers. Usage."""
-    try:
-        data = sys.stdin.buffer.read() if file == Path("-") else file.read_bytes()
-        names = {line.removesuffix("\r") for line in data.decode("utf-8-sig").split("\n")} - {""}
-    except UnicodeDecodeError as failure:
-        raise Usage(f"{file} is no text in UTF-8: {failure}") from failure
-    except OSError as failure:
-        raise Usage(f"cannot read {file}: {failure.strerror}") from failure
-    if not names:
-        raise Usage(f"{file} names nothing; without --except everything is released")
-    return frozenset(names)
+    return frozenset(lines_of(file, "--except").values())
 
 
 def compared(server: Server, order: Mapping[str, Any], names: frozenset[str]) -> Split:

@@ -1,4 +1,4 @@
-"""Ctrl-C at a moment that suits: a commit that is interrupted has an unknown outcome."""
+"""Ctrl-C and its kin at a moment that suits: a commit that is interrupted has an unknown outcome."""
 
 import os
 import select
@@ -6,22 +6,58 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+
+
+class Stopped(SystemExit):
+    """A signal that asks for the end has come: the exit code is 128 and its number, unless somebody says more."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.number = signal.Signals(number)
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the block like Ctrl-C does: by an exception, so that it cleans up. Stopped."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise Stopped(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    taken = [
+        number for number, action in before.items() if action not in (signal.SIG_IGN, None)
+    ]  # nohup's stays ignored
+    for number in taken:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, before[number])
 
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Let the block finish when Ctrl-C is pressed in it; KeyboardInterrupt comes after it."""
+    """Let the block finish when Ctrl-C is pressed in it, or what `stopping` hears comes; the exception comes after."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     pressed: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in before:
+        signal.signal(number, lambda number, _: pressed.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for number in pressed[:1]:
+        before[signal.Signals(number)](number, None)
 
 
 class Ending:

@@ -1,20 +1,19 @@
 """`oms io-test DIR`: how fast this directory's device makes bytes durable, and whether it does at all."""
 
 import errno
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
 from cli import options, output
 from cli.failures import ExitCode, Failure, Usage
+from cli.interrupts import stopping
 from cli.iotest_text import print_report
+from cli.stores import check_option
 from journal.errors import DiskError
 from journal.iotest import BYTES_MIN, Bounds, Progress, measure
 
@@ -48,13 +47,13 @@ def io_test(  # noqa: PLR0913
 ) -> None:
     """Measure how fast this directory's device makes bytes durable.
 
-    Says which method the journal should use there.
+    Says whether the journal's own method is as fast as any there.
     Exits 1 when the device or file system seems not to sync at all.
     """
     bounds = _bounds(seconds, bytes_max, max_data_file_size)
     journal = None if no_journal else _journal(bounds.data_file_size)
     try:
-        with _ended_by_signals(), _progress() as progress:
+        with stopping(), _progress() as progress:
             report = measure(directory, bounds, journal=journal, progress=progress)
     except DiskError as failure:
         raise _told(failure) from failure
@@ -71,11 +70,12 @@ def _bounds(seconds: float, bytes_text: str, data_file_text: str | None) -> Boun
 
     try:
         bytes_max = parse_size(bytes_text)
-        data_file_size = Options.of(max_data_file_size=data_file_text).max_data_file_size
     except ValueError as failure:
-        raise Usage(str(failure)) from failure
+        raise Usage(f"--bytes: {failure}") from failure
+    check_option("--max-data-file-size", "max_data_file_size", data_file_text)
+    data_file_size = Options.of(max_data_file_size=data_file_text).max_data_file_size
     if bytes_max < BYTES_MIN:
-        raise Usage(f"--bytes must be at least {BYTES_MIN}, not {bytes_max}")
+        raise Usage(f"--bytes must be at least {BYTES_MIN}, not {bytes_text!r}")
     return Bounds(seconds=seconds, bytes_max=bytes_max, data_file_size=data_file_size)
 
 
@@ -94,27 +94,11 @@ def _journal(data_file_size: int) -> Callable[[Path], AbstractContextManager[Cal
 
 
 def _told(failure: DiskError) -> Failure:
-    advice = _ADVICE.get(failure.failure.errno or 0)
-    text = f"{failure}; {advice}" if advice else str(failure)
+    number = failure.failure.errno or 0
+    text = f"{failure}; {_ADVICE[number]}" if number in _ADVICE else str(failure)
+    if number in (errno.ENOENT, errno.ENOTDIR):
+        return Usage(f"DIR: {text}", error=type(failure).__name__)
     return Failure(text, ExitCode.UNUSABLE, error=type(failure).__name__)
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the block like Ctrl-C does: by an exception, so that it cleans up."""
-
-    def end(number: int, _: FrameType | None) -> None:
-        sys.exit(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, action in before.items():
-            signal.signal(number, action)
 
 
 @contextmanager

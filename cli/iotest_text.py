@@ -105,9 +105,9 @@ def _print_journal(results: Iterable[JournalResult]) -> None:
 
 
 def _print_histograms(report: Report) -> None:
-    if report.recommendation is not None:
+    if report.comparison is not None:
         for each in report.appends:
-            if each.method == report.recommendation.method and each.size == SHOWN_SIZE:
+            if each.method == report.comparison.method and each.size == SHOWN_SIZE:
                 _print_histogram(f"Latencies of {each.method}, {_short_size(each.size)}", each.timing)
     for result in report.journal:
         if result.size == SHOWN_SIZE:
@@ -145,8 +145,8 @@ def _print_verdict(report: Report) -> None:
             print_line(f"WARNING: this seems not to sync: {evidence}")
         print_line("WARNING: a power cut loses messages that were acknowledged; do not keep a spool directory here")
         return
-    if report.recommendation is not None:
-        print_line(f"The journal should use {report.recommendation.method}: {report.recommendation.reason}.")
+    if report.comparison is not None:
+        print_line(f"The journal uses {report.comparison.text}.")
     facts = sync.facts
     seen = f": it saw {facts.flushes:,} flushes for {facts.syncs:,} syncs" if facts and facts.flushes else ""
     print_line(f"Syncs seem to reach the device{seen}.")

@@ -98,6 +98,7 @@ def load(  # noqa: PLR0913
     spool: options.Spool = options.SPOOL_DEFAULT,
     max_data_file_size: options.MaxDataFileSize = None,
     max_message_size: options.MaxMessageSize = None,
+    create: options.Create = False,
     wait: options.Wait = 0.0,
     as_json: options.AsJson = False,
 ) -> None:
@@ -121,10 +122,10 @@ def load(  # noqa: PLR0913
     chosen = engine_options(**named)
     sizing = Sizing(batch, min(BATCH_BYTES_MAX, chosen.max_data_file_size // FILE_SHARE))
     tally = Tally(skipped=skip)
-    with _opened(file) as stream, database(spool, create=True, wait_seconds=wait, **named) as db:
+    with _opened(file) as stream, database(spool, begins=True, wait_seconds=wait, create=create, **named) as db:
         source = islice(entries(stream, kind, bytes_max=chosen.max_message_size), skip, None)
         loader = _Loader(db, tally, producer_prefix)
-        with _accounted(tally), ProgressBar() as progress:
+        with _accounted(tally), interrupts.stopping(), ProgressBar() as progress:
             total = _size(stream)
             for group in _batches(source, queue, sizing):
                 loader.commit(group)
@@ -138,6 +139,8 @@ def _opened(file: str) -> Iterator[BinaryIO]:
     if file == "-":
         yield sys.stdin.buffer
         return
+    if not file:
+        raise Usage("FILE must be a path, or - for standard input, not an empty text")
     try:
         stream = Path(file).open("rb")  # noqa: SIM115 - a failure to open is told apart from one in the block
     except OSError as failure:
@@ -199,7 +202,7 @@ class _Loader:
         self._prefix = producer_prefix
 
     def commit(self, batch: list[tuple[str, Entry]]) -> None:
-        """Add the batch in one commit; Ctrl-C waits until its outcome is known."""
+        """Add the batch in one commit; a signal waits until its outcome is known."""
         first = self._tally.skipped + self._tally.messages + 1
         producer = None if self._prefix is None else f"{self._prefix}-{first}"
         with interrupts.held_back():
@@ -222,6 +225,8 @@ def _accounted(tally: Tally) -> Iterator[None]:
         yield
     except KeyboardInterrupt as failure:
         raise _stopped("interrupted", ExitCode.INTERRUPTED, tally) from failure
+    except interrupts.Stopped as failure:
+        raise _stopped(f"stopped by {failure.number.name}", ExitCode(failure.code), tally) from failure
     except BadEntry as failure:
         raise _stopped(str(failure), ExitCode.USAGE, tally, line=failure.line) from failure
     except (JournalError, OSError) as failure:

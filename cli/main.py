@@ -1,5 +1,6 @@
 """The program `oms`: its commands by name, and what happens when one ends early."""
 
+import io
 import os
 import sys
 import traceback
@@ -8,9 +9,9 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from cli import dumping, inspecting, loading, messages, receiving, releasing, removing, repairing, users
+from cli.arguments import Command, Group
 from cli.failures import ExitCode, Failure, Usage, meaning, tell
 from cli.output import Notes
 from journal.errors import JournalError
@@ -34,7 +35,7 @@ _LATE = {
 }
 
 
-class Oms(TyperGroup):
+class Oms(Group):
     """The group of all commands. Every way a command can end becomes one line and an exit code."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
@@ -55,7 +56,7 @@ class Oms(TyperGroup):
         return value
 
 
-class Late(TyperCommand):
+class Late(Command):
     """A command that is imported when it is called; until then its name and help are all there is."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -67,7 +68,7 @@ class Late(TyperCommand):
 def _imported(name: str) -> Any:
     module_name, function_name, _ = _LATE[name]
     alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-    alone.command(name)(getattr(import_module(module_name), function_name))
+    alone.command(name, cls=Command)(getattr(import_module(module_name), function_name))
     return typer.main.get_command(alone)
 
 
@@ -146,20 +147,20 @@ def oms(
         raise typer.Exit(ExitCode.USAGE)
 
 
-app.command()(loading.load)
-app.command()(messages.send)
-app.command()(receiving.receive)
-app.command("list")(messages.list_messages)
-app.command()(messages.show)
-app.command()(dumping.dump)
-app.command()(inspecting.stats)
-app.command()(inspecting.explain)
-app.command()(removing.delete)
-app.command()(removing.drop)
-app.command()(releasing.release)
-app.command()(inspecting.verify)
-app.command()(repairing.recover)
-app.command()(repairing.cleanup)
+app.command(cls=Command)(loading.load)
+app.command(cls=Command)(messages.send)
+app.command(cls=Command)(receiving.receive)
+app.command("list", cls=Command)(messages.list_messages)
+app.command(cls=Command)(messages.show)
+app.command(cls=Command)(dumping.dump)
+app.command(cls=Command)(inspecting.stats)
+app.command(cls=Command)(inspecting.explain)
+app.command(cls=Command)(removing.delete)
+app.command(cls=Command)(removing.drop)
+app.command(cls=Command)(releasing.release)
+app.command(cls=Command)(inspecting.verify)
+app.command(cls=Command)(repairing.recover)
+app.command(cls=Command)(repairing.cleanup)
 app.add_typer(users.user, name="user", help="Say who may log on to a server, and may do what.")
 for _name, (_module, _function, _help) in _LATE.items():
     app.command(_name, cls=Late, help=_help)(lambda: None)
@@ -167,4 +168,6 @@ for _name, (_module, _function, _help) in _LATE.items():
 
 def main() -> None:
     """Run `oms`; the entry point of the installed command."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error: a name is told in any terminal
     app(prog_name="oms")

@@ -13,7 +13,7 @@ import typer
 from cli import at_broker, held_units, interrupts, options, output
 from cli.failures import Usage
 from cli.stores import database, engine_options, looked_up, view
-from cli.wording import age_text, preview, size_text, to_the_second
+from cli.wording import age_text, counted, preview, size_text, to_the_second
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
     from database import Message
@@ -29,6 +29,7 @@ def send(  # noqa: PLR0913
     text: Annotated[
         str | None, typer.Argument(help="The payload; without it standard input is.", show_default=False)
     ] = None,
+    empty: Annotated[bool, typer.Option("--empty", help="The payload is empty, on purpose.")] = False,
     properties: Annotated[
         list[str] | None,
         typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property; may be given again."),
@@ -39,30 +40,45 @@ def send(  # noqa: PLR0913
     ] = None,
     spool: options.Spool = options.SPOOL_DEFAULT,
     max_message_size: options.MaxMessageSize = None,
+    create: options.Create = False,
     wait: options.Wait = 0.0,
     broker: at_broker.Url = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Add one message to a queue, durably, and print its number.
 
-    The payload is TEXT, or the bytes of standard input exactly as they come. With --broker it
+    The payload is TEXT, or the bytes of standard input exactly as they come; an empty one is
+    refused, as it comes from a variable that is not set, unless you say --empty. With --broker it
     is a unit of work of its own, committed, sent as OMS_USER with OMS_PASSWORD; its UOWID is printed.
     """
     pairs = dict(_pair(text) for text in properties or ())
     limit = engine_options(max_message_size=max_message_size).max_message_size
-    payload = os.fsencode(text) if text is not None else _standard_input(limit)
+    payload = _payload(text, limit, is_empty=empty)
     if broker is not None:
-        at_broker.refuse_beside(wait=wait)
+        at_broker.refuse_beside(wait=wait, create=create)
         sent = at_broker.send(broker, queue, payload, properties=pairs, producer=producer_id)
         output.print_json(sent, indent=None) if as_json else output.print_line(sent["uowid"])
         return
-    opening = database(spool, create=True, wait_seconds=wait, max_message_size=max_message_size)
+    opening = database(spool, begins=True, wait_seconds=wait, create=create, max_message_size=max_message_size)
     with opening as db, interrupts.held_back():
         number = db.add(queue, payload, properties=pairs or None, producer_id=producer_id)
         if as_json:
             output.print_json({"number": number, "queue": queue, "length": len(payload)}, indent=None)
         else:
             output.print_line(str(number))
+
+
+def _payload(text: str | None, bytes_max: int, *, is_empty: bool) -> bytes:
+    """Return what is to be sent. Usage for nothing that nobody has asked for."""
+    if is_empty:
+        if text:
+            raise Usage("--empty is for a message without a payload: give it without TEXT")
+        return b""
+    payload = os.fsencode(text) if text is not None else _standard_input(bytes_max)
+    if not payload:
+        where = "standard input" if text is None else "TEXT"
+        raise Usage(f"{where} is empty, and no message was added; --empty adds an empty one")
+    return payload
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -108,6 +124,8 @@ def list_messages(
             found = looking.held(queue) if held else looking.undelivered(queue)
             for message in islice(found, limit or None):
                 output.print_json_line(message_document(message))
+            if not held and (count := looking.held_count(queue)):
+                output.note(_held_text(queue, count))
     else:
         _list_queue(spool, queue, LIST_COUNT if limit is None else limit, held=held)
 
@@ -173,14 +191,24 @@ def _list_queue(spool: Path, queue: str, limit: int, *, held: bool) -> None:
         output.Column("payload", shrinks=True),
     )
     with view(spool) as looking:
-        count = looking.held_count(queue) if held else looking.undelivered_count(queue)
-        if not count:
-            output.print_line(f"No {'held back' if held else 'undelivered'} messages in queue {queue}.")
-            return
+        held_count = looking.held_count(queue)
+        count = held_count if held else looking.undelivered_count(queue) - held_count
         found = looking.held(queue) if held else looking.undelivered(queue)
-        output.print_table(columns, (_row(message) for message in islice(found, limit or None)))
+        if count:
+            output.print_table(columns, (_row(message) for message in islice(found, limit or None)))
+    if not count and (held or not held_count):
+        output.print_line(f"No {'held back' if held else 'undelivered'} messages in queue {queue}.")
     if limit and count > limit:
         output.print_line(f"… and {count - limit:,} more; --limit 0 shows all")
+    if held_count and not held:
+        output.print_line(_held_text(queue, held_count))
+
+
+def _held_text(queue: str, count: int) -> str:
+    return (
+        f"{counted(count, 'message')} of queue {queue} held back, since delivered already perhaps: "
+        "`oms list --held` shows, `oms release` decides."
+    )
 
 
 def _row(message: "Message") -> tuple[str, str, str, str]:

@@ -86,6 +86,7 @@ class Server:
                     raise _refusal(refused.code, _document(refused.read(), self.url)) from None
         except (URLError, HTTPException, OSError) as failure:
             reason = getattr(failure, "reason", None) or failure
+            reason = getattr(reason, "strerror", None) or reason
             raise Failure(f"no answer from {self.url}: {reason}", ExitCode.UNUSABLE, url=self.url) from failure
 
 

@@ -42,6 +42,9 @@ MaxMessageSize = Annotated[
         help="The largest payload accepted, at most 1G.  [default: 6144000]",
     ),
 ]
+Create = Annotated[
+    bool, typer.Option("--create", help="Begin a new database also in a directory that holds other files.")
+]
 RetentionDirectory = Annotated[
     Path | None,
     typer.Option(

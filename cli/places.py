@@ -25,7 +25,7 @@ def own_directory(named: Path | None, what: str, *, keep: bool = False) -> Itera
     """
     if named is not None:
         if named.exists() and (not named.is_dir() or any(named.iterdir())):
-            raise Usage(f"{named} is not an empty directory; the {what} needs one of its own")
+            raise Usage(f"--spool {named} is not an empty directory; the {what} needs one of its own")
         yield Place(named.absolute(), is_kept=True)
         return
     place = Place(Path(tempfile.mkdtemp(prefix=f"oms-{what}-")), is_kept=keep)

@@ -4,7 +4,6 @@ Released is handed out again, discarded is delivered: a consumer has it. What is
 lock, then done in commits of their own: who is interrupted gives the command again.
 """
 
-import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -17,6 +16,7 @@ from cli import held_units, interrupts, options, output
 from cli.failures import ExitCode, Usage
 from cli.held_units import BY_NUMBER, BY_PRODUCER, BY_UOWID
 from cli.removing import COMMIT_MESSAGES_MAX, ask, moment
+from cli.sources import lines_of
 from cli.stores import database, view
 from cli.wording import counted
 
@@ -183,10 +183,7 @@ def _plan_of_broker(found: "list[Held]", asked: _Asked) -> Plan:
 
 def _names(file: Path) -> dict[int, str]:
     """Return what a file says, by its lines; Usage where it says nothing."""
-    names = _lines(file)
-    if not names:
-        raise Usage(f"{file} names nothing; --all is what releases everything")
-    return names
+    return lines_of(file, "--except")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,20 +222,8 @@ def _numbers(file: Path) -> frozenset[str]:
     names = _names(file)
     wrong = next((at for at, name in names.items() if not (name.isascii() and name.isdecimal())), None)
     if wrong is not None:
-        raise Usage(f"{file}, line {wrong}: {names[wrong]!r} is no message number; see --by")
+        raise Usage(f"--except: {file}, line {wrong}: {names[wrong]!r} is no message number; see --by")
     return frozenset(name.lstrip("0") or "0" for name in names.values())
-
-
-def _lines(file: Path) -> dict[int, str]:
-    """Return the lines that are not empty, by their number."""
-    try:
-        data = sys.stdin.buffer.read() if file == Path("-") else file.read_bytes()
-        lines = data.decode("utf-8-sig").split("\n")
-    except UnicodeDecodeError as failure:
-        raise Usage(f"{file} is no text in UTF-8: {failure}") from failure
-    except OSError as failure:
-        raise Usage(f"cannot read {file}: {failure.strerror}") from failure
-    return {at: text for at, line in enumerate(lines, start=1) if (text := line.removesuffix("\r"))}
 
 
 def _between(older: str | None, newer: str | None) -> "Callable[[Message], bool] | None":

@@ -35,10 +35,10 @@ def delete(  # noqa: PLR0913
 
     Exits 1 when a NUMBER is not undelivered; the others are deleted.
     """
-    if bool(numbers) == (queue is not None):
-        raise Usage("give either message numbers or --queue Q")
     if older is not None and queue is None:
         raise Usage("--older goes with --queue")
+    if bool(numbers) == (queue is not None):
+        raise Usage("give either message numbers or --queue Q")
     if queue is not None:
         chosen = _of_queue(spool, queue, older)
         what = f"{counted(len(chosen), 'message')} of queue {queue}"

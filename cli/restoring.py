@@ -1,5 +1,7 @@
 """`oms restore`: a database from a backup, in a directory of its own, with all held that may have been delivered."""
 
+import shlex
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,17 +25,24 @@ def restore(
         bool, typer.Option("--unreadable-as-damaged", help="Give up what the backup's device cannot read.")
     ] = False,
     hold: Annotated[
-        bool, typer.Option("--hold", help="Hold what is undelivered also where the backup is of a closed database.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--hold/--no-hold",
+            help="Hold all that is undelivered, or hold nothing: you know whether the original delivered any of it.",
+            show_default=False,
+        ),
+    ] = None,
     spool: options.Spool = options.SPOOL_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
     """Make a database from a backup, in a directory that is new.
 
-    What may have been delivered since the backup is held: oms list --held shows it, oms release decides.
-    Nothing is where the database was closed before the backup and not opened again, as far as can be seen from here.
+    The original may have delivered messages after the backup. So all that is undelivered is held: nobody receives it
+    before you have decided. `oms list --held` shows it, `oms release` hands it out or discards it. Nothing is held
+    where the original was closed when it was backed up, and oms sees it on this machine, untouched since then.
     It is another database than the one that was backed up, and neither takes the other's files.
-    Interrupted, it begins anew when it is called again. Exits 1 when something of the backup is damaged.
+    Interrupted, it begins anew when it is called again. Exits 1 when something of the backup is damaged; what is held
+    is no failure.
     """
     from broker.pstore import RESTORED_KEY
     from database.restore import RestoreOptions
@@ -56,20 +65,20 @@ def restore(
         raise typer.Exit(ExitCode.NO)
 
 
-_SINCE = {
-    False: "",
-    True: ", which was opened again since",
-    None: ", which may have been opened again since: its lock file cannot be read",
+# What is known of the original, by `was_closed` and `went_on`; {where} is its machine and directory.
+_STATE = {True: "of a closed database", False: "of a running database"}
+_ORIGINAL = {
+    True: "The original went on after this backup, in {where}.",
+    False: "The original is in {where}, untouched since this backup.",
+    None: "Nobody can see from here whether the original went on after this backup. It was in {where}.",
 }
 
 
 def _print(report: "RestoreReport") -> None:
     age = age_text(datetime.now(UTC).timestamp() - report.taken_at / 1e6)
-    state = "of a closed database" if report.was_closed else "of a running database"
-    state += _SINCE[report.went_on]
     facts = {
         "database": f"{report.database}, restored from {report.parent}",
-        "backup": f"{state}, as of {iso_microseconds(report.taken_at)} ({age} ago)",
+        "backup": f"{_STATE[report.was_closed]}, as of {iso_microseconds(report.taken_at)} ({age} ago)",
         "files": f"{report.files:,}, {size_text(report.bytes)}",
         "undelivered": f"{report.undelivered:,}, {report.held:,} of these held back",
     }
@@ -79,14 +88,24 @@ def _print(report: "RestoreReport") -> None:
         output.print_line(f"{name} is not as it was when it was backed up.")
     if not report.recovery.intact:
         print_recovery(report.recovery)
-    if report.held:
-        output.print_line(
-            f"{counted(report.held, 'message')} may have been delivered since: look with `oms list --held`, "
-            "decide with `oms release`."
-        )
-    elif report.was_closed and report.undelivered:
-        output.print_line(
-            "Nothing is held: the database was closed when it was backed up, and nobody sees from here that it was "
-            "opened again. Where it was, restore anew with --hold before anybody receives."
-        )
+    output.print_line(_ORIGINAL[report.went_on].format(where=report.source or "a place that the backup does not tell"))
+    for line in _what_next(report):
+        output.print_line(line)
     output.print_line(f"Restored into {report.directory}.")
+
+
+def _what_next(report: "RestoreReport") -> Iterator[str]:
+    """Yield what is held, and what to do about that."""
+    spool = f"--spool {shlex.quote(report.directory)}"
+    if report.held:
+        yield (
+            f"{counted(report.held, 'message')} may have been delivered since: look with `oms list --held {spool}`, "
+            f"then hand out what was not with `oms release --all {spool}`, or by number, queue, age, or a consumer's "
+            "list (--except)."
+        )
+        if report.went_on is None and report.was_closed:
+            yield "You know that the original was never opened again? Then release all, or restore anew with --no-hold."
+    elif report.undelivered and report.went_on is not False:
+        yield "Nothing is held: what the original delivered after this backup is handed out again."
+    elif report.undelivered:
+        yield "Nothing is held. Open only one of the two databases: both would hand out the same messages."

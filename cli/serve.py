@@ -15,7 +15,7 @@ import typer
 
 from cli import options, output
 from cli.attributes import failure_of
-from cli.failures import ExitCode, Failure
+from cli.failures import ExitCode, Failure, Usage, meaning
 from cli.progress import ProgressBar
 from cli.wording import printable
 
@@ -61,6 +61,7 @@ def serve(  # noqa: PLR0913 - one for each option
     run_mode: RunMode = None,
     partner: PartnerAddress = None,
     report: ReportFile = None,
+    create: options.Create = False,
     is_unit: IsUnit = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -80,6 +81,8 @@ def serve(  # noqa: PLR0913 - one for each option
     from broker.server.serving import Server, StoreTaken
     from broker.server.standby import StandbyEnds
 
+    if create and run_mode is not None and run_mode.upper() in ("PSTORE-LOAD", "PSTORE-UNLOAD"):
+        raise Usage(f"--create goes with RUN-MODE=STANDARD or STANDBY, not with {run_mode}")
     given: dict[str, str | int | None] = {"host": host, "stomp_port": stomp_port, "http_port": http_port}
     if is_unit:
         for line in _unit(file, spool, given | {"run_mode": run_mode, "partner": partner}).splitlines():
@@ -89,7 +92,8 @@ def serve(  # noqa: PLR0913 - one for each option
     _log_to_stderr(as_json=as_json)
     try:
         with ProgressBar(is_bytes=False, is_long=True) as bar:
-            asyncio.run(_run(partial(Server, attributes, report=report, show=bar), as_json=as_json))
+            making = partial(Server, attributes, report=report, show=bar, create=create)
+            asyncio.run(_run(making, as_json=as_json))
     except (AccessRefused, PortRefused, StandbyEnds, MoveFailed) as refused:
         raise Failure(str(refused), ExitCode.UNUSABLE) from refused
     except StoreTaken as taken:
@@ -167,9 +171,11 @@ def _attributes(
 
 
 def _start_failure(refused: Exception) -> Failure:
-    from journal.errors import DatabaseLocked
+    from journal.errors import DatabaseLocked, NotADatabase
 
     cause = refused.__cause__
+    if isinstance(cause, NotADatabase):
+        return meaning(cause)
     if not isinstance(cause, DatabaseLocked):
         return Failure(str(refused), ExitCode.UNUSABLE)
     return Failure(f"{refused}; a broker with RUN-MODE=STANDBY would stand by for it", ExitCode.LOCKED)

@@ -17,12 +17,15 @@ import binascii
 import csv
 import io
 import json
+import sys
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import BinaryIO
+
+from cli.failures import Usage
 
 
 class SourceFormat(StrEnum):
@@ -57,6 +60,22 @@ class BadEntry(Exception):
         super().__init__(f"line {line:,}: {reason}")
         self.line = line
         self.reason = reason
+
+
+def lines_of(file: Path, option: str) -> dict[int, str]:
+    """Return the lines of a file that are not empty, by their number; - is standard input. Usage."""
+    name = "standard input" if file == Path("-") else str(file)
+    try:
+        data = sys.stdin.buffer.read() if file == Path("-") else file.read_bytes()
+        lines = data.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as failure:
+        raise Usage(f"{option}: {name} is no text in UTF-8, at byte {failure.start + 1:,}") from failure
+    except OSError as failure:
+        raise Usage(f"{option}: cannot read {name}: {failure.strerror}") from failure
+    found = {at: text for at, line in enumerate(lines, start=1) if (text := line.removesuffix("\r"))}
+    if not found:
+        raise Usage(f"{option}: {name} names nothing; without {option} everything is released")
+    return found
 
 
 def guess(name: str) -> SourceFormat:

@@ -3,47 +3,68 @@
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli.failures import ExitCode, Failure, Usage
+from cli.failures import Usage
 from cli.output import note
 from cli.progress import ProgressBar
 from cli.wording import counted
-from journal.errors import DatabaseLocked, InvalidName
+from journal.errors import DatabaseLocked, DiskError, NotADatabase
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it, so that --help does not wait for it
     from database import DatabaseView, Message, MessageDatabase, Options
     from recovery.report import RecoveryReport
 
+HOW = "--spool DIR or SPOOL_DIRECTORY"  # a directory is given
 RETRY_SECONDS = 0.05
 
 
 def engine_options(**named: Any) -> "Options":
     """Return the engine's options: what was named, else the environment, else the defaults."""
-    from database import Options
+    from database.options import ENVIRONMENT, Options
 
     given = {name: value for name, value in named.items() if value is not None}
+    said = {variable: os.environ[variable] for variable in ENVIRONMENT if os.environ.get(variable)}
+    for name, value in given.items():
+        variable = next((one for one, field in ENVIRONMENT.items() if field == name and said.get(one) == value), None)
+        check_option(variable or f"--{name.replace('_', '-')}", name, value)
+    for variable, text in said.items():
+        if ENVIRONMENT[variable] not in given:
+            name = ENVIRONMENT[variable]
+            check_option(variable, name, text, partial(Options.from_environment, {variable: text}))
+    return Options.from_environment(said, **given)
+
+
+def check_option(label: str, name: str, value: object, made: Callable[[], object] | None = None) -> None:
+    """Usage where the value of an option of the engine is refused, by the name and the value that its giver knows."""
+    from database.options import Options
+
     try:
-        return Options.from_environment(os.environ, **given)
-    except InvalidName:
-        raise
+        Options.of(**{name: value}) if made is None else made()
     except ValueError as failure:
-        raise Usage(str(failure)) from failure
+        reason = str(failure).removeprefix(f"{label}: ")
+        if reason.startswith(f"{name} must"):
+            reason = f"{reason.removeprefix(name).rpartition(', not ')[0]}, not {value!r}"
+            raise Usage(f"{label}{reason}") from failure
+        raise Usage(f"{label}: {reason}") from failure
 
 
 @contextmanager
 def database(
-    spool: Path, *, create: bool = False, repairs: bool = False, wait_seconds: float = 0.0, **named: Any
+    spool: Path, *, begins: bool = False, repairs: bool = False, wait_seconds: float = 0.0, **named: Any
 ) -> Iterator["MessageDatabase"]:
     """Open the database with the lock, say what its recovery found, and close it at the end.
 
-    Usage where it is a broker's, unless the command only `repairs` it.
+    Usage where there is none, unless the command `begins` one, and where it is a broker's, unless it only `repairs` it.
     """
-    if not create:
+    if not begins:
         require(spool)
+    elif spool.exists() and not spool.is_dir():
+        raise Usage(f"{spool} is not a directory; give one with {HOW}")
     options = engine_options(**named)
     with listening(), _opened(spool, options, wait_seconds) as db:
         tell_recovery(db.recovery)
@@ -110,14 +131,28 @@ def looked_up(spool: Path, number: int) -> "Message":
         return look_up(spool, number)
 
 
-def require(spool: Path) -> None:
-    """Fail when there is no such directory."""
-    if not spool.is_dir():
-        what = "is not a directory" if spool.exists() else "does not exist"
-        raise Failure(
-            f"the spool directory {spool} {what}; give the right one with --spool DIR or SPOOL_DIRECTORY",
-            ExitCode.UNUSABLE,
-        )
+def require(directory: Path, *, how: str = HOW) -> None:
+    """Return where the directory holds a database. Usage where it does not, with `how` the right one is given."""
+    from journal.disk import RealDisk
+    from recovery.place import check_database
+
+    advice = f"give the right one with {how}"
+    try:
+        check_database(RealDisk(), directory)
+    except NotADatabase as nothing:
+        raise Usage(f"{nothing}; {advice}", error="NotADatabase") from None
+    except DiskError as failure:
+        if isinstance(failure.failure, FileNotFoundError):
+            raise Usage(f"{directory} does not exist; {advice}") from None
+        if isinstance(failure.failure, NotADirectoryError):
+            raise Usage(f"{directory} is not a directory; {advice}") from None
+        raise
+
+
+def require_any(paths: Sequence[str]) -> None:
+    """Usage where every path is an empty directory: one of several may be where nothing was moved to yet."""
+    if all(Path(path).is_dir() and not any(Path(path).iterdir()) for path in paths):
+        raise Usage(f"{paths[0]} holds no message database; give the right one with PATH")
 
 
 def tell_recovery(report: "RecoveryReport") -> None:

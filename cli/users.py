@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli import options, output
+from cli.arguments import Command, Group
 from cli.failures import ExitCode, Failure, Usage
 
 if TYPE_CHECKING:  # the broker is imported when the command needs it
@@ -20,7 +21,7 @@ if TYPE_CHECKING:  # the broker is imported when the command needs it
     from broker.server.passwords import Stored
     from broker.server.users import Patterns, User, Users
 
-user = typer.Typer(name="user", rich_markup_mode=None, add_completion=False)
+user = typer.Typer(name="user", cls=Group, rich_markup_mode=None, add_completion=False)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The users file, mode 0600.", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="USER", help="The user, as programs log on.", show_default=False)]
@@ -46,7 +47,7 @@ class RightName(StrEnum):
 Which = Annotated[RightName, typer.Argument(metavar="RIGHT", help="send, receive, look or administer.")]
 
 
-@user.command()
+@user.command(cls=Command)
 def add(file: File, name: Name, as_json: options.AsJson = False) -> None:
     """Add a user, with a password that is asked for, and no rights yet.
 
@@ -64,7 +65,7 @@ def add(file: File, name: Name, as_json: options.AsJson = False) -> None:
     _say(f"{name} can log on, and may do nothing yet; `oms user allow {file} {name} …`", as_json, added=name)
 
 
-@user.command()
+@user.command(cls=Command)
 def remove(file: File, name: Name, as_json: options.AsJson = False) -> None:
     """Remove a user; its connections to a running server end within seconds."""
     with _refusing():
@@ -73,7 +74,7 @@ def remove(file: File, name: Name, as_json: options.AsJson = False) -> None:
     _say(f"{name} cannot log on any more", as_json, removed=name)
 
 
-@user.command()
+@user.command(cls=Command)
 def password(file: File, name: Name, as_json: options.AsJson = False) -> None:
     """Give a user another password, which is asked for."""
     with _refusing():
@@ -83,21 +84,21 @@ def password(file: File, name: Name, as_json: options.AsJson = False) -> None:
     _say(f"{name} has another password", as_json, changed=name)
 
 
-@user.command()
+@user.command(cls=Command)
 def allow(file: File, name: Name, right: Which, patterns: Pattern, as_json: options.AsJson = False) -> None:
     """Allow a user something, and take back that just this was denied."""
     _change_rights(file, name, right, patterns, is_allowed=True)
     _say(f"{name} may {right.value} {', '.join(patterns)}", as_json, user=name, allowed={right.value: patterns})
 
 
-@user.command()
+@user.command(cls=Command)
 def deny(file: File, name: Name, right: Which, patterns: Pattern, as_json: options.AsJson = False) -> None:
     """Deny a user something, whatever else allows it."""
     _change_rights(file, name, right, patterns, is_allowed=False)
     _say(f"{name} may not {right.value} {', '.join(patterns)}", as_json, user=name, denied={right.value: patterns})
 
 
-@user.command("list")
+@user.command("list", cls=Command)
 def list_users(file: File, as_json: options.AsJson = False) -> None:
     """List the users and their rights; of passwords nothing is shown."""
     with _refusing():

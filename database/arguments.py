@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from operator import index
 
-from journal.errors import LimitExceeded
+from journal.errors import InvalidName, LimitExceeded
 from journal.format import OPERATIONS_MAX
 from journal.message import Message
 from journal.operations import encode_name
@@ -38,6 +38,16 @@ def plain_text(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{what} must be text (str), not {shown(value)}")
     return str.__str__(value)
+
+
+def encodable_text(value: object, what: str) -> str:
+    """Return a text that UTF-8 has bytes for; TypeError, InvalidName."""
+    text = plain_text(value, what)
+    try:
+        text.encode()
+    except UnicodeEncodeError as failure:
+        raise InvalidName(f"{what} {text!r} is not valid Unicode: {failure.reason}") from None
+    return text
 
 
 def asked_queue(queue: object) -> str | None:

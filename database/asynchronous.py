@@ -26,6 +26,7 @@ from journal.errors import DatabaseClosed, JournalError
 from journal.group import AnyDraft
 from journal.message import Message
 from journal.operations import Operation
+from recovery.place import directory_of
 from recovery.report import RecoveryReport
 from recovery.validate import Progress, no_progress
 
@@ -66,8 +67,8 @@ class AsyncMessageDatabase:
         **named: Unpack[NamedOptions],
     ) -> "AsyncMessageDatabase":
         """Return a database that is recovered and opened on `async with`; arguments as MessageDatabase.open."""
-        chosen = Options.chosen(options, named)
-        return cls(lambda: MessageDatabase.open(directory, options=chosen, disk=disk, progress=progress))
+        chosen, path = Options.chosen(options, named), directory_of(directory)
+        return cls(lambda: MessageDatabase.open(path, options=chosen, disk=disk, progress=progress))
 
     @classmethod
     def wrap(cls, database: MessageDatabase) -> "AsyncMessageDatabase":

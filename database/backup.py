@@ -22,7 +22,7 @@ from database.options import system_clock
 from database.picture import Picture, SourceReader
 from journal.courtesy import courteous
 from journal.disk import Disk, RealDisk
-from journal.errors import DiskError, NothingToBackUp, NotReadBack, NotThisBackup
+from journal.errors import BehindItsBackup, DiskError, NothingToBackUp, NotReadBack, NotThisBackup
 from journal.format import FileHeader
 from journal.manifest import Manifest
 from journal.names import DataFileName
@@ -175,7 +175,11 @@ class Backup:
     def _run(self, picture: Picture, began: float, *, is_repeated: bool = False) -> BackupReport:
         before = self.place.manifest
         for attempt in range(1, ATTEMPTS_MAX + 1):
+            self.place.check()
             self.place.begin(self._manifest(picture, ()))
+            if before is not None and before.is_complete and not self.source.has(picture, before):
+                tail = before.tail
+                raise BehindItsBackup(self.source.directory, self.place.directory, tail.commit, tail.sequence)
             try:
                 brought = self._bring(picture)
             except NotReadBack:

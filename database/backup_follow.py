@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from database.backup import Backup, BackupOptions, BackupReport
-from database.backup_tail import Tail
+from database.backup_tail import Tail, oldest_behind
 from journal.courtesy import courteous
-from journal.errors import DiskError, NothingToBackUp
+from journal.errors import DiskError, JournalError, NothingToBackUp
+from journal.format import Previous
 from journal.manifest import Manifest
 from journal.names import DataFileName
 from recovery.survey import data_files
@@ -27,7 +28,7 @@ class Shipped:
     manifest: Manifest | None  # of the backup as it is now
     is_new: bool = False  # it has changed
     bytes: int = 0
-    lag_seconds: float = 0.0  # how old the oldest commit is that was seen and not shipped; since when nothing can be
+    lag_seconds: float = 0.0  # how old the oldest commit is that is not in the backup
     report: BackupReport | None = None  # where everything was looked at
     failure: DiskError | None = None  # it will be tried again
 
@@ -55,7 +56,7 @@ class Follower:
     _is_sealed: bool = False  # the last file
     _quiet: int = 0  # polls since something came
     _stuck_at: int = -1
-    _failing_since: float | None = None
+    _whole_at: int = 0  # when this follower knew last that the backup has all, in microseconds
 
     def follow(self, wait: Callable[[], bool], told: Callable[[Shipped], None]) -> None:
         """Poll until `wait`, called after each poll, says that it is over. Errors as `poll`."""
@@ -71,11 +72,21 @@ class Follower:
                 shipped = self._poll()
         except DiskError as failure:
             self._tail, self._names = None, []
-            now = self.options.seconds()
-            self._failing_since = now if self._failing_since is None else self._failing_since
-            return Shipped(manifest=self.backup.manifest, lag_seconds=now - self._failing_since, failure=failure)
-        self._failing_since = None
+            return Shipped(manifest=self.backup.manifest, lag_seconds=self._lag(), failure=failure)
+        self._whole_at = self.options.clock() - round(shipped.lag_seconds * 1e6)
         return shipped
+
+    def _lag(self) -> float:
+        """Return how old the oldest commit is that the database has and the backup has not.
+
+        Where the database cannot be read: how long it is since the backup was seen to have all.
+        """
+        source, known = self.backup.source, self.backup.manifest
+        try:
+            since = oldest_behind(source.disk, source.directory, known.tail if known is not None else Previous())
+        except (JournalError, OSError):
+            since = max(self._whole_at, known.taken_at) if known is not None else None
+        return max(0.0, (self.options.clock() - since) / 1e6) if since is not None else 0.0
 
     def _poll(self) -> Shipped:
         source = self.backup.source
@@ -96,7 +107,7 @@ class Follower:
         try:
             report = self.backup.run_once()
         except NothingToBackUp:
-            return Shipped(manifest=self.backup.manifest)
+            return Shipped(manifest=self.backup.manifest, lag_seconds=self._lag())
         place, header = self.backup.place, self.backup.header
         self._is_sealed = report.manifest.files[-1].is_sealed
         if header is not None and not self.backup.is_damaged and not self._is_sealed:

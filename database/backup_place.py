@@ -6,6 +6,7 @@ bring    the files, one by one (`backup_files.py`)
 publish  the manifest, durable after all it names; then what took its place late, and what is not needed goes
 """
 
+import errno
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from database.backup_files import Bringer, Brought, has
 from database.picture import Wanted
 from journal import manifest, names
 from journal.disk import Disk
-from journal.errors import BehindItsBackup, DiskError, NotReadBack, NotThisBackup
+from journal.errors import DirectoryGone, DiskError, NotReadBack, NotThisBackup
 from journal.format import Previous
 from journal.manifest import Manifest
 from journal.names import DataFileName, UnfinishedName
@@ -56,6 +57,20 @@ class BackupPlace:
             ownership.close()
             raise
 
+    def check(self) -> None:
+        """Raise DiskError where the directory is not there any more, or another one is in its place."""
+        try:
+            if self._ownership.is_ours():
+                return
+            failure = OSError("another process has it")
+        except DirectoryGone:
+            failure = OSError(
+                errno.ENOENT, "it was removed, renamed or replaced, or is not mounted", str(self.directory)
+            )
+        except OSError as refused:
+            failure = refused
+        raise DiskError(self.directory, failure, "write the backup in")
+
     def begin(self, wanted: Manifest) -> None:
         """Make sure that the directory is this database's: from now on nobody takes it for a database."""
         if self.manifest is None:
@@ -65,13 +80,6 @@ class BackupPlace:
             raise NotThisBackup(
                 f"{self.directory} is a backup of another database ({self.manifest.database.hex()}, "
                 f"{self.manifest.source}); nothing was changed"
-            )
-        before, after = self._known.tail, wanted.tail
-        if (after.sequence, after.commit) < (before.sequence, before.commit):
-            raise BehindItsBackup(
-                f"the database ends with commit {after.commit} in file {after.sequence}, and its backup in "
-                f"{self.directory} has commit {before.commit} in file {before.sequence}: the database has lost what "
-                "the backup still has; nothing was changed"
             )
 
     @property
@@ -91,6 +99,7 @@ class BackupPlace:
 
     def append(self, sequence: int, offset: int, data: bytes) -> None:
         """Write behind what the manifest knows of its last file, durably, and read it back. DiskError, NotReadBack."""
+        self.check()
         path = self.directory / str(DataFileName(sequence))
         try:
             file = self.disk.open(path, writable=True)

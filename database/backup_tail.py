@@ -10,11 +10,13 @@ from pathlib import Path
 
 import xxhash
 
-from journal.disk import Disk
+from journal.datafile import DataFile
+from journal.disk import Disk, DiskFile
 from journal.footer import MAGIC as FOOTER_MAGIC
 from journal.format import FRAME_SIZE, FileHeader, FrameHeader, Previous, align, decode_frame
 from journal.manifest import Manifest
 from journal.names import DataFileName
+from recovery.survey import data_files
 
 CHUNK_BYTES = 256 << 10
 
@@ -49,7 +51,7 @@ class Tail:
         finally:
             file.close()
         tail = cls(header, replace(known.tail, end=header.start()))
-        frames = _frames(data, 0, header, header.start())
+        frames = good_frames(data, 0, header, header.start())
         for frame in frames:
             tail.chain.update(frame.checksum.to_bytes(8, "little"))
         tail.content.update(data)
@@ -66,10 +68,10 @@ class Tail:
         start = self.ending.end
         try:
             data = file.read(CHUNK_BYTES, start)
-            frames = _frames(data, start, self.header, start)
+            frames = good_frames(data, start, self.header, start)
             while len(data) and self._goes_on(data, frames) and (more := file.read(len(data), start + len(data))):
                 data += more
-                frames = _frames(data, start, self.header, start)
+                frames = good_frames(data, start, self.header, start)
         finally:
             file.close()
         vouched = max((frame.synced for frame in frames), default=0)
@@ -107,13 +109,46 @@ class Tail:
 
     def take(self, part: Part) -> None:
         """Note that a part was shipped."""
-        for frame in _frames(part.data, self.ending.end, self.header, self.ending.end):
+        for frame in good_frames(part.data, self.ending.end, self.header, self.ending.end):
             self.chain.update(frame.checksum.to_bytes(8, "little"))
         self.content.update(part.data)
         self.ending = part.ending
 
 
-def _frames(data: bytes, base: int, header: FileHeader, start: int) -> list[FrameHeader]:
+def oldest_behind(disk: Disk, directory: Path, tail: Previous) -> int | None:
+    """Return the time of a database's oldest commit behind an ending, None where there is none. DiskError, OSError."""
+    for sequence, path in data_files(disk, directory):
+        if sequence < tail.sequence:
+            continue
+        with DataFile(disk, path) as file:
+            header = file.header()
+            if not isinstance(header, FileHeader):
+                continue
+            is_its = (sequence, header.identity) == (tail.sequence, tail.identity)
+            found = _first_commit(file.file, header, tail.end if is_its else header.start())
+        if found is not None:
+            return found
+    return None
+
+
+def _first_commit(file: DiskFile, header: FileHeader, at: int) -> int | None:
+    """Return the time of the first commit of a file from `at` on that does more than vouch."""
+    size = CHUNK_BYTES
+    while True:
+        data = file.read(size, at)
+        frames = good_frames(data, at, header, at)
+        found = next((frame.time for frame in frames if frame.operations), None)
+        if found is not None:
+            return found
+        if frames:
+            at, size = frames[-1].end, CHUNK_BYTES
+        elif len(data) == size and any(data):  # a frame may be longer than what was read
+            size *= 2
+        else:
+            return None
+
+
+def good_frames(data: bytes, base: int, header: FileHeader, start: int) -> list[FrameHeader]:
     """Return the good frames from `start` on, up to the first place that holds none; `data` begins at `base`."""
     found: list[FrameHeader] = []
     at = start

@@ -15,6 +15,7 @@ from database.arguments import Number, Payload, message_number, message_numbers,
 from database.encode import Encoder, NewMessage
 from database.ledger import Effect, Run
 from index.duplicates import Scope, digest
+from index.table import NUMBER_MAX
 from journal.draft import NUMBER, Added, Composer, Draft
 from journal.errors import DuplicateConflict, InvalidName, NotUndelivered, OutsideBlock
 from journal.format import xxh3
@@ -221,7 +222,8 @@ class CommitBlock:
         seen: set[int] = set()
         for number in numbers:
             queue = queues.get(number)
-            if number in self._removed or number in seen or (queue is None and not operations.producer):
+            may_be_gone = bool(operations.producer) and 0 < number < NUMBER_MAX
+            if number in self._removed or number in seen or (queue is None and not may_be_gone):
                 raise NotUndelivered(number)
             seen.add(number)
             if queue is None:

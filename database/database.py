@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Unpack
 
 from database import questions
-from database.arguments import Number, Payload, asked_queue, flag, message_number, message_numbers, plain_text
+from database.arguments import (
+    Number,
+    Payload,
+    asked_queue,
+    encodable_text,
+    flag,
+    message_number,
+    message_numbers,
+    plain_text,
+    shown,
+)
 from database.block import CommitBlock, Operations
 from database.cleanup import Cleanup, CleanupContext
 from database.drafting import Drafting, first_number, number_range, removed_count
@@ -35,7 +45,7 @@ from journal.group import AnyDraft
 from journal.log import Journal
 from journal.message import Message
 from journal.operations import Operation
-from recovery import findings
+from recovery import findings, place
 from recovery.report import RecoveryReport
 from recovery.startup import Started, start
 from recovery.validate import Progress, no_progress
@@ -97,8 +107,10 @@ class MessageDatabase:
         self._index = SealedIndex(disk, directory, started.ownership.number, started.sealed)
         self._journal.wake = self._tender.wake
         self._journal.on_sealed(self._index.take)
-        self._closing = threading.Lock()  # guards the end, and the tender's beginning
+        self._closing = threading.RLock()  # guards the end, and the tender's beginning; a handler may close too
         self._is_closed = self._is_ready = False  # ready: open, and the tender is at work
+        self._is_ending = self._has_ended = False
+        self._end = self._closed()
         close_in_children(weakref.WeakMethod(self._abandon))
 
     @classmethod
@@ -113,15 +125,20 @@ class MessageDatabase:
     ) -> "MessageDatabase":
         """Recover the directory and open it; `named` are options, sizes also as "25M", durations as "30m".
 
-        DatabaseLocked when another opening has it, RecoveryRefused, NotThisDatabase, NewerFormat,
-        DiskError; ValueError and TypeError for an option that cannot be. The directory is made when missing.
+        DatabaseLocked when another opening has it, NotADatabase among other files (unless `create`), RecoveryRefused,
+        NotThisDatabase, NewerFormat, DiskError; ValueError and TypeError for an argument or option that cannot be.
+        The directory is made when missing.
 
         An open database takes twice `max_data_file_size` and a little more of the disk from its first commit on
         (52 MB by default), since space is made ready ahead of commits. After a crash the numbers of messages go on
         2^31 higher, so that none is given twice: keep them in 8 bytes.
         """
         chosen = Options.chosen(options, named)
-        disk, path = disk or RealDisk(), Path(directory).absolute()
+        if not callable(progress):
+            raise TypeError(f"progress must be a function, not {shown(progress)}")
+        if disk is not None and not callable(getattr(disk, "open_lock", None)):
+            raise TypeError(f"disk must be a Disk, not {shown(disk)}")
+        disk, path = disk or RealDisk(), place.directory_of(directory)
         return cls.begun(disk, path, chosen, start(disk, path, chosen.recovery(progress)))
 
     @classmethod
@@ -159,19 +176,26 @@ class MessageDatabase:
         DiskError where it cannot be sealed: it is closed all the same, and nothing that was acknowledged is lost.
         """
         with self._closing:
-            if self._is_closed:
+            if self._has_ended or self._is_ending:
                 return
-            self._is_closed, self._is_ready = True, False
+            self._is_ending, self._is_closed, self._is_ready = True, True, False
+            try:
+                self._let_go()
+            finally:
+                self._is_ending = False
+
+    def _let_go(self) -> None:
+        """Do what closing is; where an interrupt has cut it off, the next close does the rest."""
         self._tender.stop()
         try:
             if self._journal.needs_vouching and self.group.failure is None:
                 self.group.commit(Composer().draft())
-            end = self._closed()
-            self.group.end(end)
-            self._journal.close(seal=self.group.failure is end and self._ownership.is_surely_ours())
+            self.group.end(self._end)
+            self._journal.close(seal=self.group.failure is self._end and self._ownership.is_surely_ours())
         finally:
             self._files.close()
             self._ownership.close()
+            self._has_ended = True
 
     def _abandon(self) -> None:
         """Let go in the child of a fork: files and lock stay the parent's."""
@@ -330,7 +354,7 @@ class MessageDatabase:
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with the prefix, in order, as they were when asked."""
-        return questions.keys(self._readable, plain_text(prefix, "prefix"))
+        return questions.keys(self._readable, encodable_text(prefix, "prefix"))
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all, in order, as they were when asked.

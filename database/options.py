@@ -37,7 +37,7 @@ def parse_size(text: object) -> int:
         return text
     match = _SIZE.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f"{text!r} is not a size; write a number and B, K, M or G, as in 25M")
+        raise ValueError(f"{shown(text)} is not a size; write a number and B, K, M or G, as in 25M")
     return int(match[1]) * _SIZE_UNITS[match[2].upper()]
 
 
@@ -47,7 +47,7 @@ def parse_duration(text: object) -> float:
         return float(min(text, 10 * SECONDS_MAX))  # beyond every limit all the same
     match = _DURATION.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f"{text!r} is not a duration; write a number and s, m, h or d, as in 30m")
+        raise ValueError(f"{shown(text)} is not a duration; write a number and s, m, h or d, as in 30m")
     return float(match[1]) * _DURATION_UNITS[match[2].lower()]
 
 
@@ -66,6 +66,7 @@ class Options:
     compact_share: float = 0.25  # files with a smaller live share are compacted by clean-up; 0: never
     duplicate_count: int = 100_000
     duplicate_age: float = 3600.0
+    create: bool = False  # begin a new database also where the directory holds files of somebody else
     policy: Policy = "salvage"
     validation: Validation = "full"
     unreadable_as_damaged: bool = False
@@ -141,7 +142,9 @@ class Options:
             raise ValueError(f"group_alignment must be a power of two, not {self.group_alignment}")
         for name, choice in (("policy", Policy), ("validation", Validation)):
             if getattr(self, name) not in get_args(choice):
-                raise ValueError(f"{name} must be one of {', '.join(get_args(choice))}, not {getattr(self, name)!r}")
+                raise ValueError(
+                    f"{name} must be one of {', '.join(get_args(choice))}, not {shown(getattr(self, name))}"
+                )
 
     def _check_types(self) -> None:
         """Raise TypeError when a value is not of its kind, ValueError for a part of a whole."""
@@ -153,12 +156,16 @@ class Options:
         for name in ("clock", "chance", "sleep"):
             if not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be a function, not {shown(getattr(self, name))}")
+        if self.passing is not None and not isinstance(self.passing, Holder):
+            raise TypeError(f"passing must be a Holder, not {shown(self.passing)}")
         if self.retention_directory is not None and not isinstance(self.retention_directory, Path):
             raise TypeError(f"retention_directory must be a Path, not {shown(self.retention_directory)}")
 
     def recovery(self, progress: Progress) -> RecoveryOptions:
         """Return what of it a start goes by."""
         return RecoveryOptions(
+            create=self.create,
+            aside=self.retention_directory,
             policy=self.policy,
             validation=self.validation,
             unreadable_as_damaged=self.unreadable_as_damaged,
@@ -201,7 +208,7 @@ _SIZES = ("max_data_file_size", "max_message_size", "retention_bytes")
 _COUNTS = ("duplicate_count", "archives_max", "group_alignment")
 _DURATIONS = ("renew_interval", "cleanup_interval", "duplicate_age", "retention_age")
 _WHOLE = ("max_data_file_size", "max_message_size", "retention_bytes", *_COUNTS)
-_FLAGS = ("unreadable_as_damaged", "hold_suspects", "is_shared")
+_FLAGS = ("unreadable_as_damaged", "hold_suspects", "is_shared", "create")
 COUNT_MAX = 1 << 62
 
 
@@ -224,6 +231,7 @@ class NamedOptions(TypedDict, total=False):
     group_alignment: int | None
     archives_max: int | None
     renew_interval: float | str | None
+    create: bool | None
     clock: Callable[[], int] | None
 
 

@@ -10,16 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import xxhash
+
+from database.backup_tail import good_frames
 from journal import names
 from journal.contents import Contents
 from journal.datafile import DataFile, Footer
 from journal.disk import Disk
 from journal.errors import DiskError, FormatError, JournalError, NewerFormat
 from journal.footer import ranges
-from journal.format import FileHeader, Previous
+from journal.format import GAP, FileHeader, Previous
+from journal.manifest import Manifest
 from journal.owner import Holder, read_holder
 from recovery.decide import Action
 from recovery.examined import Examined, read_contents
+from recovery.repair import stand_in_identity
 from recovery.report import Verdict
 from recovery.survey import Task, survey
 from recovery.unreadable import ForgivingDisk
@@ -100,6 +105,42 @@ class SourceReader:
             except FormatError:
                 self._known.clear()  # a file was replaced between two looks at it
         raise DiskError(self.directory, OSError(FASTER), "back up")
+
+    def has(self, picture: Picture, known: Manifest) -> bool:
+        """Say whether the database's history has the last commit of a backup, as far as its files can tell.
+
+        Where clean-up has removed all files up to that commit, and more behind it, the oldest one that is left must at
+        least be a later one: behind that commit, and of no earlier opening. DiskError.
+        """
+        tail = known.tail
+        first = next((file for file in picture.files if file.sequence >= tail.sequence and file.task.header), None)
+        if first is None or first.task.header is None:
+            return False
+        header, previous = first.task.header, first.task.header.previous
+        if first.sequence == tail.sequence:
+            return first.ending == tail or self._holds(first, header, known)
+        if previous.sequence > tail.sequence:
+            return previous.commit > tail.commit and header.owner >= known.owner
+        is_behind = (previous.identity, True) == (tail.identity, previous.end >= tail.end)
+        return is_behind and (previous == tail or previous.end > tail.end)
+
+    def _holds(self, wanted: Wanted, header: FileHeader, known: Manifest) -> bool:
+        """Say whether a file has the last commit of a backup: the same bytes, or frames, or what a repair has left."""
+        tail, entry = known.tail, known.file(known.tail.sequence)
+        if header.identity not in (tail.identity, stand_in_identity(header.database, header.sequence)):
+            return False
+        try:
+            with DataFile(self.disk, wanted.task.path) as file:
+                if entry is not None and file.size() >= entry.size and file.checksum(entry.size) == entry.checksum:
+                    return True
+                frames = good_frames(file.bytes(tail.end), 0, header, header.start())
+        except OSError as failure:
+            raise DiskError(wanted.task.path, failure, "read") from failure
+        chain = xxhash.xxh3_64(b"".join(frame.checksum.to_bytes(8, "little") for frame in frames))
+        if frames and (frames[-1].end, chain.intdigest()) == (tail.end, tail.chain):
+            return True
+        is_repaired = wanted.damage or header.identity != tail.identity or any(frame.flags & GAP for frame in frames)
+        return bool(is_repaired) and (wanted.ending.end if wanted.ending is not None else wanted.size) >= tail.end
 
     def is_open(self) -> bool:
         """Say whether a process has the database, as far as can be told."""

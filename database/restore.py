@@ -21,6 +21,7 @@ from pathlib import Path
 
 from database.apart import are_apart
 from database.options import system_clock
+from database.picture import SourceReader
 from index import duplicates, held
 from index.table import NUMBER_MAX
 from journal import manifest, names
@@ -36,8 +37,8 @@ from journal.owner import Ownership, read_holder
 from recovery import findings, holding
 from recovery.counting import Numbers
 from recovery.report import RecoveryReport
-from recovery.restoring import Split
-from recovery.startup import RecoveryOptions, Started, start
+from recovery.restoring import Split, refuse_unfinished
+from recovery.startup import RecoveryOptions, Started, refuse_backup, start
 from recovery.unreadable import ForgivingDisk
 from recovery.validate import Progress, no_progress
 
@@ -51,7 +52,7 @@ class RestoreOptions:
     """How a restore goes about it; time and chance come in from outside."""
 
     unreadable_as_damaged: bool = False  # give up what the device of the backup cannot read
-    hold: bool = False  # what is undelivered, also where the backup is of a database that was closed
+    hold: bool | None = None  # what is undelivered; None: unless the original is seen, untouched since the backup
     data_file_bytes_max: int = 25 * MIB
     broker_key: bytes = b""  # where a broker's store keeps, as JSON, what it was restored from, until its first start
     clock: Callable[[], int] = system_clock  # microseconds since 1970-01-01 UTC
@@ -67,8 +68,9 @@ class RestoreReport:
     database: str  # its identity, 32 hexadecimal digits
     parent: str  # of the database that was backed up
     taken_at: int
+    source: str  # where the original was: HOST:DIRECTORY
     was_closed: bool  # so that nothing had been delivered since when it was taken
-    went_on: bool | None  # the database was opened again after that, as can be seen from here; None: it cannot be read
+    went_on: bool | None  # the original after the backup: it was seen from here, or None where nobody could look
     has_broker: bool
     files: int
     bytes: int
@@ -92,13 +94,16 @@ def restore(
 ) -> RestoreReport:
     """Make a database in a new or empty directory from a backup, and report what is in it.
 
-    All that was undelivered is held, unless the backup is of a database that was closed, and that was not opened
-    again as far as can be seen from here: the backup says where it was, and what is there and cannot be read may have
-    been. RestoreRefused where the backup was never finished or the directory is not empty; DatabaseLocked where
-    another restore is at work in it; DiskError, FormatError, NewerFormat. What of the backup is damaged is salvaged
-    and reported.
+    All that was undelivered is held, unless the original was closed when it was backed up and is seen untouched: the
+    backup says on which machine and in which directory it was. Where nobody can look there from here, it may have
+    gone on. `hold=True` holds all the same, `hold=False` holds nothing more than the original did.
+    RestoreRefused where the backup was never finished or the directory is not empty; DatabaseLocked where another
+    restore is at work in it; DiskError, NewerFormat. What of the backup is damaged is salvaged and reported.
+    TypeError for a `hold` that is none of True, False and None.
     """
     options = options or RestoreOptions()
+    if not isinstance(options.hold, bool | None):
+        raise TypeError(f"hold must be True, False or None, not {options.hold!r}")
     disk = disk or RealDisk()
     source, target = Path(backup).absolute(), Path(directory).absolute()
     _check_apart(source, target)
@@ -107,8 +112,9 @@ def restore(
         changed = _copy_all(disk, source, target, found, options)
         if not changed or manifest.read(disk, source) == found:
             break
-    went_on = found.was_closed and _went_on(disk, found)
-    options = replace(options, hold=options.hold or went_on is not False or not found.was_closed)
+    went_on = _went_on(disk, found)
+    holds = options.hold if options.hold is not None else went_on is not False or not found.was_closed
+    options = replace(options, hold=holds)
     split = Split(
         database=options.new_identity(),
         parent=found.database,
@@ -117,7 +123,7 @@ def restore(
         next_commit=found.next_commit,
         owner=found.owner,
         low_water=found.low_water,
-        holds=options.hold,
+        holds=bool(options.hold),
     )
     started = start(disk, target, _recovery_options(options, split))
     try:
@@ -131,18 +137,27 @@ def restore(
 
 
 def _went_on(disk: Disk, found: Manifest) -> bool | None:
-    """Say whether the database was opened again after its backup.
+    """Say whether the original did anything after its backup.
 
-    False where it is not there to be asked, None where it is and cannot be.
+    False only where it was seen: closed, whole, and with the backup's last commit as its own. None where nobody can
+    tell from here: it is gone, on another machine, another database, or its files cannot be read.
     """
-    host, _, directory = found.source.partition(":")
-    if host != socket.gethostname() or not Path(directory).is_absolute():
-        return False
-    try:
-        holder = read_holder(disk, Path(directory))
-    except JournalError:
+    host, _, name = found.source.partition(":")
+    directory = Path(name)
+    if host != socket.gethostname() or not directory.is_absolute():
         return None
-    return holder is not None and holder.number > found.owner
+    try:
+        refuse_backup(disk, directory)
+        refuse_unfinished(disk, directory)
+        holder = read_holder(disk, directory)
+        picture = SourceReader(disk, directory).look()
+    except (JournalError, OSError):
+        return None
+    if holder is None or picture is None or picture.header.database != found.database:
+        return None
+    if picture.was_closed and picture.owner == found.owner and picture.tail == found.tail:
+        return False
+    return True if holder.number > found.owner or picture.tail.commit > found.tail.commit else None
 
 
 def _check_apart(source: Path, target: Path) -> None:
@@ -308,6 +323,7 @@ def _report(
         database=started.opening.database.hex(),
         parent=found.database.hex(),
         taken_at=found.taken_at,
+        source=found.source,
         was_closed=found.was_closed,
         went_on=went_on,
         has_broker=found.has_broker,

@@ -7,8 +7,13 @@
     renew the owner's count               at once, and every few seconds, however long the rest takes
 
 The threads start at the first commit, so that an opening that only looks costs none.
+
+The callers' threads may be interrupted between any two calls. What they do here is one call each, which no interrupt
+leaves half done: an Event, or the start of a thread, takes its locks in Python and would hang whoever comes next.
 """
 
+import _thread
+import contextlib
 import logging
 import threading
 import time
@@ -39,46 +44,67 @@ class Chores:
     renew_seconds: float = RENEW_SECONDS
 
 
+class Bell:
+    """Wakes one thread, which may be about to listen."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # free while it rings
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it rings already
+            self._lock.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Return True as soon as it rings, False when it has not for so long."""
+        return self._lock.acquire(timeout=seconds)
+
+
 class Tender:
-    """The threads, from `start` to `stop`."""
+    """The threads, from `start` to `stop`. Both may be called again, where they were interrupted."""
 
     def __init__(self, chores: Chores) -> None:
         self._chores = chores
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._renewing: threading.Thread | None = None
+        self._tending, self._renewal = Bell(), Bell()
+        self._is_stopping = False
+        self._starting = threading.Lock()  # guards the threads
+        self._threads: list[threading.Thread] = []
+        self.is_started = False
         self.failure: Exception | None = None
 
     def start(self) -> None:
-        self._renewing = threading.Thread(target=self._renew, name="oms-renewal", daemon=True)
-        self._renewing.start()
-        self._thread = threading.Thread(target=self._run, name="oms-tender", daemon=True)
-        self._thread.start()
+        _thread.start_new_thread(self._start, ())
+        self.is_started = True
 
-    @property
-    def is_started(self) -> bool:
-        return self._thread is not None
+    def _start(self) -> None:
+        with self._starting:
+            if self._threads or self._is_stopping:
+                return
+            for work, name in ((self._renew, "oms-renewal"), (self._run, "oms-tender")):
+                self._threads.append(threading.Thread(target=work, name=name, daemon=True))
+                self._threads[-1].start()
 
     def wake(self) -> None:
         """Let the thread look at what there is to do, soon."""
-        self._wake.set()
+        self._tending.ring()
 
     def stop(self) -> None:
         """Return when the threads have ended; what they were at is finished first."""
-        self._stopping.set()
-        self._wake.set()
-        for thread in (self._thread, self._renewing):
-            if thread is not None and thread is not threading.current_thread():
+        self._is_stopping = True
+        self._tending.ring()
+        self._renewal.ring()
+        with self._starting:
+            threads = list(self._threads)
+        for thread in threads:
+            if thread is not threading.current_thread():
                 thread.join()
 
     def _run(self) -> None:
         chores = self._chores
         cleaned = time.monotonic()
-        while not self._stopping.is_set():
-            woken = self._wake.wait(VOUCH_SECONDS)
-            self._wake.clear()
-            if self._stopping.is_set():
+        while True:
+            woken = self._tending.wait(VOUCH_SECONDS)
+            if self._is_stopping:
                 return
             now = time.monotonic()
             if chores.needs_tending():
@@ -98,7 +124,7 @@ class Tender:
                     _log.error("%s; nothing is acknowledged any more", failure)
                 self._chores.taken_over(failure)
                 return
-            if self._stopping.wait(self._chores.renew_seconds):
+            if self._renewal.wait(self._chores.renew_seconds) or self._is_stopping:
                 return
 
     def _try(self, chore: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from database import questions
-from database.arguments import Number, asked_queue, message_number, plain_text
+from database.arguments import Number, asked_queue, encodable_text, message_number, plain_text
 from database.ledger import Ledger
 from database.options import system_clock
 from database.reading import Files, read_known, read_value
@@ -28,6 +28,7 @@ from journal.owner import Holder, read_holder
 from recovery import holding
 from recovery.decide import Action
 from recovery.examined import read_contents
+from recovery.place import check_database, directory_of
 from recovery.restoring import refuse_unfinished
 from recovery.survey import Task
 from recovery.validate import LOOKS_MAX, Progress, examine_directory, has_gone_since, no_progress
@@ -54,10 +55,11 @@ class DatabaseView:
     ) -> "DatabaseView":
         """Read the directory; DiskError when it is missing or cannot be read, NewerFormat, NotThisDatabase.
 
-        RestoreUnfinished where a backup is being restored.
+        NotADatabase where there is none. RestoreUnfinished where a backup is being restored.
         """
         disk = disk or RealDisk()
-        path = Path(directory).absolute()
+        path = directory_of(directory)
+        check_database(disk, path)
         return cls(disk, path, _read_beside(disk, path, progress))
 
     def __enter__(self) -> "DatabaseView":
@@ -114,7 +116,7 @@ class DatabaseView:
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with the prefix, in order."""
-        return questions.keys(self._ledger, plain_text(prefix, "prefix"))
+        return questions.keys(self._ledger, encodable_text(prefix, "prefix"))
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all, in order."""

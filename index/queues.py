@@ -36,10 +36,12 @@ class Queues:
             place = self._free.pop()
             self._names[place] = name
             return place
-        self._names.append(name)
+        place = len(self._names)
+        del self.counts[place:], self.bytes[place:]  # what an interrupt has left of another one
         self.counts.append(0)
         self.bytes.append(0)
-        return len(self._names) - 1
+        self._names.append(name)  # last: it says how many there are
+        return place
 
     def find(self, name: str) -> int | None:
         """Return the queue's place, None when it has none."""

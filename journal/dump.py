@@ -4,6 +4,7 @@ Frames are walked, not footers read: a dump shows what is there. Of a file that 
 what nothing vouches for yet is marked; what cannot be read as frames comes as damage, in its place.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -20,6 +21,8 @@ from journal.names import ArchiveName, DataFileName
 from journal.operations import Operation
 from journal.records import MOVED, PROPERTIES, Record, decode_properties, decode_records, decode_set
 from journal.walk import Walk, payloads
+
+_IDENTITY = re.compile(r"[0-9a-f]{32}")  # of a database: the name of its folder in a retention directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,10 @@ Dumped = DumpedOperation | DumpedDamage
 
 
 def data_paths(disk: Disk, paths: Iterable[Path]) -> list[Path]:
-    """Return the files that the paths mean: a directory stands for its data files, oldest first."""
+    """Return the files that the paths mean: a directory stands for its data files, oldest first.
+
+    One without any, where clean-up moves files to, stands for those of its folders of databases.
+    """
     found: list[Path] = []
     for path in paths:
         try:
@@ -72,10 +78,25 @@ def data_paths(disk: Disk, paths: Iterable[Path]) -> list[Path]:
         except OSError as failure:
             raise DiskError(path, failure, "read") from failure
         else:
-            parsed = [(names.parse(entry), entry) for entry in entries]
-            ordered = sorted((name.sequence, entry) for name, entry in parsed if isinstance(name, DataFileName))
-            found += [path / entry for _, entry in ordered]
+            its_own = _oldest_first(path, entries)
+            folders = [] if its_own else sorted(entry for entry in entries if _IDENTITY.fullmatch(entry))
+            found += its_own or [file for folder in folders for file in _in_folder(disk, path / folder)]
     return found
+
+
+def _oldest_first(directory: Path, entries: Iterable[str]) -> list[Path]:
+    parsed = [(names.parse(entry), entry) for entry in entries]
+    ordered = sorted((name.sequence, entry) for name, entry in parsed if isinstance(name, DataFileName))
+    return [directory / entry for _, entry in ordered]
+
+
+def _in_folder(disk: Disk, folder: Path) -> list[Path]:
+    try:
+        return _oldest_first(folder, disk.list(folder))
+    except NotADirectoryError:
+        return []
+    except OSError as failure:
+        raise DiskError(folder, failure, "read") from failure
 
 
 def sequence_of(path: Path) -> int:

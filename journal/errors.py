@@ -6,6 +6,7 @@ JournalError
 ├── FormatError            bytes that are not what the format says; carries file and offset
 │   └── NewerFormat        written by a newer version of the format; nothing was changed
 ├── BadRecord              records or columns whose checksum is right, and that no program of this version writes
+├── NotADatabase           the directory holds no message database, and perhaps files of somebody else
 ├── NotThisDatabase        a data file that belongs to another database
 ├── IsBackup               the directory is a backup: it is read or restored, never opened for writing
 ├── NotThisBackup          the directory for a backup holds something else, or the backup of another database
@@ -68,6 +69,18 @@ class NewerFormat(FormatError):
     """The file was written by a newer version of the format; this version must not touch it."""
 
 
+class NotADatabase(JournalError):
+    """The directory holds no message database. `beside` is what else it holds, where a new one was to be begun."""
+
+    def __init__(self, directory: Path, *, beside: str = "") -> None:
+        text = f"{directory} holds no message database"
+        if beside:
+            text += f", but other files ({beside!r}); a new one is begun among them only where `create` asks for it"
+        super().__init__(text)
+        self.directory = directory
+        self.beside = beside
+
+
 class NotThisDatabase(JournalError):
     """A data file names another database than its neighbours do."""
 
@@ -85,7 +98,15 @@ class NotThisBackup(JournalError):
 
 
 class BehindItsBackup(JournalError):
-    """The database lacks commits that its backup has. Nothing was changed."""
+    """The database lacks commits that its backup has: an old copy was put back, perhaps. Nothing was changed."""
+
+    def __init__(self, database: Path, backup: Path, commit: int, sequence: int) -> None:
+        super().__init__(
+            f"{database} lacks what its backup in {backup} has, up to commit {commit} in file {sequence}: an old copy "
+            "was put back there, or its newest files are lost; `oms restore` makes a database of what the backup has, "
+            "and `oms backup` into another directory backs up what is there now; nothing was changed"
+        )
+        self.commit = commit
 
 
 class NotReadBack(JournalError):
@@ -121,10 +142,11 @@ class RecoveryRefused(JournalError):
 
 
 class DatabaseLocked(JournalError):
-    """Another opening owns the directory."""
+    """Another opening owns the directory. `pid` is 0 while it has not said yet who it is."""
 
     def __init__(self, path: Path, *, pid: int, host: str) -> None:
-        super().__init__(f"{path.parent} is in use by process {pid} on {host or 'an unknown host'}")
+        by = f"is in use by process {pid} on {host or 'an unknown host'}"
+        super().__init__(f"{path.parent} {by if pid else 'is being opened by another process at this moment'}")
         self.path = path
         self.pid = pid
         self.host = host

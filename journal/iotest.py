@@ -38,7 +38,7 @@ from journal.iotest_methods import (
 from journal.iotest_place import Place, flushes, look_at
 from journal.iotest_report import AppendResult, JournalResult, ReadResult, Report, RolloverResult
 from journal.iotest_scratch import scratch
-from journal.iotest_verdict import MethodRates, SyncFacts, judge_sync, recommend
+from journal.iotest_verdict import MethodRates, SyncFacts, compare, judge_sync
 from journal.reserve import NO_SPACE, reserve_size
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -162,7 +162,7 @@ class _Run:
             place=self.place,
             free_bytes=free_bytes,
             sync=judge_sync(self.place, _sync_facts(durable, unsynced, appends)),
-            recommendation=recommend(_durable_rates(durable), journal_method().name),
+            comparison=compare(_durable_rates(durable), journal_method().name),
             appends=durable,
             unsynced=unsynced,
             not_here=tuple(appends.not_here),

@@ -6,7 +6,7 @@ from typing import Any
 from journal.iotest_figures import Timing
 from journal.iotest_methods import NotHere
 from journal.iotest_place import Place
-from journal.iotest_verdict import Recommendation, SyncVerdict
+from journal.iotest_verdict import Comparison, SyncVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Report:
     place: Place
     free_bytes: int
     sync: SyncVerdict
-    recommendation: Recommendation | None
+    comparison: Comparison | None
     appends: tuple[AppendResult, ...]
     unsynced: tuple[AppendResult, ...]
     not_here: tuple[NotHere, ...]
@@ -88,7 +88,7 @@ class Report:
         return {
             "place": self.place.as_dict() | {"free_bytes": self.free_bytes},
             "sync": self.sync.as_dict(),
-            "recommendation": self.recommendation.as_dict() if self.recommendation else None,
+            "comparison": self.comparison.as_dict() if self.comparison else None,
             "appends": [result.as_dict() for result in self.appends],
             "unsynced": [result.as_dict() for result in self.unsynced],
             "unavailable": {each.method.name: each.reason for each in self.not_here},

@@ -1,4 +1,4 @@
-"""What follows from the figures: which method to use, and whether the device syncs at all. Pure.
+"""What follows from the figures: how the journal's method compares, and whether the device syncs at all. Pure.
 
     evidence that nothing is synced                                      since
     the file system lives in memory, or its device does                  a power cut empties it
@@ -108,37 +108,41 @@ class MethodRates:
 
 
 @dataclass(frozen=True, slots=True)
-class Recommendation:
-    """The method the journal should use here, and how the journal's own compares."""
+class Comparison:
+    """The journal's own method beside the fastest here. No option chooses another, so none is recommended.
 
-    method: str
-    score: float  # mean over the sizes of its rate as a share of the best rate there
-    journal_method: str
-    journal_score: float | None
-    reason: str
+    A score is the mean over the sizes of a method's rate as a share of the best rate there.
+    """
+
+    method: str  # the journal's own
+    score: float | None  # None: it does not work here
+    fastest: str
+    fastest_score: float
+    is_clear: bool  # the fastest leads by more than noise, in nearly every round
+    text: str
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def recommend(rates: Sequence[MethodRates], journal_method: str) -> Recommendation | None:
-    """Return the recommendation; None when no size was measured by all.
-
-    It is the journal's own method unless another is clearly faster: then the fastest.
-    """
+def compare(rates: Sequence[MethodRates], journal_method: str) -> Comparison | None:
+    """Return how the journal's own method does; None when no size was measured by all."""
     by_round = _scores(rates)
     if not by_round:
         return None
     scores = {method: median(of_rounds) for method, of_rounds in by_round.items()}
     best = max(scores, key=lambda method: scores[method])
     own = by_round.get(journal_method)
-    chosen = best if own is None or _is_clearly_faster(by_round[best], own) else journal_method
-    return Recommendation(
-        method=chosen,
-        score=scores[chosen],
-        journal_method=journal_method,
-        journal_score=scores.get(journal_method),
-        reason=_reason(chosen, best, scores, journal_method),
+    is_clear = own is None or _is_clearly_faster(by_round[best], own)
+    return Comparison(
+        method=journal_method,
+        score=scores.get(journal_method),
+        fastest=best,
+        fastest_score=scores[best],
+        is_clear=is_clear,
+        text=_text(journal_method, best, scores)
+        if is_clear
+        else f"{journal_method}, and nothing is clearly faster here",
     )
 
 
@@ -165,11 +169,9 @@ def _is_clearly_faster(ours: Sequence[float], theirs: Sequence[float]) -> bool:
     return clear >= max(len(ours) - len(ours) // ROUNDS_PER_EXCEPTION, ROUNDS_MIN)
 
 
-def _reason(chosen: str, best: str, scores: dict[str, float], journal_method: str) -> str:
-    if chosen == journal_method:
-        first = "the fastest here" if chosen == best else f"not clearly slower than the fastest ({best})"
-        return f"{first}; it is what the journal uses"
+def _text(journal_method: str, best: str, scores: dict[str, float]) -> str:
     own = scores.get(journal_method)
     if own is None:
-        return f"the fastest here; what the journal uses ({journal_method}) does not work"
-    return f"the fastest here; what the journal uses ({journal_method}) reaches {own / scores[chosen]:.0%} of it"
+        return f"{journal_method}, which does not work here: no database can be kept in this directory"
+    share = f"{own / scores[best]:.0%}"
+    return f"{journal_method}, at {share} of the rate of {best}, the fastest here; no option chooses another"

@@ -37,10 +37,11 @@ then one entry for each file, in the order of the sequences:
     checksum  8      XXH3 over these bytes
     flags     8      1: sealed, the size is that of the whole file; 2: damaged when it was copied; others refused
 
-then the source's name (UTF-8: where the database was, for people), zeros up to a multiple of 8, and 8 bytes,
-XXH3 over all of the copy before.
+then the source's name (HOST:DIRECTORY, where the database was, in the system's bytes), zeros up to a multiple of 8,
+and 8 bytes, XXH3 over all of the copy before.
 """
 
+import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -91,7 +92,7 @@ class Manifest:
     was_closed: bool = False  # nothing has happened in the database since, unless it was opened again
     has_broker: bool = False
     taken_at: int = 0  # microseconds since 1970-01-01 UTC
-    source: str = ""  # where the database was, for people
+    source: str = ""  # where the database was: HOST:DIRECTORY
     files: tuple[BackupFile, ...] = ()
 
     @property
@@ -114,7 +115,7 @@ class BadManifest:
 
 def encode(manifest: Manifest) -> bytes:
     """Return the bytes of the file: the manifest twice."""
-    source = manifest.source.encode()[:SOURCE_BYTES_MAX]
+    source = os.fsencode(manifest.source)[:SOURCE_BYTES_MAX]
     size = HEAD.size + len(manifest.files) * ENTRY.size + align(len(source), 8) + CHECKSUM.size
     tail = manifest.tail
     head = HEAD.pack(
@@ -202,7 +203,7 @@ def _decode_copy(data: bytes) -> Manifest | BadManifest:
         was_closed=bool(flags & CLOSED),
         has_broker=bool(flags & BROKER),
         taken_at=fields[16],
-        source=data[at : at + source_size].decode(errors="replace"),
+        source=os.fsdecode(data[at : at + source_size]),
         files=tuple(_files(entries)),
     )
 

@@ -20,6 +20,7 @@ Sorted names of data files are in the order of writing.
 import re
 from dataclasses import dataclass
 
+_PREFIX = "omsmsg"
 LOCK = "omsmsg.lock"
 INDEX = "omsmsg.index"
 RESERVE = "omsmsg.reserve"
@@ -93,6 +94,11 @@ def parse(name: str) -> JournalName | None:
     if name in (LOCK, INDEX, RESERVE, HOLD, FOUND, BACKUP, RESTORE):
         return OwnName(name)
     return None
+
+
+def is_ours(name: str) -> bool:
+    """Say whether the name can only be a file of a database's, be it of another version or cut by somebody."""
+    return name.startswith(_PREFIX)
 
 
 def prepared(sequence: int, owner: int) -> str:

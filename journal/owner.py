@@ -30,7 +30,7 @@ from pathlib import Path
 
 from journal import names
 from journal.disk import Disk, LockFile
-from journal.errors import DatabaseLocked, DirectoryGone, DiskError, JournalError, TakenOver
+from journal.errors import DatabaseLocked, DirectoryGone, DiskError, FormatError, TakenOver
 from journal.existing import exists
 
 _OWNER = "owner {:020}\n"
@@ -66,7 +66,7 @@ class Holder:
 
 
 def read_holder(disk: Disk, directory: Path) -> Holder | None:
-    """Return who owns the directory, or None when nobody ever opened it. DiskError, JournalError. Changes nothing."""
+    """Return who owns the directory, or None when nobody ever opened it. DiskError, FormatError. Changes nothing."""
     path = directory / names.LOCK
     if not exists(disk, path):
         return None  # opening it would make it
@@ -104,7 +104,7 @@ def _holder(lock: LockFile, path: Path) -> Holder:
     if number is None:
         if not data[:COPY_AT].strip(b"\0 \n"):
             return Holder(number=0)
-        raise JournalError(f"{path} does not say who owns the directory; nothing was changed")
+        raise FormatError(path, 0, "it does not say who owns the directory; nothing was changed")
     words = data[OWNER_LINE_SIZE:_ALIVE_AT].decode("utf-8", "replace").split()
     said = dict(zip(words[0::2], words[1::2], strict=False))
     alive = data[_ALIVE_AT:COPY_AT].decode("utf-8", "replace").split()
@@ -190,7 +190,7 @@ class Ownership:
         line = _OWNER.format(number).encode()
         try:
             if not self._lock.try_lock(LOCK_BYTE_BASE + number):
-                raise JournalError(f"another process holds owner number {number}; close it and try again")
+                raise DatabaseLocked(self._path, pid=0, host="")  # it has the number, and has not said who it is
             _write_owner(self._lock, line)
         except OSError as failure:
             raise DiskError(self._path, failure, "write") from failure
@@ -236,8 +236,10 @@ def _claim(lock: LockFile, path: Path, passing: Holder | None) -> int:
         holder = _holder(lock, path)
         mine = holder.number + 1
         is_held = holder.is_open and not (passing is not None and is_silent(passing, holder))
-        if is_held or not lock.try_lock(LOCK_BYTE_BASE + mine):
+        if is_held:
             raise DatabaseLocked(path, pid=holder.pid, host=holder.host)
+        if not lock.try_lock(LOCK_BYTE_BASE + mine):  # who has that byte has not written yet who it is
+            raise DatabaseLocked(path, pid=0, host="")
         if _holder(lock, path).number != holder.number:
             continue
         if holder.number:
@@ -248,7 +250,7 @@ def _claim(lock: LockFile, path: Path, passing: Holder | None) -> int:
         lines = who.ljust(_HOLDER_SIZE - 1) + "\n" + _ALIVE.format(mine, 0, 0)
         _write_owner(lock, _OWNER.format(mine).encode(), lines.encode())
         return mine
-    raise JournalError(f"{path} changes faster than it can be locked; try again")
+    raise DatabaseLocked(path, pid=0, host="")  # several begin at once, again and again
 
 
 def _write_owner(lock: LockFile, line: bytes, others: bytes = b"") -> None:

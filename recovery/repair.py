@@ -17,7 +17,7 @@ from journal import names
 from journal.contents import Contents
 from journal.datafile import DataFile
 from journal.disk import Disk, DiskFile
-from journal.errors import DiskError, FormatError, JournalError
+from journal.errors import DiskError, FormatError, RecoveryRefused
 from journal.evidence import PROMISED_BYTES
 from journal.footer import encode_footer, footer_start
 from journal.format import (
@@ -213,7 +213,9 @@ class Repairer:
                     return str(name)
             version = max(versions, default=0) + 1
             if version > names.VERSION_MAX:
-                raise JournalError(f"{path.name} has {len(versions)} archives; move some of them away")
+                raise RecoveryRefused(
+                    f"{path} has {len(versions)} archives, and no more can be named: move some of them to another place"
+                )
             target = self._directory / str(ArchiveName(examined.sequence, version))
             self._build(target, lambda new: _copy(source, size, new))
         finally:
@@ -337,7 +339,7 @@ def _stand_in(examined: Examined, before: Before) -> FileHeader:
         database=database,
         parent=near.parent if near is not None else bytes(16),
         parent_sequence=near.parent_sequence if near is not None else 0,
-        identity=xxh3(database, examined.sequence) if identity is None else identity,
+        identity=stand_in_identity(database, examined.sequence) if identity is None else identity,
         sequence=examined.sequence,
         owner=examined.owner or before.owner,
         next_message=before.next_message,
@@ -347,6 +349,11 @@ def _stand_in(examined: Examined, before: Before) -> FileHeader:
         alignment=examined.alignment,
         previous=before.previous,
     )
+
+
+def stand_in_identity(database: bytes, sequence: int) -> int:
+    """Return the identity that a repair gives to a file of which nothing tells its own."""
+    return xxh3(database, sequence)
 
 
 def _gap_frames(header: FileHeader, archive: str, start: int, stop: int) -> Iterable[bytes]:

@@ -35,7 +35,7 @@ from journal.operations import MIB
 from journal.owner import RENEW_SECONDS, Holder, Ownership
 from journal.reserve import Reserve, reserve_size
 from journal.segment import Sealed
-from recovery import findings, holding
+from recovery import findings, holding, place
 from recovery.continuing import Continuing
 from recovery.counting import Counters, Numbers, of_lost
 from recovery.cutting import cut
@@ -58,6 +58,8 @@ Validation = Literal["full", "footers"]
 class RecoveryOptions:
     """How a start goes about it."""
 
+    create: bool = False  # also among files of somebody else
+    aside: Path | None = None  # where clean-up moves data files to
     policy: Policy = "salvage"
     validation: Validation = "full"
     unreadable_as_damaged: bool = False
@@ -97,9 +99,10 @@ class Started:
 def start(disk: Disk, directory: Path, options: RecoveryOptions) -> Started:
     """Own the directory and make it trustworthy.
 
-    DatabaseLocked when another opening has it, IsBackup, RestoreUnfinished, RecoveryRefused when the policy forbids
-    what would be needed, NotThisDatabase, NewerFormat and DiskError as their names say, CannotContinue where a failed
-    opening was to go on and cannot; then nothing was changed but the owner's number.
+    DatabaseLocked when another opening has it, NotADatabase where no new one may be begun, IsBackup, RestoreUnfinished,
+    RecoveryRefused when the policy forbids what would be needed, NotThisDatabase, NewerFormat and DiskError as their
+    names say, CannotContinue where a failed opening was to go on and cannot; then nothing was changed but the owner's
+    number.
     """
     began = options.seconds()
     refuse_backup(disk, directory)
@@ -108,6 +111,8 @@ def start(disk: Disk, directory: Path, options: RecoveryOptions) -> Started:
     if options.continuing is not None:
         ownership = options.continuing.acquire(disk, directory, options.claim)
     else:
+        if not options.create:
+            place.check_place(disk, directory, aside=options.aside)
         try:
             disk.make_directory(directory)
         except OSError as failure:
@@ -324,7 +329,7 @@ class _Start:
         return []
 
     def _strangers(self) -> Iterable[str]:
-        for entry in self._entries():
+        for entry in place.others(self._entries(), self._directory, self._options.aside):
             if names.parse(entry) is None:
                 yield f"{entry} is not one of the database's files and was left alone"
 

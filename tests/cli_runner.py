@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS
 
 REPOSITORY = Path(__file__).parent.parent
-_VARIABLES = {
+_VARIABLES: Mapping[str, str | None] = {
     "SPOOL_DIRECTORY": None,
     "MAX_DATA_FILE_SIZE": MODEST,
     "MAX_MESSAGE_SIZE": None,
@@ -26,10 +27,14 @@ _VARIABLES = {
 
 def oms(*arguments: str, spool: Path | None = None, stdin: bytes | None = None, code: int = 0) -> Result:
     """Run the command in this process and check its exit code."""
-    environment = _VARIABLES | {"SPOOL_DIRECTORY": None if spool is None else str(spool)}
-    result = CliRunner().invoke(app, list(arguments), input=stdin, env=environment, prog_name="oms")
+    result = invoked(*arguments, stdin=stdin, variables={"SPOOL_DIRECTORY": None if spool is None else str(spool)})
     assert result.exit_code == code, f"exit {result.exit_code}\n{result.stdout}\n{result.stderr}"
     return result
+
+
+def invoked(*arguments: str, stdin: bytes | None = None, variables: Mapping[str, str | None]) -> Result:
+    """Run the command in this process, whatever comes of it."""
+    return CliRunner().invoke(app, list(arguments), input=stdin, env={**_VARIABLES, **variables}, prog_name="oms")
 
 
 def oms_json(*arguments: str, spool: Path, code: int = 0) -> Any:
@@ -49,8 +54,8 @@ def command_line(*arguments: str) -> list[str]:
 
 def environment(spool: Path | None = None) -> dict[str, str]:
     """Return the environment for such a process."""
-    ours = _VARIABLES | {"PYTHONPATH": str(REPOSITORY), "SPOOL_DIRECTORY": None if spool is None else str(spool)}
-    return {name: value for name, value in (os.environ | ours).items() if value is not None}
+    ours = {**_VARIABLES, "PYTHONPATH": str(REPOSITORY), "SPOOL_DIRECTORY": None if spool is None else str(spool)}
+    return {name: value for name, value in {**os.environ, **ours}.items() if value is not None}
 
 
 def oms_process(

@@ -29,7 +29,7 @@ def restored(
     at: int = BEGAN + 120_000_000,
     seed: int = 1,
     unreadable_as_damaged: bool = False,
-    hold: bool = False,
+    hold: bool | None = None,
 ) -> RestoreReport:
     """Make a database from the backup; which identities it draws is told by the seed."""
     numbers = count(seed << 32)

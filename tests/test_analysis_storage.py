@@ -265,9 +265,9 @@ def test_a_journal_on_an_s3_server_is_read_like_a_local_one(s3: dict[str, str], 
     assert read(f"{url}/spool/{_newest(spool)}") == analysed(spool / _newest(spool))
     assert read(f"{url}/retained/{database_of(spool)}") == analysed(retention)
     assert damages(f"{url}/spool", options=s3) == []
-    with pytest.raises(NoJournal, match="there is no s3a://history/nothing"):
+    with pytest.raises(NoJournal, match="s3a://history/nothing does not exist"):
         locate(["s3a://history/nothing"], s3)
-    with pytest.raises(NoJournal, match="there is no s3a://no-such-bucket/spool"):
+    with pytest.raises(NoJournal, match="s3a://no-such-bucket/spool does not exist"):
         locate(["s3a://no-such-bucket/spool"], s3)
 
 

@@ -83,7 +83,9 @@ def test_explain_says_why_each_file_is_there(spool: Path) -> None:
     assert "`oms cleanup --compact` would free" in text
 
 
-def test_explain_has_an_answer_for_an_empty_directory(tmp_path: Path) -> None:
+def test_explain_has_an_answer_for_a_database_without_data_files(tmp_path: Path) -> None:
+    (tmp_path / "omsmsg.lock").touch()
+
     assert oms("explain", spool=tmp_path).stdout == "There are no data files.\n"
     assert oms_json("explain", spool=tmp_path) == {"files": []}
 

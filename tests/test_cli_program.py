@@ -176,6 +176,7 @@ def test_every_error_of_the_engine_has_its_line_and_code() -> None:
     assert {kind for kind, code in codes.items() if code is ExitCode.USAGE} == {
         errors.LimitExceeded,
         errors.InvalidName,
+        errors.NotADatabase,
     }
     assert {kind for kind, code in codes.items() if code is ExitCode.NO} == {
         errors.DuplicateConflict,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
 import subprocess
@@ -74,14 +75,52 @@ def test_the_report_as_json(backup: Path) -> None:
     assert json.dumps(found)
 
 
-def test_of_a_closed_database_nothing_is_held(backup: Path, tmp_path: Path) -> None:
-    back_up(tmp_path / "spool", backup)
-    (tmp_path / "spool").rename(tmp_path / "gone")
-    spool = tmp_path / "new"
+def _closed(backup: Path) -> Path:
+    """Have the backup be of its database as it was closed; return that one's directory."""
+    back_up(backup.parent / "spool", backup)
+    return backup.parent / "spool"
+
+
+def test_of_a_closed_database_that_is_there_untouched_nothing_is_held(backup: Path, tmp_path: Path) -> None:
+    original, spool = _closed(backup), tmp_path / "new"
     said = oms("restore", str(backup), spool=spool).stdout
-    assert "Nothing is held" in said and "--hold before anybody receives" in said
+    assert f"The original is in {os.uname().nodename}:{original}, untouched since this backup." in said
+    assert "Nothing is held. Open only one" in said
     assert oms_json("stats", spool=spool)["held"] == 0
     assert oms("receive", "orders", "--count", "41", spool=spool).stdout.endswith("since\n")
+
+
+def test_of_a_closed_database_that_nobody_sees_all_is_held_and_it_is_said_what_to_do(
+    backup: Path, tmp_path: Path
+) -> None:
+    _closed(backup).rename(tmp_path / "gone")
+    spool = tmp_path / "new"
+    said = oms("restore", str(backup), spool=spool).stdout
+    assert "Nobody can see from here whether the original went on" in said
+    assert "restore anew with --no-hold" in said
+    assert oms("receive", "orders", spool=spool, code=1).stdout == ""
+    advised = re.search(r"`oms (release --all --spool \S+)`", said)
+    assert advised is not None
+    oms(*advised[1].split(), "--yes")
+    assert oms("receive", "orders", "--count", "41", spool=spool).stdout.endswith("since\n")
+
+
+@pytest.mark.parametrize("went_on, said", [(True, "The original went on"), (None, "Nobody can see")])
+def test_what_is_known_of_the_original_is_told_in_words_of_its_own(
+    backup: Path, tmp_path: Path, went_on: bool | None, said: str
+) -> None:
+    original = _closed(backup)
+    if went_on:
+        oms("receive", "orders", spool=original)
+    else:
+        original.rename(tmp_path / "gone")
+    for name, arguments, found in (("all", [], 41), ("none", ["--no-hold"], 0)):
+        report = oms_json("restore", str(backup), *arguments, spool=tmp_path / name)
+        assert (report["went_on"], report["held"]) == (went_on, found)
+    assert said in oms("restore", str(backup), spool=tmp_path / "told").stdout
+    again = oms("restore", str(backup), "--no-hold", spool=tmp_path / "knows").stdout
+    assert "Nothing is held: what the original delivered after this backup is handed out again." in again
+    assert len(oms("receive", "orders", "--count", "41", spool=tmp_path / "knows").stdout.splitlines()) == 41
 
 
 @pytest.mark.parametrize(
@@ -200,6 +239,24 @@ def test_what_waits_in_a_brokers_store_is_held_by_the_broker(tmp_path: Path) -> 
             after = alice.send("A/B/C", b"after")
         assert after.uowid != sent.uowid
         assert [unit.uowid for unit in bob.receive_units(wait=0)] == [after.uowid]
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_what_a_broker_delivered_after_a_cold_backup_is_not_delivered_again(tmp_path: Path, is_seen: bool) -> None:
+    original = tmp_path / "spool"
+    with Broker.open(original) as broker, broker.session("ALICE", token="PC1") as alice:
+        alice.send("A/B/C", b"once")
+    oms("backup", str(tmp_path / "backup"), spool=original)
+    with Broker.open(original) as broker, broker.session("BOB", token="S1") as bob:
+        bob.register("A/B/C")
+        (unit,) = bob.receive_units(wait=0)
+        unit.commit()
+    if not is_seen:
+        original.rename(tmp_path / "lost")
+    spool = restored(tmp_path / "backup")
+    with Broker.open(spool) as broker, broker.session("BOB", token="S1") as bob:
+        bob.register("A/B/C")
+        assert list(bob.receive_units(wait=0)) == []
 
 
 def test_asyncio_has_it_too(backup: Path) -> None:

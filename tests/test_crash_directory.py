@@ -322,7 +322,7 @@ def test_an_identical_archive_is_used_again_and_another_one_is_not_overwritten()
 def test_when_all_archive_names_are_taken_the_start_says_so_and_changes_nothing() -> None:
     disk = SEALED.flipped(LAST, 8 * SEALED.frames_of(LAST)[0].offset)
     disk.put(SPOOL / str(ArchiveName(int(LAST[7:17]), 9999)), b"the last one")
-    assert_refused(disk, JournalError, "archives; move some of them away")
+    assert_refused(disk, JournalError, "archives, and no more can be named")
 
 
 # The lock file, and policies.

@@ -244,3 +244,79 @@ def test_an_interrupt_at_any_line_of_group_commit_hangs_nobody(leads: bool, tmp_
         db.close()
         if interrupt.count < line:
             return
+
+
+CLOSING = """
+    import signal, sys
+    from database import MessageDatabase
+
+    class Alarm(Exception):
+        pass
+
+    def alarm(*_):
+        raise Alarm
+
+    signal.signal(signal.SIGALRM, alarm)
+    interrupts = 0
+    for n in range(150):
+        db = MessageDatabase.open(sys.argv[1], cleanup_interval=0)
+        assert db.undelivered_count() == n
+        db.add("q", b"x")
+        for _ in range(50):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + n * 7 % 400))
+                db.close()
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                break
+            except Alarm:
+                interrupts += 1
+        db.close()
+    assert interrupts > 10, interrupts
+    print("closed")
+"""
+
+
+def test_a_close_that_was_interrupted_is_finished_by_the_next(tmp_path: Path) -> None:
+    done = run_program(CLOSING, tmp_path)
+
+    assert done.stdout.strip() == "closed", done.stderr
+
+
+COMMITTING = """
+    import signal, sys
+    from database import CommitFailed, MessageDatabase
+
+    class Alarm(Exception):
+        pass
+
+    def alarm(*_):
+        raise Alarm
+
+    signal.signal(signal.SIGALRM, alarm)
+    interrupts, sure = 0, []
+    for n in range(250):
+        db = MessageDatabase.open(sys.argv[1], cleanup_interval=0)
+        there = {message.payload for message in db.undelivered()}
+        assert there >= {payload for payload in sure}, "what was acknowledged is there"
+        for step in range(6):
+            payload = b"%d/%d" % (n, step)
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 * (5 + (n * 31 + step * 17) % 300))
+                db.add(f"{n}-{step}", payload)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                sure.append(payload)
+            except Alarm:
+                interrupts += 1
+            except CommitFailed:
+                break
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        db.close()
+    assert interrupts > 10, interrupts
+    print("committed")
+"""
+
+
+def test_an_interrupted_commit_hangs_and_breaks_nothing_that_comes_later(tmp_path: Path) -> None:
+    done = run_program(COMMITTING, tmp_path)
+
+    assert done.stdout.strip() == "committed", done.stderr

@@ -8,7 +8,7 @@ import pytest
 
 from journal.iotest_figures import histogram, median_ratio, percentile, timing
 from journal.iotest_place import Mount, Place, find_mount, look_at, parse_mounts
-from journal.iotest_verdict import MethodRates, SyncFacts, judge_sync, recommend
+from journal.iotest_verdict import MethodRates, SyncFacts, compare, judge_sync
 
 PLACE = Place(
     directory="/spool",
@@ -136,26 +136,32 @@ def _rates(**methods: tuple[float, ...]) -> list[MethodRates]:
 
 
 @pytest.mark.parametrize(
-    ("methods", "chosen"),
+    ("methods", "faster"),
     [
-        ({"own": (100.0,) * 5, "other": (105.0,) * 5}, "own"),
+        ({"own": (100.0,) * 5, "other": (105.0,) * 5}, None),
         ({"own": (100.0,) * 5, "other": (150.0,) * 5}, "other"),
         ({"own": (100.0,) * 5, "other": (150.0, 150.0, 150.0, 150.0, 50.0)}, "other"),
-        ({"own": (100.0,) * 5, "other": (150.0, 150.0, 150.0, 50.0, 50.0)}, "own"),
-        ({"first": (10.0,) * 5, "own": (100.0,) * 5}, "own"),
+        ({"own": (100.0,) * 5, "other": (150.0, 150.0, 150.0, 50.0, 50.0)}, None),
+        ({"first": (10.0,) * 5, "own": (100.0,) * 5}, None),
         ({"own": (100.0,) * 3, "near": (140.0,) * 3, "other": (150.0,) * 3}, "other"),
-        ({"own": (100.0,) * 2, "other": (200.0,) * 2}, "own"),
+        ({"own": (100.0,) * 2, "other": (200.0,) * 2}, None),
         ({"other": (100.0,)}, "other"),
     ],
 )
-def test_the_journals_own_method_is_right_until_another_is_clearly_faster(
-    methods: dict[str, tuple[float, ...]], chosen: str
+def test_a_method_that_no_option_chooses_is_not_recommended_and_named_only_beyond_the_noise(
+    methods: dict[str, tuple[float, ...]], faster: str | None
 ) -> None:
-    recommendation = recommend(_rates(**methods), "own")
+    found = compare(_rates(**methods), "own")
 
-    assert recommendation is not None
-    assert recommendation.method == chosen
-    assert ("does not work" in recommendation.reason) is ("own" not in methods)
+    assert found is not None
+    assert found.method == "own"
+    assert found.is_clear is (faster is not None)
+    assert ("does not work" in found.text) is ("own" not in methods)
+    if faster is None:
+        assert found.text == "own, and nothing is clearly faster here"
+    elif "own" in methods:
+        assert f"of the rate of {faster}" in found.text
+        assert "no option chooses another" in found.text
 
 
 def test_large_appends_do_not_decide_and_sizes_that_one_lacks_neither() -> None:
@@ -167,16 +173,16 @@ def test_large_appends_do_not_decide_and_sizes_that_one_lacks_neither() -> None:
         MethodRates("a", 128, (9000.0,) * 3),
     ]
 
-    recommendation = recommend(rates, "a")
+    found = compare(rates, "a")
 
-    assert recommendation is not None
-    assert recommendation.method == "b"
-    assert recommendation.journal_score == pytest.approx(0.5)
+    assert found is not None
+    assert found.fastest == "b"
+    assert found.score == pytest.approx(0.5)
 
 
-def test_nothing_measured_recommends_nothing() -> None:
-    assert recommend([], "own") is None
-    assert recommend([MethodRates("a", 1, (1.0,)), MethodRates("b", 2, (1.0,))], "own") is None
+def test_nothing_measured_compares_nothing() -> None:
+    assert compare([], "own") is None
+    assert compare([MethodRates("a", 1, (1.0,)), MethodRates("b", 2, (1.0,))], "own") is None
 
 
 # Places

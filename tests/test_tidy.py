@@ -76,6 +76,13 @@ def test_a_name_says_what_its_subject_is(module: Path) -> None:
     assert {name for name in names if _words(name) & WORDS_NEVER_USED} == set()
 
 
+@pytest.mark.parametrize("module", [each for each in modules() if each.parts[0] not in ("tests", "bench")])
+def test_the_root_of_the_errors_is_never_raised_itself(module: Path) -> None:
+    calls = [node.func for node in ast.walk(_tree(module)) if isinstance(node, ast.Call)]
+
+    assert not any(isinstance(call, ast.Name) and call.id == "JournalError" for call in calls)
+
+
 def test_the_map_in_the_readme_names_every_module_and_no_other() -> None:
     ours = {module.with_suffix("").as_posix() for module in modules() if not module.stem.startswith("__")}
     folders = {package.replace(".", "/") for package in PACKAGES}

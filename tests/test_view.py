@@ -106,11 +106,12 @@ def test_a_view_changes_nothing(tmp_path: Path) -> None:
         (tmp_path / "omsmsg-0000000099.data").unlink()
 
 
-def test_a_directory_that_is_not_there_is_an_error_and_an_empty_one_is_empty(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_there_is_an_error_and_a_database_without_files_is_empty(tmp_path: Path) -> None:
     with pytest.raises(DiskError):
         DatabaseView.open(tmp_path / "none")
     with pytest.raises(DiskError):
         look_up(tmp_path / "none", 1)
+    (tmp_path / "omsmsg.lock").touch()
     with DatabaseView.open(tmp_path) as view:
         assert view.undelivered_count() == 0
         assert view.stats().files == 0

@@ -65,7 +65,7 @@ class StoreTaken(Exception):
 class Server:
     """A broker as a server."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - named, and most callers need two
         self,
         attributes: Attributes,
         *,
@@ -73,12 +73,13 @@ class Server:
         on_stop: Callable[[str], None] = lambda _: None,
         report: str | None = None,
         show: Show = no_show,
+        create: bool = False,
     ) -> None:
         """`on_stop` is told why, as soon as the server is to end; `show` how far a move of the store is.
 
-        `report` is where the report of the store goes.
+        `report` is where the report of the store goes; `create` begins one also among files of somebody else.
         """
-        self._attributes = attributes
+        self._attributes, self._create = attributes, create
         self._on_stop, self._report, self._show = on_stop, report, show
         limits = limits or StompLimits()
         frames = replace(limits.frames, body=attributes.longest_message())
@@ -169,7 +170,7 @@ class Server:
     # The run modes.
 
     def _wanted(self) -> Wanted:
-        return Wanted(attributes=self._attributes, report=self._report)
+        return Wanted(attributes=self._attributes, report=self._report, create=self._create)
 
     async def _begin(self, wanted: Wanted, doors: Sequence[ClosedDoor] = ()) -> None:
         """Be the standard broker: open the store, restore it, and listen for STOMP. StartRefused, PortRefused."""

@@ -117,9 +117,10 @@ class Restoring(Shipping):
         if self.database is not None:  # else nobody has what was handed out any more
             shipped.handed.update(shipped.state.messages.keys() & self.callers.taken)
         self.seen.changes += before.steps
+        sees_original = step.is_there and self.identity in (b"", shipped.manifest.database)
         new, report = self._made(step, lost)
         self.seen.met["lost machine", operation, "restored"] += 1
-        found = self._check_made(step, new, report)
+        found = self._check_made(step, new, report, sees_original=sees_original)
         if not self.has_lost:  # else the backup has a whole file where the lost one had a repaired one
             self.seen.checked[APART] += 1
             check_apart(lost, new, found, shipped.manifest, self._open)
@@ -156,10 +157,8 @@ class Restoring(Shipping):
                 self.seen.met[f"{branch} of the new disk", "restore", "again" if branch != "made" else "made"] += 1
 
     def _restore_options(self, step: Restore) -> RestoreOptions:
-        """Return the options of one who knows whether the lost database was opened again, where the disk can't tell."""
         numbers = count(step.seed << 32)
         return RestoreOptions(
-            hold=self._known.is_tried and not step.is_there,
             data_file_bytes_max=self.opening.size,
             clock=self.clock,
             new_identity=lambda: b"".join(
@@ -184,7 +183,9 @@ class Restoring(Shipping):
 
     # What is held against the run.
 
-    def _check_made(self, step: Restore, new: SimulatedDisk, report: RestoreReport | None) -> State:
+    def _check_made(
+        self, step: Restore, new: SimulatedDisk, report: RestoreReport | None, *, sees_original: bool
+    ) -> State:
         found = self._open(new.restart())
         state = state_of(found)
         # One that was ended at its last call has promised nobody yet that its note is gone for good.
@@ -194,19 +195,19 @@ class Restoring(Shipping):
         self.seen.checked[RESTORED] += 1
         if replace(state, held=self._known.state.held) != self._known.state:
             raise PromiseBroken(f"{RESTORED}\nshipped {self._known}\nfound {state}")
-        self._check_held(step, state)
+        self._check_held(state, sees_original=sees_original)
         self._check_parted(found)
         if report is not None:
-            self._check_report(step, state, report)
+            self._check_report(state, report, sees_original=sees_original)
         return state
 
-    def _check_held(self, step: Restore, found: State) -> None:
-        """Check what is held: all, where the database had not ended or began again; else what was held already."""
+    def _check_held(self, found: State, *, sees_original: bool) -> None:
+        """Check what is held: all, unless the database had ended and is seen untouched; else what was held already."""
         shipped = self._known
         self.seen.checked[HELD] += 1
         every = frozenset(shipped.state.messages)
-        is_known = shipped.is_opened or (shipped.is_tried and not step.is_there)
-        allowed = {every} if not shipped.manifest.was_closed or is_known else {shipped.state.held}
+        is_untouched = shipped.manifest.was_closed and sees_original and not shipped.is_opened
+        allowed = {shipped.state.held} if is_untouched else {every}
         if shipped.is_tried:
             allowed.add(every)  # of an opening that failed nobody can tell what it did
         if found.held not in allowed:
@@ -223,13 +224,13 @@ class Restoring(Shipping):
             raise PromiseBroken(f"{PARTED}\n{opening}\nfrom {parent.hex()}")
         self.identity = opening.database
 
-    def _check_report(self, step: Restore, found: State, report: RestoreReport) -> None:
+    def _check_report(self, found: State, report: RestoreReport, *, sees_original: bool) -> None:
         told = (report.database, report.parent, report.undelivered, report.held, report.intact)
         parent = self._known.manifest.database.hex()
         if told != (self.identity.hex(), parent, len(found.messages), len(found.held), True):
             raise PromiseBroken(f"{RESTORED}\n{report}\n{found}")
-        if step.is_there and self._known.manifest.was_closed:
-            allowed = {self._known.is_opened, self._known.is_tried}
+        if self._known.manifest.was_closed:
+            allowed = {self._known.is_opened, self._known.is_tried} if sees_original else {None}
             if report.went_on not in allowed:
                 raise PromiseBroken(f"{HELD}\n{report} but went on {allowed}")
 

@@ -131,7 +131,7 @@ class Machine:
         else:
             back_up(self.directory, backup, self._backup_options(), disk=disk)
         new = RestoreOptions(
-            hold=not is_older,
+            hold=None if is_older else True,
             data_file_bytes_max=self.setting.file_bytes,
             broker_key=RESTORED_KEY.encode(),
             clock=self.clock,
