@@ -3,7 +3,7 @@
 Each is a block that changes the product from outside, as in the simulation (`tests/simulation/fault.py`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -31,19 +31,22 @@ class Fault:
     text: str  # what is wrong, as a sentence
     face: str  # on which it is looked for
     budget: int  # seeds within which it must be found
+    swept: Sequence[str]  # methods whose arguments are swept first
     made: Callable[[], AbstractContextManager[None]]
 
 
 FAULTS: dict[str, Fault] = {}
 
 
-def fault(face: str = "threads", *, budget: int = 5) -> Callable[[Callable[[], Iterator[None]]], None]:
+def fault(
+    face: str = "threads", *, budget: int = 5, swept: Sequence[str] = ()
+) -> Callable[[Callable[[], Iterator[None]]], None]:
     """Enter the decorated function into the table of faults: a block that changes the product."""
 
     def enter(made: Callable[[], Iterator[None]]) -> None:
         name = made.__name__.replace("_", "-")
         assert made.__doc__ is not None and name not in FAULTS
-        FAULTS[name] = Fault(name, made.__doc__.strip(), face, budget, contextmanager(made))
+        FAULTS[name] = Fault(name, made.__doc__.strip(), face, budget, swept, contextmanager(made))
 
     return enter
 
@@ -60,7 +63,7 @@ def _instead(name: str, made: Callable[[Any], object], *places: object) -> Itera
 # What is kept of the caller's.
 
 
-@fault()
+@fault(swept=["add_many"])
 def a_list_is_kept_by_reference() -> Iterator[None]:
     """The caller's own list of payloads is kept until it is written."""
 
@@ -71,7 +74,7 @@ def a_list_is_kept_by_reference() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(swept=["add"])
 def a_buffer_is_not_copied() -> Iterator[None]:
     """A bytearray or memoryview is kept as it is until it is written."""
 
@@ -82,7 +85,7 @@ def a_buffer_is_not_copied() -> Iterator[None]:
         yield
 
 
-@fault("tasks")
+@fault("tasks", swept=["put"])
 def a_buffer_of_a_task_is_not_copied() -> Iterator[None]:
     """A bytearray that a task hands in is kept as it is until the turn of the loop is over."""
 
@@ -93,7 +96,7 @@ def a_buffer_of_a_task_is_not_copied() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(swept=["put"])
 def places_of_numbers_are_kept_by_reference() -> Iterator[None]:
     """The mapping `numbers_at` of a block's put is looked at when the block is left."""
 
@@ -104,7 +107,7 @@ def places_of_numbers_are_kept_by_reference() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(swept=["add_many"])
 def an_iterable_is_gone_through_twice() -> Iterator[None]:
     """The payloads are counted first, and then taken."""
 
@@ -116,7 +119,7 @@ def an_iterable_is_gone_through_twice() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(swept=["add"])
 def a_subclass_of_text_is_believed() -> Iterator[None]:
     """A text that compares, hashes and encodes itself in its own way is used as it is."""
 
@@ -130,7 +133,7 @@ def a_subclass_of_text_is_believed() -> Iterator[None]:
 # What is taken though it is wrong.
 
 
-@fault()
+@fault(swept=["deliver"])
 def a_bool_is_a_number() -> Iterator[None]:
     """True is the number of the first message."""
 
@@ -141,7 +144,7 @@ def a_bool_is_a_number() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(swept=["deliver"])
 def the_number_of_a_message_is_not_looked_at() -> Iterator[None]:
     """Whatever stands in a Message for its number is used."""
 
@@ -152,7 +155,7 @@ def the_number_of_a_message_is_not_looked_at() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(swept=["add"])
 def falsy_properties_are_none() -> Iterator[None]:
     """Properties that are falsy are none, whatever they are and hold."""
 
@@ -163,7 +166,7 @@ def falsy_properties_are_none() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(swept=["put"])
 def a_value_is_measured_before_it_is_copied() -> Iterator[None]:
     """The limit of a value is held against the length that it says it has."""
 
@@ -175,7 +178,7 @@ def a_value_is_measured_before_it_is_copied() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(swept=["add_many"])
 def a_count_of_nothing_is_written() -> Iterator[None]:
     """An empty iterable of payloads becomes a record about no message."""
 
@@ -194,7 +197,7 @@ def a_count_of_nothing_is_written() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(swept=["cleanup"])
 def any_flag_will_do() -> Iterator[None]:
     """Whatever is true is True."""
     with _instead("flag", lambda _: lambda value, what: bool(value), database):
@@ -238,7 +241,7 @@ def a_block_can_be_entered_again() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(swept=["add_many"])
 def half_of_many_stays_in_the_block() -> Iterator[None]:
     """A block keeps the first payloads of an iterable that raises, or whose later ones are refused."""
 

@@ -18,10 +18,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from tests.project import PACKAGES, REPOSITORY
 from tests.watched_disk import WatchedDisk
 
 HANG_SECONDS = 30.0  # of a call that would otherwise never return
-_TESTS = str(Path(__file__).parent.parent)
+_TESTS = f"{REPOSITORY / 'tests'}/"
+_PRODUCT = tuple(f"{REPOSITORY / package.replace('.', '/')}/" for package in PACKAGES)
 _CALLS = frozenset(dis.opmap[name] for name in ("CALL", "CALL_FUNCTION_EX", "CALL_KW") if name in dis.opmap)
 _RESUME = dis.opmap["RESUME"]
 
@@ -71,7 +73,7 @@ def _backward(code: CodeType) -> frozenset[int]:
 
 
 class Interrupted:
-    """Runs a block of this thread and raises at one of its places. Frames of the tests are passed over."""
+    """Runs a block of this thread and raises at one of its places. Only frames of the program count, and what they call."""
 
     def __init__(self, interrupt: Interrupt | None) -> None:
         self._interrupt = interrupt
@@ -107,6 +109,9 @@ class Interrupted:
     def _called(self, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
         if frame.f_back is not None:
             self._entered.add(frame.f_back)
+        is_called_by_us = frame.f_back is not None and frame.f_back.f_trace is not None
+        if not is_called_by_us and not frame.f_code.co_filename.startswith(_PRODUCT):
+            return None  # of the tests, or what they call: no place of a program
         if frame.f_code.co_filename.startswith(_TESTS):
             return None
         frame.f_trace_opcodes = True

@@ -26,6 +26,7 @@ OPTIONS: Mapping[str, tuple[tuple[Any, ...], tuple[object, ...]]] = {
     "archives_max": ((20, 0), (*NO_NUMBERS, 1.5)),
     "renew_interval": ((5, "5s", 0.5), (*NO_NUMBERS, 0, 5000)),
     "is_shared": ((False,), NO_FLAGS),
+    "create": ((False, True), NO_FLAGS),
     "passing": ((), (5, "somebody", object())),
     "clock": ((), NO_CALLABLES),
     "chance": ((), NO_CALLABLES),

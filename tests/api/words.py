@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from database import JournalError
 
 NEVER = re.compile(
-    r"object is not|has no attribute|unsupported operand|indices must be|unhashable|not callable|takes \d+ positional"
+    r"' object is not|has no attribute|unsupported operand|indices must be|unhashable|not callable|takes \d+ positional"
     r"|unexpected keyword|cannot convert|could not convert|out of range|out of bounds|embedded null|argument must be"
     r"|must be str, not|bytes-like|required argument|a bytes|numpy|ufunc|dtype|\barray\b|\bstruct\b|__\w+__|_\w+\(\)"
     r"|operation forbidden|released memoryview|codec can't|not supported between|expected str|truth value|PathLike"
