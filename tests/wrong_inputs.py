@@ -8,8 +8,18 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from database import DatabaseView, MessageDatabase
+from database import (
+    AsyncMessageDatabase,
+    DatabaseView,
+    InvalidName,
+    LimitExceeded,
+    MessageDatabase,
+    NoSuchMessage,
+    NotUndelivered,
+    OutsideBlock,
+)
 
 LINES_MAX = 3
 CHARACTERS_MAX = 420
@@ -295,6 +305,125 @@ def _at(directory: object, raises: type[Exception], *named: str) -> tuple[Call, 
     )
 
 
+def _of_type(name: str, call: Callable[[Any], object], *named: str, raises: type[Exception] = TypeError) -> Call:
+    """Return a call with an argument of a wrong type, or of another wrong kind; it is given the database."""
+    return Call(name, lambda db, _: call(db), raises, named)
+
+
+def _in_block(call: Callable[[Any], object]) -> Callable[[Any], object]:
+    def entered(db: MessageDatabase) -> None:
+        with db.commit() as block:
+            call(block)
+
+    return entered
+
+
+_TYPES: tuple[Call, ...] = (
+    _of_type("add a number", lambda db: db.add("q", 5), "payload", "int 5"),
+    _of_type("add text", lambda db: db.add("q", "text"), "payload", "str 'text'", "encode"),
+    _of_type("add to a number", lambda db: db.add(5, b""), "queue", "int 5"),
+    _of_type("add to nobody", lambda db: db.add(None, b""), "queue", "None"),
+    _of_type("add to a list", lambda db: db.add(["q"], b""), "queue", "list"),
+    _of_type("add to bytes", lambda db: db.add(b"q", b""), "queue", "bytes b'q'"),
+    _of_type("add to ''", lambda db: db.add("", b""), "queue name", "empty", raises=InvalidName),
+    _of_type("a long queue", lambda db: db.add("q" * 256, b""), "queue name", "255", "256", raises=InvalidName),
+    _of_type("a lone surrogate", lambda db: db.add("\ud800", b""), "queue name", raises=InvalidName),
+    _of_type("a large payload", lambda db: db.add("q", bytes(7_000_000)), "7000000", "6144000", raises=LimitExceeded),
+    _of_type("properties as a list", lambda db: db.add("q", b"", properties=["a"]), "properties", "list"),
+    _of_type("properties as text", lambda db: db.add("q", b"", properties=""), "properties", "str ''"),
+    _of_type("properties of numbers", lambda db: db.add("q", b"", properties={"a": 1}), "properties", "int 1"),
+    _of_type("properties by numbers", lambda db: db.add("q", b"", properties={1: "a"}), "properties", "int 1"),
+    _of_type(
+        "large properties",
+        lambda db: db.add("q", b"", properties={"a": "b" * 65_000, "c": "d" * 999}),
+        "properties",
+        "65536",
+        raises=LimitExceeded,
+    ),
+    _of_type("a number as identifier", lambda db: db.add("q", b"", producer_id=5), "producer_id", "int 5"),
+    _of_type(
+        "'' as identifier", lambda db: db.add("q", b"", producer_id=""), "producer identifier", raises=InvalidName
+    ),
+    _of_type("many in bytes", lambda db: db.add_many("q", b"abc"), "payloads", "iterable", "bytes b'abc'"),
+    _of_type("many in text", lambda db: db.add_many("q", "abc"), "payloads", "iterable", "str 'abc'"),
+    _of_type("many in a number", lambda db: db.add_many("q", 5), "payloads", "iterable", "int 5"),
+    _of_type("many in a mapping", lambda db: db.add_many("q", {b"a": b"b"}), "payloads", "iterable", "dict"),
+    _of_type("one of many wrong", lambda db: db.add_many("q", [b"a", 5]), "payloads[1]", "int 5"),
+    _of_type("one of many texts", lambda db: db.add_many("q", [b"a"], properties=["a"]), "properties[0]", "str 'a'"),
+    _of_type("one mapping for many", lambda db: db.add_many("q", [b"a"], properties={"a": "b"}), "properties", "dict"),
+    _of_type(
+        "fewer properties",
+        lambda db: db.add_many("q", [b"a", b"b"], properties=[None]),
+        "payloads has 2",
+        "properties has 1",
+        raises=ValueError,
+    ),
+    _of_type("deliver a float", lambda db: db.deliver(1.0), "number", "float 1.0"),
+    _of_type("deliver text", lambda db: db.deliver("1"), "number", "str '1'"),
+    _of_type("deliver True", lambda db: db.deliver(True), "number", "bool True"),
+    _of_type("delete None", lambda db: db.delete(None), "number", "None"),
+    _of_type("release text", lambda db: db.release("1"), "number", "str '1'"),
+    _of_type("read a float", lambda db: db.read(1.5), "number", "float 1.5"),
+    _of_type("read what is not there", lambda db: db.read(7), "7", raises=NoSuchMessage),
+    _of_type("deliver many of text", lambda db: db.deliver_many("12"), "numbers", "iterable", "str '12'"),
+    _of_type("deliver many of a number", lambda db: db.deliver_many(12), "numbers", "iterable", "int 12"),
+    _of_type("delete many, one wrong", lambda db: db.delete_many([1, "2"]), "numbers[1]", "str '2'"),
+    _of_type("unhold text", lambda db: db.unhold("1"), "numbers", "str '1'"),
+    _of_type("discard None", lambda db: db.discard_held([None]), "numbers[0]", "None"),
+    _of_type("take None", lambda db: db.take(None), "queue", "None"),
+    _of_type("take a number", lambda db: db.take(5), "queue", "int 5"),
+    _of_type("take ''", lambda db: db.take(""), "queue name", raises=InvalidName),
+    _of_type("look at a number", lambda db: db.undelivered(5), "queue", "int 5"),
+    _of_type("count bytes", lambda db: db.undelivered_count(b"q"), "queue", "bytes b'q'"),
+    _of_type("numbers of a number", lambda db: db.numbers(5), "queue", "int 5"),
+    _of_type("held of a number", lambda db: db.held(5), "queue", "int 5"),
+    _of_type("keys of a number", lambda db: db.keys(5), "prefix", "int 5"),
+    _of_type("get a number", lambda db: db.get(5), "key", "int 5"),
+    _of_type("put text", lambda db: db.put("k", "v"), "value", "str 'v'"),
+    _of_type("put too much", lambda db: db.put("k", bytes(70_000)), "value", "70000", "65536", raises=LimitExceeded),
+    _of_type("put an engine's key", lambda db: db.put("\0k", b""), "keys", "engine", raises=InvalidName),
+    _of_type("drop None", lambda db: db.drop(None), "key", "None"),
+    _of_type("compact no", lambda db: db.cleanup(compact="no"), "compact", "str 'no'"),
+    _of_type("a dry run of 1", lambda db: db.cleanup(dry_run=1), "dry_run", "int 1"),
+    _of_type("a commit by a number", lambda db: db.commit(producer_id=5), "producer_id", "int 5"),
+    _of_type("a block before it", lambda db: db.commit().add("q", b""), "commit block", "entered", raises=OutsideBlock),
+    _of_type("a block's number", _in_block(lambda block: block.deliver("1")), "number", "str '1'"),
+    _of_type("a block's missing", _in_block(lambda block: block.deliver(9)), "message 9", raises=NotUndelivered),
+    _of_type("a block's places", _in_block(lambda block: block.put("k", b"", numbers_at=[8])), "numbers_at", "list"),
+    _of_type("a constructor", lambda db: MessageDatabase(db.directory), "MessageDatabase.open"),
+    _of_type("an asyncio constructor", lambda db: AsyncMessageDatabase("x"), "AsyncMessageDatabase.open"),  # type: ignore[arg-type]
+    _of_type("wrapped text", lambda db: AsyncMessageDatabase.wrap("x"), "database", "str 'x'"),  # type: ignore[arg-type]
+    *(
+        Call(f"{name}={value!r}", lambda _, at, n=name, v=value: MessageDatabase.open(at, **{n: v}), raises, named)  # type: ignore[misc]
+        for name, value, raises, named in (
+            ("options", {}, TypeError, ("options", "dict")),
+            ("hold_suspects", "no", TypeError, ("hold_suspects", "True or False", "str 'no'")),
+            ("unreadable_as_damaged", 1, TypeError, ("unreadable_as_damaged", "int 1")),
+            ("create", "yes", TypeError, ("create", "str 'yes'")),
+            ("duplicate_count", 1.5, ValueError, ("duplicate_count", "whole number", "1.5")),
+            ("duplicate_count", -1, ValueError, ("duplicate_count", "int -1")),
+            ("duplicate_age", [], ValueError, ("duplicate_age", "list", "30m")),
+            ("max_data_file_size", "25 MB", ValueError, ("max_data_file_size", "25 MB", "25M")),
+            ("max_data_file_size", 100, ValueError, ("max_data_file_size", "int 100", "4096")),
+            ("max_message_size", 0, ValueError, ("max_message_size", "int 0")),
+            ("cleanup_interval", "soon", ValueError, ("cleanup_interval", "soon", "30m")),
+            ("cleanup_interval", float("nan"), ValueError, ("cleanup_interval", "nan")),
+            ("compact_share", 2, ValueError, ("compact_share", "int 2")),
+            ("policy", "Salvage", ValueError, ("policy", "Salvage", "salvage, truncate, refuse")),
+            ("validation", 5, ValueError, ("validation", "int 5", "full")),
+            ("retention_directory", "", ValueError, ("retention_directory", "empty")),
+            ("retention_directory", b"x", TypeError, ("retention_directory", "bytes b'x'")),
+            ("group_alignment", 12, ValueError, ("group_alignment", "power of two", "12")),
+            ("archives_max", True, ValueError, ("archives_max", "bool True")),
+            ("max_data_file_sise", "25M", TypeError, ("max_data_file_sise", "did you mean max_data_file_size")),
+            ("clock", 5, TypeError, ("clock", "function", "int 5")),
+            ("disk", 5, TypeError, ("disk", "int 5")),
+            ("progress", 5, TypeError, ("progress", "function", "int 5")),
+        )
+    ),
+)
+
+
 CALLS: tuple[Call, ...] = (
     *_at("", ValueError, "directory", "empty"),
     *_at(b"", TypeError, "directory", "bytes"),
@@ -302,4 +431,5 @@ CALLS: tuple[Call, ...] = (
     *_at(None, TypeError, "directory", "None"),
     *_at(5, TypeError, "directory", "int"),
     *_at("a\0b", ValueError, "directory", "NUL"),
+    *_TYPES,
 )
