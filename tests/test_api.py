@@ -17,7 +17,7 @@ from tests.api.faults import FAULTS
 from tests.api.options_given import OPTIONS
 from tests.api.play import Player
 from tests.api.surface import APART, CLASSES, Argument, Block, Call, Opened, kind_of, methods
-from tests.api.sweep import OWNERS, SWEPT, interrupted, places, swept
+from tests.api.sweep import OWNERS, SWEPT, swept, swept_places
 
 SCRIPTS = 40  # of each face
 # Found with the first seed, in a moment. All others: `python -m tests.api --faults`, and the slow tests.
@@ -67,27 +67,22 @@ def test_every_option_is_taken_or_refused_in_words(option: str, tmp_path: Path) 
     player.end()
 
 
-def _is_interrupted_everywhere(what: str, first: int, every: int, directory: Path) -> None:
-    for moment in places(first, every):
-        player = Player(directory / str(moment.place), is_async=False, is_restored=False)
-        try:
-            for step in interrupted(SWEPT[what], moment):
-                player.step(step)
-            if not player.was_cut:
-                return
-        finally:
-            player.end()
-
-
 @pytest.mark.parametrize("what", SWEPT)
-def test_an_interrupt_leaves_a_call_whole_or_not_at_all(what: str, tmp_path: Path) -> None:
-    _is_interrupted_everywhere(what, 3, 11, tmp_path)
+def test_an_interrupt_leaves_a_call_whole_or_not_at_all(what: str) -> None:
+    _is_interrupted(what, first=3, every=13)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", SWEPT)
-def test_an_interrupt_at_any_place_leaves_a_call_whole_or_not_at_all(what: str, tmp_path: Path) -> None:
-    _is_interrupted_everywhere(what, 1, 1, tmp_path)
+def test_an_interrupt_at_any_place_leaves_a_call_whole_or_not_at_all(what: str) -> None:
+    _is_interrupted(what)
+
+
+def _is_interrupted(what: str, first: int = 1, every: int = 1) -> None:
+    played = list(swept_places(what, first, every))
+
+    assert played, "no place was reached"
+    assert [f"{steps[-1]}: {failure!r}" for steps, failure in played if failure is not None] == []
 
 
 @pytest.mark.parametrize("face", FACES)

@@ -14,7 +14,7 @@ from database import AsyncMessageDatabase, CommitBlock, MessageDatabase
 from tests.api.faults import Fault
 from tests.api.play import play
 from tests.api.surface import Step, methods, scripts
-from tests.api.sweep import BEGIN, swept
+from tests.api.sweep import BEGIN, SWEPT, swept, swept_places
 
 FACES: Mapping[str, type] = {"threads": MessageDatabase, "tasks": AsyncMessageDatabase}
 OWNERS_OF: Mapping[str, tuple[type, ...]] = {
@@ -106,14 +106,11 @@ def _quiet() -> Iterator[None]:
 def search(fault: Fault) -> Found | None:
     """Return what found a deliberate fault, None where nothing did within its budget: the sweep, and then scripts."""
     found = Found(fault.face, 0)
-    for owner in OWNERS_OF[fault.face]:
-        for method in [name for name in methods(owner) if name in fault.swept]:
-            for step, failure in _swept_with(fault, owner, method):
-                found.plays += 1
-                is_async = owner is AsyncMessageDatabase
-                if failure is not None and _passes((*BEGIN, step), is_async=is_async, is_restored=True):
-                    found.failure = failure
-                    return found
+    for script, failure in _swept_with(fault):
+        found.plays += 1
+        if failure is not None and _passes(script, is_async=fault.face == "tasks", is_restored=len(script) > 3):
+            found.failure = failure
+            return found
     for number in range(fault.budget):
         played = seed_played(fault.face, number, fault=fault)
         found.plays += played.plays
@@ -123,9 +120,17 @@ def search(fault: Fault) -> Found | None:
     return None
 
 
-def _swept_with(fault: Fault, owner: type, method: str) -> list[tuple[Step, Exception | None]]:
-    with _quiet(), fault.made():
-        return list(swept(owner, method))
+def _swept_with(fault: Fault) -> Iterator[tuple[tuple[Step, ...], Exception | None]]:
+    """Play the sweeps that a fault names, with the fault made; yield their scripts with what they failed with."""
+    for owner in OWNERS_OF[fault.face]:
+        for method in [name for name in methods(owner) if name in fault.swept]:
+            with _quiet(), fault.made():
+                played = list(swept(owner, method))
+            yield from (((*BEGIN, step), failure) for step, failure in played)
+    for what in [name for name in SWEPT if f"interrupted {name}" in fault.swept]:
+        with _quiet(), fault.made():
+            interrupted = list(swept_places(what))
+        yield from interrupted
 
 
 def _passes(script: tuple[Step, ...], *, is_async: bool, is_restored: bool) -> bool:

@@ -31,7 +31,7 @@ class Fault:
     text: str  # what is wrong, as a sentence
     face: str  # on which it is looked for
     budget: int  # seeds within which it must be found
-    swept: Sequence[str]  # methods whose arguments are swept first
+    swept: Sequence[str]  # what is played first: methods whose arguments, and calls whose interrupts, are swept
     made: Callable[[], AbstractContextManager[None]]
 
 
@@ -272,7 +272,7 @@ class _Forgetful(list[int]):
         return None
 
 
-@fault()
+@fault(swept=["interrupted take"])
 def an_interrupted_take_keeps_its_message() -> Iterator[None]:
     """An exception that leaves `take` leaves its message with nobody."""
 
@@ -287,7 +287,7 @@ def an_interrupted_take_keeps_its_message() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(swept=["interrupted take"])
 def take_removes_before_it_notes() -> Iterator[None]:
     """`take` removes the number from its line, and only then notes that it is taken."""
 
@@ -314,7 +314,7 @@ def take_removes_before_it_notes() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(swept=["interrupted release"])
 def release_removes_before_it_returns() -> Iterator[None]:
     """`release` forgets who has the message, and only then puts it back into its line."""
 
@@ -331,7 +331,7 @@ def release_removes_before_it_returns() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(swept=["interrupted deliver what is taken"])
 def what_is_delivered_stays_taken() -> Iterator[None]:
     """A message that was taken and delivered can be released."""
 

@@ -306,9 +306,8 @@ def _a_message_alone(hand: Hand, n: int) -> Given:
 
 @right("numbers_at")
 def _places(hand: Hand, n: int) -> Given:
-    found: tuple[dict[int, int], ...] = ({}, {0: 0}, {8: 1, 0: 0}, {0: 5}, {16: 0}, {1 << 40: 0}, {-1: 0}, {0: -1})[
-        n % 8
-    ]
+    each: tuple[dict[int, int], ...] = ({}, {0: 0}, {8: 1, 0: 0}, {0: 5}, {16: 0}, {1 << 40: 0}, {-1: 0}, {0: -1})
+    found = each[n % 8]
     return Given((found, MappingProxyType(dict(found)))[n % 2], dict(found))
 
 

@@ -73,7 +73,7 @@ def _backward(code: CodeType) -> frozenset[int]:
 
 
 class Interrupted:
-    """Runs a block of this thread and raises at one of its places. Only frames of the program count, and what they call."""
+    """Runs a block of this thread and raises at one of its places: of the program, and of what it calls."""
 
     def __init__(self, interrupt: Interrupt | None) -> None:
         self._interrupt = interrupt

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -93,7 +94,7 @@ class Player:
             "duplicate_age": 1e9,
             "clock": self.clock,
         }
-        self.was_cut = False  # the last call, by an interrupt or a cancellation
+        self.was_reached = False  # the moment of the last step
         self.face: Face = self._opened()
 
     def _opened(self) -> Face:
@@ -109,13 +110,19 @@ class Player:
 
     def _meddled(self, hand: Hand | None) -> None:
         """Have what was handed in change while the database is at work."""
-        meddle = hand.meddle if hand is not None else lambda: None
-        self.disk.meddle = self.clock.meddle = meddle  # type: ignore[assignment]
+        caller = threading.get_ident()
+
+        def meddle() -> None:
+            # Not what the tender writes: it does at any time, also before the call has copied anything.
+            if hand is not None and (threading.get_ident() == caller or "commit" in threading.current_thread().name):
+                hand.meddle()
+
+        self.disk.meddle = self.clock.meddle = meddle
         if isinstance(self.face, TaskFace):
             self.face.meddle = meddle
 
     def step(self, step: Step) -> None:
-        self.was_cut = False
+        self.was_reached = False
         match step:
             case Call():
                 self.call(step)
@@ -171,6 +178,7 @@ class Player:
         self._meddled(hand)
         by_place, by_name = _as_passed(call, made)
         outcome = self.face.call(call.method, by_place, by_name, call.moment)
+        self.was_reached = bool(outcome.where)
         hand.meddle()
         self._meddled(None)
         expect: Callable[..., Expected] = getattr(self.model, RENAMED.get(call.method, call.method))
@@ -227,7 +235,6 @@ class Player:
     def resolve(self, expected: Expected, what: str) -> None:
         """After a call that was cut off: find out whether it is there whole or not at all."""
         self._settled()
-        self.was_cut = True
         messages, keys = self.look()
         change, before = expected.change, self.model
         extra = sorted(messages.keys() - before.messages.keys())
@@ -348,6 +355,7 @@ class Player:
     def _left(self, step: Block, begun: Any, entered: Any, change: Change) -> None:
         failure = Oops() if step.raises else None
         outcome = self.face.leave(begun, failure, step.moment)
+        self.was_reached = bool(outcome.where)
         is_empty = not (change.added or change.removed or change.values)
         expected = Expected() if step.raises or is_empty else self.model.commit(change)
         if outcome.is_cut:
@@ -391,7 +399,7 @@ class Player:
         closed = self.face.close(step.moment)
         if closed.failure is not None and not closed.is_cut:
             raise Broken(f"close raised {closed.failure!r}") from closed.failure
-        self.was_cut = closed.is_cut
+        self.was_reached = bool(closed.where)
         again = self.face.close()
         self._promise(again.failure is None, f"close after {closed.where} raised {again.failure!r}")
         if step.closed is not None:

@@ -3,6 +3,7 @@
 import inspect
 import tempfile
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 from database import AsyncMessageDatabase, MessageDatabase
@@ -110,12 +111,23 @@ def interrupted(steps: tuple[Step, ...], moment: Moment) -> tuple[Step, ...]:
             raise ValueError(f"{last} has no moment")
 
 
-def places(first: int, every: int) -> Iterator[Interrupt]:
-    """Yield an interrupt at every so many places, without end."""
-    place = first
-    while True:
-        yield Interrupt(place)
-        place += every
+def swept_places(what: str, first: int = 1, every: int = 1) -> Iterator[tuple[tuple[Step, ...], Exception | None]]:
+    """Play the steps with an interrupt at every so many places of the last; yield them with what they failed with."""
+    for place in count(first, every):
+        steps = interrupted(SWEPT[what], Interrupt(place))
+        with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-api-") as home:
+            player = Player(Path(home), is_async=False, is_restored=False)
+            try:
+                for step in steps:
+                    player.step(step)
+            except Exception as failure:
+                yield steps, failure
+            else:
+                if not player.was_reached:
+                    return
+                yield steps, None
+            finally:
+                player.end()
 
 
 OWNERS = (MessageDatabase, AsyncMessageDatabase, CommitBlock)
