@@ -23,7 +23,10 @@ from tests.watched_disk import WatchedDisk
 
 HANG_SECONDS = 30.0  # of a call that would otherwise never return
 _TESTS = f"{REPOSITORY / 'tests'}/"
-_PRODUCT = tuple(f"{REPOSITORY / package.replace('.', '/')}/" for package in PACKAGES)
+_PRODUCT = (  # and what is put in its place by a deliberate fault
+    *(f"{REPOSITORY / package.replace('.', '/')}/" for package in PACKAGES),
+    f"{REPOSITORY / 'tests' / 'api' / 'faults.py'}",
+)
 _CALLS = frozenset(dis.opmap[name] for name in ("CALL", "CALL_FUNCTION_EX", "CALL_KW") if name in dis.opmap)
 _RESUME = dis.opmap["RESUME"]
 
@@ -109,11 +112,10 @@ class Interrupted:
     def _called(self, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
         if frame.f_back is not None:
             self._entered.add(frame.f_back)
-        is_called_by_us = frame.f_back is not None and frame.f_back.f_trace is not None
-        if not is_called_by_us and not frame.f_code.co_filename.startswith(_PRODUCT):
+        name, caller = frame.f_code.co_filename, frame.f_back
+        is_called = caller is not None and caller.f_trace is not None and not name.startswith(_TESTS)
+        if not is_called and not name.startswith(_PRODUCT):
             return None  # of the tests, or what they call: no place of a program
-        if frame.f_code.co_filename.startswith(_TESTS):
-            return None
         frame.f_trace_opcodes = True
         self._place(frame)
         return self._reached

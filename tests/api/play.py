@@ -235,14 +235,13 @@ class Player:
     def resolve(self, expected: Expected, what: str) -> None:
         """After a call that was cut off: find out whether it is there whole or not at all."""
         self._settled()
-        messages, keys = self.look()
+        messages, keys, held = self.look()
         change, before = expected.change, self.model
         extra = sorted(messages.keys() - before.messages.keys())
         states = [before]
         if change.is_durable and len(extra) == len(change.added):
             states.append(before.copy())
             states[-1].apply(change, extra)
-        held = {message[0] for message in self._listed("held")}
         there = [state for state in states if (messages, keys, held) == (state.messages, state.keys, state.held)]
         self._promise(
             there, f"{what}: neither whole nor not at all: {_differences(before, messages, keys)}, held {held}"
@@ -267,12 +266,14 @@ class Player:
 
     # Looks.
 
-    def look(self) -> tuple[dict[int, Shown], dict[str, bytes]]:
-        """Return the messages, those held back too, and the values, as the database says them."""
-        found = [*self._listed("undelivered"), *self._listed("held")]
+    def look(self) -> tuple[dict[int, Shown], dict[str, bytes], set[int]]:
+        """Return the messages, the values, and which messages are held back, as the database says them."""
+        held = self._listed("held")
+        found = [*self._listed("undelivered"), *held]
         messages: dict[int, Shown] = {message[0]: message for message in found}
         self._promise(len(messages) == len(found), f"a message is listed twice: {found}")
-        return messages, {key: self._answer("get", key) for key in self._answer("keys")}
+        keys = {key: self._answer("get", key) for key in self._answer("keys")}
+        return messages, keys, {message[0] for message in held}
 
     def _listed(self, method: str) -> list[Shown]:
         found: list[Shown] = self._answer(method)
@@ -286,11 +287,11 @@ class Player:
         return outcome.answer
 
     def is_as_the_model(self) -> None:
-        messages, keys = self.look()
+        messages, keys, held = self.look()
         self._promise(
             (messages, keys) == (self.model.messages, self.model.keys), _differences(self.model, messages, keys)
         )
-        self._promise({one[0] for one in self._listed("held")} == self.model.held, "what is held back")
+        self._promise(held == self.model.held, f"held back is {held}, not {self.model.held}")
 
     def _takeable(self, queues: Sequence[str]) -> set[int]:
         found = set()
@@ -476,7 +477,6 @@ class Player:
     def opened(self, step: Opened) -> None:
         """Open the closed directory with an option that is right, or that must be refused, and as before again."""
         right, wrong = OPTIONS[step.option]
-        self.restart(Restart())
         self.face.close()
         self.face.end()
         before = sorted((path.name, path.stat().st_size) for path in self.directory.iterdir())
