@@ -1,0 +1,372 @@
+"""Faults made on purpose at the entrance of the API, to see that the campaign finds them.
+
+Each is a block that changes the product from outside, as in the simulation (`tests/simulation/fault.py`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from database import asynchronous, block, database, encode
+from database.arguments import every, message_number, plain_bytes, plain_properties, plain_text
+from database.block import CommitBlock
+from database.database import MessageDatabase
+from database.drafting import Drafting
+from database.encode import Encoder
+from database.ledger import Effect, Ledger, Run
+from database.taking import Taking
+from index.table import Place
+from journal.draft import Draft, draft_plain
+from journal.message import Message
+from journal.operations import VALUE_BYTES_MAX, check_size
+from tests.simulation.fault import changed, nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One deliberate fault."""
+
+    name: str
+    text: str  # what is wrong, as a sentence
+    face: str  # on which it is looked for
+    budget: int  # seeds within which it must be found
+    swept: Sequence[str]  # what is played first: methods whose arguments, and calls whose interrupts, are swept
+    made: Callable[[], AbstractContextManager[None]]
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(
+    face: str = "threads", *, budget: int = 5, swept: Sequence[str] = ()
+) -> Callable[[Callable[[], Iterator[None]]], None]:
+    """Enter the decorated function into the table of faults: a block that changes the product."""
+
+    def enter(made: Callable[[], Iterator[None]]) -> None:
+        name = made.__name__.replace("_", "-")
+        assert made.__doc__ is not None and name not in FAULTS
+        FAULTS[name] = Fault(name, made.__doc__.strip(), face, budget, swept, contextmanager(made))
+
+    return enter
+
+
+@contextmanager
+def _instead(name: str, made: Callable[[Any], object], *places: object) -> Iterator[None]:
+    """Have another function under a name in several modules."""
+    with ExitStack() as stack:
+        for place in places:
+            stack.enter_context(changed(place, name, made))
+        yield
+
+
+# What is kept of the caller's.
+
+
+@fault(swept=["add_many"])
+def a_list_is_kept_by_reference() -> Iterator[None]:
+    """The caller's own list of payloads is kept until it is written."""
+
+    def kept(values: Any, *rest: Any) -> Any:
+        return values if type(values) is list else every(values, *rest)
+
+    with _instead("every", lambda _: kept, encode), changed(Encoder, "payloads", lambda _: lambda self, found: found):
+        yield
+
+
+@fault(swept=["add"])
+def a_buffer_is_not_copied() -> Iterator[None]:
+    """A bytearray or memoryview is kept as it is until it is written."""
+
+    def kept(value: Any, what: str) -> Any:
+        return value if isinstance(value, bytearray | memoryview) else plain_bytes(value, what)
+
+    with _instead("plain_bytes", lambda _: kept, encode):
+        yield
+
+
+@fault("tasks", swept=["put"])
+def a_buffer_of_a_task_is_not_copied() -> Iterator[None]:
+    """A bytearray that a task hands in is kept as it is until the turn of the loop is over."""
+
+    def kept(value: Any, what: str) -> Any:
+        return value if isinstance(value, bytearray) else plain_bytes(value, what)
+
+    with _instead("plain_bytes", lambda _: kept, encode):
+        yield
+
+
+@fault(swept=["put"])
+def places_of_numbers_are_kept_by_reference() -> Iterator[None]:
+    """The mapping `numbers_at` of a block's put is looked at when the block is left."""
+
+    def kept(numbers_at: Any) -> Any:
+        return {}.items() if numbers_at is None else numbers_at.items()
+
+    with changed(block, "_numbers_at", lambda before: lambda given: kept(given) if before(given) else ()):
+        yield
+
+
+@fault(swept=["add_many"])
+def an_iterable_is_gone_through_twice() -> Iterator[None]:
+    """The payloads are counted first, and then taken."""
+
+    def twice(values: Any, *rest: Any) -> Any:
+        every(values, *rest)
+        return every(values, *rest)
+
+    with _instead("every", lambda _: twice, encode):
+        yield
+
+
+@fault(swept=["add"])
+def a_subclass_of_text_is_believed() -> Iterator[None]:
+    """A text that compares, hashes and encodes itself in its own way is used as it is."""
+
+    def believed(value: Any, what: str) -> Any:
+        return value if isinstance(value, str) else plain_text(value, what)
+
+    with _instead("plain_text", lambda _: believed, encode, database):
+        yield
+
+
+# What is taken though it is wrong.
+
+
+@fault(swept=["deliver"])
+def a_bool_is_a_number() -> Iterator[None]:
+    """True is the number of the first message."""
+
+    def number(value: Any, what: str = "number") -> int:
+        return int(value) if isinstance(value, bool) else message_number(value, what)
+
+    with _instead("message_number", lambda _: number, database, asynchronous, block):
+        yield
+
+
+@fault(swept=["deliver"])
+def the_number_of_a_message_is_not_looked_at() -> Iterator[None]:
+    """Whatever stands in a Message for its number is used."""
+
+    def number(value: Any, what: str = "number") -> Any:
+        return value[0] if isinstance(value, Message) else message_number(value, what)
+
+    with _instead("message_number", lambda _: number, database, asynchronous, block):
+        yield
+
+
+@fault(swept=["add"])
+def falsy_properties_are_none() -> Iterator[None]:
+    """Properties that are falsy are none, whatever they are and hold."""
+
+    def properties(given: Any, what: str = "properties") -> Any:
+        return plain_properties(given, what) if given else None
+
+    with _instead("plain_properties", lambda _: properties, encode):
+        yield
+
+
+@fault(swept=["put"])
+def a_value_is_measured_before_it_is_copied() -> Iterator[None]:
+    """The limit of a value is held against the length that it says it has."""
+
+    def value(self: Encoder, given: Any) -> bytes:
+        check_size(len(given) if isinstance(given, bytes | bytearray | memoryview) else 0, VALUE_BYTES_MAX, "value")
+        return plain_bytes(given, "value")
+
+    with changed(Encoder, "value", lambda _: value):
+        yield
+
+
+@fault(swept=["add_many"])
+def a_count_of_nothing_is_written() -> Iterator[None]:
+    """An empty iterable of payloads becomes a record about no message."""
+
+    def made(before: Any) -> Any:
+        def add_many(self: Drafting, queue: str, payloads: Iterable[bytes], *rest: Any) -> Draft | None:
+            draft: Draft | None = before(self, queue, payloads, *rest)
+            if draft is None:
+                template = self.encode.queue(queue)
+                draft = draft_plain(template.name, [], [])
+                draft.effect = Effect(runs=(Run(template, []),))
+            return draft
+
+        return add_many
+
+    with changed(Drafting, "add_many", made):
+        yield
+
+
+@fault(swept=["cleanup"])
+def any_flag_will_do() -> Iterator[None]:
+    """Whatever is true is True."""
+    with _instead("flag", lambda _: lambda value, what: bool(value), database):
+        yield
+
+
+@fault()
+def a_producer_identifier_is_ignored() -> Iterator[None]:
+    """A message that is sent again with its identifier is added again."""
+
+    def ignored(before: Any) -> Any:
+        def producer(self: Encoder, producer_id: Any) -> bytes:
+            before(self, producer_id)
+            return b""
+
+        return producer
+
+    with changed(Encoder, "producer", ignored):
+        yield
+
+
+# Blocks.
+
+
+@fault()
+def a_block_that_was_left_takes_more() -> Iterator[None]:
+    """What is added to a block after its end is dropped in silence."""
+    with changed(CommitBlock, "_open", lambda _: property(lambda self: self.operations)):
+        yield
+
+
+@fault()
+def a_block_can_be_entered_again() -> Iterator[None]:
+    """A block is entered a second time, and nothing says no."""
+
+    def entered(self: CommitBlock) -> CommitBlock:
+        self._is_entered = True
+        return self
+
+    with changed(CommitBlock, "__enter__", lambda _: entered):
+        yield
+
+
+@fault(swept=["add_many"])
+def half_of_many_stays_in_the_block() -> Iterator[None]:
+    """A block keeps the first payloads of an iterable that raises, or whose later ones are refused."""
+
+    def add_many(self: CommitBlock, queue: str, payloads: Iterable[bytes]) -> None:
+        if isinstance(payloads, str | bytes | bytearray | Mapping):
+            raise TypeError("payloads must be an iterable")
+        for payload in payloads:
+            self.add(queue, payload)
+
+    with changed(CommitBlock, "add_many", lambda _: add_many):
+        yield
+
+
+# Taking.
+
+
+@fault("tasks")
+def a_cancelled_take_keeps_its_message() -> Iterator[None]:
+    """The message that a cancelled task was about to get is given back by nobody."""
+    with changed(asynchronous, "_give_back", lambda _: nothing):
+        yield
+
+
+class _Forgetful(list[int]):
+    """A list that takes nothing."""
+
+    def append(self, _: int) -> None:
+        return None
+
+
+@fault(swept=["interrupted take"])
+def an_interrupted_take_keeps_its_message() -> Iterator[None]:
+    """An exception that leaves `take` leaves its message with nobody."""
+
+    def begun(before: Any) -> Any:
+        def begin(self: Taking, *given: Any) -> None:
+            before(self, *given)
+            self.given_back = _Forgetful()  # type: ignore[assignment]
+
+        return begin
+
+    with changed(Taking, "__init__", begun):
+        yield
+
+
+@fault(swept=["interrupted take"])
+def take_removes_before_it_notes() -> Iterator[None]:
+    """`take` removes the number from its line, and only then notes that it is taken."""
+
+    def take(self: Taking, queue: str) -> Place | None:
+        line = self._lines.get(queue) or self._new_line(queue)
+        while self.given_back:
+            self.release(self.given_back.popleft())
+        while True:
+            if not line.ready:
+                self._refill(queue, line)
+            if line.returned and (not line.ready or line.returned[0] < line.ready[0]):
+                number = line.returned.pop(0)
+                line.returned.sort()
+            elif line.ready:
+                number = line.ready.popleft()
+            else:
+                return None
+            place = None if number in self.taken else self._table.find(number)
+            if place is not None:
+                self.taken[number] = queue
+                return place
+
+    with changed(Taking, "take", lambda _: take):
+        yield
+
+
+@fault(swept=["interrupted release"])
+def release_removes_before_it_returns() -> Iterator[None]:
+    """`release` forgets who has the message, and only then puts it back into its line."""
+
+    def release(self: Taking, number: int) -> bool:
+        queue = self.taken.pop(number, None)
+        if queue is None:
+            return False
+        if (line := self._lines.get(queue)) is not None:
+            line.returned.append(number)
+            line.returned.sort()
+        return True
+
+    with changed(Taking, "release", lambda _: release):
+        yield
+
+
+@fault(swept=["interrupted deliver what is taken"])
+def what_is_delivered_stays_taken() -> Iterator[None]:
+    """A message that was taken and delivered can be released."""
+
+    def begun(before: Any) -> Any:
+        return lambda self, index, taken=None: before(self, index, {})
+
+    with changed(Ledger, "__init__", begun):
+        yield
+
+
+@fault()
+def what_is_held_back_is_handed_out() -> Iterator[None]:
+    """`take` hands out what is held back."""
+
+    def refill(self: Taking, queue: str, line: Any) -> None:
+        for numbers, _, _ in self._table.batches(queue, line.after, 1 << 63):
+            line.ready.extend(numbers.tolist())
+            line.after = int(numbers[-1])
+
+    with changed(Taking, "_refill", lambda _: refill):
+        yield
+
+
+# The end.
+
+
+@fault()
+def a_closed_database_answers() -> Iterator[None]:
+    """After close the index can still be asked."""
+    with changed(MessageDatabase, "_readable", lambda _: property(lambda self: self._ledger)):
+        yield
+
+
+@fault(budget=20)
+def the_child_of_a_fork_has_the_database() -> Iterator[None]:
+    """A forked child can go on asking the database of its parent."""
+    with changed(MessageDatabase, "_abandon", lambda _: nothing):
+        yield

@@ -1,0 +1,559 @@
+"""Plays a script on a real database and holds every answer, and what is there after it, against the model."""
+
+import os
+import shutil
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from database import CommitFailed, DatabaseClosed, DatabaseLocked, DatabaseView, JournalError, MessageDatabase, back_up
+from database.restore import RestoreOptions, restore
+from tests import foreign_reader
+from tests.api.arguments import WORDS, Given, Hand, Oops, way
+from tests.api.face import Face, Outcome, TaskFace, ThreadFace, plain
+from tests.api.model import MESSAGE_BYTES_MAX, Change, Expected, Model, New, Raised, Shown, Value
+from tests.api.moments import Hung, MeddledDisk
+from tests.api.options_given import OPTIONS
+from tests.api.surface import ANY_QUEUE, LOOKS, Block, Call, Fork, Opened, Restart, Step, Together
+from tests.api.together import at_once
+from tests.api.words import check_words
+from tests.fuzz.target import MEMORY
+from tests.watched_disk import HandClock
+
+PROBE = "probe"  # a key that is put to see whether commits are accepted
+RENAMED = {"keys": "keys_with", "held": "held_back"}  # where the model cannot have the API's name
+
+
+class Broken(AssertionError):
+    """A promise does not hold."""
+
+
+class MeddledClock(HandClock):
+    """A clock on whose every reading a caller's things may change."""
+
+    meddle: Callable[[], None] = staticmethod(lambda: None)
+
+    def __call__(self) -> int:
+        self.meddle()
+        return super().__call__()
+
+
+def play(script: Sequence[Step], *, is_async: bool, is_restored: bool = False) -> None:
+    """Play the script; Broken, or any exception that nobody promised, where a promise does not hold."""
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-api-") as home:
+        player = Player(Path(home), is_async=is_async, is_restored=is_restored)
+        try:
+            for step in script:
+                player.step(step)
+            player.step(Restart())
+        finally:
+            player.end()
+
+
+@cache
+def _restored() -> tuple[dict[str, bytes], Model]:
+    """Return the files of a database whose messages are all held back, since it was restored, and its model."""
+    model = Model()
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-api-") as folder:
+        home = Path(folder)
+        with MessageDatabase.open(home / "first", max_data_file_size=65_536, cleanup_interval=0) as db:
+            for queue in ("a", "b", "a", "a"):
+                number = db.add(queue, b"held")
+                model.messages[number] = (number, queue, b"held", {})
+            db.put("a", b"kept")
+        back_up(home / "first", home / "backup")
+        restore(home / "backup", home / "restored", RestoreOptions(hold=True, data_file_bytes_max=65_536))
+        files = {path.name: path.read_bytes() for path in (home / "restored").iterdir() if path.is_file()}
+    model.keys["a"], model.held, model.highest = b"kept", set(model.messages), max(model.messages)
+    return files, model
+
+
+class Player:
+    """One database on its way through a script, with the model of what it should hold."""
+
+    def __init__(self, home: Path, *, is_async: bool, is_restored: bool) -> None:
+        self.directory = home / "spool"
+        self.model = Model()
+        if is_restored:
+            files, model = _restored()
+            self.directory.mkdir(parents=True)
+            for name, data in files.items():
+                (self.directory / name).write_bytes(data)
+            self.model = model.copy()
+        self.clock, self.disk = MeddledClock(), MeddledDisk()
+        self.is_async = is_async
+        self.options: dict[str, Any] = {
+            "max_data_file_size": 65_536,
+            "max_message_size": MESSAGE_BYTES_MAX,
+            "cleanup_interval": 0,
+            "duplicate_age": 1e9,
+            "clock": self.clock,
+        }
+        self.was_reached = False  # the moment of the last step
+        self.face: Face = self._opened()
+
+    def _opened(self) -> Face:
+        return (TaskFace if self.is_async else ThreadFace)(self.directory, self.options, self.disk)
+
+    def end(self) -> None:
+        """Let go of all."""
+        self._meddled(None)
+        if not self.face.is_ended:
+            with suppress(JournalError):
+                self.face.close()
+            self.face.end()
+
+    def _meddled(self, hand: Hand | None) -> None:
+        """Have what was handed in change while the database is at work."""
+        caller = threading.get_ident()
+
+        def meddle() -> None:
+            # Not what the tender writes: it does at any time, also before the call has copied anything.
+            if hand is not None and (threading.get_ident() == caller or "commit" in threading.current_thread().name):
+                hand.meddle()
+
+        self.disk.meddle = self.clock.meddle = meddle
+        if isinstance(self.face, TaskFace):
+            self.face.meddle = meddle
+
+    def step(self, step: Step) -> None:
+        self.was_reached = False
+        match step:
+            case Call():
+                self.call(step)
+            case Block():
+                self.block(step)
+            case Restart():
+                self.restart(step)
+            case Fork():
+                self.fork(step)
+            case Opened():
+                self.opened(step)
+            case Together():
+                at_once(self.face, step, self.model)
+        self.is_as_the_model()
+
+    def _promise(self, holds: object, what: str) -> None:
+        if not holds:
+            raise Broken(what)
+
+    # Calls.
+
+    def hand(self) -> Hand:
+        return Hand(self.model, inner=self._inner)
+
+    def _inner(self, n: int) -> None:
+        """Use the database, from within an argument of a call."""
+        db = self.face.db
+        if isinstance(db, MessageDatabase) and n % 4 == 0:
+            number = db.add("inner", b"inner")
+            self.model.apply(Change(added=[New("inner", b"inner")]), [number])
+        elif isinstance(db, MessageDatabase) and n % 4 == 1:
+            db.release(-1)
+            self._promise(
+                [plain(one) for one in db.held()] == self.model.held_back().answer, "what is held, from within"
+            )
+        else:
+            self._promise(db.undelivered_count() == len(self.model.messages), "a count from within an argument")
+
+    def given(self, call: Call, hand: Hand) -> dict[str, Given]:
+        """Return the arguments of a call, made now."""
+        made = {name: way(one.kind, one.way)(hand, one.n) for name, one in call.arguments}
+        for name, one in call.arguments:
+            if call.method in LOOKS and one.way in ("no-name", "the-engines"):
+                made[name].may, made[name].wrong = made[name].wrong, ()
+                made[name].means = made[name].value
+            if call.method in ANY_QUEUE and name == "queue" and made[name].value is None:
+                made[name] = Given(None, None)
+        return made
+
+    def call(self, call: Call) -> None:
+        hand = self.hand()
+        made = self.given(call, hand)
+        self._meddled(hand)
+        by_place, by_name = _as_passed(call, made)
+        outcome = self.face.call(call.method, by_place, by_name, call.moment)
+        self.was_reached = bool(outcome.where)
+        hand.meddle()
+        self._meddled(None)
+        expect: Callable[..., Expected] = getattr(self.model, RENAMED.get(call.method, call.method))
+        means = {name: one.means for name, one in made.items()}
+        is_wrong = any(one.wrong for one in made.values())
+        expected = Expected() if is_wrong else expect(**means)
+        self.judge(call, made, expected, outcome)
+
+    def judge(self, call: Call, made: dict[str, Given], expected: Expected, outcome: Outcome) -> None:
+        """Hold an outcome against what is expected, and take over its change."""
+        failure = outcome.failure
+        if isinstance(failure, Hung):
+            raise Broken(f"{call.method} hangs") from failure
+        if outcome.is_cut:
+            self.resolve(expected, f"{call.method}, {outcome.where}")
+            return
+        wrong: Raised = tuple(kind for one in made.values() for kind in (*one.wrong, *one.may))
+        if failure is not None:
+            if isinstance(failure, Oops) and Oops in wrong:
+                return
+            self._promise(isinstance(failure, (*wrong, *expected.raises)), _said(call, "raised", failure))
+            if isinstance(failure, wrong) and not isinstance(failure, expected.raises or ()):
+                words = [WORDS[dict(call.arguments)[name].kind] for name, one in made.items() if one.wrong or one.may]
+                check_words(failure, words, {name for name, one in made.items() if one.wrong or one.may})
+            return
+        must = [name for name, one in made.items() if one.wrong]
+        is_nothing = call.method.endswith("_many") and outcome.answer in (0, range(0), None)
+        self._promise(
+            not must or (is_nothing and self._gives_nothing(made)), _said(call, f"took a wrong {must}", outcome.answer)
+        )
+        self._promise(must or not expected.raises, _said(call, f"{expected.raises} expected", outcome.answer))
+        for one in made.values():
+            if one.used_up is not None:
+                one.used_up()
+        if not must:
+            self.answered(call.method, expected, outcome.answer)
+
+    def _gives_nothing(self, made: dict[str, Given]) -> bool:
+        return any(one.means == [] for one in made.values())
+
+    def answered(self, what: str, expected: Expected, answer: Any) -> None:
+        """Check an answer, and make the change in the model."""
+        change = expected.change
+        numbers: Sequence[int] = ()
+        if change.added:
+            numbers = [answer] if isinstance(answer, int) else answer
+        elif expected.says is not None:
+            self._promise(expected.says(answer), f"{what} answered {answer!r}")
+        else:
+            same = type(answer) is type(expected.answer) and answer == expected.answer
+            self._promise(same, f"{what} answered {answer!r}, not {expected.answer!r}")
+        self.model.apply(change, numbers)
+
+    def resolve(self, expected: Expected, what: str) -> None:
+        """After a call that was cut off: find out whether it is there whole or not at all."""
+        self._settled()
+        messages, keys, held = self.look()
+        change, before = expected.change, self.model
+        extra = sorted(messages.keys() - before.messages.keys())
+        states = [before]
+        if change.is_durable and len(extra) == len(change.added):
+            states.append(before.copy())
+            states[-1].apply(change, extra)
+        there = [state for state in states if (messages, keys, held) == (state.messages, state.keys, state.held)]
+        self._promise(
+            there, f"{what}: neither whole nor not at all: {_differences(before, messages, keys)}, held {held}"
+        )
+        self.model = there[0]
+        if change.released and not change.released & self._takeable(before.queue_names):
+            (number,) = change.released
+            self._promise(self._answer("release", number), f"{what}: {number} is neither given back nor taken")
+        self.model.taken -= change.released
+        self.audit(what)
+
+    def _settled(self) -> None:
+        """Wait until nothing goes on, and see whether commits are accepted; open again where they are not."""
+        self.face.settle()
+        done = self.face.call("put", (PROBE, b""), {})
+        if isinstance(done.failure, CommitFailed):
+            self._reopened()
+            done = self.face.call("put", (PROBE, b""), {})
+        if done.failure is not None:
+            raise Broken(f"after a call that was cut off, put raised {done.failure!r}") from done.failure
+        self.model.keys[PROBE] = b""
+
+    # Looks.
+
+    def look(self) -> tuple[dict[int, Shown], dict[str, bytes], set[int]]:
+        """Return the messages, the values, and which messages are held back, as the database says them."""
+        held = self._listed("held")
+        found = [*self._listed("undelivered"), *held]
+        messages: dict[int, Shown] = {message[0]: message for message in found}
+        self._promise(len(messages) == len(found), f"a message is listed twice: {found}")
+        keys = {key: self._answer("get", key) for key in self._answer("keys")}
+        return messages, keys, {message[0] for message in held}
+
+    def _listed(self, method: str) -> list[Shown]:
+        found: list[Shown] = self._answer(method)
+        self._promise([one[0] for one in found] == sorted(one[0] for one in found), f"{method} is not in order")
+        return found
+
+    def _answer(self, method: str, *given: Any) -> Any:
+        outcome = self.face.call(method, given, {})
+        if outcome.failure is not None:
+            raise Broken(f"{method} raised {outcome.failure!r}") from outcome.failure
+        return outcome.answer
+
+    def is_as_the_model(self) -> None:
+        messages, keys, held = self.look()
+        self._promise(
+            (messages, keys) == (self.model.messages, self.model.keys), _differences(self.model, messages, keys)
+        )
+        self._promise(held == self.model.held, f"held back is {held}, not {self.model.held}")
+
+    def _takeable(self, queues: Sequence[str]) -> set[int]:
+        found = set()
+        for queue in queues:
+            while (message := self._answer("take", queue)) is not None:
+                found.add(message[0])
+        for number in found:
+            self._promise(self._answer("release", number), f"release({number}) after take")
+        return found
+
+    def audit(self, what: str) -> None:
+        """Check that every undelivered message is takeable, taken by a living holder, or held back."""
+        for queue in self.model.queue_names:
+            there, free = self._takeable([queue]), set(self.model.free(queue))
+            self._promise(
+                there == free,
+                f"{what}: of {queue!r} {sorted(free - there)} belong to nobody, {sorted(there - free)} to two",
+            )
+        for number in self.model.gone[-5:]:
+            self._promise(self._answer("release", number) is False, f"{what}: {number} is gone and can be released")
+
+    # Blocks.
+
+    def block(self, step: Block) -> None:
+        hand = self.hand()
+        made = [way(step.producer.kind, step.producer.way)(hand, step.producer.n)] if step.producer else []
+        outcome = self.face.block([one.value for one in made])
+        call = Call("commit", (("producer_id", step.producer),) if step.producer else ())
+        if outcome.failure is not None or (made and made[0].wrong):
+            self.judge(call, {"producer_id": made[0]} if made else {}, Expected(), outcome)
+            return
+        begun = outcome.answer
+        entered = self.face.enter(begun)
+        change = Change(producer_id=made[0].means if made else None)
+        self._meddled(hand)
+        for each in step.calls:
+            self.within(each, entered, change, hand)
+        if step.within is not None:
+            self._meddled(None)
+            self.block(step.within)
+            self._meddled(hand)
+        self._left(step, begun, entered, change)
+        hand.meddle()
+        self._meddled(None)
+        self._again(step, begun, entered)
+
+    def within(self, call: Call, block: Any, change: Change, hand: Hand) -> None:
+        """Make one call of a block, and note in the block's change what it does."""
+        made = self.given(call, hand)
+        by_place, by_name = _as_passed(call, made)
+        outcome = ThreadFace.call(self.face, call.method, by_place, by_name, None, block)  # type: ignore[arg-type]
+        hand.meddle()
+        if any(one.wrong for one in made.values()):
+            is_covered = change.producer_id is not None and "producer_id" in made  # that is wrong too
+            self.judge(call, made, Expected(raises=(ValueError,) if is_covered else ()), outcome)
+            return
+        noted, expected = _noted(self.model, change, call.method, {name: one.means for name, one in made.items()})
+        self.judge(call, made, expected, outcome)
+        if outcome.failure is None:
+            change.added, change.removed, change.values = noted.added, noted.removed, noted.values
+
+    def _left(self, step: Block, begun: Any, entered: Any, change: Change) -> None:
+        failure = Oops() if step.raises else None
+        outcome = self.face.leave(begun, failure, step.moment)
+        self.was_reached = bool(outcome.where)
+        is_empty = not (change.added or change.removed or change.values)
+        expected = Expected() if step.raises or is_empty else self.model.commit(change)
+        if outcome.is_cut:
+            self.resolve(expected, f"a block, {outcome.where}")
+            return
+        if outcome.failure is not None or expected.raises:
+            self.judge(Call("commit"), {}, expected, outcome)
+            return
+        numbers = entered.numbers
+        if isinstance(expected.answer, range):
+            self._promise(numbers == expected.answer, f"a repeated block answered {numbers}, not {expected.answer}")
+        else:
+            self._promise(isinstance(numbers, range), f"numbers are {numbers!r}")
+            self.model.apply(expected.change, numbers)
+
+    def _again(self, step: Block, begun: Any, entered: Any) -> None:
+        """Check that a block that was left can be used for nothing more."""
+        if not step.again:
+            return
+        given: dict[str, tuple[Any, ...]] = {
+            "add": ("a", b"late"), "add_many": ("a", [b"late"]), "put": ("a", b"late"), "drop": ("a",), "enter": (),
+            "deliver": (1,), "delete": (1,), "deliver_many": ([],), "delete_many": ([],),
+        }  # fmt: skip
+        try:
+            if step.again == "enter":
+                self.face.enter(begun)
+            else:
+                getattr(entered, step.again)(*given[step.again])
+        except (JournalError, RuntimeError, ValueError) as failure:
+            check_words(failure, [("block", "commit")], set())
+        else:
+            raise Broken(f"a block that was left took {step.again}")
+
+    # Closing, opening, forking.
+
+    def restart(self, step: Restart) -> None:
+        if step.crashes:
+            crashed = self.directory.with_name(self.directory.name + "+")
+            ignored = shutil.ignore_patterns("omsmsg.reserve", "omsmsg.index*", "*.new")
+            shutil.copytree(self.directory, crashed, ignore=ignored)
+        closed = self.face.close(step.moment)
+        if closed.failure is not None and not closed.is_cut:
+            raise Broken(f"close raised {closed.failure!r}") from closed.failure
+        self.was_reached = bool(closed.where)
+        again = self.face.close()
+        self._promise(again.failure is None, f"close after {closed.where} raised {again.failure!r}")
+        if step.closed is not None:
+            self._after_close(step.closed)
+        self.face.end()
+        if step.crashes:
+            shutil.rmtree(self.directory)
+            self.directory = crashed
+        elif not closed.is_cut:
+            self._files_are_right()
+        self.face = self._reopened_face(closed.where)
+        self.model.taken.clear()
+        self.is_as_the_model()
+        self.audit("after a restart")
+
+    def _reopened(self) -> None:
+        self.face.close()
+        self.face.end()
+        self.face = self._reopened_face("")
+        self.model.taken.clear()
+
+    def _reopened_face(self, where: str) -> Face:
+        try:
+            return self._opened()
+        except DatabaseLocked as failure:
+            raise Broken(f"after a close that was interrupted at {where or 'no place'}: {failure}") from failure
+
+    def _after_close(self, call: Call) -> None:
+        hand = self.hand()
+        made = self.given(call, hand)
+        if any(one.may or one.wrong for one in made.values()) or hand.is_inner:
+            return
+        by_place, by_name = _as_passed(call, made)
+        outcome = self.face.call(call.method, by_place, by_name)
+        is_nothing = self._gives_nothing(made) and outcome.failure is None
+        is_right = is_nothing or isinstance(outcome.failure, DatabaseClosed)
+        self._promise(is_right, f"after close {call.method} raised {outcome.failure!r} or answered {outcome.answer!r}")
+
+    def _files_are_right(self) -> None:
+        """Check that the reader of the tests, and a view, find in the files what the model has."""
+        files = foreign_reader.directory(self.directory)
+        self._promise(not [file["bad"] for file in files if file["bad"]], "the foreign reader finds bad ranges")
+        damaged = [one for file in files for one in file["operations"] if one.get("damaged")]
+        self._promise(not damaged, f"the foreign reader finds damage: {damaged}")
+        messages, keys = foreign_reader.state(files)
+        shown = {n: (n, one["queue"], one["payload"], one["properties"]) for n, one in messages.items()}
+        known = {key: value for key, value in keys.items() if not key.startswith("\0")}
+        self._promise(
+            (shown, known) == (self.model.messages, self.model.keys), "the foreign reader finds something else"
+        )
+        with DatabaseView.open(self.directory) as view:
+            seen = {one.number: plain(one) for one in (*view.undelivered(), *view.held())}
+            self._promise(seen == self.model.messages, "a view finds something else")
+
+    def fork(self, step: Fork) -> None:
+        hand = self.hand()
+        made = self.given(step.call, hand)
+        if any(one.may or one.wrong for one in made.values()) or hand.is_inner:
+            return
+        by_place, by_name = _as_passed(step.call, made)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if not child:
+            try:
+                outcome = self.face.call(step.call.method, by_place, by_name)
+                is_nothing = self._gives_nothing(made) and outcome.failure is None
+                os._exit(0 if is_nothing or isinstance(outcome.failure, DatabaseClosed) else 1)
+            finally:
+                os._exit(2)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        self._promise(status == 0, f"{step.call.method} in the child of a fork: {status}")
+
+    def opened(self, step: Opened) -> None:
+        """Open the closed directory with an option that is right, or that must be refused, and as before again."""
+        right, wrong = OPTIONS[step.option]
+        self.face.close()
+        self.face.end()
+        before = sorted((path.name, path.stat().st_size) for path in self.directory.iterdir())
+        value = (*right, *wrong)[step.n % (len(right) + len(wrong))]
+        is_right = step.n % (len(right) + len(wrong)) < len(right)
+        try:
+            with self._database_with(step.option, value) as db:
+                self._promise(is_right, f"open took {step.option}={value!r}")
+                self._promise(
+                    db.undelivered_count() == len(self.model.messages), f"opened with {step.option}={value!r}"
+                )
+        except Exception as failure:
+            if isinstance(failure, Broken):
+                raise
+            self._promise(
+                not is_right and isinstance(failure, TypeError | ValueError),
+                f"open({step.option}={value!r}): {failure!r}",
+            )
+            check_words(failure, [(step.option,)], {step.option})
+            left = sorted((path.name, path.stat().st_size) for path in self.directory.iterdir())
+            self._promise(left == before, f"a refused open({step.option}={value!r}) has changed files")
+        self.face = self._opened()
+        self.model.taken.clear()
+
+    def _database_with(self, option: str, value: Any) -> MessageDatabase:
+        named: dict[str, Any] = {"cleanup_interval": 0, "max_data_file_size": 65_536} | {option: value}
+        if option == "options":
+            return MessageDatabase.open(self.directory, options=value)
+        if option == "directory":
+            return MessageDatabase.open(value)
+        return MessageDatabase.open(self.directory, **named)
+
+
+def _as_passed(call: Call, made: dict[str, Given]) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments by position and by name; what stands behind a left-out one goes by name."""
+    by_place: list[Any] = []
+    by_name = {name: one.value for name, one in made.items()}
+    first = next(iter(by_name), None)
+    if not call.is_named and first in ("queue", "payload", "number", "numbers", "key", "prefix"):
+        by_place.append(by_name.pop(first))
+    return by_place, by_name
+
+
+def _said(call: Call, what: str, value: object) -> str:
+    return f"{call.method}: {what}: {value!r}"
+
+
+def _differences(model: Model, messages: dict[int, Shown], keys: dict[str, bytes]) -> str:
+    lacking = {n: one for n, one in model.messages.items() if messages.get(n) != one}
+    more = {n: one for n, one in messages.items() if model.messages.get(n) != one}
+    values = {key for key in keys.keys() | model.keys.keys() if keys.get(key) != model.keys.get(key)}
+    return f"lacking or different {lacking}, there instead {more}, keys that differ {values}"[:2000]
+
+
+def _noted(model: Model, change: Change, method: str, means: dict[str, Any]) -> tuple[Change, Expected]:
+    """Return what a block holds once it has taken a call, and what is expected of the call."""
+    from database import LimitExceeded, NotUndelivered
+
+    noted = Change([*change.added], change.producer_id, {*change.removed}, {**change.values})
+    if method in ("add", "add_many"):
+        payloads = means.get("payloads", [means.get("payload")])
+        news = [New(means["queue"], one, means.get("properties"), means.get("producer_id")) for one in payloads]
+        if change.producer_id is not None and means.get("producer_id") is not None:
+            return change, Expected(raises=(ValueError, JournalError))
+        if any(new.size > MESSAGE_BYTES_MAX for new in news):
+            return change, Expected(raises=(LimitExceeded,))
+        noted.added += news
+    elif method in ("put", "drop"):
+        value = Value(means["value"], means.get("numbers_at") or {}) if method == "put" else None
+        noted.values.pop(means["key"], None)
+        noted.values[means["key"]] = value
+    else:
+        assert method in ("deliver", "deliver_many", "delete", "delete_many"), f"no model for {method}"
+        numbers = means.get("numbers", [means.get("number")])
+        is_known = change.producer_id is not None  # then only leaving it says which are gone
+        for number in numbers:
+            if number in noted.removed or (number not in model.messages and not is_known):
+                return change, Expected(raises=(NotUndelivered,))
+            noted.removed.add(number)
+    return noted, Expected()

@@ -1,0 +1,134 @@
+"""Sweeps: every way of giving every argument, one at a time; and an interrupt at every place of a call."""
+
+import inspect
+import tempfile
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from database import AsyncMessageDatabase, MessageDatabase
+from database.block import CommitBlock
+from tests.api.arguments import RIGHT, WRONG
+from tests.api.moments import Interrupt, Moment
+from tests.api.play import Player
+from tests.api.surface import Argument, Block, Call, Restart, Step, kind_of, methods
+from tests.fuzz.target import MEMORY
+
+RIGHT_VARIANTS, WRONG_VARIANTS = 5, 20  # of each way
+ASYNC_VARIANTS = 5  # of each: what looks at an argument is the same for both faces
+PLAIN = {  # what the other arguments are given as
+    **{kind: Argument(kind, "plain-text", 0) for kind in ("queue", "key")},
+    **{kind: Argument(kind, "plain-bytes", 3) for kind in ("payload", "value")},
+    **{kind: Argument(kind, "some", 3) for kind in ("payloads", "numbers")},
+    "number": Argument("number", "a-number", 0),
+}
+BEGIN = (
+    Call("add", (("queue", PLAIN["queue"]), ("payload", PLAIN["payload"]))),
+    Call("put", (("key", PLAIN["key"]), ("value", PLAIN["value"]))),
+    Call("take", (("queue", PLAIN["queue"]),)),
+)
+
+
+def every_way(owner: type, method: str) -> Iterator[Step]:
+    """Yield a call, in a block where the class is one, for every way to give every argument of the method."""
+    parameters = list(methods(owner)[method].parameters.values())
+    for one in parameters:
+        kind = kind_of(method, one.name)
+        for table, variants in ((RIGHT, RIGHT_VARIANTS), (WRONG, WRONG_VARIANTS)):
+            for way in sorted(table[kind]):
+                for n in range(ASYNC_VARIANTS if owner is AsyncMessageDatabase else variants):
+                    call = _call(method, parameters, one, Argument(kind, way, n))
+                    yield Block(None, (BEGIN[0], call)) if owner is CommitBlock else call
+
+
+def swept(owner: type, method: str) -> Iterator[tuple[Step, Exception | None]]:
+    """Play every way to give every argument of a method; yield each with what it failed with."""
+    player: Player | None = None
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-api-") as home:
+        for place, step in enumerate(every_way(owner, method)):
+            if player is None:
+                player = Player(Path(home) / str(place), is_async=owner is AsyncMessageDatabase, is_restored=True)
+                for each in BEGIN:
+                    player.step(each)
+            try:
+                player.step(step)
+                yield step, None
+            except Exception as failure:
+                player.end()
+                player = None
+                yield step, failure
+        if player is not None:
+            player.end()
+
+
+def _call(method: str, parameters: list[inspect.Parameter], one: inspect.Parameter, argument: Argument) -> Call:
+    given = []
+    for other in parameters:
+        if other is one:
+            given.append((other.name, argument))
+        elif other.default is inspect.Parameter.empty:
+            given.append((other.name, PLAIN[kind_of(method, other.name)]))
+    return Call(method, tuple(given))
+
+
+SWEPT: dict[str, tuple[Step, ...]] = {  # what is interrupted at every place, after what comes before it
+    "add": BEGIN[:1],
+    "add to a new queue": (
+        Call("add", (("queue", Argument("queue", "plain-text", 1)), ("payload", PLAIN["payload"]))),
+    ),
+    "take": BEGIN[::2],
+    "release": (*BEGIN[::2], Call("release", (("number", Argument("number", "a-taken-number", 0)),))),
+    "deliver what is taken": (*BEGIN[::2], Call("deliver", (("number", Argument("number", "a-taken-number", 0)),))),
+    "put": BEGIN[1:2],
+    "a block": (
+        BEGIN[0],
+        Block(
+            None,
+            (
+                Call("deliver", (("number", PLAIN["number"]),)),
+                Call("put", (("key", PLAIN["key"]), ("value", PLAIN["value"]))),
+                Call("add_many", (("queue", PLAIN["queue"]), ("payloads", Argument("payloads", "some", 3)))),
+            ),
+        ),
+    ),
+    "add again with an identifier": (
+        Call("add", (*BEGIN[0].arguments, ("producer_id", Argument("producer_id", "plain-text", 0)))),
+    ),
+    "close": (Restart(),),
+}
+
+
+def interrupted(steps: tuple[Step, ...], moment: Moment) -> tuple[Step, ...]:
+    """Return the steps with a moment for the last of them."""
+    *before, last = steps
+    match last:
+        case Call():
+            return (*before, Call(last.method, last.arguments, moment))
+        case Block():
+            return (*before, Block(last.producer, last.calls, moment=moment))
+        case Restart():
+            return (*before, Restart(moment=moment))
+        case _:
+            raise ValueError(f"{last} has no moment")
+
+
+def swept_places(what: str, first: int = 1, every: int = 1) -> Iterator[tuple[tuple[Step, ...], Exception | None]]:
+    """Play the steps with an interrupt at every so many places of the last; yield them with what they failed with."""
+    for place in count(first, every):
+        steps = interrupted(SWEPT[what], Interrupt(place))
+        with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-api-") as home:
+            player = Player(Path(home), is_async=False, is_restored=False)
+            try:
+                for step in steps:
+                    player.step(step)
+            except Exception as failure:
+                yield steps, failure
+            else:
+                if not player.was_reached:
+                    return
+                yield steps, None
+            finally:
+                player.end()
+
+
+OWNERS = (MessageDatabase, AsyncMessageDatabase, CommitBlock)
