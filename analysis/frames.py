@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from analysis.parts import FilePart
 from journal.contents import ContentsBuilder
-from journal.errors import NewerFormat
 from journal.format import FRAME_FLAGS, FRAME_SIZE, GAP, FileHeader, FrameHeader, align, decode_frame
 
 
@@ -41,7 +40,7 @@ def scan(data: bytes, part: FilePart, header: FileHeader) -> Scan | None:
             offset = group  # the zeros up to the next group
             continue
         if frame.flags & ~FRAME_FLAGS:
-            raise NewerFormat(part.path, offset, f"frame flags {frame.flags} are unknown to this version")
+            return None
         builder.add_one(offset, data[offset : offset + FRAME_SIZE + frame.meta])
         vouched = max(vouched, frame.synced)
         last_commit = frame.commit

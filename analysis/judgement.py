@@ -95,8 +95,9 @@ def other_ending(part: FilePart, end: int) -> Damage:
 
 def gaps(data: bytes, part: FilePart, found: Walk, vouched: int) -> Iterator[Damage]:
     """Yield the gap frames that an earlier repair has put in."""
+    not_understood = found.not_understood()
     for frame in found.frames:
-        if frame.flags & GAP and frame.offset < vouched:
+        if frame.flags & GAP and frame.offset < vouched and frame.offset not in not_understood:
             archive = next((record.name.decode() for record in decode_records(data[frame.records])), "")
             yield damage(part, GAPPED, "lost in an earlier repair", frame.offset, frame.end, archive)
 
@@ -117,7 +118,7 @@ def payload_reason(operation: int, number: int, name: bytes) -> str:
 
 def _of_ranges(part: FilePart, evidence: Evidence) -> Iterator[Damage]:
     for bad in evidence.ranges:
-        if bad.start >= evidence.vouched:
+        if bad.start >= evidence.vouched and not bad.is_frame:
             yield damage(part, TORN, bad.reason, bad.start, bad.end)
         else:
             held_nothing = is_padding(bad, evidence.found, part.header, evidence.span.alignment)

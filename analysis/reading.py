@@ -25,7 +25,7 @@ from analysis.parts import Damage, FilePart
 from journal.contents import Contents, empty_columns
 from journal.datafile import DataFile, Footer
 from journal.disk import Disk
-from journal.errors import DiskError, JournalError, NewerFormat
+from journal.errors import DiskError, JournalError
 from journal.evidence import looks_written
 from journal.footer import BadFooter, Summary
 from journal.format import HEADERS_SIZE, FileHeader
@@ -139,6 +139,7 @@ def _read(file: DataFile, part: FilePart, *, is_thorough: bool) -> Reading:
     if part.identity is None:
         return _without_identity(file, part)
     footer = file.footer(identity=part.identity)
+    footer = footer.checked() if isinstance(footer, Footer) else footer
     if isinstance(footer, Footer) and agrees(footer, file, part):
         return _sealed(file, part, footer, part.identity)
     if footer is None and not part.is_rotted and not is_thorough and (scanned := _scanned(file, part)) is not None:
@@ -178,9 +179,9 @@ def _scanned(file: DataFile, part: FilePart) -> Reading | None:
     if found is None:
         return None
     try:
-        contents = found.builder.build(found.end)
-    except BadRecord as failure:
-        raise NewerFormat(part.path, found.end, str(failure)) from failure
+        contents = found.builder.build_checked(found.end)
+    except BadRecord:
+        return None
     return Reading(
         part=part,
         contents=replace(contents, has_gaps=found.has_gaps),

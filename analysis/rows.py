@@ -19,7 +19,7 @@ from analysis.schema import Wanted
 from analysis.selection import may_hold, selected
 from journal.contents import Contents
 from journal.disk import Disk
-from journal.errors import DiskError, NewerFormat
+from journal.errors import DiskError, FormatError
 from journal.records import BadRecord
 
 BATCH_ROWS = 1 << 15  # at most, of a batch
@@ -30,7 +30,7 @@ def batches(disk: Disk, part: FilePart, wanted: Wanted, report: Report = warn) -
     """Yield the wanted operations of a file that are known to be durable, in the order of the journal.
 
     What is bad in the file, as far as it is met, goes to `report`, which may raise. Columns are those of `wanted`, in
-    its order. NewerFormat, UnknownColumn, DiskError.
+    its order. NewerFormat, FormatError, UnknownColumn, DiskError.
     """
     if not wanted.takes_sequence(part.sequence):
         return
@@ -47,7 +47,7 @@ def batches(disk: Disk, part: FilePart, wanted: Wanted, report: Report = warn) -
             for window in _windows(reading.contents, selected(reading, wanted), is_heavy=has_extra):
                 yield columns.batch(window, payloads.columns(window) if payloads is not None else {})
         except BadRecord as failure:
-            raise NewerFormat(part.path, 0, str(failure)) from failure
+            raise FormatError(part.path, 0, str(failure)) from failure
         except FileNotFoundError:
             report(damage(part, GONE, "it was removed while its payloads were read"))
         except OSError as failure:

@@ -17,7 +17,7 @@ from journal.contents import Contents
 from journal.datafile import DataFile, Footer
 from journal.disk import Disk, RealDisk
 from journal.dump import sequence_of
-from journal.errors import DiskError, MessageDamaged, NoSuchMessage
+from journal.errors import DiskError, FormatError, MessageDamaged, NoSuchMessage
 from journal.message import FrameReader, Message, Source
 from journal.operations import Operation
 from journal.segment import Sealed
@@ -79,7 +79,10 @@ def _contents(disk: Disk, path: Path, expected: Sealed) -> Contents:
         footer = file.footer(identity=expected.identity)
     if not isinstance(footer, Footer) or footer.summary.end != expected.end:
         raise _OutOfDate
-    return footer.contents()
+    try:
+        return footer.contents()
+    except FormatError:
+        raise _OutOfDate from None
 
 
 def _after(

@@ -21,6 +21,7 @@ from recovery.examined import Examined, read_contents
 from recovery.report import Verdict
 from recovery.restoring import refuse_unfinished
 from recovery.startup import refuse_backup
+from recovery.survey import refuse_newer
 from recovery.validate import examine_directory, no_progress
 
 
@@ -53,6 +54,7 @@ class Standstill:
         disk, path = disk or RealDisk(), Path(directory).absolute()
         refuse_backup(disk, path)
         refuse_unfinished(disk, path)
+        refuse_newer(disk, path)
         ownership = Ownership.acquire(disk, path)
         try:
             examined = examine_directory(disk, path, no_progress, full=False)

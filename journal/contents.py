@@ -29,12 +29,13 @@ import numpy.typing as npt
 import xxhash
 
 from journal.draft import VALUE_HEAD_BYTES
-from journal.format import FRAME
+from journal.format import FRAME, FRAME_SIZE, GAP
 from journal.operations import Operation
-from journal.records import decode_set
-from journal.rows import COLUMNS, Tables, rows_of
+from journal.records import check_texts, decode_set
+from journal.rows import COLUMNS, Rows, Tables, check_rows, rows_of
 
 DAMAGED = 16
+FLAGS_AT = FRAME_SIZE - 4  # of a frame: the last field of its header
 
 Column = npt.NDArray[np.generic]
 
@@ -138,6 +139,10 @@ class ContentsBuilder:
         self._offsets.append(offset)
         self._hasher.update(head[:8])
 
+    def add_nothing(self, offset: int, header: bytes) -> None:
+        """Take in a frame that counts, and whose records are left out: no row comes from it."""
+        self.add_one(offset, header[:FLAGS_AT] + GAP.to_bytes(4, "little"))
+
     def add_value_heads(self, frame: int, value_heads: Sequence[bytes]) -> None:
         """Take in the beginnings of the values of a frame's PUTs; the frame is counted from the end: -1 the last."""
         self._value_heads[len(self._heads) + frame] = value_heads
@@ -151,10 +156,21 @@ class ContentsBuilder:
 
     def build(self, end: int) -> Contents:
         """Return the columns of all frames taken in; the last of them ends at `end`."""
-        heads = self._heads[:]
-        last_commit = FRAME.unpack_from(heads[-1])[3] if heads else 0
-        tables = Tables()
+        heads, tables = self._heads[:], Tables()
+        return self._contents(heads, rows_of(heads, self._offsets, tables), tables, end)
+
+    def build_checked(self, end: int) -> Contents:
+        """Return the same; BadRecord where a reader would not understand one of the frames."""
+        heads, tables = self._heads[:], Tables()
         rows = rows_of(heads, self._offsets, tables)
+        check_rows(heads, rows)
+        contents = self._contents(heads, rows, tables, end)
+        check_texts((*contents.names, *contents.producers))
+        contents.removal_sets()
+        return contents
+
+    def _contents(self, heads: Sequence[bytes], rows: Rows, tables: Tables, end: int) -> Contents:
+        last_commit = FRAME.unpack_from(heads[-1])[3] if heads else 0
         return Contents(
             columns={name: rows[name] for name in COLUMNS},  # type: ignore[misc]
             names=list(tables.names),

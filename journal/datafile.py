@@ -36,7 +36,7 @@ HASH_BYTES = 1 << 20  # read and hashed at once: stays in the processor's cache
 class Footer:
     """A good footer: its summary, and its bytes, from which the columns are made when wanted.
 
-    NewerFormat where they contradict one another: no program of this version has written them.
+    FormatError where they contradict one another: no program has written them on purpose.
     """
 
     summary: Summary
@@ -47,13 +47,21 @@ class Footer:
         try:
             return decode_contents(self.data, self.summary)
         except BadRecord as failure:
-            raise NewerFormat(self.path, self.summary.start, str(failure)) from failure
+            raise FormatError(self.path, self.summary.start, str(failure)) from failure
+
+    def checked(self) -> "Footer | BadFooter":
+        """Return this footer where its columns agree with one another, else what is wrong with it."""
+        try:
+            self.contents()
+        except FormatError as failure:
+            return BadFooter(failure.reason)
+        return self
 
     def columns(self) -> Columns:
         try:
             return decode_columns(self.data, self.summary)
         except BadRecord as failure:
-            raise NewerFormat(self.path, self.summary.start, str(failure)) from failure
+            raise FormatError(self.path, self.summary.start, str(failure)) from failure
 
 
 class DataFile:

@@ -51,7 +51,7 @@ class DumpedOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpedDamage:
-    """A range of a file in which there are no frames where there should be some."""
+    """A range of a file in which there are no frames where there should be some, or one that nobody understands."""
 
     file: str
     sequence: int
@@ -163,11 +163,14 @@ def _dump_file(file: DataFile, named: Previous | None) -> Iterator[Dumped]:
 
 def _in_order(data: bytes, evidence: Evidence, name: str, sequence: int) -> Iterator[Dumped]:
     found, ranges, vouched = evidence.found, iter(evidence.ranges), evidence.vouched
+    not_understood = found.not_understood()
     bad = next(ranges, None)
     for frame in found.frames:
         while bad is not None and bad.start < frame.offset:
             yield DumpedDamage(file=name, sequence=sequence, start=bad.start, end=bad.end, reason=bad.reason)
             bad = next(ranges, None)
+        if frame.offset in not_understood:
+            continue  # told as a bad range
         yield from _dump_frame(data, frame, name, sequence, is_vouched=frame.offset < vouched, walk=found)
     while bad is not None:
         yield DumpedDamage(file=name, sequence=sequence, start=bad.start, end=bad.end, reason=bad.reason)

@@ -4,8 +4,8 @@ JournalError
 ├── DiskError              the operating system refused; carries the path and the OSError
 │   └── DiskFull           no room to prepare space: nothing was written, removals still work
 ├── FormatError            bytes that are not what the format says; carries file and offset
-│   └── NewerFormat        written by a newer version of the format; nothing was changed
-├── BadRecord              records or columns whose checksum is right, and that no program of this version writes
+│   └── NewerFormat        a file of a newer version of the format; nothing was changed
+├── BadRecord              records or columns whose checksum is right, and that no program writes on purpose
 ├── NotADatabase           the directory holds no message database, and perhaps files of somebody else
 ├── NotThisDatabase        a data file that belongs to another database
 ├── IsBackup               the directory is a backup: it is read or restored, never opened for writing
@@ -66,7 +66,7 @@ class FormatError(JournalError):
 
 
 class NewerFormat(FormatError):
-    """The file was written by a newer version of the format; this version must not touch it."""
+    """The file says that it is of a newer version of the format; this program must not touch it, or its neighbours."""
 
 
 class NotADatabase(JournalError):

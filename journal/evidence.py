@@ -133,7 +133,7 @@ def _meets(expected: Expected, place: BadRange) -> bool:
 def is_padding(bad: BadRange, found: Walk, header: FileHeader | None, alignment: int) -> bool:
     """Say whether a bad range held nothing: it lies between frames of neighbouring commits, where a group may begin."""
     place = bisect_left(found.frames, bad.end, key=lambda frame: frame.offset)
-    if place == len(found.frames):
+    if place == len(found.frames) or bad.is_frame:
         return False
     if bad.size < FRAME_SIZE:
         return True
@@ -238,7 +238,7 @@ def _left_over(data: bytes, found: Walk, span: Span) -> int:
     is_first = first is not None and first.offset == span.start and (first.synced <= HEADERS_SIZE or first.flags & GAP)
     is_clean = is_first and not any(data[HEADERS_SIZE : min(span.start, span.limit)])
     before = 0 if is_clean else span.start - HEADERS_SIZE + 1
-    return before + sum(bad.size for bad in found.bad_ranges)
+    return before + sum(bad.size for bad in found.bad_ranges if not bad.is_frame)
 
 
 def alignment_of_gap(alignment: int, end: int) -> int:

@@ -61,7 +61,7 @@ from journal.contents import NOTHING, Contents, Ranges
 from journal.draft import VALUE_HEAD_BYTES
 from journal.format import CHECKSUM, HEADER_SIZE, BadHeader, FileHeader, align, decode_header, encode_header, xxh3
 from journal.operations import Operation
-from journal.records import MOVED, BadRecord
+from journal.records import MOVED, BadRecord, check_texts
 from journal.rows import COLUMNS
 
 MAGIC = b"OMSFOOT1"
@@ -116,7 +116,7 @@ class BadFooter:
     """A footer that was finished once and is not whole any more."""
 
     reason: str
-    is_newer: bool = False  # it is whole, and only its meaning is beyond us
+    is_newer: bool = False  # its header is whole, and of a version that is beyond us
 
 
 def footer_size_max(*, rows: int, row_bytes: int, blob_bytes: int) -> int:
@@ -185,10 +185,7 @@ def _decode_names(data: bytes, count: int) -> list[bytes]:
             raise BadRecord("a footer has fewer names than it says")
         names.append(data[at + 1 : end])
         at = end
-    try:
-        str(b"".join(names), "utf-8")
-    except UnicodeDecodeError:
-        raise BadRecord("a footer has a name that is not UTF-8") from None
+    check_texts(names)
     return names
 
 
@@ -244,7 +241,7 @@ def decode_summary(data: bytes, *, identity: int | None) -> Summary | BadFooter:
         return BadFooter("the footer belongs to another file")
     is_known = not fields[28] & ~FLAGS and fields[2] <= fields[3] // ROW_BYTES_MIN
     if not is_known or not _is_directory_known(data, columns=fields[9], rows=fields[2]):
-        return BadFooter("the footer has flags or columns that this program does not know", is_newer=True)
+        return BadFooter("the footer has flags or columns that its format version does not know")
     limits = fields[10:28]
     pairs = [(limits[at], limits[at + 1]) for at in range(0, 12, 2)]
     kinds = ("time", "added", "removed", "commit", "offset", "first_time")

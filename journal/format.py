@@ -42,7 +42,7 @@ Frame, starting at a multiple of 8:
     synced      8      the file was durable up to this offset when the frame was written
     time        8      of the commit: microseconds since 1970-01-01 UTC, signed
     operations  4      how many operations the commit has
-    flags       4      1: a gap frame, standing in for a damaged range; others refused
+    flags       4      1: a gap frame, standing in for a damaged range; others are not understood
 """
 
 import struct

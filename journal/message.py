@@ -16,7 +16,7 @@ from journal.disk import DiskFile
 from journal.errors import MessageDamaged
 from journal.format import FRAME, FRAME_SIZE, SEED_MASK, BadFrame, FrameHeader, decode_frame, xxh3
 from journal.operations import Operation
-from journal.records import MOVED, PROPERTIES, SINGLE, Record, decode_properties, decode_records
+from journal.records import MOVED, PROPERTIES, SINGLE, BadRecord, Record, decode_properties, decode_records
 
 READ_BYTES = 4096  # the first read of a frame: header and records of most, and a small payload
 WINDOW_BYTES = 256 << 10  # read at once when many messages are wanted in order
@@ -144,7 +144,10 @@ class FrameReader:
             if isinstance(frame, BadFrame):
                 return frame
             start = offset - self._base + FRAME_SIZE
-            records = list(decode_records(self._data[start : start + frame.meta]))
+            try:
+                records = list(decode_records(self._data[start : start + frame.meta]))
+            except BadRecord as failure:
+                return BadFrame(offset, f"the commit cannot be understood: {failure}")
             self._frame = (offset, frame, records, payload_offsets(frame, records))
         return self._frame
 
@@ -173,14 +176,18 @@ class FrameReader:
             return MessageDamaged(number, source.path, frame.offset, "the message's checksum does not match")
         properties_size = record.property_sizes[index] if record.flags & PROPERTIES else 0
         name = record.name
-        queue = self._queues.get(name) or self._queues.setdefault(name, name.decode())
+        try:
+            queue = self._queues.get(name) or self._queues.setdefault(name, name.decode())
+            properties, producer = decode_properties(data[:properties_size]), record.producer.decode() or None
+        except ValueError:
+            return MessageDamaged(number, source.path, frame.offset, "its names or its properties are no text")
         return Message(
             number,
             queue,
             data[properties_size:],
-            decode_properties(data[:properties_size]),
+            properties,
             record.first_times[index] if record.flags & MOVED else frame.time,
-            record.producer.decode() or None,
+            producer,
             source.sequence,
             frame.offset,
         )

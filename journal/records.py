@@ -86,7 +86,7 @@ class Record:
 
 
 class BadRecord(JournalError, ValueError):
-    """The records of a frame whose checksum is right are not what this format version knows."""
+    """The records of a frame whose checksum is right are not what this format version knows: that frame is lost."""
 
 
 def padding(size: int) -> bytes:
@@ -286,6 +286,12 @@ def is_gap(record: Record) -> bool:
     return record.kind == GAP_KIND
 
 
+def check_gap(operations: int, records: Sequence[Record]) -> None:
+    """Raise BadRecord unless this is what a repair has put into a gap: its record, or nothing."""
+    if operations or len(records) > 1 or any(not is_gap(record) for record in records):
+        raise BadRecord("a gap that holds something")
+
+
 def check_record(record: Record) -> None:
     """Raise BadRecord unless a commit's frame can hold it: no gap, names in UTF-8, a set of so many numbers."""
     if is_gap(record):
@@ -303,9 +309,13 @@ def _highest(record: Record) -> int:
 
 
 def _check_names(record: Record) -> None:
+    check_texts((record.name, record.producer))
+
+
+def check_texts(texts: Sequence[bytes]) -> None:
+    """Raise BadRecord unless each of these names or producer identifiers is UTF-8."""
     try:
-        str(record.name, "utf-8")
-        str(record.producer, "utf-8")
+        str(b"\0".join(texts), "utf-8")
     except UnicodeDecodeError:
         raise BadRecord("its name or its producer identifier is not UTF-8") from None
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from journal.format import FRAME, FRAME_SIZE
+from journal.format import FRAME, FRAME_FLAGS, FRAME_SIZE, OPERATIONS_MAX
 from journal.operations import NAME_BYTES_MAX, Operation
-from journal.records import RECORD, SET_SIZE, SINGLE, Record, decode_records
+from journal.records import MOVED, NUMBERS_END, RECORD, SET_SIZE, SINGLE, BadRecord, Record, check_gap, decode_records
 
 COLUMNS = {
     "kind": "u1",
@@ -52,8 +52,18 @@ _HEAD_FIELDS = {  # of such a head: field, kind, and where it stands
     "count": ("<u4", 60),
     "number": ("<u8", 64),
     "hash": ("<u8", 72),
+    "set_size": ("<u4", 72),
     "size": ("<u4", 80),
 }
+_FRAME_FIELDS = {"length": 8, "meta": 12, "operations": 48, "flags": 52}
+_FRAME_TYPE = np.dtype(
+    {
+        "names": list(_FRAME_FIELDS),
+        "formats": ["<u4"] * len(_FRAME_FIELDS),
+        "offsets": list(_FRAME_FIELDS.values()),
+        "itemsize": FRAME_SIZE,
+    }
+)
 _HEAD_SIZE = FRAME_SIZE + SINGLE.size
 _RUN_AT = FRAME_SIZE + RECORD.size  # where the columns of a record that adds several messages begin
 BULK_FRAMES_MIN = 4  # of one length; fewer are gone through one by one, with less work
@@ -90,6 +100,38 @@ def rows_of(heads: Sequence[bytes], offsets: "array[int]", tables: Tables) -> Ro
     rows = _joined(parts)
     rows["offset"] = np.frombuffer(offsets, np.uint64)[rows["frame"]] if len(heads) else np.empty(0, np.uint64)
     return rows
+
+
+def check_rows(heads: Sequence[bytes], rows: Rows) -> None:
+    """Raise BadRecord where a frame does not hold what its header says, or a number is none of a message.
+
+    Its records have been decoded; names and coded sets are looked at by whoever decodes those.
+    """
+    frames = np.frombuffer(b"".join([head[:FRAME_SIZE] for head in heads]), _FRAME_TYPE)
+    kinds, places = rows["kind"], rows["frame"].astype(np.int64)
+    is_add, is_key = kinds == Operation.ADD, kinds >= Operation.PUT
+    sizes = rows["size"].astype(np.int64) + rows["properties"]
+    sizes[~is_add & (kinds != Operation.PUT)] = 0  # coded sets stand among the records
+    held = _totals(sizes, places, len(frames))
+    operations = _totals(np.where(is_key, 1, rows["count"]).astype(np.int64), places, len(frames))
+    lengths = FRAME_SIZE + frames["meta"].astype(np.int64) + held
+    has_flags = frames["flags"] != 0
+    for place in np.flatnonzero(has_flags).tolist():
+        check_gap(int(frames["operations"][place]), list(decode_records(heads[place][FRAME_SIZE:])))
+    is_bad = (lengths + -lengths % 8 != frames["length"]) | (operations != frames["operations"])
+    is_bad |= operations > OPERATIONS_MAX
+    is_bad &= ~has_flags
+    is_bad |= (frames["flags"] & ~np.uint32(FRAME_FLAGS)) != 0
+    numbers = rows["number"][is_add & (rows["flags"] & MOVED == 0)].astype(np.uint64)
+    if is_bad.any() or (rows["number"][~is_key] >= np.uint64(NUMBERS_END)).any() or (numbers[1:] <= numbers[:-1]).any():
+        raise BadRecord("a frame does not hold what its header says")
+
+
+def _totals(values: npt.NDArray[np.int64], places: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+    """Return the sum of the values at each place; the places ascend."""
+    sums = np.concatenate(([0], np.cumsum(values)))
+    found: npt.NDArray[np.int64] = np.diff(sums[np.searchsorted(places, np.arange(count + 1))])
+    return found
 
 
 def _joined(parts: Sequence[Rows]) -> Rows:
@@ -137,12 +179,16 @@ def _head_type(width: int) -> "np.dtype[np.void]":
     return np.dtype(fields)  # type: ignore[call-overload,no-any-return]
 
 
-def _are_simple(found: npt.NDArray[np.void], _length: int) -> npt.NDArray[np.bool_]:
+def _are_simple(found: npt.NDArray[np.void], length: int) -> npt.NDArray[np.bool_]:
     """Say of each head whether it holds one record on one message or key, its columns at fixed places."""
-    kind = found["kind"]
-    is_one = (found["operations"] == 1) & (found["frame_flags"] == 0)
-    is_one &= (found["flags"] | _SIMPLE_FLAGS) == _SIMPLE_FLAGS
+    kind, name, extra = found["kind"], found["name"].astype(np.int64), found["extra"].astype(np.int64)
+    is_one = (found["operations"] == 1) & (found["frame_flags"] == 0) & (name > 0)
+    is_one &= (found["flags"] == 0) | ((found["flags"] == _SIMPLE_FLAGS) & (kind == Operation.ADD))
+    is_one &= (extra > 0) == (found["flags"] == _SIMPLE_FLAGS)
+    end = _NAME_PLACES[kind] + name + extra
+    is_one &= end + -end % 8 == length
     is_message = (found["count"] == 1) & (kind >= Operation.ADD) & (kind <= Operation.DELETE)
+    is_message &= (kind == Operation.ADD) | (found["set_size"] == 0)
     simple: npt.NDArray[np.bool_] = is_one & (is_message | (kind == Operation.PUT) | (kind == Operation.DROP))
     return simple
 
@@ -174,6 +220,7 @@ def _are_runs(found: npt.NDArray[np.void], length: int) -> npt.NDArray[np.bool_]
         & (found["kind"] == Operation.ADD)
         & (found["flags"] == 0)
         & (found["extra"] == 0)
+        & (found["name"] > 0)
         & (size + -size % 8 == length)
     )
     return runs

@@ -27,6 +27,7 @@ from journal.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS
 from journal.footer import encode_footer, footer_size_max, footer_start, ranges, row_bytes_max
 from journal.format import NUMBERS_MAX, FileHeader, Previous, align, encode_headers
 from journal.group import Group
+from journal.records import BadRecord
 from journal.single import Place, PlainAdds, QueueTemplate
 
 ZEROS = memoryview(bytes(1 << 20))
@@ -207,14 +208,19 @@ class Segment:
             chain=chain,
         )
 
-    def seal(self, end: int, successor: tuple[int, int]) -> Sealed:
+    def seal(self, end: int, successor: tuple[int, int]) -> Sealed | None:
         """Append the footer, cut the file to its true length, close it. The frames end at `end`.
 
-        OSError; then the file shows no footer, as far as that can be done: after a sync that failed the page cache has
-        what the disk may not have.
+        None where a reader would not understand one of the frames: then there is no footer that would hide it, and the
+        next start, which walks the file, says what is lost. OSError; then the file shows no footer, as far as that can
+        be done: after a sync that failed the page cache has what the disk may not have.
         """
         assert self.header is not None
-        contents = self._builder.build(end)
+        try:
+            contents = self._builder.build_checked(end)
+        except BadRecord:
+            self.close()
+            return None
         start = footer_start(end, self.header)
         self._hasher.update(bytes(start - end))
         footer = encode_footer(contents, self.header, self._hasher.intdigest(), successor)

@@ -153,7 +153,8 @@ class Supply:
                         return
                     rolled = self._rolled.pop(0)
                 try:
-                    sealed.append(rolled.segment.seal(rolled.end, rolled.successor))
+                    done = rolled.segment.seal(rolled.end, rolled.successor)
+                    sealed += [done] if done is not None else []
                 except OSError:
                     rolled.segment.close()  # it stays without a footer; the next start gives it one
                     raise

@@ -3,8 +3,9 @@
 A bad place does not end the walk: the next good frame behind it is looked for at every multiple of
 8, since what stands behind damage was promised too. Zeros before a group are its padding where the
 frames on both sides are of neighbouring commits; else frames have stood there, and the range is bad
-from its first zero on. Which of the bad places are torn and which are damaged is not decided here
-(`recovery/validate.py`).
+from its first zero on. A frame whose checksum is right and whose records nobody understands is both: one of the
+frames, which vouches for others as they do, and a bad range that is as long as it. Which of the bad places are torn
+and which are damaged is not decided here (`recovery/validate.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,6 @@ import numpy as np
 
 from journal.contents import ContentsBuilder
 from journal.draft import VALUE_HEAD_BYTES
-from journal.errors import NewerFormat
 from journal.format import (
     FRAME_BYTES_MAX,
     FRAME_FLAGS,
@@ -29,16 +29,17 @@ from journal.format import (
     xxh3,
 )
 from journal.operations import Operation
-from journal.records import BadRecord, Record, check_record, decode_records, is_gap
+from journal.records import MOVED, BadRecord, Record, check_gap, check_record, decode_records
 
 
 @dataclass(frozen=True, slots=True)
 class BadRange:
-    """Bytes that are no frames, from `start` up to the next good frame or the end."""
+    """Bytes that are no frames, from `start` up to the next good frame or the end; or one frame that says nothing."""
 
     start: int
     end: int
     reason: str
+    is_frame: bool = False  # a whole frame, by its checksum, whose records are none of this format version
 
     @property
     def size(self) -> int:
@@ -59,12 +60,16 @@ class BadPayload:
 class Walk:
     """What a walk found."""
 
-    frames: list[FrameHeader] = field(default_factory=list)
+    frames: list[FrameHeader] = field(default_factory=list)  # by their checksums
     bad_ranges: list[BadRange] = field(default_factory=list)
     bad_payloads: list[BadPayload] = field(default_factory=list)
     builder: ContentsBuilder = field(default_factory=ContentsBuilder)
     has_gaps: bool = False
-    end: int = 0  # behind the last good frame
+    end: int = 0  # behind the last frame
+
+    def not_understood(self) -> set[int]:
+        """Return the offsets of the frames whose records nobody understands."""
+        return {bad.start for bad in self.bad_ranges if bad.is_frame}
 
     def vouched(self) -> int:
         """Return the highest offset that a good frame says was durable."""
@@ -93,7 +98,7 @@ def walk(data: bytes, span: Span) -> Walk:
     while offset < limit:
         frame = _following(view, offset, span, found)
         if isinstance(frame, FrameHeader):
-            _take(found, data, frame, span)
+            _take(found, data, frame)
             offset = frame.end
             continue
         if content_end < 0:
@@ -151,27 +156,36 @@ def _next_frame(view: memoryview, start: int, span: Span) -> int | None:
     return None
 
 
-def _take(found: Walk, data: bytes, frame: FrameHeader, span: Span) -> None:
-    if frame.flags & ~FRAME_FLAGS:
-        raise NewerFormat(span.path, frame.offset, f"frame flags {frame.flags} are unknown to this version")
+def _take(found: Walk, data: bytes, frame: FrameHeader) -> None:
     found.frames.append(frame)
     found.end = frame.end
-    value_heads: list[bytes] = []
+    found.has_gaps = found.has_gaps or bool(frame.flags & GAP)
     try:
-        records = list(decode_records(data[frame.records]))
-        if frame.flags & GAP:
-            found.has_gaps = True
-            _check_gap(frame, records)
-        else:
-            check_records(frame, records)
-            for record, index, payload in payloads(data, frame, records):
-                if record.kind == Operation.PUT:
-                    value_heads.append(payload[:VALUE_HEAD_BYTES])
-                if xxh3(payload) != record.checksum(index):
-                    found.bad_payloads.append(_bad_payload(record, index, frame.offset))
+        records = _records_of(data, frame)
     except BadRecord as failure:
-        raise NewerFormat(span.path, frame.offset, str(failure)) from failure
+        reason = f"commit {frame.commit} is whole, and cannot be understood: {failure}"
+        found.bad_ranges.append(BadRange(frame.offset, frame.end, reason, is_frame=True))
+        found.builder.add_nothing(frame.offset, data[frame.offset : frame.offset + FRAME_SIZE])
+        return
+    value_heads: list[bytes] = []
+    for record, index, payload in payloads(data, frame, records):
+        if record.kind == Operation.PUT:
+            value_heads.append(payload[:VALUE_HEAD_BYTES])
+        if xxh3(payload) != record.checksum(index):
+            found.bad_payloads.append(_bad_payload(record, index, frame.offset))
     found.builder.add(frame.offset, data[frame.offset : frame.offset + FRAME_SIZE + frame.meta], value_heads)
+
+
+def _records_of(data: bytes, frame: FrameHeader) -> list[Record]:
+    """Return the records of a frame, none of a gap's. BadRecord where they are not what this format version knows."""
+    if frame.flags & ~FRAME_FLAGS:
+        raise BadRecord(f"frame flags {frame.flags} are unknown to this format version")
+    records = list(decode_records(data[frame.records]))
+    if frame.flags & GAP:
+        check_gap(frame.operations, records)
+        return []
+    check_records(frame, records)
+    return records
 
 
 def check_records(frame: FrameHeader, records: Sequence[Record]) -> None:
@@ -182,14 +196,13 @@ def check_records(frame: FrameHeader, records: Sequence[Record]) -> None:
         raise BadRecord(f"{operations} operations and {size} bytes are not what the frame's header says")
     if operations > OPERATIONS_MAX:  # a set of a few bytes can say billions
         raise BadRecord(f"{operations} operations are more than a commit has")
+    highest = -1
     for record in records:
         check_record(record)
-
-
-def _check_gap(frame: FrameHeader, records: Sequence[Record]) -> None:
-    """Raise BadRecord unless this is what a repair has put into a gap: its record, or nothing."""
-    if frame.operations or len(records) > 1 or any(not is_gap(record) for record in records):
-        raise BadRecord("a gap that holds something")
+        if record.kind == Operation.ADD and not record.flags & MOVED:
+            if record.number <= highest:
+                raise BadRecord("its messages' numbers do not ascend")
+            highest = record.number + record.count - 1
 
 
 def payloads(

@@ -44,6 +44,7 @@ from recovery.examined import Examined, read_contents
 from recovery.repair import Before, Repairer
 from recovery.report import FileReport, RecoveryReport, Verdict
 from recovery.restoring import OWNERS_APART, Split, refuse_unfinished
+from recovery.survey import refuse_newer
 from recovery.suspects import reach_of, suspects
 from recovery.unreadable import ForgivingDisk
 from recovery.validate import Progress, examine_directory, no_progress
@@ -100,14 +101,15 @@ def start(disk: Disk, directory: Path, options: RecoveryOptions) -> Started:
     """Own the directory and make it trustworthy.
 
     DatabaseLocked when another opening has it, NotADatabase where no new one may be begun, IsBackup, RestoreUnfinished,
-    RecoveryRefused when the policy forbids what would be needed, NotThisDatabase, NewerFormat and DiskError as their
-    names say, CannotContinue where a failed opening was to go on and cannot; then nothing was changed but the owner's
-    number.
+    RecoveryRefused when the policy forbids what would be needed, NotThisDatabase and DiskError as their names say,
+    CannotContinue where a failed opening was to go on and cannot; then nothing was changed but the owner's number.
+    NewerFormat, and not even that was.
     """
     began = options.seconds()
     refuse_backup(disk, directory)
     if options.split is None:
         refuse_unfinished(disk, directory)
+    refuse_newer(disk, directory)
     if options.continuing is not None:
         ownership = options.continuing.acquire(disk, directory, options.claim)
     else:

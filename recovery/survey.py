@@ -5,6 +5,7 @@ database, a file under another file's name, a newer format. Of a backup only wha
 its last file ends as that says; so it is while a backup is being restored.
 """
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +74,17 @@ def data_files(disk: Disk, directory: Path) -> list[tuple[int, Path]]:
         raise DiskError(directory, failure, "list") from failure
     parsed = [(names.parse(entry), entry) for entry in entries]
     return sorted((name.sequence, directory / entry) for name, entry in parsed if isinstance(name, DataFileName))
+
+
+def refuse_newer(disk: Disk, directory: Path) -> None:
+    """Raise NewerFormat where a data file's header is beyond this program, before so much as a lock's line is written.
+
+    What cannot be listed or read now is for the survey, which is made once nobody else writes.
+    """
+    with contextlib.suppress(DiskError):
+        for _, path in data_files(disk, directory):
+            with contextlib.suppress(OSError), DataFile(disk, path) as file:
+                file.header()
 
 
 def survey(disk: Disk, directory: Path) -> list[Task]:

@@ -214,6 +214,7 @@ def _examine(file: DataFile, task: Task, *, full: bool) -> Examined:
         reason = "neither copy of the header can be read, and no neighbour tells the file's identity"
         return _without_frames(task, size, body, reason, extent=align(len(data.rstrip(b"\0")), 8))
     footer = file.footer(identity=task.identity)
+    footer = footer.checked() if isinstance(footer, Footer) else footer
     if isinstance(footer, Footer) and _agrees(footer, task):
         return _sealed(file, task, footer, full=full)
     return examine_frames(file, task, footer, task.identity)

@@ -1,7 +1,7 @@
 """Judge a data file frame by frame: which bad places are torn, which are damaged, and what was promised.
 
 A bad place that something vouches for is damaged, any other torn; what only parts two groups is put right
-(`journal/evidence.py`).
+(`journal/evidence.py`). A whole frame that nobody understands is damaged: it was written so.
 """
 
 from collections.abc import Iterable, Sequence
@@ -130,18 +130,18 @@ def _judge(data: bytes, evidence: Evidence, task: Task) -> _Judged:
     found, vouched, ranges, alignment = evidence.found, evidence.vouched, evidence.ranges, evidence.span.alignment
     all_padding = [bad_range for bad_range in ranges if is_padding(bad_range, found, task.header, alignment)]
     held = [bad_range for bad_range in ranges if bad_range not in all_padding]
-    damaged = tuple(bad_range for bad_range in held if bad_range.start < vouched)
     good_end = _good_end(found, held, vouched)
     if task.vouched_only:
         good_end = min(good_end, _vouched_end(evidence))
     disowned = _disowned(found, task) if evidence.end is None else None
     if disowned is not None:
         good_end = min(good_end, _behind_kept(found, ranges, disowned))
+    damaged = tuple(one for one in held if one.start < vouched or (one.is_frame and one.start < good_end))
     behind = [frame for frame in found.frames if frame.offset >= good_end]
     cut, cut_commits = len(behind), sum(frame.operations > 0 for frame in behind)
     payloads = tuple(payload for payload in found.bad_payloads if payload.frame < good_end)
     padding = tuple(bad_range for bad_range in all_padding if bad_range.end <= good_end)
-    torn = [bad_range for bad_range in held if bad_range.start >= vouched]
+    torn = [bad_range for bad_range in held if bad_range.start >= vouched and bad_range not in damaged]
     if cut:
         found = walk(data, replace(evidence.span, limit=good_end))
     return _Judged(found, torn, damaged, padding, payloads, good_end, cut, cut_commits, disowned is not None)
@@ -169,8 +169,11 @@ def _behind_kept(found: Walk, ranges: Sequence[BadRange], disowned: int) -> int:
 
 
 def _good_end(found: Walk, ranges: Sequence[BadRange], vouched: int) -> int:
-    """Return where what is to be kept ends: before the first thing that is bad and not vouched for."""
-    torn = [bad_range.start for bad_range in ranges if bad_range.start >= vouched]
+    """Return where what is to be kept ends: before the first thing that is bad and not vouched for.
+
+    A whole frame is no torn one, whatever it says: it was written as it is, and its caller may have been told.
+    """
+    torn = [bad_range.start for bad_range in ranges if bad_range.start >= vouched and not bad_range.is_frame]
     torn += [payload.frame for payload in found.bad_payloads if payload.frame >= vouched]
     first = min(torn, default=None)
     # Zeros between the last frame that is kept and a torn group are nobody's.

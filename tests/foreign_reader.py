@@ -116,26 +116,41 @@ def frame(data: bytes, at: int, limit: int, identity: int) -> Fields | None:
         return None
     if at + length > limit:
         return None
+    found["at"], found["end"] = at, at + length
+    try:
+        found["records"], found["is_known"] = content(data, found), True
+    except Refused:
+        found["records"], found["is_known"] = [], False
+    return found
+
+
+def content(data: bytes, found: Fields) -> list[Fields]:
+    """Return a frame's records with their payloads."""
     if found["flags"] & ~1:
         raise Refused("frame flags")
-    found["at"], found["end"] = at, at + length
-    found["records"] = records(data[at + 56 : at + 56 + meta])
+    at, meta = found["at"], found["meta"]
+    listed = records(data[at + 56 : at + 56 + meta])
     behind = Bytes(data, at + 56 + meta)
-    for one in found["records"]:
-        sizes = one["sizes"] if one["kind"] == "ADD" else [one["count"]] * (one["kind"] == "PUT")
-        one["payloads"] = [behind.bytes(size) for size in sizes]
     if found["flags"]:
-        if found["operations"] or [one["kind"] for one in found["records"]] not in ([], ["GAP"]):
+        if found["operations"] or [one["kind"] for one in listed] not in ([], ["GAP"]):
             raise Refused("a gap that holds something")
     else:
-        count = sum(one["count"] if one["kind"] in ("ADD", "DELIVER", "DELETE") else 1 for one in found["records"])
-        if count > 1_000_000 or any(one["kind"] == "GAP" for one in found["records"]):
+        count = sum(one["count"] if one["kind"] in ("ADD", "DELIVER", "DELETE") else 1 for one in listed)
+        if count > 1_000_000 or any(one["kind"] == "GAP" for one in listed):
             raise Refused("records of a commit")
+        for one in listed:
+            sizes = one["sizes"] if one["kind"] == "ADD" else [one["count"]] * (one["kind"] == "PUT")
+            one["payloads"] = [behind.bytes(size) for size in sizes]
         if count != found["operations"] or behind.at + -(behind.at - at) % 8 != found["end"]:
             raise Refused("sums of a frame")
-    for one in found["records"]:
+    highest = -1
+    for one in listed:
         check_record(one)
-    return found
+        if one["kind"] == "ADD" and not one["flags"] & MOVED:
+            if one["number"] <= highest:
+                raise Refused("numbers that go back")
+            highest = one["numbers"][-1]
+    return listed
 
 
 def check_record(one: Fields) -> None:
@@ -146,6 +161,8 @@ def check_record(one: Fields) -> None:
             raise Refused("a name that is not UTF-8") from None
     if one["kind"] == "ADD" and any(map(int.__gt__, one["property_sizes"], one["sizes"])):
         raise Refused("properties longer than their message")
+    if one["kind"] == "ADD" and max(one["numbers"]) >= 2**63:
+        raise Refused("a number behind the last one")
     if one["kind"] in ("DELIVER", "DELETE"):
         number_set(one["number"], one["count"], one["set"])
 
@@ -216,7 +233,7 @@ def properties(data: bytes) -> dict[str, str]:
 def operations(found: Fields) -> list[Fields]:
     """Return a frame's operations as dictionaries, in order."""
     listed: list[Fields] = []
-    if found["flags"] & 1:
+    if found["flags"] & 1 or not found["is_known"]:
         return listed
     for one in found["records"]:
         common: Fields = {
@@ -274,6 +291,7 @@ def walk(data: bytes, head: Fields, ending: int | None) -> tuple[list[Fields], l
         one = frame(data, at, limit, identity)
         if one is not None:
             frames.append(one)
+            bad += [] if one["is_known"] else [(at, one["end"])]
             at = one["end"]
             footer_place = -(-at // alignment) * alignment
             continue
@@ -475,7 +493,7 @@ def read_file(file: Fields) -> Fields:
     listed = []
     for one in frames:
         listed += [dict(operation, vouched=one["at"] < vouched) for operation in operations(one)]
-    gaps = [(one["at"], one["end"]) for one in frames if one["flags"] & 1]
+    gaps = [(one["at"], one["end"]) for one in frames if one["flags"] & 1 and one["is_known"]]
     return {
         "footer": foot, "frames": frames, "bad": bad, "gaps": gaps, "operations": listed, "vouched": vouched,
         "named": named, "header": head,

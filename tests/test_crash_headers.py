@@ -235,7 +235,7 @@ def test_a_newer_format_is_refused_and_nothing_changes(name: str, change: tuple[
     assert_refused(SEALED.damaged(name, bytes(data)), NewerFormat, "")
 
 
-def test_a_frame_of_a_newer_format_is_refused_and_nothing_changes() -> None:
+def test_a_frame_with_a_flag_that_its_files_version_does_not_know_is_lost_and_no_other_is() -> None:
     frame = UNSEALED.frames_of(LAST)[0]
     data = bytearray(UNSEALED.files[LAST])
     identity = headers_of(bytes(data)).identity
@@ -244,7 +244,12 @@ def test_a_frame_of_a_newer_format_is_refused_and_nothing_changes() -> None:
     checksum = xxh3(body, (identity + frame.offset) % 2**64)
     data[frame.offset : frame.offset + 8] = checksum.to_bytes(8, "little")
     assert frame.body - frame.offset > FRAME_SIZE
-    assert_refused(UNSEALED.damaged(LAST, bytes(data)), NewerFormat, "flags")
+    disk = UNSEALED.damaged(LAST, bytes(data))
+    with open_unattended(disk) as database:
+        (loss,) = database.recovery.lost
+    assert (loss.start, loss.end) == (frame.offset, frame.end)
+    assert "flags 2" in loss.reason
+    assert found_after(disk) == UNSEALED.state(lost=[frame])
 
 
 def other_than(name: str) -> bytes:

@@ -13,13 +13,14 @@ from journal.contents import Contents, empty_columns
 from journal.datafile import DataFile, Footer
 from journal.disk import RealDisk
 from journal.dump import DumpedDamage, dump
-from journal.errors import FormatError, JournalError, NewerFormat
-from journal.footer import encode_footer
+from journal.errors import FormatError, JournalError
+from journal.footer import BadFooter, encode_footer
 from journal.format import FRAME_SIZE, GAP, FileHeader, Previous, align, encode_frame_head, encode_headers, xxh3
 from journal.names import DataFileName
 from journal.operations import Operation
 from journal.owner import Ownership, read_holder
 from journal.records import MOVED, RECORD, SET_SIZE, encode_drop, encode_gap, encode_put, padded
+from recovery.report import Verdict
 from recovery.validate import validate_directory
 from tests.golden_files import make
 
@@ -81,16 +82,21 @@ FILES = {
 
 
 @pytest.mark.parametrize("what", FILES)
-def test_a_frame_that_no_writer_makes_is_refused_by_everyone_who_reads_it(tmp_path: Path, what: str) -> None:
+def test_a_frame_that_no_writer_makes_is_lost_for_everyone_who_reads_it(tmp_path: Path, what: str) -> None:
     (tmp_path / str(DataFileName(1))).write_bytes(FILES[what])
 
-    for read in (
-        lambda: list(dump(RealDisk(), [tmp_path])),
-        lambda: validate_directory(tmp_path),
-        lambda: MessageDatabase.open(tmp_path),
-    ):
-        with pytest.raises(NewerFormat):
-            read()
+    (damage,) = dump(RealDisk(), [tmp_path])
+    (verdict,) = validate_directory(tmp_path)
+    with MessageDatabase.open(tmp_path) as db:
+        (loss,) = db.recovery.lost
+        assert db.undelivered_count() == 0
+
+    assert isinstance(damage, DumpedDamage)
+    assert "cannot be understood" in damage.reason
+    assert verdict.verdict is Verdict.DAMAGED
+    assert (loss.start, loss.end) == (damage.start, damage.end)
+    with MessageDatabase.open(tmp_path) as db:
+        assert db.recovery.intact
 
 
 @pytest.mark.parametrize("second", [1, 4, 5])
@@ -137,7 +143,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_footer_that_contradicts_itself_is_refused(tmp_path: Path, what: str) -> None:
+def test_a_footer_that_contradicts_itself_is_a_bad_one_and_the_frames_are_walked(tmp_path: Path, what: str) -> None:
     frames = file_of(_add(b"q", payload=b"m"), 1, payload=b"m")
     said: dict[str, Any] = {
         "kind": 1,
@@ -154,12 +160,13 @@ def test_a_footer_that_contradicts_itself_is_refused(tmp_path: Path, what: str) 
     path = tmp_path / str(DataFileName(1))
     path.write_bytes(frames + encode_footer(contents, HEADER, xxh3(frames), (0, 0)))
 
-    with DataFile(RealDisk(), path) as file, pytest.raises(NewerFormat):
+    with DataFile(RealDisk(), path) as file:
         footer = file.footer(identity=HEADER.identity)
-        assert isinstance(footer, Footer), footer
-        footer.contents()
-    with pytest.raises(NewerFormat):
-        MessageDatabase.open(tmp_path)
+        assert isinstance(footer.checked() if isinstance(footer, Footer) else footer, BadFooter)
+    with MessageDatabase.open(tmp_path) as db:
+        assert [file.row for file in db.recovery.files] == ["damaged footer"]
+        assert db.recovery.lost == ()
+        assert [message.payload for message in db.undelivered()] == [b"m"]
 
 
 # What stands in the place of frames.

@@ -1,0 +1,123 @@
+"""Frames that a broken writer makes: their checksums are right, and no reader understands what they say.
+
+They are written through the real journal, at their place in the file and with the next commit's number, but past every
+check of what a commit may be: `write_unchecked` is the one place that leaves them out.
+"""
+
+from dataclasses import dataclass
+
+from journal.draft import ROW_BYTES_MAX, Draft
+from journal.format import FRAME_SIZE, SEED_MASK, align, encode_frame_head, xxh3
+from journal.group import Group
+from journal.log import Journal
+from journal.operations import Operation
+from journal.records import GAP_KIND, MOVED, NUMBER_AT, PRODUCER, PROPERTIES, RECORD, SET_SIZE, WHOLE_COMMIT, padded
+
+
+@dataclass(frozen=True, slots=True)
+class Strange:
+    """What stands in a frame, and what its header says of it."""
+
+    records: bytes
+    operations: int = 1
+    payload: bytes = b""
+    flags: int = 0
+    messages: int = 0  # so many numbers are used up; the first one is written into the first record
+
+
+def write_unchecked(journal: Journal, strange: Strange) -> int:
+    """Write the frame durably, and return its offset."""
+    place = journal._place
+    assert place is not None, "the journal has a file by now"
+    draft, group_at = Draft(), align(place.offset, place.alignment)
+    draft.records = bytearray(strange.records)
+    if strange.messages:
+        draft.records[NUMBER_AT : NUMBER_AT + 8] = place.next_message.to_bytes(8, "little")
+    size = FRAME_SIZE + len(draft.records) + len(strange.payload)
+    draft.payload, draft.payload_size, draft.operations = (strange.payload,), len(strange.payload), strange.operations
+    draft.frame_size, draft.rows = align(size, 8), 1
+    draft.weight = draft.frame_size + ROW_BYTES_MAX
+    fields = (draft.frame_size, place.next_commit, place.owner, place.synced, 1, strange.operations, strange.flags)
+    head = encode_frame_head(bytes(draft.records), (place.identity + group_at) & SEED_MASK, *fields)
+    group = Group([draft], place)
+    group.offset, group.padding, group.end = group_at, group_at - place.offset, group_at + draft.frame_size
+    group.buffers = [(head + strange.payload).ljust(draft.frame_size, b"\0")]
+    group.heads, group.offsets = [head], [group_at]
+    group.next_message, group.next_commit = place.next_message + strange.messages, place.next_commit + 1
+    journal.write(group)
+    return group_at
+
+
+def _head(kind: int, flags: int = 0, name: int = 1, extra: int = 0, count: int = 1, number: int = 0) -> bytes:
+    return RECORD.pack(kind, flags, name, extra, count, number)
+
+
+def _sum(data: bytes) -> bytes:
+    return xxh3(data).to_bytes(8, "little")
+
+
+def _size(size: int) -> bytes:
+    return size.to_bytes(4, "little")
+
+
+def _add(**named: int) -> bytes:
+    """Return the record of the message `m` in the queue `q`."""
+    return padded(_head(Operation.ADD, **named) + _sum(b"m") + _size(1) + b"q")
+
+
+def _with_properties(size: int, of_properties: int) -> bytes:
+    columns = _sum(b"m" * size) + _sum(b"m") + _size(size) + _size(of_properties)
+    return padded(_head(Operation.ADD, PROPERTIES) + columns + b"q")
+
+
+def _removal(count: int, coded: bytes, number: int = 1, size: int | None = None) -> bytes:
+    said = SET_SIZE.pack(len(coded) if size is None else size)
+    return padded(_head(Operation.DELIVER, count=count, number=number) + said + coded + b"q")
+
+
+def _put(key: bytes = b"k", size: int = 1, flags: int = 0) -> bytes:
+    return padded(_head(Operation.PUT, flags, len(key), count=size, number=xxh3(b"v")) + key)
+
+
+STRANGE = {
+    "an ADD of no message": Strange(_add(count=0), operations=0),
+    "an ADD of no message that uses a number up": Strange(_add(count=0), operations=0, messages=1),
+    "an ADD of two of which one is there": Strange(_add(count=2), operations=2, payload=b"m", messages=2),
+    "an ADD of billions": Strange(_add(count=0xFFFFFFFF), operations=0xFFFFFFFF, payload=b"m", messages=1),
+    "an unknown kind": Strange(_add().replace(b"\1", b"\x09", 1), payload=b"m", messages=1),
+    "kind 0": Strange(bytes(24)),
+    "unknown flags of a record": Strange(_add(flags=32), payload=b"m", messages=1),
+    "flags of another kind": Strange(_put(flags=PRODUCER), payload=b"v"),
+    "an identifier without its flag": Strange(_add(extra=1), payload=b"m", messages=1),
+    "a flag without its identifier": Strange(_add(flags=PRODUCER), payload=b"m", messages=1),
+    "a whole commit without an identifier": Strange(_add(flags=WHOLE_COMMIT), payload=b"m", messages=1),
+    "unknown flags of the frame": Strange(_add(), payload=b"m", flags=2, messages=1),
+    "a gap of nobody's": Strange(padded(_head(GAP_KIND, count=0, number=8) + b"a"), operations=0),
+    "a gap frame that does something": Strange(_put(), payload=b"v", flags=1),
+    "a payload that is missing": Strange(_add(), messages=1),
+    "a payload that is too long": Strange(_add(), payload=b"more than the eight bytes", messages=1),
+    "a message of another size": Strange(
+        padded(_head(Operation.ADD) + _sum(b"m") + _size(99) + b"q"), payload=b"m", messages=1
+    ),
+    "properties longer than their message": Strange(_with_properties(1, 9), payload=b"m", messages=1),
+    "no name": Strange(padded(_head(Operation.ADD, name=0) + _sum(b"m") + _size(1)), payload=b"m", messages=1),
+    "a queue that is no text": Strange(_add().replace(b"q", b"\xff"), payload=b"m", messages=1),
+    "a key that is no text": Strange(_put(b"\xff\xfe"), payload=b"v"),
+    "a name that is longer than the frame": Strange(_add(name=200), payload=b"m", messages=1),
+    "a value of another size": Strange(_put(size=90), payload=b"v"),
+    "a removal of no message": Strange(_removal(0, b""), operations=0),
+    "a set of other numbers than it says": Strange(_removal(5, b"\x04"), operations=5),
+    "a set that is cut off": Strange(_removal(2, b"\x81"), operations=2),
+    "a set that ends with a gap": Strange(_removal(2, b"\x02\x03"), operations=2),
+    "a set that is longer than the frame": Strange(_removal(2, b"\x02", size=4000), operations=2),
+    "a removal behind the last number": Strange(_removal(1, b"", 1 << 63)),
+    "a set of billions": Strange(_removal(0xFFFFFFFF, b"\xff\xff\xff\xff\x0f"), operations=0xFFFFFFFF),
+    "a message behind the last number": Strange(_add(number=1 << 63), payload=b"m"),
+    "a moved message behind the last number": Strange(
+        padded(_head(Operation.ADD, MOVED) + _sum(b"m") + b"\xff" * 8 + bytes(8) + _size(1) + b"q"), payload=b"m"
+    ),
+    "fewer operations than its header says": Strange(_add(), operations=2, payload=b"m", messages=1),
+    "more operations than its header says": Strange(_add(), operations=0, payload=b"m", messages=1),
+    "a good record, and another behind it that is none": Strange(_add() + bytes(16), payload=b"m", messages=1),
+    "messages that go back": Strange(_add(number=5) + _add(number=4), operations=2, payload=b"mm"),
+}
