@@ -80,6 +80,12 @@ class Block:
     def sequence_of(self, row: int) -> int:
         return self.sequence if self.sequences is None else int(self.sequences[row])
 
+    def copy_columns(self) -> None:
+        """Let the columns grow again that somebody has a view of, as long as their last message says they are."""
+        count = self.last - self.first + 1
+        self.offsets, self.sizes, self.queues = self.offsets[:count], self.sizes[:count], self.queues[:count]
+        self.is_live = self.is_live[:count]
+
     def freeze(self) -> None:
         """Turn the growing columns into arrays, without a copy."""
         if isinstance(self.offsets, array):

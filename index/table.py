@@ -77,10 +77,14 @@ class Table:
         offsets, sizes, queues = columns
         count, total = len(sizes), sum(sizes)
         block = self._open_block(first, sequence)
-        block.offsets.extend([offset >> 3 for offset in offsets])  # type: ignore[union-attr]
-        block.sizes.extend(sizes)  # type: ignore[union-attr]
-        block.queues.extend(queues)  # type: ignore[union-attr]
-        block.is_live.extend(_ONES[:count] if count <= len(_ONES) else b"\1" * count)  # type: ignore[union-attr]
+        try:
+            block.offsets.extend([offset >> 3 for offset in offsets])  # type: ignore[union-attr]
+            block.sizes.extend(sizes)  # type: ignore[union-attr]
+            block.queues.extend(queues)  # type: ignore[union-attr]
+            block.is_live.extend(_ONES[:count] if count <= len(_ONES) else b"\1" * count)  # type: ignore[union-attr]
+        except BufferError:  # somebody still looks at the columns, be it the traceback of an interrupted look
+            block.copy_columns()
+            return self.add_singles(first, sequence, columns)
         block.last = first + count - 1
         block.live += count
         self.count += count
@@ -98,10 +102,14 @@ class Table:
     def add_one(self, queue: int, number: int, sequence: int, offset: int, size: int) -> None:
         """Take in one message that has its own frame."""
         block = self._open_block(number, sequence)
-        block.offsets.append(offset >> 3)  # type: ignore[union-attr]
-        block.sizes.append(size)  # type: ignore[union-attr]
-        block.queues.append(queue)  # type: ignore[union-attr]
-        block.is_live.append(1)  # type: ignore[union-attr]
+        try:
+            block.offsets.append(offset >> 3)  # type: ignore[union-attr]
+            block.sizes.append(size)  # type: ignore[union-attr]
+            block.queues.append(queue)  # type: ignore[union-attr]
+            block.is_live.append(1)  # type: ignore[union-attr]
+        except BufferError:  # somebody still looks at the columns, be it the traceback of an interrupted look
+            block.copy_columns()
+            return self.add_one(queue, number, sequence, offset, size)
         block.last = number
         block.live += 1
         self.count += 1
@@ -115,10 +123,14 @@ class Table:
         """Take in neighbouring messages of one queue that one frame holds."""
         count, total = len(sizes), sum(sizes)
         block = self._open_block(first, sequence)
-        block.offsets.extend(array("I", [offset >> 3]) * count)  # type: ignore[union-attr]
-        block.sizes.extend(array("I", sizes))  # type: ignore[union-attr]
-        block.queues.extend(array("I", [queue]) * count)  # type: ignore[union-attr]
-        block.is_live.extend(b"\1" * count)  # type: ignore[union-attr]
+        try:
+            block.offsets.extend(array("I", [offset >> 3]) * count)  # type: ignore[union-attr]
+            block.sizes.extend(array("I", sizes))  # type: ignore[union-attr]
+            block.queues.extend(array("I", [queue]) * count)  # type: ignore[union-attr]
+            block.is_live.extend(b"\1" * count)  # type: ignore[union-attr]
+        except BufferError:  # somebody still looks at the columns, be it the traceback of an interrupted look
+            block.copy_columns()
+            return self.add_run(queue, first, sequence, offset, sizes)
         block.last = first + count - 1
         block.live += count
         self.count += count

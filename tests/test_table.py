@@ -366,3 +366,29 @@ def test_many_are_found_as_they_are_found_one_by_one(live: set[int], wanted: set
     assert [(place.number, place.queue) for place in places] == list(
         zip(numbers.tolist(), queues.tolist(), strict=True)
     )
+
+
+@pytest.mark.parametrize("column", ["offsets", "sizes", "queues", "is_live"])
+@pytest.mark.parametrize("way", ["one", "run", "singles"])
+def test_a_column_that_somebody_looks_at_grows_all_the_same(column: str, way: str) -> None:
+    table = Table()
+    place = table.queues.place("q")
+    table.add_one(place, 1, 1, 8, 10)
+    kept = memoryview(getattr(table._blocks[-1], column))  # as the traceback of an interrupted look keeps one
+
+    for first in (2, 3):
+        if way == "one":
+            table.add_one(place, first, 1, 16, 20)
+        elif way == "run":
+            table.add_run(place, first, 1, 16, [20])
+        else:
+            table.add_singles(first, 1, ([16], [20], [place]))
+
+    assert [table.find(number) for number in (1, 2, 3)] == [
+        Place(1, place, 1, 8, 10),
+        Place(2, place, 1, 16, 20),
+        Place(3, place, 1, 16, 20),
+    ]
+    assert table.remove(3) is not None
+    assert table.count == table.undelivered_count("q") == 2
+    assert len(kept) == 1
