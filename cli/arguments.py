@@ -155,7 +155,9 @@ def _text_of(wrong: typer.TyperException, command: Any, ctx: Any, line: Sequence
         case "UsageError":
             if extra := _parsed(command, ctx, line)[1]:
                 return f"{ctx.command_path} takes no argument {extra[0]!r} here"
-    return wrong.format_message().removesuffix(".")
+        case _:
+            pass
+    return str(wrong.format_message()).removesuffix(".")
 
 
 def _no_option(option: str, kinds: Any, command: Any, line: Sequence[str]) -> str:

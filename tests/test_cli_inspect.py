@@ -10,6 +10,7 @@ import pytest
 
 from database import MessageDatabase
 from tests.cli_runner import oms, oms_json, oms_lines
+from tests.small_files import churn, open_small
 
 FIELDS = {
     "sequence",
@@ -88,6 +89,21 @@ def test_explain_has_an_answer_for_a_database_without_data_files(tmp_path: Path)
 
     assert oms("explain", spool=tmp_path).stdout == "There are no data files.\n"
     assert oms_json("explain", spool=tmp_path) == {"files": []}
+
+
+def test_a_retention_directory_is_dumped_with_what_lies_in_its_folders(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    for name in ("a", "b"):
+        with open_small(tmp_path / name, retention_directory=kept) as db:
+            churn(db, 2)
+            db.cleanup()
+
+    found = oms_lines("dump", str(kept), spool=tmp_path / "none")
+    folders = [sorted(folder.iterdir()) for folder in sorted(kept.iterdir())]
+
+    assert len(folders) == 2 and all(folders)
+    assert found == oms_lines("dump", *(str(path) for files in folders for path in files), spool=tmp_path / "none")
+    assert "ADD" in {line["operation"] for line in found}
 
 
 def test_dump_has_every_operation_in_order(spool: Path) -> None:
