@@ -5,7 +5,6 @@ parses the line says only that something is wrong.
 """
 
 import inspect
-import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from cli.failures import Usage
 
 NUMBER_MAX = (1 << 63) - 1  # what a count, a message's number or a sequence can be
+SHOWN_MAX = 60  # characters of what came
 _WORD = re.compile(r"[^\[\] .]+")  # the first of a metavar
 _NEGATIVE = re.compile(r"-[0-9.]+")
 
@@ -51,7 +51,7 @@ class Kind(NamedTuple):
             value = self.type(text)
         except ValueError:
             return False
-        return math.isfinite(value) and self._low <= value <= self._high
+        return bool(self._low <= value <= self._high)  # which neither nan nor inf is
 
     @property
     def _low(self) -> float:
@@ -77,7 +77,7 @@ class Kind(NamedTuple):
     def refusal(self, text: str, variable: str | None = None) -> str:
         """Say that the value is none of the kind."""
         name = f"{self.name} (from {variable})" if variable else self.name
-        return f"{name} must be {self.expected(text)}, not {repr(text) if text else 'an empty text'}"
+        return f"{name} must be {self.expected(text)}, not {_came(text) if text else 'an empty text'}"
 
     def missing(self) -> str:
         """Say that there is no value."""
@@ -87,6 +87,11 @@ class Kind(NamedTuple):
         """Return what the help says of it, as the end of a sentence."""
         text = self.help.partition("  [")[0].removesuffix(".")
         return f": {text[:1].lower()}{text[1:]}" if text else ""
+
+
+def _came(text: str) -> str:
+    """Return what came, as far as a person wants to read it."""
+    return repr(text) if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]!r}…"
 
 
 def _digits(number: float) -> str:
@@ -157,7 +162,8 @@ def _text_of(wrong: typer.TyperException, command: Any, ctx: Any, line: Sequence
                 return f"{ctx.command_path} takes no argument {extra[0]!r} here"
         case _:
             pass
-    return str(wrong.format_message()).removesuffix(".")
+    theirs: str = wrong.format_message()
+    return theirs.removesuffix(".")
 
 
 def _no_option(option: str, kinds: Any, command: Any, line: Sequence[str]) -> str:

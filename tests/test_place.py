@@ -95,15 +95,15 @@ def test_the_retention_directory_may_be_there_before_the_database(tmp_path: Path
 
 @pytest.mark.parametrize("directory", ["", b"", b"spool", None, 5, 1.5, [], ["spool"], True, "a\0b"])
 def test_what_names_no_directory_is_refused_and_nothing_is_made(
-    tmp_path: Path, directory: object, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, directory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     wrong = ValueError if isinstance(directory, str) else TypeError
 
     for opening in (MessageDatabase.open, DatabaseView.open):
         with pytest.raises(wrong, match=r"^directory "):
-            opening(directory)  # type: ignore[operator]
+            opening(directory)
     with pytest.raises(wrong, match=r"^directory "):
-        asyncio.run(_entered(directory))  # type: ignore[arg-type]
+        asyncio.run(_entered(directory))
 
     assert list(tmp_path.iterdir()) == []
