@@ -7,7 +7,7 @@ parses the line says only that something is wrong.
 import inspect
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import Enum
@@ -20,6 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from cli.failures import Usage
 
 NUMBER_MAX = (1 << 63) - 1  # what a count, a message's number or a sequence can be
+NEAR = 0.75  # so much of two options alike, of which one may be meant
 SHOWN_MAX = 60  # characters of what came
 _WORD = re.compile(r"[^\[\] .]+")  # the first of a metavar
 _NEGATIVE = re.compile(r"-[0-9.]+")
@@ -166,14 +167,14 @@ def _text_of(wrong: typer.TyperException, command: Any, ctx: Any, line: Sequence
     return theirs.removesuffix(".")
 
 
-def _no_option(option: str, kinds: Any, command: Any, line: Sequence[str]) -> str:
+def _no_option(option: str, kinds: Iterable[Kind], command: Any, line: Sequence[str]) -> str:
     """Say that there is no such option: perhaps a negative number where a number goes."""
     came = next((text for text in line if text.startswith(option)), option).partition("=")[0]
     arguments = [kind for kind in kinds if not kind.is_option]
     number = next((kind for kind in arguments if kind.type is int), None)
     if _NEGATIVE.fullmatch(came) and number is not None:
         return number.refusal(came)
-    near = get_close_matches(came, [name for param in command.params for name in param.opts], n=1)
+    near = get_close_matches(came, [name for param in command.params for name in param.opts], n=1, cutoff=NEAR)
     if near and near[0].startswith("-"):
         return f"there is no option {came!r}; did you mean {near[0]}?"
     behind = f"; a {arguments[0].metavar} that begins with - goes behind --" if arguments else ""

@@ -87,7 +87,7 @@ def test_of_a_closed_database_nothing_is_held(backup: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "arguments, place, said",
     [
-        ([], "new", "Missing argument"),
+        ([], "new", "BACKUP is missing"),
         (["nowhere"], "new", "is no backup"),
         (["spool"], "new", "is no backup"),
         (["backup"], "spool", "not empty"),
@@ -95,7 +95,7 @@ def test_of_a_closed_database_nothing_is_held(backup: Path, tmp_path: Path) -> N
         (["backup"], "backup/new", "one in the other"),
         (["backup"], ".", "one in the other"),
         (["backup"], "spool/omsmsg.lock", "omsmsg.lock"),
-        (["backup", "--policy", "salvage"], "new", "No such option"),
+        (["backup", "--policy", "salvage"], "new", "there is no option"),
     ],
 )
 def test_what_cannot_be_restored_is_refused_with_one_line(
