@@ -5,10 +5,9 @@ parses the line says only that something is wrong.
 """
 
 import inspect
-import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import Enum
@@ -21,6 +20,8 @@ from typer.core import TyperCommand, TyperGroup
 from cli.failures import Usage
 
 NUMBER_MAX = (1 << 63) - 1  # what a count, a message's number or a sequence can be
+NEAR = 0.75  # so much of two options alike, of which one may be meant
+SHOWN_MAX = 60  # characters of what came
 _WORD = re.compile(r"[^\[\] .]+")  # the first of a metavar
 _NEGATIVE = re.compile(r"-[0-9.]+")
 
@@ -51,7 +52,7 @@ class Kind(NamedTuple):
             value = self.type(text)
         except ValueError:
             return False
-        return math.isfinite(value) and self._low <= value <= self._high
+        return bool(self._low <= value <= self._high)  # which neither nan nor inf is
 
     @property
     def _low(self) -> float:
@@ -77,7 +78,7 @@ class Kind(NamedTuple):
     def refusal(self, text: str, variable: str | None = None) -> str:
         """Say that the value is none of the kind."""
         name = f"{self.name} (from {variable})" if variable else self.name
-        return f"{name} must be {self.expected(text)}, not {repr(text) if text else 'an empty text'}"
+        return f"{name} must be {self.expected(text)}, not {_came(text) if text else 'an empty text'}"
 
     def missing(self) -> str:
         """Say that there is no value."""
@@ -87,6 +88,11 @@ class Kind(NamedTuple):
         """Return what the help says of it, as the end of a sentence."""
         text = self.help.partition("  [")[0].removesuffix(".")
         return f": {text[:1].lower()}{text[1:]}" if text else ""
+
+
+def _came(text: str) -> str:
+    """Return what came, as far as a person wants to read it."""
+    return repr(text) if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]!r}…"
 
 
 def _digits(number: float) -> str:
@@ -155,17 +161,20 @@ def _text_of(wrong: typer.TyperException, command: Any, ctx: Any, line: Sequence
         case "UsageError":
             if extra := _parsed(command, ctx, line)[1]:
                 return f"{ctx.command_path} takes no argument {extra[0]!r} here"
-    return wrong.format_message().removesuffix(".")
+        case _:
+            pass
+    theirs: str = wrong.format_message()
+    return theirs.removesuffix(".")
 
 
-def _no_option(option: str, kinds: Any, command: Any, line: Sequence[str]) -> str:
+def _no_option(option: str, kinds: Iterable[Kind], command: Any, line: Sequence[str]) -> str:
     """Say that there is no such option: perhaps a negative number where a number goes."""
     came = next((text for text in line if text.startswith(option)), option).partition("=")[0]
     arguments = [kind for kind in kinds if not kind.is_option]
     number = next((kind for kind in arguments if kind.type is int), None)
     if _NEGATIVE.fullmatch(came) and number is not None:
         return number.refusal(came)
-    near = get_close_matches(came, [name for param in command.params for name in param.opts], n=1)
+    near = get_close_matches(came, [name for param in command.params for name in param.opts], n=1, cutoff=NEAR)
     if near and near[0].startswith("-"):
         return f"there is no option {came!r}; did you mean {near[0]}?"
     behind = f"; a {arguments[0].metavar} that begins with - goes behind --" if arguments else ""

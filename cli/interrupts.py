@@ -56,8 +56,8 @@ def held_back() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    for number in pressed[:1]:
-        before[signal.Signals(number)](number, None)
+    for signalled in pressed[:1]:
+        before[signal.Signals(signalled)](signalled, None)
 
 
 class Ending:

@@ -226,7 +226,7 @@ def _accounted(tally: Tally) -> Iterator[None]:
     except KeyboardInterrupt as failure:
         raise _stopped("interrupted", ExitCode.INTERRUPTED, tally) from failure
     except interrupts.Stopped as failure:
-        raise _stopped(f"stopped by {failure.number.name}", ExitCode(failure.code), tally) from failure
+        raise _stopped(f"stopped by {failure.number.name}", ExitCode(128 + failure.number), tally) from failure
     except BadEntry as failure:
         raise _stopped(str(failure), ExitCode.USAGE, tally, line=failure.line) from failure
     except (JournalError, OSError) as failure:

@@ -1,5 +1,6 @@
 """The program `oms`: its commands by name, and what happens when one ends early."""
 
+import errno
 import io
 import os
 import sys
@@ -35,11 +36,16 @@ _LATE = {
 }
 
 
+_OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
 class Oms(Group):
     """The group of all commands. Every way a command can end becomes one line and an exit code."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
         """Run the command line and exit; `standalone_mode` makes no difference."""
+        if sys.stderr is None:  # it was closed before the start
+            sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - to the end
         arguments = list(sys.argv[1:] if args is None else args)
         Notes.as_json = "--json" in arguments
         named["standalone_mode"] = False
@@ -53,6 +59,11 @@ class Oms(Group):
         except BrokenPipeError:
             _discard_output()
             raise typer.Exit(ExitCode.PIPE_CLOSED) from None
+        except OSError as failure:
+            if failure.filename is not None or failure.errno not in _OF_OUTPUT:
+                raise
+            _discard_output()
+            raise Failure(f"cannot write the output: {failure.strerror}", ExitCode.UNUSABLE) from failure
         return value
 
 
@@ -75,6 +86,7 @@ def _imported(name: str) -> Any:
 def _ended(run: Callable[[], Any], *, as_json: bool) -> int:
     """Return the exit code, having said on stderr why, if it is a failure."""
     try:
+        _check_streams()
         status = run()
         if status != ExitCode.INTERRUPTED:
             return status if isinstance(status, int) else ExitCode.DONE
@@ -92,6 +104,14 @@ def _ended(run: Callable[[], Any], *, as_json: bool) -> int:
         failure = Failure("this is a bug in oms; please report it with the lines above", ExitCode.BUG)
     tell(failure, as_json=as_json)
     return failure.code
+
+
+def _check_streams() -> None:
+    """Usage where there is nowhere to write to; what cannot be read from is empty."""
+    if sys.stdout is None:
+        raise Usage("standard output is closed: give it a place, as with > FILE")
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123 - to the end
 
 
 def _usage_text(wrong: typer.TyperException) -> str:

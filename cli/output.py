@@ -91,8 +91,12 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
     from rich.table import Table
     from rich.text import Text
 
+    class Printing(Console):
+        def on_broken_pipe(self) -> None:
+            raise
+
     width = None if sys.stdout.isatty() else WIDTH_UNBOUNDED
-    console = Console(file=sys.stdout, width=width, highlight=False, emoji=False)
+    console = Printing(file=sys.stdout, width=width, highlight=False, emoji=False)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
     cells = [[printable(cell) for cell in row] for row in rows]
     widest = [max(map(cell_len, texts)) for texts in zip([c.title for c in columns], *cells, strict=True)]

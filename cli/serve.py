@@ -81,19 +81,16 @@ def serve(  # noqa: PLR0913 - one for each option
     from broker.server.serving import Server, StoreTaken
     from broker.server.standby import StandbyEnds
 
-    if create and run_mode is not None and run_mode.upper() in ("PSTORE-LOAD", "PSTORE-UNLOAD"):
-        raise Usage(f"--create goes with RUN-MODE=STANDARD or STANDBY, not with {run_mode}")
     given: dict[str, str | int | None] = {"host": host, "stomp_port": stomp_port, "http_port": http_port}
     if is_unit:
         for line in _unit(file, spool, given | {"run_mode": run_mode, "partner": partner}).splitlines():
             output.print_line(line)
         return
-    attributes = _attributes(file, spool, given | _mode(run_mode, partner), as_json=as_json)
+    attributes = _attributes(file, spool, given | _mode(run_mode, partner, create=create), as_json=as_json)
     _log_to_stderr(as_json=as_json)
     try:
         with ProgressBar(is_bytes=False, is_long=True) as bar:
-            making = partial(Server, attributes, report=report, show=bar, create=create)
-            asyncio.run(_run(making, as_json=as_json))
+            asyncio.run(_run(partial(Server, attributes, report=report, show=bar, create=create), as_json=as_json))
     except (AccessRefused, PortRefused, StandbyEnds, MoveFailed) as refused:
         raise Failure(str(refused), ExitCode.UNUSABLE) from refused
     except StoreTaken as taken:
@@ -102,13 +99,15 @@ def serve(  # noqa: PLR0913 - one for each option
         raise _start_failure(refused) from refused
 
 
-def _mode(run_mode: str | None, partner: str | None) -> dict[str, str | int | None]:
-    """Return the attributes of a run mode: what it takes as PSTORE goes with it."""
+def _mode(run_mode: str | None, partner: str | None, *, create: bool) -> dict[str, str | int | None]:
+    """Return the attributes of a run mode: what it takes as PSTORE goes with it. Usage where it begins no store."""
     from broker.attribute_checks import START_OF_MODE
 
     said: dict[str, str | int | None] = {}
     if run_mode is not None:
         said["run_mode"] = run_mode
+        if create and run_mode.upper() in ("PSTORE-LOAD", "PSTORE-UNLOAD"):
+            raise Usage(f"--create goes with RUN-MODE=STANDARD or STANDBY, not with {run_mode}")
         if run_mode.upper() in START_OF_MODE:
             said["pstore"] = START_OF_MODE[run_mode.upper()]
     if partner is not None:

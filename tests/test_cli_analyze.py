@@ -84,14 +84,14 @@ def test_what_cannot_work_is_refused_before_spark_starts(
         assert text.count("\n") == 1
         return text
 
-    assert "there is no" in refused(str(tmp_path / "nowhere"), "--out", out, code=4)
-    assert "data files" in refused(str(tmp_path / "other"), "--out", out, code=4)
+    assert "does not exist" in refused(str(tmp_path / "nowhere"), "--out", out, code=2)
+    assert "no message database" in refused(str(tmp_path / "other"), "--out", out, code=2)
     assert "not an earlier report" in refused(str(spool), "--out", str(tmp_path / "other"), code=2)
     assert "no time like" in refused(str(spool), "--out", out, "--since", "yesterday", code=2)
     assert "before --until" in refused(
         str(spool), "--out", out, "--since", "2026-01-02", "--until", "2026-01-02", code=2
     )
-    assert "there is no" in refused(str(spool), "--out", out, "--compare-with", str(tmp_path / "nowhere"), code=4)
+    assert "does not exist" in refused(str(spool), "--out", out, "--compare-with", str(tmp_path / "nowhere"), code=2)
     assert "--out" in refused(str(spool), code=2)
     monkeypatch.setattr(os, "access", lambda place, mode: False)
     assert "cannot write a report to" in refused(str(spool), "--out", out, code=4)

@@ -71,7 +71,7 @@ def test_nothing_else_is_overwritten(tmp_path: Path, spool: Path, inside: str, c
 
 
 def test_what_is_no_database_and_what_is_no_backup_is_told(spool: Path, target: Path, tmp_path: Path) -> None:
-    oms("backup", str(target), spool=tmp_path / "missing", code=4)
+    oms("backup", str(target), spool=tmp_path / "missing", code=2)
     oms("backup", str(tmp_path / "missing"), "--verify", spool=spool, code=2)
     oms("backup", str(spool), "--verify", spool=spool, code=2)
     assert not target.exists()

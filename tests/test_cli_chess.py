@@ -502,7 +502,7 @@ def by_hand(spool: Path, *arguments: str, code: int = 0) -> str:
 def test_two_people_play_by_hand(tmp_path: Path) -> None:
     spool = tmp_path / "game"
 
-    assert "no game is in" in by_hand(spool, "black", code=4)
+    assert "holds no game" in by_hand(spool, "black", code=2)
     assert not spool.exists()
     assert by_hand(spool, "white", "f3").startswith("It is black's turn: oms chess black MOVE")
     assert by_hand(spool, "white") == "Black has not answered yet; it is black's turn."
@@ -541,22 +541,22 @@ def a_file(spool: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [("white", "e4"), ("white",), ("black",)], ids=" ".join)
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "code", "said"),
     [
-        (of_another_broker, "belongs to broker ETB001, not to CHESS"),
-        (of_plain_users, "no broker may touch"),
-        (of_somebody, "holds other things, and no game"),
-        (a_file, "is not a directory"),
+        (of_another_broker, 4, "belongs to broker ETB001, not to CHESS"),
+        (of_plain_users, 4, "no broker may touch"),
+        (of_somebody, 2, "holds other things, and no game"),
+        (a_file, 2, "is not a directory"),
     ],
 )
 def test_a_directory_without_a_game_is_refused(
-    make: Callable[[Path], None], said: str, arguments: tuple[str, ...], tmp_path: Path
+    make: Callable[[Path], None], code: int, said: str, arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
     spool = tmp_path / "spool"
     make(spool)
     before = sorted(path.name for path in tmp_path.rglob("*") if not path.name.startswith("omsmsg"))
 
-    result = oms("chess", *arguments, "--spool", str(spool), code=4)
+    result = oms("chess", *arguments, "--spool", str(spool), code=code)
 
     assert said in result.stderr
     assert (len(result.stderr.splitlines()), result.stdout) == (1, "")
@@ -575,14 +575,14 @@ def test_a_directory_that_a_running_broker_has_is_refused_as_locked(desk: Desk) 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["green"], "is not one of"),
+        (["green"], "must be one of white, black"),
         (["white", "e4"], "--spool DIR is missing"),
         (["white", "e9", "--spool", "s"], "e9 is no move"),
         (["white", "e4\x1b", "--spool", "s"], "is no move"),
         (["white", "e4", "--spool", "s", "--kills", "3"], "are for a whole game"),
         (["white", "e4", "--spool", "s", "--seed", "0"], "are for a whole game"),
-        (["--kills", "-1"], "greater than or equal to 0"),
-        (["--pgn", "missing.pgn"], "missing.pgn: No such file"),
+        (["--kills", "-1"], "from 0 to 1,000"),
+        (["--pgn", "missing.pgn"], "missing.pgn cannot be read: No such file"),
         (["--pgn", "."], "Is a directory"),
         (["--pgn", "noise.pgn"], "noise.pgn: line 1: the character"),
         (["--pgn", "long.pgn"], "no game of chess"),

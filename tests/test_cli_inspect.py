@@ -10,6 +10,7 @@ import pytest
 
 from database import MessageDatabase
 from tests.cli_runner import oms, oms_json, oms_lines
+from tests.small_files import churn, open_small
 
 FIELDS = {
     "sequence",
@@ -90,6 +91,21 @@ def test_explain_has_an_answer_for_a_database_without_data_files(tmp_path: Path)
     assert oms_json("explain", spool=tmp_path) == {"files": []}
 
 
+def test_a_retention_directory_is_dumped_with_what_lies_in_its_folders(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    for name in ("a", "b"):
+        with open_small(tmp_path / name, retention_directory=kept) as db:
+            churn(db, 2)
+            db.cleanup()
+
+    found = oms_lines("dump", str(kept), spool=tmp_path / "none")
+    folders = [sorted(folder.iterdir()) for folder in sorted(kept.iterdir())]
+
+    assert len(folders) == 2 and all(folders)
+    assert found == oms_lines("dump", *(str(path) for files in folders for path in files), spool=tmp_path / "none")
+    assert "ADD" in {line["operation"] for line in found}
+
+
 def test_dump_has_every_operation_in_order(spool: Path) -> None:
     found = oms_lines("dump", spool=spool)
 
@@ -150,7 +166,7 @@ def test_dump_reads_single_files_and_archives(spool: Path, tmp_path: Path) -> No
 
     assert oms_lines("dump", str(one), spool=tmp_path) == expected
     assert oms_lines("dump", str(archive), spool=tmp_path) == expected
-    assert oms("dump", str(tmp_path / "none"), spool=spool, code=4).stderr.count("\n") == 1
+    assert oms("dump", str(tmp_path / "none"), spool=spool, code=2).stderr.count("\n") == 1
 
 
 def test_dump_of_a_broken_file_goes_on_behind_the_damage(spool: Path) -> None:

@@ -351,9 +351,9 @@ def test_ctrl_c_ends_all_three_and_removes_the_directory(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--pages", "3"], "greater than or equal to 4"),
-        (["--pages", "many"], "valid integer"),
-        (["--kills", "-1"], "greater than or equal to 0"),
+        (["--pages", "3"], "from 4 to 1,000"),
+        (["--pages", "many"], "must be a whole number"),
+        (["--kills", "-1"], "from 0 to 100"),
         (["--spool", "full"], "not an empty directory"),
         (["--spool", "empty"], "empty.pages is there already"),
         (["extra"], "extra"),

@@ -45,9 +45,12 @@ def test_a_message_from_standard_input_keeps_every_byte(spool: Path) -> None:
     assert oms("show", str(number), "--raw", spool=spool).stdout_bytes == payload
 
 
-def test_an_empty_message_is_a_message(spool: Path) -> None:
-    sent = oms_json("send", "orders", "", spool=spool)
+@pytest.mark.parametrize("line", [["send", "orders"], ["send", "orders", ""]])
+def test_an_empty_message_is_a_message_where_it_is_asked_for(spool: Path, line: list[str]) -> None:
+    oms(*line, spool=spool, stdin=b"", code=2)
+    assert not spool.exists()
 
+    sent = oms_json(*line, "--empty", spool=spool)
     assert sent == {"number": sent["number"], "queue": "orders", "length": 0}
 
 

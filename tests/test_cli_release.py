@@ -232,3 +232,17 @@ def test_a_message_that_cannot_be_read_stays_held_where_more_than_its_number_is_
     assert held(spool) == [1]
     oms("release", "1", "--discard", "--yes", spool=spool)
     assert held(spool) == free(spool)[:0] == []
+
+
+def test_a_queue_whose_messages_are_all_held_back_says_so(spool: Path) -> None:
+    text = "4 messages of queue odd held back, since delivered already perhaps: `oms list --held` shows, "
+
+    assert oms("list", "odd", spool=spool).stdout == f"{text}`oms release` decides.\n"
+    as_json = oms("list", "odd", "--json", spool=spool)
+    assert (as_json.stdout, text in as_json.stderr) == ("", True)
+
+    oms("release", "1", "--yes", spool=spool)
+    lines = oms("list", "odd", spool=spool).stdout.splitlines()
+    assert [line.split()[0] for line in lines[2:]] == ["1", "3"]
+    assert lines[-1].startswith("3 messages of queue odd held back")
+    assert "held back" not in oms("list", "--held", "odd", spool=spool).stdout

@@ -126,7 +126,7 @@ def test_what_is_known_of_the_original_is_told_in_words_of_its_own(
 @pytest.mark.parametrize(
     "arguments, place, said",
     [
-        ([], "new", "Missing argument"),
+        ([], "new", "BACKUP is missing"),
         (["nowhere"], "new", "is no backup"),
         (["spool"], "new", "is no backup"),
         (["backup"], "spool", "not empty"),
@@ -134,7 +134,7 @@ def test_what_is_known_of_the_original_is_told_in_words_of_its_own(
         (["backup"], "backup/new", "one in the other"),
         (["backup"], ".", "one in the other"),
         (["backup"], "spool/omsmsg.lock", "omsmsg.lock"),
-        (["backup", "--policy", "salvage"], "new", "No such option"),
+        (["backup", "--policy", "salvage"], "new", "there is no option"),
     ],
 )
 def test_what_cannot_be_restored_is_refused_with_one_line(

@@ -2,19 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from database import MessageDatabase
+from journal.disk import RealDisk
 from journal.errors import DatabaseLocked, DiskError, JournalError, NotThisDatabase, RecoveryRefused
 from journal.names import LOCK, ArchiveName, DataFileName
-from journal.owner import read_holder
+from journal.owner import LOCK_BYTE_BASE, read_holder
 from recovery.report import FileReport, Verdict
 from recovery.survey import survey
 from recovery.validate import examine, validate_directory
 from tests.crash_model import SPOOL, State, found_after, open_unattended, state_of
 from tests.crash_store import archives_in, assert_refused, headers_of, report_on, small_store, with_header
 from tests.faulty_disk import SimulatedDisk
+from tests.small_files import open_small
 
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)
@@ -357,6 +360,23 @@ def test_a_second_opener_is_told_who_has_the_directory() -> None:
         assert locked.value.host
         assert str(locked.value.pid) in str(locked.value)
     open_unattended(disk).close()
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_opener_beside_one_that_has_not_said_yet_who_it_is_hears_just_that(tmp_path: Path, is_new: bool) -> None:
+    if not is_new:
+        open_small(tmp_path).close()
+    disk, other = RealDisk(), RealDisk().open_lock(tmp_path / LOCK)
+    holder = read_holder(disk, tmp_path)
+    assert holder is not None and other.try_lock(LOCK_BYTE_BASE + holder.number + 1)
+    try:
+        with pytest.raises(DatabaseLocked, match="is being opened by another process at this moment") as locked:
+            open_small(tmp_path)
+    finally:
+        other.close()
+
+    assert (locked.value.pid, locked.value.host) == (0, "")
+    open_small(tmp_path).close()
 
 
 def damages() -> list[Callable[[], SimulatedDisk]]:

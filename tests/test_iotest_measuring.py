@@ -238,12 +238,12 @@ def test_memory_that_pretends_to_sync_is_told_from_a_disk() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["missing"], 4, "make the directory first"),
-        (["file"], 4, "give a directory"),
+        (["missing"], 2, "make the directory first"),
+        (["file"], 2, "give a directory"),
         ([".", "--bytes", "lots"], 2, "is not a size"),
         ([".", "--bytes", "4K"], 2, "at least"),
         ([".", "--seconds", "0"], 2, "--seconds"),
-        ([".", "--max-data-file-size", "1"], 2, "max_data_file_size"),
+        ([".", "--max-data-file-size", "1"], 2, "--max-data-file-size"),
         ([], 2, "DIR"),
     ],
 )

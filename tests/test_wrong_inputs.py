@@ -1,10 +1,15 @@
 """Whatever is wrong is refused with words for people: the argument, what was expected, and what came."""
 
+import os
+import shlex
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli_runner import invoked
+from tests.cli_runner import command_line, environment, invoked
 from tests.small_files import open_small
 from tests.wrong_inputs import CALLS, COMMANDS, Call, Command, faults_of
 
@@ -69,3 +74,106 @@ def test_the_table_has_a_row_for_every_command() -> None:
     groups = {group.name for group in app.registered_groups}
     assert described | groups - {None} <= {word for row in COMMANDS for word in row.line[:1]} | {"oms"}
     assert len(COMMANDS) + len(CALLS) >= 80
+
+
+@pytest.mark.parametrize("line", ["list", "stats --json", "--help", "send q text", "receive q"])
+def test_an_output_that_is_closed_is_refused_before_anything_is_done(line: str, tmp_path: Path) -> None:
+    with open_small(tmp_path / "spool") as db:
+        db.add("q", b"waits")
+
+    result = _shell(f"exec {shlex.join(command_line(*line.split()))} >&-", tmp_path)
+
+    assert result.returncode == 2
+    assert faults_of(result.stderr, ("standard output", "closed")) == []
+    with open_small(tmp_path / "spool") as db:
+        assert [message.payload for message in db.undelivered("q")] == [b"waits"]
+
+
+@pytest.mark.parametrize("line", ["list", "list q", "stats", "stats --json", "verify", "dump", "explain"])
+def test_an_output_that_is_full_is_told(line: str, tmp_path: Path) -> None:
+    with open_small(tmp_path / "spool") as db:
+        db.add("q", b"x")
+
+    result = _shell(f"exec {shlex.join(command_line(*line.split()))} > /dev/full", tmp_path)
+
+    assert result.returncode == 4
+    assert faults_of(result.stderr, ("output", "No space left")) == []
+
+
+def test_an_output_whose_reader_has_gone_ends_the_command_without_a_word(tmp_path: Path) -> None:
+    with open_small(tmp_path / "spool") as db:
+        db.add_many("q", [bytes(500)] * 400)
+
+    result = _shell(
+        f"{shlex.join(command_line('list', 'q', '--limit', '0'))} | true; exit ${{PIPESTATUS[0]}}", tmp_path
+    )
+
+    assert (result.returncode, result.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_a_command_does_without_what_was_closed_at_its_start(closed: str, tmp_path: Path) -> None:
+    sent = _shell(f"exec {shlex.join(command_line('send', 'q', 'text'))} {closed}", tmp_path)
+    empty = _shell(f"exec {shlex.join(command_line('send', 'q'))} {closed}", tmp_path)
+
+    assert (sent.returncode, sent.stdout) == (0, "1\n")
+    assert (empty.returncode, empty.stdout) == (2, "")
+    assert empty.stderr == "" or faults_of(empty.stderr, ("standard input", "--empty")) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (["show", b"\xff"], 2),
+        (["verify", "--spool", b"/none/\xff"], 2),
+        (["dump", b"/none/\xff"], 2),
+        (["load", b"/none/\xff", "-q", "q"], 2),
+        (["attributes", b"/none/\xff"], 2),
+        (["send", b"q\xff", "text"], 2),
+        (["recover", "--policy", b"\xff"], 2),
+        (["send", "q", "text", "--property", b"\xff"], 2),
+        ([b"\xff"], 2),
+    ],
+)
+def test_what_is_not_utf_8_is_told_in_characters_that_can_be_shown(
+    line: list[str | bytes], code: int, tmp_path: Path
+) -> None:
+    words = [*map(os.fsencode, command_line()), *map(os.fsencode, line)]
+    result = subprocess.run(
+        words,
+        env=environment(tmp_path / "spool"),
+        capture_output=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+    assert (result.returncode, result.stdout) == (code, b"")
+    assert faults_of(result.stderr.decode(), ("\\udcff",)) == []
+
+
+def test_ctrl_c_is_one_word(tmp_path: Path) -> None:
+    with open_small(tmp_path / "spool"):
+        pass
+    with subprocess.Popen(
+        command_line("receive", "q", "--follow"), env=environment(tmp_path / "spool"), stderr=subprocess.PIPE, text=True
+    ) as process:
+        before = (tmp_path / "spool" / "omsmsg.lock").read_bytes()
+        while (tmp_path / "spool" / "omsmsg.lock").read_bytes() == before and process.poll() is None:
+            time.sleep(0.01)  # until it is at work
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+
+    assert (process.returncode, said) == (130, "oms: interrupted\n")
+
+
+def _shell(line: str, directory: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["bash", "-c", line],
+        env=environment(directory / "spool"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )

@@ -103,6 +103,8 @@ _COUNTS = (
     *(_of(f"load {{file}} -q q --batch {text}", "--batch", text) for text in ("0", "1000001", "x")),
     *(_of(f"load {{file}} -q q --skip {text}", "--skip", text) for text in ("-1", "x", "9" * 20)),
     *(_of(f"dump --from {text}", "--from", text) for text in ("0", "x")),
+    _of(f"show {'9' * 400}", "NUMBER", "9" * 60),
+    _of(f"show {'9' * 5000}", "NUMBER", "9" * 60),
     _of("dump --to -1", "--to", "-1"),
     _of("estimate --uows many --size 1K", "--uows", "many"),
     _of("estimate --uows 5 --size 1K --messages 0", "--messages", "0"),
