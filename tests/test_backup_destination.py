@@ -1,4 +1,4 @@
-"""A follower whose destination goes away names the destination, goes on when it is back, and says how far it is behind."""
+"""A follower whose destination goes away names it, goes on when it is back, and says how far it is behind."""
 
 import json
 import shutil
