@@ -117,6 +117,8 @@ def _print_report(report: "BackupReport") -> None:
         output.print_line(f"DAMAGED {name}: {reason}")
     for archive in report.archived:
         output.print_line(f"{archive} keeps what the backup had: the database's file is another one now")
+    if report.is_mended:
+        output.print_line("The backup's list of its files was damaged: it is whole again.")
     if report.fell_behind:
         output.print_line("The database had cleaned up behind the last backup: all was brought anew.")
     if report.unvouched:

@@ -14,6 +14,7 @@ from cli.progress import ProgressBar
 from cli.repairing import print_recovery
 from cli.stores import engine_options
 from cli.wording import age_text, counted, iso_microseconds, size_text
+from journal import names
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
     from database.restore import RestoreReport
@@ -45,6 +46,7 @@ def restore(
     is no failure.
     """
     from broker.pstore import RESTORED_KEY
+    from broker.records import MASTER_KEY
     from database.restore import RestoreOptions
     from database.restore import restore as restored
 
@@ -52,6 +54,7 @@ def restore(
         chosen = RestoreOptions(
             unreadable_as_damaged=unreadable_as_damaged,
             hold=hold,
+            key=MASTER_KEY.encode(),
             broker_key=RESTORED_KEY.encode(),
             data_file_bytes_max=engine_options().max_data_file_size,
             progress=progress,
@@ -85,7 +88,10 @@ def _print(report: "RestoreReport") -> None:
     for name, value in facts.items():
         output.print_line(f"{name:11}  {value}")
     for name in report.changed:
-        output.print_line(f"{name} is not as it was when it was backed up.")
+        if name == names.BACKUP:
+            output.print_line("The backup's list of its files is damaged: restored is what its data files hold.")
+        else:
+            output.print_line(f"{name} is not as it was when it was backed up.")
     if not report.recovery.intact:
         print_recovery(report.recovery)
     output.print_line(_ORIGINAL[report.went_on].format(where=report.source or "a place that the backup does not tell"))

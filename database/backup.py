@@ -60,6 +60,7 @@ class BackupReport:
     damage: dict[str, str] = field(default_factory=dict)  # what is wrong with the database's files, by name
     unvouched: int = 0  # commits that nothing vouched for: they are not in the backup
     is_first: bool = False
+    is_mended: bool = False  # its manifest was damaged
     fell_behind: bool = False  # files were cleaned up before they were brought: all was copied anew
     is_new: bool = True  # False: nothing had changed, and nothing was written
     seconds: float = 0.0
@@ -94,6 +95,7 @@ class BackupReport:
             "unvouched": self.unvouched,
             "damage": self.damage,
             "is_first": self.is_first,
+            "is_mended": self.is_mended,
             "fell_behind": self.fell_behind,
             "seconds": round(self.seconds, 6),
         }
@@ -140,7 +142,7 @@ class Backup:
             disk.list(path)
         except OSError as failure:
             raise DiskError(path, failure, "read") from failure
-        place = BackupPlace.open(onto, target)
+        place = BackupPlace.open(onto, target, rebuilds=options.rereads, key=options.key)
         return cls(SourceReader(disk, path, options.key), place, options, links=options.links and onto is disk)
 
     def __enter__(self) -> "Backup":
@@ -207,6 +209,7 @@ class Backup:
             unvouched=picture.unvouched,
             is_first=before is None or not before.is_complete,
             is_new=is_new,
+            is_mended=self.place.is_mended,
             fell_behind=before is not None and before.is_complete and _has_skipped(before, picture),
             seconds=self._options.seconds() - began,
         )

@@ -5,7 +5,8 @@ of the file that is being written grows in place, behind what the manifest knows
 before is as good as it was until the new manifest is durable:
 
     found in the backup                          what is done
-    sealed and whole                             kept, even where the database has lost it since
+    sealed and whole                             kept, even where the database has lost it since; made anew where
+                                                 more stands behind its end
     the beginning of the same file               the rest is written behind it
     other bytes under that name                  the file is made beside it, and takes its place after the manifest;
                                                  what was whole of the old one is archived first
@@ -72,6 +73,10 @@ class Bringer:
         if old is not None and old.identity == wanted.identity and size is not None and size >= old.size:
             is_same = old.size == wanted.size and old.is_sealed == wanted.is_sealed
             if not old.is_damaged and (old.is_sealed or is_same):
+                if size > old.size and not old.is_sealed:
+                    self._cut(path, old.size)
+                elif size > old.size and is_same and not wanted.damage:  # never cut: it may be the database's by a link
+                    return self._make(source, wanted, None, links=links)
                 return Brought(old, "kept")
             if old.is_damaged and is_same and _checksum(source, wanted.task.path, wanted.size) == old.checksum:
                 return Brought(old, "kept", damage=wanted.damage or "still as damaged as it was")
@@ -85,6 +90,15 @@ class Bringer:
                 _sync(self.disk, path)
                 return self._verified(source, wanted, path, Brought(_entry(wanted, checksum), "kept"))
         return self._make(source, wanted, old, links=links)
+
+    def _cut(self, path: Path, size: int) -> None:
+        """Remove what an interrupted back-up had written behind the end of its copy."""
+        file = self.disk.open(path, writable=True)
+        try:
+            file.truncate(size)
+            file.sync()
+        finally:
+            file.close()
 
     def _extend(self, source: Disk, wanted: Wanted, old: BackupFile) -> Brought | None:
         """Write what has come to a file since; None where its beginning is not what the backup has."""

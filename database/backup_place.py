@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from database.backup_check import rebuilt
 from database.backup_files import Bringer, Brought, has
 from database.picture import Wanted
 from journal import manifest, names
 from journal.disk import Disk
-from journal.errors import DirectoryGone, DiskError, NotReadBack, NotThisBackup
+from journal.errors import DirectoryGone, DiskError, ManifestDamaged, NotReadBack, NotThisBackup
 from journal.format import Previous
 from journal.manifest import Manifest
 from journal.names import DataFileName, UnfinishedName
@@ -25,33 +26,40 @@ from journal.owner import Ownership
 class BackupPlace:
     """A directory that holds a backup, or will. Made by `open`; close it."""
 
-    def __init__(self, disk: Disk, directory: Path, ownership: Ownership, found: Manifest | None) -> None:
+    def __init__(
+        self, disk: Disk, directory: Path, ownership: Ownership, found: Manifest | None, *, is_mended: bool = False
+    ) -> None:
         self.disk = disk
         self.directory = directory
         self.manifest = found
+        self.is_mended = is_mended  # one copy of its manifest was damaged
         self._ownership = ownership
         self._bringer = Bringer(disk, directory)
 
     @classmethod
-    def open(cls, disk: Disk, directory: Path) -> "BackupPlace":
+    def open(cls, disk: Disk, directory: Path, *, rebuilds: bool = False, key: bytes = b"") -> "BackupPlace":
         """Lock the directory, made where it is missing, and finish what an interrupted back-up was about to.
 
-        NotThisBackup where it holds anything else, DatabaseLocked, DiskError, FormatError, NewerFormat.
+        NotThisBackup where it holds anything else, DatabaseLocked, DiskError, NewerFormat; ManifestDamaged, unless it
+        `rebuilds` the manifest from the data files that are whole.
         """
         try:
             disk.make_directory(directory)
             entries = disk.list(directory)
         except OSError as failure:
             raise DiskError(directory, failure, "make") from failure
-        found = manifest.read(disk, directory)
+        found = _found(disk, directory, key, rebuilds=rebuilds)
         if found is None:
             _refuse_strangers(directory, entries)
         ownership = Ownership.acquire(disk, directory)
         try:
-            found = manifest.read(disk, directory)
-            place = cls(disk, directory, ownership, found)
+            found = _found(disk, directory, key, rebuilds=rebuilds)
+            is_mended = found is not None and bool(manifest.flaw(disk, directory))
+            place = cls(disk, directory, ownership, found, is_mended=is_mended)
             if found is not None:
                 settle(disk, directory, found)
+                if is_mended and not rebuilds:
+                    place.update(found)
             return place
         except BaseException:
             ownership.close()
@@ -157,6 +165,16 @@ class BackupPlace:
     def close(self) -> None:
         """Let go of the directory."""
         self._ownership.close()
+
+
+def _found(disk: Disk, directory: Path, key: bytes, *, rebuilds: bool) -> Manifest | None:
+    """Return what the backup consists of; of one whose manifest is damaged, the data files that are whole."""
+    try:
+        return manifest.read(disk, directory)
+    except ManifestDamaged:
+        if not rebuilds:
+            raise
+    return rebuilt(disk, directory, key, whole_only=True)
 
 
 def settle(disk: Disk, directory: Path, known: Manifest) -> None:

@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from database.apart import are_apart
+from database.backup_check import rebuilt
 from database.options import system_clock
 from database.picture import SourceReader
 from index import duplicates, held
@@ -28,7 +29,7 @@ from journal import manifest, names
 from journal.datafile import DataFile
 from journal.disk import Disk, DiskFile, RealDisk
 from journal.draft import Composer, Draft
-from journal.errors import DiskError, JournalError, RestoreRefused
+from journal.errors import DiskError, JournalError, ManifestDamaged, RestoreRefused
 from journal.log import Journal, JournalSettings
 from journal.manifest import BackupFile, Manifest
 from journal.names import DataFileName
@@ -54,6 +55,7 @@ class RestoreOptions:
     unreadable_as_damaged: bool = False  # give up what the device of the backup cannot read
     hold: bool | None = None  # what is undelivered; None: unless the original is seen, untouched since the backup
     data_file_bytes_max: int = 25 * MIB
+    key: bytes = b""  # whose presence says that the database is a broker's store, where the manifest is damaged
     broker_key: bytes = b""  # where a broker's store keeps, as JSON, what it was restored from, until its first start
     clock: Callable[[], int] = system_clock  # microseconds since 1970-01-01 UTC
     new_identity: Callable[[], bytes] = field(default=lambda: uuid.uuid4().bytes)
@@ -98,7 +100,8 @@ def restore(
     backup says on which machine and in which directory it was. Where nobody can look there from here, it may have
     gone on. `hold=True` holds all the same, `hold=False` holds nothing more than the original did.
     RestoreRefused where the backup was never finished or the directory is not empty; DatabaseLocked where another
-    restore is at work in it; DiskError, NewerFormat. What of the backup is damaged is salvaged and reported.
+    restore is at work in it; DiskError, NewerFormat. What of the backup is damaged is salvaged and reported; where its
+    manifest is, the data files tell what it consists of.
     TypeError for a `hold` that is none of True, False and None.
     """
     options = options or RestoreOptions()
@@ -108,9 +111,9 @@ def restore(
     source, target = Path(backup).absolute(), Path(directory).absolute()
     _check_apart(source, target)
     for _ in range(ATTEMPTS_MAX):
-        found = _manifest(disk, source)
-        changed = _copy_all(disk, source, target, found, options)
-        if not changed or manifest.read(disk, source) == found:
+        found, damaged = _manifest(disk, source, options)
+        changed = damaged + _copy_all(disk, source, target, found, options)
+        if not changed or _manifest(disk, source, options) == (found, damaged):
             break
     went_on = _went_on(disk, found)
     holds = options.hold if options.hold is not None else went_on is not False or not found.was_closed
@@ -165,13 +168,17 @@ def _check_apart(source: Path, target: Path) -> None:
         raise RestoreRefused(f"the backup {source} and {target} are one in the other; give another directory")
 
 
-def _manifest(disk: Disk, source: Path) -> Manifest:
-    found = manifest.read(disk, source)
+def _manifest(disk: Disk, source: Path, options: RestoreOptions) -> tuple[Manifest, tuple[str, ...]]:
+    """Return what the backup consists of; and its manifest's name where that is damaged, and the data files tell it."""
+    try:
+        found, changed = manifest.read(disk, source), ()
+    except ManifestDamaged:
+        found, changed = rebuilt(disk, source, options.key), (names.BACKUP,)
     if found is None:
         raise RestoreRefused(f"{source} is no backup: there is no {names.BACKUP} in it; nothing was changed")
     if not found.is_complete:
         raise RestoreRefused(f"{source} holds no finished backup: no back-up into it ever ended; nothing was changed")
-    return found
+    return found, changed
 
 
 def _recovery_options(options: RestoreOptions, split: Split) -> RecoveryOptions:

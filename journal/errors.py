@@ -11,6 +11,8 @@ JournalError
 ├── IsBackup               the directory is a backup: it is read or restored, never opened for writing
 ├── NotThisBackup          the directory for a backup holds something else, or the backup of another database
 ├── BehindItsBackup        the database lacks commits that its backup has
+├── ManifestDamaged        a backup's list of its files is damaged; the files may be whole
+├── BackupUnfinished       a backup was begun in the directory, and none was ever finished
 ├── NotReadBack            what was written to a backup is not what is read
 ├── NothingToBackUp        no commit is vouched for
 ├── RestoreRefused         no finished backup, or a place for it that is not empty; nothing was changed
@@ -135,6 +137,19 @@ class BackupUnfinished(JournalError):
     def __init__(self, directory: Path) -> None:
         super().__init__(f"{directory} holds no finished backup: no back-up into it ever ended; run `oms backup` again")
         self.directory = directory
+
+
+class ManifestDamaged(JournalError):
+    """Both copies of a backup's manifest are damaged. Its data files may be whole. Nothing was changed."""
+
+    def __init__(self, directory: Path, reason: str) -> None:
+        super().__init__(
+            f"the list of files of the backup in {directory} is damaged ({reason}), and its data files may be whole: "
+            "`oms backup DIRECTORY --reread` repairs the backup from its database; where that is lost, `oms restore` "
+            "makes one of what the data files hold; nothing was changed"
+        )
+        self.directory = directory
+        self.reason = reason
 
 
 class RecoveryRefused(JournalError):

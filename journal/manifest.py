@@ -49,7 +49,7 @@ from pathlib import Path
 
 from journal import names
 from journal.disk import Disk
-from journal.errors import FormatError, NewerFormat
+from journal.errors import ManifestDamaged, NewerFormat, RestoreUnfinished
 from journal.format import CHECKSUM, Previous, align, xxh3
 from journal.placing import put_in_place, read_whole
 
@@ -223,16 +223,27 @@ def _files(entries: list[tuple[int, int, int, int, int]]) -> Iterator[BackupFile
 def read(disk: Disk, directory: Path, name: str = names.BACKUP) -> Manifest | None:
     """Return the directory's manifest, None where there is none: it is no backup.
 
-    DiskError; FormatError when neither copy is good, NewerFormat when it is beyond this program.
+    DiskError; ManifestDamaged when neither copy is good (RestoreUnfinished in a directory that is being restored into),
+    NewerFormat when it is beyond this program.
     """
     path = directory / name
     data = read_whole(disk, path)
     if data is None:
         return None
     found = decode(data)
-    if isinstance(found, BadManifest):
-        raise (NewerFormat if found.is_newer else FormatError)(path, 0, found.reason)
-    return found
+    if isinstance(found, Manifest):
+        return found
+    if found.is_newer:
+        raise NewerFormat(path, 0, found.reason)
+    raise RestoreUnfinished(directory) if name == names.RESTORE else ManifestDamaged(directory, found.reason)
+
+
+def flaw(disk: Disk, directory: Path) -> str:
+    """Say what is wrong with one of the two copies of a manifest that can be read; "" for nothing. DiskError."""
+    data = read_whole(disk, directory / names.BACKUP) or b""
+    half = len(data) // 2
+    copies = [_decode_copy(copy) for copy in (data[:half], data[half:])]
+    return next((f"one of its two copies: {one.reason}" for one in copies if isinstance(one, BadManifest)), "")
 
 
 def write(disk: Disk, directory: Path, manifest: Manifest, name: str = names.BACKUP) -> None:

@@ -33,6 +33,7 @@ from journal.single import Place, PlainAdds, QueueTemplate
 ZEROS = memoryview(bytes(1 << 20))
 FIRST_BYTES = 64 << 10  # how far an opening's first file is prepared before its first commit
 PAGE_BYTES = 4096  # zeros end with a whole page, so that none are ever written into a sector with frames
+HIDING = bytes(8)  # behind a footer that is not durable yet, so that the file does not end with it
 SYNC_BYTES = 4 << 20  # zeros are synced in steps, so that no commit waits behind 25 megabytes of them
 
 
@@ -212,8 +213,11 @@ class Segment:
         """Append the footer, cut the file to its true length, close it. The frames end at `end`.
 
         None where a reader would not understand one of the frames: then there is no footer that would hide it, and the
-        next start, which walks the file, says what is lost. OSError; then the file shows no footer, as far as that can
-        be done: after a sync that failed the page cache has what the disk may not have.
+        next start, which walks the file, says what is lost.
+
+        OSError. Where the footer could not be synced the file shows none: the page cache has what the disk may not have.
+        A reader sees the footer when it is durable and the file ends with it. From then on a backup may have a link to
+        the file, and whatever fails it is not changed any more.
         """
         assert self.header is not None
         try:
@@ -224,15 +228,17 @@ class Segment:
         start = footer_start(end, self.header)
         self._hasher.update(bytes(start - end))
         footer = encode_footer(contents, self.header, self._hasher.intdigest(), successor)
+        sealed_end = start + len(footer)
+        hiding = b"" if sealed_end < self.file.size() else HIDING
         try:
-            self.file.write(footer, start)
-            self.file.sync()
-            self.file.truncate(start + len(footer))
+            self.file.write(footer + hiding, start)
             self.file.sync()
         except OSError:
             with contextlib.suppress(OSError):
                 self.file.truncate(start)
             raise
+        self.file.truncate(sealed_end)
+        self.file.sync()
         self.close()
         return Sealed(self.sequence, self.header.identity, end, ranges(contents))
 

@@ -49,7 +49,7 @@ def refuse_unfinished(disk: Disk, directory: Path) -> None:
     """Raise RestoreUnfinished where a backup was being copied into the directory, and is not there as a whole.
 
     BackupUnfinished where the directory is to be a backup, and holds none yet. DiskError where that cannot be told,
-    FormatError where the manifest of a backup cannot be read.
+    ManifestDamaged where a backup's is.
     """
     if exists(disk, directory / names.RESTORE):
         raise RestoreUnfinished(directory)

@@ -90,7 +90,7 @@ def refuse_newer(disk: Disk, directory: Path) -> None:
 def survey(disk: Disk, directory: Path) -> list[Task]:
     """Read every header, and say what is to be examined; files below the low-water mark are not.
 
-    NotThisDatabase when the headers name different databases; NewerFormat; FormatError of a backup's manifest.
+    NotThisDatabase when the headers name different databases; NewerFormat; ManifestDamaged of a backup.
     """
     backup = _backup(disk, directory)
     wanted = {file.sequence for file in backup.files} if backup is not None else None

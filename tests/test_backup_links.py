@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from journal.datafile import DataFile, Footer
+from journal.errors import JournalError
 from journal.names import DataFileName, parse
 from recovery.decide import Action
 from tests.crash_model import SPOOL, Account, Writer, open_unattended, workload
@@ -65,6 +66,53 @@ def test_a_finished_file_never_changes_while_the_database_works() -> None:
     links.take()
 
     assert links.check() > 10
+
+
+@pytest.mark.parametrize("verb", ["write", "sync", "truncate"])
+def test_a_file_that_a_backup_may_have_linked_is_not_cut_where_sealing_it_fails(verb: str) -> None:
+    taken = failed = 0
+    for nth in range(1, 60):
+        disk = SimulatedDisk()
+        links = Links(disk, only_finished=True)
+        database = open_unattended(disk)
+        disk.before_change = links.take
+        disk.fail(verb, nth)
+        try:
+            workload(Writer(database, Account()), random.Random(nth), rounds=25)
+            database.close()
+        except (JournalError, OSError):
+            pass
+        links.take()
+        taken += links.check()
+        failed += bool(disk.failed)
+        disk.before_change = lambda _: None
+        links.take()
+        again = open_unattended(disk.restart())
+        assert again.recovery.intact
+    assert taken > 100 and failed > 5
+
+
+@pytest.mark.parametrize("size", range(6000, 11_000, 500))
+def test_a_footer_that_makes_its_file_longer_is_not_seen_before_it_is_durable(size: int) -> None:
+    disk = SimulatedDisk()
+    database = open_unattended(disk)
+    links = Links(disk, only_finished=True)
+    disk.before_change = links.take
+    for nth in range(1, 8):
+        disk.fail("sync", nth)
+        try:
+            database.add("q", bytes(size + nth))  # more than a data file takes: it gets one of its own
+            database.add("q", b"in the next one")
+            database.tend()
+        except (JournalError, OSError):
+            disk.faults.clear()
+            links.check()
+            disk = disk.restart()
+            database = open_unattended(disk)
+            links = Links(disk, only_finished=True)
+            disk.before_change = links.take
+    links.take()
+    assert links.check()
 
 
 def _flip(data: bytearray, chance: random.Random) -> None:

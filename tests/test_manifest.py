@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from database import BackupUnfinished, DatabaseView, FormatError, IsBackup, MessageDatabase, NewerFormat
+from database import BackupUnfinished, DatabaseView, IsBackup, ManifestDamaged, MessageDatabase, NewerFormat
 from database.standstill import Standstill
 from journal import manifest, names
 from journal.datafile import DataFile, require_header
 from journal.disk import RealDisk
-from journal.errors import DiskError
 from journal.format import Previous, xxh3
 from journal.manifest import BackupFile, BadManifest, Manifest, decode, encode
 from journal.names import DataFileName
@@ -142,7 +141,7 @@ def test_what_is_beyond_this_version_is_refused_as_newer(name: str, tmp_path: Pa
 def test_a_directory_without_one_is_no_backup_and_a_bad_one_is_an_error(tmp_path: Path) -> None:
     assert manifest.read(RealDisk(), tmp_path) is None
     (tmp_path / names.BACKUP).write_bytes(b"nothing of the kind")
-    with pytest.raises(FormatError):
+    with pytest.raises(ManifestDamaged):
         manifest.read(RealDisk(), tmp_path)
 
 
@@ -239,7 +238,7 @@ def test_a_manifest_that_cannot_be_read_keeps_the_directory_from_being_opened(tm
 
     with pytest.raises(IsBackup):
         MessageDatabase.open(tmp_path)
-    with pytest.raises((FormatError, DiskError)):
+    with pytest.raises(ManifestDamaged):
         DatabaseView.open(tmp_path)
 
 
