@@ -28,7 +28,18 @@ TOOLS: dict[str, Callable[[Path], object]] = {
     "backup": lambda path: back_up(path, path.parent / "backup"),
     "standstill": lambda path: Standstill.open(path),
 }
-COMMANDS = ["verify", "list", "stats", "explain", "dump", "recover", "cleanup", "backup DEST", "delete 1 --yes", "receive q"]
+COMMANDS = [
+    "verify",
+    "list",
+    "stats",
+    "explain",
+    "dump",
+    "recover",
+    "cleanup",
+    "backup DEST",
+    "delete 1 --yes",
+    "receive q",
+]
 
 
 def newer(directory: Path, sequence: int) -> Path:
