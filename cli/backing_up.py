@@ -140,7 +140,7 @@ def _verify(directory: Path, *, as_json: bool) -> None:
     from database.backup_check import verify_backup
 
     with ProgressBar() as progress:
-        files = verify_backup(directory, progress=progress) if directory.is_dir() else None
+        files = verify_backup(directory, progress=progress, payloads=True) if directory.is_dir() else None
     if files is None:
         raise Usage(f"{directory} is no backup")
     print_verdicts(files, as_json=as_json)

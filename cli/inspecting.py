@@ -4,7 +4,7 @@ All three only read, need no lock, and work on a running database.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,13 +13,14 @@ from cli.failures import ExitCode
 from cli.messages import fullest, print_queues
 from cli.progress import ProgressBar
 from cli.stores import require, view
-from cli.wording import age_text, counted, size_text
+from cli.wording import age_text, counted, printable, size_text
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
     from database.stats import FileExplanation, Pin, Stats
-    from recovery.report import FileReport
+    from recovery.report import FileReport, Unreadable
 
 QUEUES_SHOWN = 10
+UNREADABLE_SHOWN = 10
 
 
 def stats(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJson = False) -> None:
@@ -129,36 +130,48 @@ def _conclusions(files: list["FileExplanation"]) -> Iterable[str]:
         yield f"`oms cleanup --compact` would free {size_text(freed)}."
 
 
-def verify(spool: options.Spool = options.SPOOL_DEFAULT, as_json: options.AsJson = False) -> None:
-    """Say whether each data file is clean, torn or damaged.
+def verify(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Hash the files only: do not look at each message's own checksum.")
+    ] = False,
+    spool: options.Spool = options.SPOOL_DEFAULT,
+    as_json: options.AsJson = False,
+) -> None:
+    """Say whether each data file is clean, torn or damaged, and which messages cannot be read.
 
     Reads every byte and says where it is bad. Changes nothing, needs no lock. Works on a backup too.
-    Exits 1 when a file is not clean.
+    Exits 1 when a file is not clean, or a message or a value cannot be read.
     """
     from database.backup_check import verify_backup
     from recovery.validate import validate_directory
 
     require(spool)
     with ProgressBar() as progress:
-        files = verify_backup(spool, progress=progress)
+        files = verify_backup(spool, progress=progress, payloads=not quick)
         is_backup = files is not None
         if files is None:
-            files = validate_directory(spool, progress=progress)
-    print_verdicts(files, as_json=as_json, is_backup=is_backup)
+            files = validate_directory(spool, progress=progress, payloads=not quick)
+    print_verdicts(files, as_json=as_json, is_backup=is_backup, payloads=not quick)
 
 
-def print_verdicts(files: "Sequence[FileReport]", *, as_json: bool, is_backup: bool = True) -> None:
-    """Print the verdicts on data files; the command ends with 1 where one is not clean."""
-    intact = all(file.verdict == "clean" for file in files)
+def print_verdicts(
+    files: "Sequence[FileReport]", *, as_json: bool, is_backup: bool = True, payloads: bool = True
+) -> None:
+    """Print the verdicts on data files; the command ends with 1 where one is not clean, or not all can be read."""
+    count = sum(file.unreadable_count for file in files)
+    intact = not count and all(file.verdict == "clean" for file in files)
     if as_json:
-        output.print_json({"intact": intact, "files": [file.as_dict() for file in files]})
+        told = [one.as_dict() for file in files for one in file.unreadable]
+        verdicts = [file.as_dict() for file in files]
+        known = {"unreadable_count": count, "unreadable": told} if payloads else {}
+        output.print_json({"intact": intact, "payloads": payloads, "files": verdicts, **known})
     else:
-        _print_verdicts(files, is_backup=is_backup)
+        _print_verdicts(files, is_backup=is_backup, payloads=payloads)
     if not intact:
         raise typer.Exit(ExitCode.NO)
 
 
-def _print_verdicts(files: "Sequence[FileReport]", *, is_backup: bool) -> None:
+def _print_verdicts(files: "Sequence[FileReport]", *, is_backup: bool, payloads: bool) -> None:
     bad = [file for file in files if file.verdict != "clean"]
     if bad:
         columns = (
@@ -168,10 +181,26 @@ def _print_verdicts(files: "Sequence[FileReport]", *, is_backup: bool) -> None:
             output.Column("reason", wraps=True),
         )
         output.print_table(columns, ((file.name, file.verdict, f"{file.good_end:,}", file.reason) for file in bad))
+    unreadable = sum(file.unreadable_count for file in files)
+    told = [one for file in files for one in file.unreadable]
+    for one in told[:UNREADABLE_SHOWN]:
+        output.print_line(_unreadable_text(one))
+    if unreadable > UNREADABLE_SHOWN:
+        output.print_line(f"… and {unreadable - UNREADABLE_SHOWN:,} more that cannot be read")
     total = size_text(sum(file.size for file in files))
     count = counted(len(files), "file")
+    looked = "every message was read" if payloads else "only the files were hashed, since --quick was given"
     if bad:
         advice = "`oms backup` with --reread brings them anew" if is_backup else "`oms recover` repairs"
         output.print_line(f"{len(bad):,} of {count} ({total}) not clean; {advice}.")
+    elif unreadable:
+        what = counted(unreadable, "message or value", "messages or values")
+        output.print_line(f"{what} cannot be read; {count}, {total}, clean otherwise. `oms delete` gives a message up.")
     else:
-        output.print_line(f"Intact: {count}, {total}.")
+        output.print_line(f"Intact: {count}, {total}; {looked}.")
+
+
+def _unreadable_text(one: "Unreadable") -> str:
+    known = {"message": f"message {one.number} of queue {one.name}", "key": f"the value of key {one.name}"}
+    what = printable(known.get(one.kind, "a commit"))
+    return f"CANNOT BE READ: {what}, in {one.file} at byte {one.offset:,}: {one.reason}"

@@ -121,6 +121,9 @@ def print_recovery(report: "RecoveryReport", *, dry_run: bool = False, hold: boo
 
 
 def _loss_text(loss: "Loss") -> str:
+    if not loss.is_range:
+        what = f"message {_ranges_text(loss.numbers)} of queue {', '.join(loss.queues)}" if loss.numbers else "a value"
+        return f"LOST {what}, in {loss.name} at byte {loss.start:,}: {loss.reason}"
     size = counted(loss.end - loss.start, "byte")
     text = f"LOST {size} of {loss.name} from byte {loss.start:,}: {loss.reason}"
     if loss.numbers:

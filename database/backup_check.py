@@ -24,7 +24,7 @@ ATTEMPTS_MAX = 5  # a back-up may go on meanwhile
 
 
 def verify_backup(
-    directory: Path | str, disk: Disk | None = None, *, progress: Progress = no_progress
+    directory: Path | str, disk: Disk | None = None, *, progress: Progress = no_progress, payloads: bool = False
 ) -> tuple[FileReport, ...] | None:
     """Return the verdict on every file of a backup; None where the directory is none. Takes no lock, changes nothing.
 
@@ -36,7 +36,7 @@ def verify_backup(
     for _ in range(ATTEMPTS_MAX):
         if found is None:
             return None
-        reports = validate_directory(path, disk, progress=progress)
+        reports = validate_directory(path, disk, progress=progress, payloads=payloads)
         reports = (*_manifest_report(disk, path), *_compared(disk, path, found, reports))
         again = manifest.read(disk, path)
         if again == found or all(report.verdict is Verdict.CLEAN for report in reports):

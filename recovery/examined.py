@@ -36,6 +36,7 @@ class Examined:
     cut_frames: int = 0
     cut_commits: int = 0  # of these, frames that do more than vouch
     is_recovered: bool = False  # its footer was written by an earlier recovery
+    is_settled: bool = False  # a footer was there before the frames were read: they do not look otherwise later
     in_doubt: int | None = None  # from here on nothing says that the bytes were durable; None where something says all
 
     @property

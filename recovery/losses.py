@@ -27,13 +27,13 @@ def losses_of(
             found_losses.append(_likely_loss(task, bad_range, found))
     for payload in payloads:
         is_message = payload.operation is Operation.ADD
-        reason = "the message's bytes" if is_message else f"the value of key {payload.name.decode()!r}"
+        reason = "its bytes do" if is_message else f"the value of key {payload.name.decode()!r} does"
         found_losses.append(
             Loss(
                 name=name,
                 start=payload.frame,
                 end=payload.frame,
-                reason=f"{reason} do not match the checksum",
+                reason=f"{reason} not match the checksum",
                 numbers=((payload.number, payload.number),) if is_message else (),
                 queues=(payload.name.decode(),) if is_message else (),
                 is_exact=True,

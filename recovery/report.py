@@ -75,6 +75,22 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A message or value whose bytes are not those that its checksum is of, or a commit that cannot be understood."""
+
+    kind: str  # "message", "key" or "commit"
+    file: str
+    offset: int  # of its frame
+    number: int = 0  # of the message
+    name: str = ""  # queue or key
+    reason: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        what = {"message": {"number": self.number, "queue": self.name}, "key": {"key": self.name}}.get(self.kind, {})
+        return {"kind": self.kind, **what, "file": self.file, "offset": self.offset, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileReport:
     """The verdict on one data file. Offsets and sizes in bytes."""
 
@@ -89,6 +105,8 @@ class FileReport:
     archive: str | None = None
     losses: tuple[Loss, ...] = ()
     maybe_acknowledged: int = 0  # good frames behind a torn place, cut with it
+    unreadable: tuple[Unreadable, ...] = ()  # the first ones, where payloads were looked at
+    unreadable_count: int = 0
 
     @classmethod
     def of(cls, said: dict[str, Any]) -> "FileReport":

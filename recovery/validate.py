@@ -20,14 +20,16 @@ from journal.footer import ranges
 from journal.format import HEADERS_SIZE, FileHeader, align
 from journal.names import DataFileName
 from journal.owner import read_holder
+from journal.sweep import sweep
 from recovery.decide import Body, Foot, Head, Seen, decide
 from recovery.examined import Examined, read_contents
 from recovery.losses import between
+from recovery.payloads import with_payloads
 from recovery.report import FileReport, Loss, Verdict
 from recovery.restoring import refuse_unfinished
 from recovery.survey import Task, check_lineage, check_strangers, survey
 from recovery.unreadable import unreadable_in
-from recovery.walked import ends_as, examine_frames, low_water_of
+from recovery.walked import ends_as, examine_frames, examine_swept, low_water_of
 
 Progress = Callable[[str, int, int], None]
 HASH_THREADS = 2  # hashing and reading let go of the interpreter's lock
@@ -41,17 +43,25 @@ def no_progress(_stage: str, _done: int, _total: int) -> None:
 
 
 def validate_directory(
-    directory: Path | str, disk: Disk | None = None, *, progress: Progress = no_progress, full: bool = True
+    directory: Path | str,
+    disk: Disk | None = None,
+    *,
+    progress: Progress = no_progress,
+    full: bool = True,
+    payloads: bool = False,
 ) -> tuple[FileReport, ...]:
     """Return the verdict on every data file of a directory. Takes no lock, changes nothing.
 
-    While somebody has the database open, what is only half written at its end is in flight, not torn.
+    While somebody has the database open, what is only half written at its end is in flight, not torn. With `payloads`
+    the reports also say which messages and values cannot be read, be the file clean: written so, or known to be so.
     """
     disk = disk or RealDisk()
     path = Path(directory)
     refuse_unfinished(disk, path)
     examined = examine_directory(disk, path, progress, full=full)
     reports = [one.report(action="") for one in examined]
+    if payloads:
+        reports = with_payloads(disk, examined, reports)
     if reports and reports[-1].verdict is Verdict.TORN and (who := _writer(disk, path, examined[-1])):
         reports[-1] = replace(reports[-1], verdict=Verdict.CLEAN, reason=f"being written by {who}")
     return tuple(reports)
@@ -172,7 +182,7 @@ def examine(disk: Disk, task: Task, *, full: bool) -> Examined:
     """
     found = _examine_once(disk, task, full=full)
     for _ in range(LOOKS_MAX):
-        if found.decision.verdict is not Verdict.DAMAGED or found.decision.row == "missing":
+        if found.decision.verdict is not Verdict.DAMAGED or found.decision.row == "missing" or found.is_settled:
             break
         before, found = found, _examine_once(disk, task, full=full)
         if _damage_of(found) == _damage_of(before):
@@ -256,7 +266,11 @@ def _sealed(file: DataFile, task: Task, footer: Footer, *, full: bool) -> Examin
     matches = task.named is None or summary.has_gaps or ends_as(summary, header.identity, task.named)
     is_kept = matches and not task.is_rotted  # what is written anew is read as a whole first
     if (full or not is_kept) and file.checksum(summary.start) != summary.file_checksum:
-        return examine_frames(file, task, footer, header.identity)
+        # Where a block cannot be read, its other bytes are given up too, whoever asks for fewer of them.
+        bad = sweep(file.file, summary, footer.contents()) if not unreadable_in(file.file) else None
+        if bad is None:
+            return examine_frames(file, task, footer, header.identity)
+        return examine_swept(file, task, footer, bad)
     seen = Seen(
         head=Head.ROTTED if task.is_rotted else Head.GOOD,
         body=Body.WHOLE,

@@ -15,6 +15,7 @@ from journal.evidence import Evidence, Expected, gather, is_padding
 from journal.footer import BadFooter, Summary
 from journal.format import Previous
 from journal.operations import LOW_WATER_KEY, Operation
+from journal.rows import COLUMNS
 from journal.walk import BadPayload, BadRange, Walk, walk
 from recovery.decide import Action, Body, Decision, Foot, Head, Seen, decide
 from recovery.examined import Examined
@@ -84,6 +85,33 @@ def examine_frames(file: DataFile, task: Task, footer: Footer | BadFooter | None
         cut_frames=judged.cut_frames,
         cut_commits=judged.cut_commits,
         in_doubt=_in_doubt(found, evidence.vouched),
+    )
+
+
+def examine_swept(file: DataFile, task: Task, footer: Footer, bad: Sequence[BadPayload]) -> Examined:
+    """Return the judgement on a file whose frames are as its good footer has them, though its checksum is not right."""
+    contents, identity = footer.contents(), footer.summary.header.identity
+    contents = replace(contents, columns={name: contents.columns[name].copy() for name in COLUMNS})
+    mark_damaged(contents, bad)
+    judged = _Judged(Walk(), (), (), (), tuple(bad), contents.end, 0, 0)
+    matches = task.named is None or contents.has_gaps or ends_as(contents, identity, task.named)
+    body, head = Body.BAD if bad else Body.PADDING, Head.ROTTED if task.is_rotted else Head.GOOD
+    seen = Seen(head=head, body=body, foot=Foot.GOOD, is_followed=task.named is not None, ends_as_named=matches)
+    decision = decide(seen)
+    return Examined(
+        task=replace(task, identity=identity),
+        size=file.size(),
+        decision=decision,
+        end=contents.end,
+        reason=_reason(decision, judged, None),
+        contents=contents,
+        low_water=low_water_of(contents),
+        bad_payloads=judged.payloads,
+        losses=losses_of(task, (), judged.payloads, judged.found, footer),
+        successor=_successor(task, footer),
+        owner=footer.summary.header.owner,
+        alignment=footer.summary.header.alignment,
+        is_settled=True,
     )
 
 

@@ -22,6 +22,7 @@ class Strange:
     operations: int = 1
     payload: bytes = b""
     flags: int = 0
+    value_heads: tuple[bytes, ...] = ()  # for the footer of a file that gets one
     messages: int = 0  # so many numbers are used up; the first one is written into the first record
 
 
@@ -36,7 +37,7 @@ def write_unchecked(journal: Journal, strange: Strange) -> int:
     size = FRAME_SIZE + len(draft.records) + len(strange.payload)
     draft.payload, draft.payload_size, draft.operations = (strange.payload,), len(strange.payload), strange.operations
     draft.frame_size, draft.rows = align(size, 8), 1
-    draft.weight = draft.frame_size + ROW_BYTES_MAX
+    draft.weight, draft.value_heads = draft.frame_size + ROW_BYTES_MAX, strange.value_heads
     fields = (draft.frame_size, place.next_commit, place.owner, place.synced, 1, strange.operations, strange.flags)
     head = encode_frame_head(bytes(draft.records), (place.identity + group_at) & SEED_MASK, *fields)
     group = Group([draft], place)
@@ -77,6 +78,21 @@ def _removal(count: int, coded: bytes, number: int = 1, size: int | None = None)
 
 def _put(key: bytes = b"k", size: int = 1, flags: int = 0) -> bytes:
     return padded(_head(Operation.PUT, flags, len(key), count=size, number=xxh3(b"v")) + key)
+
+
+def single_add(*, payload: bytes, flags: int = 0, is_right: bool = False) -> Strange:
+    """Return a frame that is right but for its payload: its checksum is that of another, or its properties are none."""
+    sums = _sum(payload) if is_right else _sum(b"m")
+    columns = sums + sums + _size(len(payload)) + _size(2) if flags & PROPERTIES else sums + _size(len(payload))
+    records = padded(_head(Operation.ADD, flags) + columns + b"q")
+    return Strange(records, payload=payload, messages=1)
+
+
+def put_of(key: bytes, value: bytes) -> Strange:
+    """Return a frame that puts another value than its checksum is of."""
+    return Strange(
+        padded(_head(Operation.PUT, 0, len(key), count=len(value), number=1) + key), payload=value, value_heads=(value,)
+    )
 
 
 STRANGE = {

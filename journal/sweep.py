@@ -1,0 +1,282 @@
+"""All frames of a sealed file, many at once: held against the footer's columns, their payloads against their checksums.
+
+A walk takes the frames one by one and says what is wrong with each. This says of a file whose frames are as its footer
+has them which messages and values cannot be read, with as little work for each as there can be; of any other file it
+says nothing, and there is the walk.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from journal.contents import DAMAGED, Contents
+from journal.disk import DiskFile
+from journal.footer import Summary
+from journal.format import CHECKSUM, FRAME_SIZE, FrameHeader, align, decode_frame, xxh3
+from journal.operations import Operation
+from journal.records import NUMBERS_END, PROPERTIES, SINGLE, BadRecord, decode_properties, decode_records
+from journal.rows import COLUMNS, Rows, Tables, check_rows, rows_of
+from journal.walk import BadPayload
+
+WINDOW_BYTES = 1 << 20  # read at once: stays in the processor's cache
+_WORD = 8  # frames begin at multiples of 8: their heads are read as words of as many bytes
+_LOW = np.uint64(0xFFFFFFFF)
+_HIGH = np.uint64(32)
+# Of the frame of one plain message: operations and flags, and of its record all but the size of the name.
+_PLAIN_OPERATIONS, _PLAIN_RECORD = np.uint64(1), np.uint64(Operation.ADD | 1 << 32)
+_NAME_SHIFT, _NAME_MASK = np.uint64(16), np.uint64(0xFF << 16)
+_PLAIN_COLUMNS = {"kind": int(Operation.ADD), "flags": 0, "count": 1, "properties": 0, "producer": 0, "first_time": 0}
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+
+def sweep(file: DiskFile, summary: Summary, contents: Contents) -> list[BadPayload] | None:
+    """Return the messages and values that cannot be read; None where the frames are not as the footer has them.
+
+    `contents` are the footer's. OSError.
+    """
+    try:
+        contents.removal_sets()
+        return _Sweep(file, summary, contents).run()
+    except BadRecord:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Some frames with rows, one behind the other, and their bytes."""
+
+    base: int  # where the bytes begin in the file
+    data: bytes
+    words: Words
+    offsets: Ints  # of the frames, in the bytes
+    places: Ints  # likewise, in the words
+    ends: Ints  # of their records, in the bytes
+
+
+class _Sweep:
+    """Goes through the frames of a file, as many at once as stay in the cache."""
+
+    def __init__(self, file: DiskFile, summary: Summary, contents: Contents) -> None:
+        self._file = file
+        self._summary = summary
+        self._contents = contents
+        self._columns = {name: contents.columns[name] for name in COLUMNS}
+        self._columns["flags"] = self._columns["flags"] & ~np.uint8(DAMAGED)
+        self._sizes = np.array([len(name) for name in contents.names], np.uint64)
+        offsets = self._columns["offset"].astype(np.int64)
+        is_first = np.concatenate(([True], offsets[1:] != offsets[:-1]))[: len(offsets)]
+        self._first_rows = np.append(np.flatnonzero(is_first), len(offsets))
+        self._offsets = offsets[is_first]
+        self._tables = Tables()
+        self._set_bytes = 0
+        self._frame_count = 0
+        self._chain = xxhash.xxh3_64()
+
+    def run(self) -> list[BadPayload] | None:
+        """Return what is bad; None where a frame is none, or not the footer's; BadRecord likewise."""
+        offsets, summary = self._offsets, self._summary
+        if (offsets[1:] <= offsets[:-1]).any() or (offsets % _WORD).any() or (offsets >= summary.end).any():
+            return None
+        bad: list[BadPayload] = []
+        at, low = summary.header.start(), 0
+        while at < summary.end:
+            high = max(int(np.searchsorted(offsets, at + WINDOW_BYTES)), low + 1)
+            end = int(offsets[high]) if high < len(offsets) else summary.end
+            window = self._window(at, end, offsets[low:high])
+            rows = slice(*self._first_rows[[low, min(high, len(offsets))]].tolist())
+            found = self._checked(window, rows) if window is not None else None
+            if found is None:
+                return None
+            bad += found
+            at, low = end, high
+        is_all = self._frame_count == summary.frame_count and self._chain.intdigest() == summary.chain
+        return bad if is_all and b"".join(self._tables.sets) == self._contents.sets else None
+
+    def _window(self, at: int, end: int, offsets: Ints) -> _Window | None:
+        """Return the frames between two places; None where the bytes there are others."""
+        data = self._file.read(end - at, at)
+        if len(data) != end - at or (len(offsets) and offsets[0] < at):
+            return None
+        words, relative = np.frombuffer(data, "<u8", len(data) // _WORD), offsets - at
+        places = relative // _WORD
+        if len(places) and relative[-1] + FRAME_SIZE > len(data):
+            return None
+        sizes = words[places + 1]
+        ends = relative + FRAME_SIZE + (sizes >> _HIGH).astype(np.int64)
+        behind = np.concatenate(([0], relative + (sizes & _LOW).astype(np.int64)))
+        frames = [relative]
+        for place in np.flatnonzero(behind != np.append(relative, len(data))).tolist():
+            stop = int(relative[place]) if place < len(relative) else len(data)
+            between = _between(data, at, (int(behind[place]), stop), self._summary)
+            if between is None:
+                return None
+            frames.append(np.array(between, np.int64))
+        every = np.sort(np.concatenate(frames)) if len(frames) > 1 else relative
+        self._frame_count += len(every)
+        self._chain.update(words[every // _WORD].tobytes())
+        if (ends > len(data)).any():
+            return None
+        return _Window(at, data, words, relative, places, ends)
+
+    def _checked(self, window: _Window, rows: slice) -> list[BadPayload] | None:
+        """Return the bad payloads of the frames, which should have these rows; None where they have not."""
+        seeds = (window.offsets + window.base).astype(np.uint64) + np.uint64(self._summary.header.identity)
+        bodies = _parts(window.data, window.offsets + CHECKSUM.size, window.ends)
+        seen = np.fromiter(map(xxh3, bodies, seeds.tolist()), np.uint64, len(bodies))
+        if (seen != window.words[window.places]).any():
+            return None
+        is_plain = rows.stop - rows.start == len(bodies) and self._are_plain(window)
+        return self._plain(window, rows) if is_plain else self._others(window, rows)
+
+    def _are_plain(self, window: _Window) -> bool:
+        words, places = window.words, window.places
+        if (window.ends - window.offsets < FRAME_SIZE + SINGLE.size).any():
+            return False
+        is_one = words[places + 6] == _PLAIN_OPERATIONS
+        return bool((is_one & (words[places + 7] & ~_NAME_MASK == _PLAIN_RECORD)).all())
+
+    def _plain(self, window: _Window, rows: slice) -> list[BadPayload] | None:
+        """Return the bad ones of plain messages, of which each has a frame: no head is looked at by itself."""
+        words, places, columns = window.words, window.places, self._columns
+        sizes, names = words[places + 10] & _LOW, columns["name"][rows].astype(np.int64)
+        metas, name_sizes = words[places + 1] >> _HIGH, words[places + 7] >> _NAME_SHIFT & np.uint64(0xFF)
+        is_same = (metas == _padded(np.uint64(SINGLE.size) + name_sizes)) & (name_sizes == self._sizes[names])
+        is_same &= (words[places + 1] & _LOW) == _padded(np.uint64(FRAME_SIZE) + metas + sizes)
+        found = {"number": words[places + 8], "hash": words[places + 9], "size": sizes, "commit": words[places + 2]}
+        found["time"] = words[places + 5].view(np.int64)
+        is_same &= (found["number"] < NUMBERS_END) & (name_sizes > 0)
+        is_same &= np.logical_and.reduce([columns[name][rows] == found[name] for name in found])
+        is_same &= np.logical_and.reduce([columns[name][rows] == said for name, said in _PLAIN_COLUMNS.items()])
+        if not is_same.all() or not self._are_named(window, names):
+            return None
+        seen = _hashes(window.data, window.ends, window.ends + sizes.astype(np.int64))
+        bad = np.flatnonzero(seen != found["hash"]).tolist()
+        return [
+            BadPayload(
+                int(window.offsets[place]) + window.base,
+                Operation.ADD,
+                bytes(self._contents.names[names[place]]),
+                int(found["number"][place]),
+            )
+            for place in bad
+        ]
+
+    def _are_named(self, window: _Window, names: Ints) -> bool:
+        """Say whether each frame has the name that the footer gives it; their sizes are the same."""
+        data = np.frombuffer(window.data, np.uint8)
+        for name in np.unique(names).tolist():
+            text = np.frombuffer(self._contents.names[name], np.uint8)
+            starts = window.offsets[names == name] + FRAME_SIZE + SINGLE.size
+            if (data[starts[:, None] + np.arange(len(text))] != text).any():
+                return False
+        return True
+
+    def _others(self, window: _Window, rows: slice) -> list[BadPayload] | None:
+        """Return the bad ones of frames of any kind."""
+        heads = _parts(window.data, window.offsets, window.ends)
+        found = rows_of(heads, window.offsets + window.base, self._tables)
+        check_rows(heads, found)
+        if not self._are_as_said(found, rows):
+            return None
+        return list(self._bad_payloads(window, found, heads))
+
+    def _are_as_said(self, rows: Rows, here: slice) -> bool:
+        """Say whether the footer has the same rows."""
+        for name in COLUMNS:
+            found = rows[name]
+            if name == "name":
+                found = _places(self._tables.names, self._contents.names)[found.astype(np.int64)]
+            elif name == "producer":
+                places = _places(self._tables.producers, self._contents.producers)
+                found = np.concatenate(([0], places + 1))[found.astype(np.int64)]
+            if not np.array_equal(self._columns[name][here], found):
+                return False
+        return True
+
+    def _bad_payloads(self, window: _Window, rows: Rows, heads: Sequence[bytes]) -> Iterator[BadPayload]:
+        """Yield what does not match its checksum, or is no message though it does."""
+        kinds, places = rows["kind"], rows["frame"].astype(np.int64)
+        sizes = rows["size"].astype(np.int64) + rows["properties"]
+        has_bytes = (kinds == Operation.ADD) | (kinds == Operation.PUT)
+        sizes[~has_bytes] = 0  # coded sets stand among the records
+        before = np.cumsum(sizes) - sizes
+        is_first = np.concatenate(([True], places[1:] != places[:-1]))[: len(places)]
+        first = np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
+        starts = window.ends[places] + before - before[first]
+        mine = np.flatnonzero(has_bytes)
+        seen = _hashes(window.data, starts[mine], starts[mine] + sizes[mine])
+        is_bad = seen != rows["hash"][mine].astype(np.uint64)
+        known: dict[int, list[int]] = {}
+        for place in np.flatnonzero(
+            rows["flags"][mine] & PROPERTIES
+        ).tolist():  # only their records have these checksums
+            row = int(mine[place])
+            frame, start = int(places[row]), int(starts[row])
+            if frame not in known:
+                known = {frame: _checksums_of(heads[frame])}
+            is_same = int(seen[place]) == known[frame][row - int(first[row])]
+            is_bad[place] = not is_same or not _are_properties(
+                window.data[start : start + int(rows["properties"][row])]
+            )
+        names = list(self._tables.names)
+        for row in mine[is_bad].tolist():
+            operation = Operation(int(kinds[row]))
+            number = int(rows["number"][row]) if operation is Operation.ADD else 0
+            frame = int(window.offsets[places[row]]) + window.base
+            yield BadPayload(frame, operation, names[int(rows["name"][row])], number)
+
+
+def _between(data: bytes, base: int, span: tuple[int, int], summary: Summary) -> list[int] | None:
+    """Return where frames without rows stand between two others, zeros up to the next group among them."""
+    at, end = span
+    found: list[int] = []
+    while at < end:
+        frame = decode_frame(data, at + base, identity=summary.header.identity, base=base)
+        if isinstance(frame, FrameHeader):
+            found.append(at)
+            at = frame.end - base
+            continue
+        group = min(align(at + base, summary.header.alignment) - base, end)
+        if group == at or any(data[at:group]):
+            return None
+        at = group
+    return found if at == end else None
+
+
+def _padded(sizes: Words) -> Words:
+    return sizes + np.uint64(7) & ~np.uint64(7)
+
+
+def _parts(data: bytes, starts: Ints, ends: Ints) -> list[bytes]:
+    return [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _hashes(data: bytes, starts: Ints, ends: Ints) -> Words:
+    return np.fromiter(map(xxh3, _parts(data, starts, ends)), np.uint64, len(starts))
+
+
+def _places(found: Mapping[bytes, int], said: Sequence[bytes]) -> Ints:
+    """Return where the footer has each of the names that were found, in their order; -1 where it has not."""
+    known = {bytes(name): place for place, name in enumerate(said)}
+    return np.array([known.get(name, -1) for name in found], np.int64)
+
+
+def _checksums_of(head: bytes) -> list[int]:
+    """Return the checksum of each row of a frame, 0 for a removal or a key."""
+    found: list[int] = []
+    for record in decode_records(head[FRAME_SIZE:]):
+        found += record.checksums if record.kind == Operation.ADD else (0,)
+    return found
+
+
+def _are_properties(data: bytes) -> bool:
+    try:
+        decode_properties(data)
+    except ValueError:
+        return False
+    return True
