@@ -9,8 +9,10 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from index.replay import Index
-from index.table import NUMBER_MAX, Place
+from index.table import Place
 
 REFILL_MESSAGES = 4096  # candidates kept ready for one queue
 LINES_KEPT = 1000  # those of empty queues are not looked for below
@@ -21,7 +23,7 @@ class _Line:
     """The candidates of one queue, in order."""
 
     ready: deque[int] = field(default_factory=deque)
-    after: int = 0  # every number up to here was a candidate
+    after: int = 0  # every number of the queue up to here was a candidate
     returned: list[int] = field(default_factory=list)  # a heap
 
 
@@ -60,13 +62,16 @@ class Taking:
         return line.ready.popleft() if line.ready else None
 
     def _refill(self, queue: str, line: _Line) -> None:
-        for numbers, _, _ in self._table.batches(queue, line.after, NUMBER_MAX):
-            for start in range(0, len(numbers), REFILL_MESSAGES):
-                part = numbers[start : start + REFILL_MESSAGES]
-                line.after = int(part[-1])
-                line.ready.extend(part[~self._index.held.mask(part)].tolist())
-                if line.ready:
-                    return
+        """Look behind what were candidates until some can be handed out or all of the queue were looked at."""
+        table, held = self._table, self._index.held
+        line.after = line.after or table.number_before(queue)  # of a new one: others' messages may be many
+        while not line.ready and line.after < table.last_number():
+            numbers, after = table.first_numbers(queue, line.after, REFILL_MESSAGES)
+            if numbers and held:
+                numbers = np.array(numbers)[~held.mask(numbers)].tolist()
+            ready = deque(numbers)
+            # No call in between: an exception of a signal's handler finds both as they were, or both as they are.
+            line.ready, line.after = ready, after
 
     def release(self, number: int) -> bool:
         """Take a message back; False when it was not handed out."""

@@ -24,11 +24,13 @@ from journal.errors import FormatError
 from journal.names import DataFileName
 
 OFFSET_UNIT = 8  # frames start at multiples of 8
+FEW_ROWS = 64  # so many are looked at faster one by one than as arrays
 
 _Kind = TypeVar("_Kind", bound=np.generic)
 Ints = npt.NDArray[np.int64]
 Narrow = npt.NDArray[np.uint32]
 Numbers = npt.NDArray[np.uint64]
+_NO_ROWS: Ints = np.empty(0, np.int64)
 
 
 class Block:
@@ -106,6 +108,17 @@ class Block:
         self.offsets, self.sizes, self.queues = self.offsets[rows], self.sizes[rows], self.queues[rows]
         self.is_live = np.ones(len(rows), np.bool_)
 
+    def move(self, row: int, sequence: int, offset: int) -> None:
+        """Note where a message was written again."""
+        self.freeze()
+        if self.sequences is None:
+            self.sequences = np.full(len(self.offsets), self.sequence, np.uint64)
+        self.sequences[row] = sequence
+        if not (offsets := np.frombuffer(self.offsets, np.uint32)).flags.writeable:
+            offsets = offsets.copy()
+        offsets[row] = offset >> 3
+        self.offsets = offsets
+
     def merge(self, sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Ints]) -> None:
         """Put more live messages of one data file among those of the block."""
         if not len(numbers):
@@ -128,22 +141,54 @@ class Block:
 
         Only of numbers above `after` and up to `last`.
         """
-        live = np.frombuffer(self.is_live, np.bool_)
-        rows: Ints
-        if queue is None:
-            rows = np.flatnonzero(live)
-        else:
-            rows = np.flatnonzero(live & (np.frombuffer(self.queues, np.uint32) == queue))
-        numbers = rows + self.first if self.numbers is None else self.numbers[rows].astype(np.int64)
-        if len(numbers) and (int(numbers[0]) <= after or int(numbers[-1]) > last):
-            inside = (numbers > after) & (numbers <= last)
-            rows, numbers = rows[inside], numbers[inside]
-        if not len(numbers):
+        rows = self._rows(queue, self._row_behind(after), self._row_behind(last))
+        if not len(rows):
             return None
+        numbers = rows + self.first if self.numbers is None else self.numbers[rows].astype(np.int64)
         offsets = np.frombuffer(self.offsets, np.uint32)[rows].astype(np.int64) * OFFSET_UNIT
         if self.sequences is None:
             return numbers, np.full(len(rows), self.sequence, np.int64), offsets
         return numbers, self.sequences[rows].astype(np.int64), offsets
+
+    def first_numbers(self, queue: int, after: int, count: int) -> list[int]:
+        """Return the numbers of the first so many live messages of a queue behind a number, in order."""
+        low = self._row_behind(after)
+        if (few := self._few_rows(queue, low)) is not None:
+            return [self.number(row) for row in few[:count]]
+        rows = self._rows(queue, low, len(self.offsets))[:count]
+        found: list[int] = (rows + self.first if self.numbers is None else self.numbers[rows]).tolist()
+        return found
+
+    def count_from(self, queue: int, low: int) -> int:
+        """Return how many live messages of a queue are in the rows from one on."""
+        few = self._few_rows(queue, low)
+        return len(self._rows(queue, low, len(self.offsets)) if few is None else few)
+
+    def _few_rows(self, queue: int, low: int) -> list[int] | None:
+        """Return what `_rows` does up to the last one, where these are so few that arrays would not pay."""
+        end, queues, is_live = len(self.offsets), self.queues, self.is_live
+        if end - low > FEW_ROWS:
+            return None
+        return [row for row in range(low, end) if is_live[row] and queues[row] == queue]
+
+    def _row_behind(self, number: int) -> int:
+        """Return the first row of a higher number; there may be none any more."""
+        if self.numbers is None:
+            return max(0, number + 1 - self.first)
+        return int(np.searchsorted(self.numbers, np.uint64(number), "right"))
+
+    def _rows(self, queue: int | None, low: int, high: int) -> Ints:
+        """Return those of the rows from `low` up to `high` that are live and of a queue, or of any.
+
+        Growing columns are copied, not lent: what an exception keeps of this call could not grow any more.
+        """
+        if low >= min(high, len(self.offsets)):
+            return _NO_ROWS
+        wanted = np.frombuffer(self.is_live[low:high], np.bool_)
+        if queue is not None:
+            wanted = wanted & (np.frombuffer(self.queues[low:high], np.uint32) == queue)
+        found: Ints = np.flatnonzero(wanted) + low
+        return found
 
 
 def sparse_block(sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Ints]) -> Block:
@@ -160,9 +205,16 @@ def sparse_block(sequence: int, numbers: Numbers, columns: tuple[Ints, Ints, Int
     return block
 
 
-def writable(values: "npt.NDArray[np.uint32] | array[int]") -> "npt.NDArray[np.uint32]":
-    found: npt.NDArray[np.uint32] = np.frombuffer(values, np.uint32)
-    return found if found.flags.writeable else found.copy()
+def number_before(blocks: Sequence[Block], queue: int, count: int) -> int:
+    """Return a number that the only so many live messages of a queue are behind; looked for from the newest on."""
+    for block in reversed(blocks):
+        for rows in (FEW_ROWS, len(block.offsets)):
+            low = max(0, len(block.offsets) - rows)
+            found = block.count_from(queue, low)
+            if found >= count:
+                return block.number(low) - 1
+        count -= found
+    return 0
 
 
 def distinct(values: "npt.NDArray[_Kind]") -> "npt.NDArray[_Kind]":

@@ -14,7 +14,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from index.block import OFFSET_UNIT, Block, Ints, Narrow, Numbers, check_ascends, distinct, sparse_block, writable
+from index.block import (
+    OFFSET_UNIT,
+    Block,
+    Ints,
+    Narrow,
+    Numbers,
+    check_ascends,
+    distinct,
+    number_before,
+    sparse_block,
+)
 from index.queues import Queues
 
 NUMBER_MAX = 1 << 62  # no message's number is as high
@@ -244,12 +254,7 @@ class Table:
             return False
         block, row = found
         old = self._place(block, row)
-        block.freeze()
-        if block.sequences is None:
-            block.sequences = np.full(len(block.offsets), block.sequence, np.uint64)
-        block.sequences[row] = sequence
-        block.offsets = writable(block.offsets)
-        block.offsets[row] = offset >> 3
+        block.move(row, sequence, offset)
         self.files[old.sequence].live_messages -= 1
         self.files[old.sequence].live_bytes -= old.size
         use = self.files.setdefault(sequence, FileUse())
@@ -326,7 +331,7 @@ class Table:
         """
         while True:
             place = None if queue is None else self.queues.find(queue)  # another queue may have it by the next batch
-            if queue is not None and place is None:
+            if queue is not None and (place is None or not self._queue_counts[place]):
                 return
             index = max(0, bisect_right(self._firsts, after + 1) - 1)
             batch = None
@@ -338,6 +343,23 @@ class Table:
                 return
             after = int(batch[0][-1])
             yield batch
+
+    def first_numbers(self, queue: str, after: int, count: int) -> tuple[list[int], int]:
+        """Return the first undelivered of a queue behind a number, at most so many, and up to where these are all."""
+        place = self.queues.find(queue)
+        index = max(0, bisect_right(self._firsts, after + 1) - 1)
+        while index < len(self._blocks) and place is not None and self._queue_counts[place]:
+            block = self._blocks[index]
+            found = block.first_numbers(place, after, count) if block.last > after else []
+            if found:
+                return found, found[-1] if len(found) == count else block.last
+            index += 1
+        return [], max(after, self.last_number())
+
+    def number_before(self, queue: str) -> int:
+        """Return a number that all undelivered of the queue are behind, close to the first where these are new."""
+        place = self.queues.find(queue)
+        return self.last_number() if place is None else number_before(self._blocks, place, self._queue_counts[place])
 
     def in_file(self, sequence: int) -> Iterator[Place]:
         """Yield the live messages that lie in one data file, in order."""

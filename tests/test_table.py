@@ -1,7 +1,9 @@
 """The table of undelivered messages, against a plain dict: every operation in any order, checked after each."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import FrameType
 
 import numpy as np
 import pytest
@@ -171,6 +173,26 @@ class TableMachine(RuleBasedStateMachine):
         ]
         assert found == expected
 
+    @rule(queue=st.sampled_from([*QUEUES, "nobody's"]), data=st.data(), count=st.sampled_from([1, 2, 30, 5000]))
+    def go_on_from_where_the_last_look_ended(self, queue: str, data: st.DataObject, count: int) -> None:
+        start = after = data.draw(st.integers(0, self.next_number))
+        found: list[int] = []
+        while after < self.table.last_number():
+            numbers, after = self.table.first_numbers(queue, after, count)
+            assert numbers or after >= self.table.last_number()
+            found += numbers
+        assert found == [number for number in self._of(queue) if number > start]
+        assert self.table.first_numbers(queue, after, count)[0] == []
+
+    @rule(queue=st.sampled_from([*QUEUES, "nobody's"]))
+    def begin_behind_the_messages_of_others(self, queue: str) -> None:
+        before = self.table.number_before(queue)
+        assert before <= self.table.last_number()
+        assert all(number > before for number in self._of(queue))
+
+    def _of(self, queue: str) -> list[int]:
+        return [number for number, row in sorted(self.model.items()) if queue == QUEUES[row.queue]]
+
     @rule(data=st.data())
     def look_into_a_file(self, data: st.DataObject) -> None:
         sequence = data.draw(st.integers(1, self.sequence))
@@ -260,6 +282,51 @@ def test_removing_numbers_together_leaves_what_removing_them_one_by_one_leaves(n
         table.check()
     assert [list(together.in_file(s)) for s in (1, 2)] == [list(singly.in_file(s)) for s in (1, 2)]
     assert together.queues.used() == singly.queues.used()
+
+
+@pytest.mark.parametrize("beside", [0, 1, 63, 64, 65, 1000])
+@pytest.mark.parametrize("mine", [0, 1, 64, 100])
+def test_a_look_for_a_queue_begins_near_its_messages_when_they_are_the_newest(beside: int, mine: int) -> None:
+    table = _of(beside, queue="others") if beside else Table()
+    table.queues.place("mine")
+    if mine:
+        table.add_run(table.queues.place("mine"), beside + 1, 1, 8, [10] * mine)
+
+    assert max(0, beside - 64) <= table.number_before("mine") <= beside or mine > 64
+    assert table.first_numbers("mine", table.number_before("mine"), 5000)[0] == list(
+        range(beside + 1, beside + mine + 1)
+    )
+
+
+def test_an_exception_that_keeps_a_look_at_the_newest_messages_keeps_none_from_being_added() -> None:
+    table = _of(200)
+    for look in (
+        lambda: table.first_numbers("q", 0, 5),
+        lambda: next(table.batches("q", 0, LAST)),
+        lambda: table.number_before("q"),
+    ):
+        kept = _frames_of(look)
+        table.add_run(0, table.last_number() + 1, 1, 8, [10] * 50)
+        assert kept, "every call was kept, with all that it held"
+
+
+def _frames_of(look: Callable[[], object]) -> list[dict[str, object]]:
+    """Return the variables of every step of every call, as a traceback would keep them."""
+    kept: list[dict[str, object]] = []
+
+    def watch(frame: FrameType, event: str, _: object) -> object:
+        if frame.f_code.co_filename.endswith(("block.py", "table.py")):
+            kept.append(dict(frame.f_locals))
+            return watch
+        return None
+
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        look()
+    finally:
+        sys.settrace(before)
+    return kept
 
 
 def test_a_queue_is_known_by_the_place_it_got_first() -> None:

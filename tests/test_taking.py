@@ -5,16 +5,21 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from database import MessageDatabase, NotUndelivered
-from database.taking import REFILL_MESSAGES, Taking
+from database.taking import LINES_KEPT, REFILL_MESSAGES, Taking
 from index.duplicates import WindowBounds
+from index.held import Held
 from index.replay import Index
 from tests.small_files import MODEST
+
+QUEUES = st.sampled_from(["q", "r"])
+COUNTS = st.sampled_from([1, 2, 30, 100])
 
 
 @pytest.fixture
@@ -73,6 +78,141 @@ class TakingMachine(RuleBasedStateMachine):
         self.taken.discard(number)
         self.free.discard(number)
         assert not self.taking.release(number)
+
+
+class SharedTableMachine(RuleBasedStateMachine):
+    """Two queues of many in one table: messages loaded, moved, held and let go, queues that are forgotten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = Index(WindowBounds())
+        self.table = self.index.table
+        self.free: dict[str, set[int]] = {"q": set(), "r": set()}
+        self.held: dict[int, str] = {}
+        self.taken: dict[int, str] = {}
+        self.next_number, self.sequence, self.asked = 1, 1, 0
+
+    @initialize(
+        runs=st.lists(st.tuples(QUEUES, COUNTS, st.booleans()), max_size=6), lonely=st.sampled_from([0, 10, 5000])
+    )
+    def begin(self, runs: list[tuple[str, int, bool]], lonely: int) -> None:
+        """What is held back is so from the start on."""
+        for queue, count, is_held in runs:
+            numbers = self._add(queue, count)
+            if is_held:
+                self.index.held.add([(numbers[0], numbers[-1])])
+                self.free[queue].difference_update(numbers)
+                self.held.update(dict.fromkeys(numbers, queue))
+            self._skip(lonely)
+        self.taking = Taking(self.index)
+
+    def _skip(self, count: int) -> None:
+        """Let somebody else have the next numbers."""
+        if count:
+            self.table.add_run(self.table.queues.place("others"), self.next_number, self.sequence, 8, [1] * count)
+            self.next_number += count
+
+    def _add(self, queue: str, count: int) -> range:
+        numbers = range(self.next_number, self.next_number + count)
+        self.table.add_run(self.table.queues.place(queue), self.next_number, self.sequence, 8, [1] * count)
+        self.free[queue].update(numbers)
+        self.next_number += count
+        return numbers
+
+    def _there(self) -> dict[int, str]:
+        free = {number: queue for queue, numbers in self.free.items() for number in numbers}
+        return {**free, **self.held, **self.taken}
+
+    @rule(queue=QUEUES, count=COUNTS, others=st.sampled_from([0, 1, 100]))
+    def add(self, queue: str, count: int, others: int) -> None:
+        self._skip(others)
+        self._add(queue, count)
+
+    @rule(queue=QUEUES, gaps=st.lists(st.integers(1, 5), min_size=1, max_size=20))
+    def load(self, queue: str, gaps: list[int]) -> None:
+        self.sequence += 1
+        numbers = [self.next_number + sum(gaps[: at + 1]) for at in range(len(gaps))]
+        place = self.table.queues.place(queue)
+        self.index.load(place, np.array(numbers, np.uint64), [1] * len(numbers), (self.sequence, 8))
+        self.free[queue].update(numbers)
+        self.next_number = numbers[-1] + 1
+
+    @rule(data=st.data())
+    def move(self, data: st.DataObject) -> None:
+        there = sorted(self._there())
+        self.sequence += 1
+        for number in data.draw(st.sets(st.sampled_from(there), max_size=5)) if there else ():
+            assert self.table.move(number, self.sequence, 16)
+
+    @rule(queue=QUEUES)
+    def take(self, queue: str) -> None:
+        place = self.taking.take(queue)
+        assert (place.number if place else None) == min(self.free[queue], default=None)
+        if place:
+            self.free[queue].remove(place.number)
+            self.taken[place.number] = queue
+
+    @precondition(lambda self: self.taken)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.taken)))
+        assert self.taking.release(number)
+        self.free[self.taken.pop(number)].add(number)
+
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        there = self._there()
+        gone = data.draw(st.sets(st.sampled_from(sorted(there)), max_size=40)) if there else set()
+        assert self.table.remove_many(np.array(sorted(gone), np.uint64)) == len(gone)
+        self.taking.forget(gone)
+        for number in gone:
+            self.free[there[number]].discard(number)
+            self.held.pop(number, None)
+            self.taken.pop(number, None)
+
+    @rule(data=st.data())
+    def empty_a_queue_and_forget_it(self, data: st.DataObject) -> None:
+        queue = data.draw(QUEUES)
+        numbers = sorted(number for number, name in self._there().items() if name == queue)
+        self.table.remove_many(np.array(numbers, np.uint64))
+        self.taking.forget(numbers)
+        self.free[queue].clear()
+        self.held = {number: name for number, name in self.held.items() if name != queue}
+        self.taken = {number: name for number, name in self.taken.items() if name != queue}
+        self.table.queues.forget_empty()
+        self._skip(data.draw(st.sampled_from([0, 1, 100])))
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def let_go_of_what_is_held(self, data: st.DataObject) -> None:
+        freed = data.draw(st.sets(st.sampled_from(sorted(self.held)), min_size=1))
+        by_queue: dict[str, list[int]] = {}
+        for number in sorted(freed):
+            by_queue.setdefault(self.held.pop(number), []).append(number)
+        self.index.held = Held([(number, number) for number in self.held])
+        self.taking.admit(by_queue)
+        for queue, numbers in by_queue.items():
+            self.free[queue].update(numbers)
+
+    @rule()
+    def ask_for_so_many_queues_that_the_empty_ones_are_forgotten(self) -> None:
+        for asked in range(self.asked, self.asked + LINES_KEPT // 2):
+            assert self.taking.take(f"nobody's {asked}") is None
+        self.asked += LINES_KEPT // 2
+
+
+SharedTableMachine.TestCase.settings = settings(
+    max_examples=120, stateful_step_count=40, deadline=None, derandomize=True
+)
+TestTakingFromASharedTable = SharedTableMachine.TestCase
+
+
+class SharedTableMachineForLong(SharedTableMachine):
+    """The same, many times."""
+
+
+SharedTableMachineForLong.TestCase.settings = settings(max_examples=3000, stateful_step_count=60, deadline=None)
+TestTakingFromASharedTableForLong = pytest.mark.slow(SharedTableMachineForLong.TestCase)
 
 
 TakingMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=50, deadline=None, derandomize=True)
