@@ -24,6 +24,7 @@ from bench import (
     stomping,
     table,
     takeover,
+    verifying,
 )
 from bench.measure import Row, Settings
 from bench.raw import sync_seconds
@@ -44,6 +45,7 @@ PARTS: dict[str, dict[str, Group]] = {
         "deliver": commits.deliver,
         "roll": starting.roll,
         "start": starting.start,
+        "verify": verifying.verify,
     },
     "broker": {
         "broker": brokering.broker,

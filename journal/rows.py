@@ -109,9 +109,9 @@ def check_rows(heads: Sequence[bytes], rows: Rows) -> None:
     Its records have been decoded; names and coded sets are looked at by whoever decodes those.
     """
     frames = np.frombuffer(b"".join([head[:FRAME_SIZE] for head in heads]), _FRAME_TYPE)
-    kinds, places = rows["kind"], rows["frame"].astype(np.int64)
+    kinds, places = rows["kind"].astype(np.uint8), rows["frame"].astype(np.int64)
     is_add, is_key = kinds == Operation.ADD, kinds >= Operation.PUT
-    sizes = rows["size"].astype(np.int64) + rows["properties"]
+    sizes = rows["size"].astype(np.int64) + rows["properties"].astype(np.int64)
     sizes[~is_add & (kinds != Operation.PUT)] = 0  # coded sets stand among the records
     held = _totals(sizes, places, len(frames))
     operations = _totals(np.where(is_key, 1, rows["count"]).astype(np.int64), places, len(frames))
@@ -123,7 +123,7 @@ def check_rows(heads: Sequence[bytes], rows: Rows) -> None:
     is_bad |= operations > OPERATIONS_MAX
     is_bad &= ~has_flags
     is_bad |= (frames["flags"] & ~np.uint32(FRAME_FLAGS)) != 0
-    numbers = rows["number"][is_add & (rows["flags"] & MOVED == 0)].astype(np.uint64)
+    numbers = rows["number"][is_add & (rows["flags"].astype(np.uint8) & MOVED == 0)].astype(np.uint64)
     if is_bad.any() or (rows["number"][~is_key] >= np.uint64(NUMBERS_END)).any() or (numbers[1:] <= numbers[:-1]).any():
         raise BadRecord("a frame does not hold what its header says")
 

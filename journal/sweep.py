@@ -5,8 +5,10 @@ has them which messages and values cannot be read, with as little work for each 
 says nothing, and there is the walk.
 """
 
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -125,13 +127,20 @@ class _Sweep:
 
     def _checked(self, window: _Window, rows: slice) -> list[BadPayload] | None:
         """Return the bad payloads of the frames, which should have these rows; None where they have not."""
+        if not len(window.offsets):
+            return []
+        is_plain = rows.stop - rows.start == len(window.offsets) and self._are_plain(window)
+        sizes = (window.words[window.places + 10] & _LOW).astype(np.int64) if is_plain else np.zeros(1, np.int64)
+        alike = _alike(window, sizes) if is_plain else None
+        bodies = alike[0] if alike else _parts(window.data, window.offsets + CHECKSUM.size, window.ends)
         seeds = (window.offsets + window.base).astype(np.uint64) + np.uint64(self._summary.header.identity)
-        bodies = _parts(window.data, window.offsets + CHECKSUM.size, window.ends)
         seen = np.fromiter(map(xxh3, bodies, seeds.tolist()), np.uint64, len(bodies))
         if (seen != window.words[window.places]).any():
             return None
-        is_plain = rows.stop - rows.start == len(bodies) and self._are_plain(window)
-        return self._plain(window, rows) if is_plain else self._others(window, rows)
+        if not is_plain:
+            return self._others(window, rows)
+        payloads = alike[1] if alike else _parts(window.data, window.ends, window.ends + sizes)
+        return self._plain(window, rows, np.fromiter(map(xxh3, payloads), np.uint64, len(payloads)))
 
     def _are_plain(self, window: _Window) -> bool:
         words, places = window.words, window.places
@@ -140,8 +149,11 @@ class _Sweep:
         is_one = words[places + 6] == _PLAIN_OPERATIONS
         return bool((is_one & (words[places + 7] & ~_NAME_MASK == _PLAIN_RECORD)).all())
 
-    def _plain(self, window: _Window, rows: slice) -> list[BadPayload] | None:
-        """Return the bad ones of plain messages, of which each has a frame: no head is looked at by itself."""
+    def _plain(self, window: _Window, rows: slice, seen: Words) -> list[BadPayload] | None:
+        """Return the bad ones of plain messages, of which each has a frame: no head is looked at by itself.
+
+        The hashes that were `seen` of their payloads are given.
+        """
         words, places, columns = window.words, window.places, self._columns
         sizes, names = words[places + 10] & _LOW, columns["name"][rows].astype(np.int64)
         metas, name_sizes = words[places + 1] >> _HIGH, words[places + 7] >> _NAME_SHIFT & np.uint64(0xFF)
@@ -154,7 +166,6 @@ class _Sweep:
         is_same &= np.logical_and.reduce([columns[name][rows] == said for name, said in _PLAIN_COLUMNS.items()])
         if not is_same.all() or not self._are_named(window, names):
             return None
-        seen = _hashes(window.data, window.ends, window.ends + sizes.astype(np.int64))
         bad = np.flatnonzero(seen != found["hash"]).tolist()
         return [
             BadPayload(
@@ -201,7 +212,7 @@ class _Sweep:
     def _bad_payloads(self, window: _Window, rows: Rows, heads: Sequence[bytes]) -> Iterator[BadPayload]:
         """Yield what does not match its checksum, or is no message though it does."""
         kinds, places = rows["kind"], rows["frame"].astype(np.int64)
-        sizes = rows["size"].astype(np.int64) + rows["properties"]
+        sizes = rows["size"].astype(np.int64) + rows["properties"].astype(np.int64)
         has_bytes = (kinds == Operation.ADD) | (kinds == Operation.PUT)
         sizes[~has_bytes] = 0  # coded sets stand among the records
         before = np.cumsum(sizes) - sizes
@@ -213,7 +224,7 @@ class _Sweep:
         is_bad = seen != rows["hash"][mine].astype(np.uint64)
         known: dict[int, list[int]] = {}
         for place in np.flatnonzero(
-            rows["flags"][mine] & PROPERTIES
+            rows["flags"][mine].astype(np.uint8) & PROPERTIES
         ).tolist():  # only their records have these checksums
             row = int(mine[place])
             frame, start = int(places[row]), int(starts[row])
@@ -246,6 +257,25 @@ def _between(data: bytes, base: int, span: tuple[int, int], summary: Summary) ->
             return None
         at = group
     return found if at == end else None
+
+
+def _alike(window: _Window, sizes: Ints) -> tuple[Sequence[bytes], Sequence[bytes]] | None:
+    """Return heads, but for their checksums, and payloads of frames that are all laid out alike; None of any others."""
+    offsets, count = window.offsets, len(window.offsets)
+    length = int(offsets[1] - offsets[0]) if count > 1 else 0
+    head, size = int(window.ends[0] - offsets[0]), int(sizes[0])
+    rest, start = length - head - size, int(offsets[0])
+    is_alike = (
+        rest >= 0 and int(offsets[-1]) == start + (count - 1) * length and start + count * length <= len(window.data)
+    )
+    if not is_alike or (np.diff(offsets) != length).any():
+        return None
+    if (window.ends - offsets != head).any() or (sizes != size).any():
+        return None
+    layout = struct.Struct(f"<{CHECKSUM.size}x{head - CHECKSUM.size}s{size}s{rest}x")
+    pairs = layout.iter_unpack(memoryview(window.data)[start : start + count * length])
+    parts = list(chain.from_iterable(pairs))
+    return parts[0::2], parts[1::2]
 
 
 def _padded(sizes: Words) -> Words:

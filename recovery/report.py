@@ -86,12 +86,10 @@ class Unreadable:
     reason: str = ""
 
     def as_dict(self) -> dict[str, object]:
-        kinds: dict[str, dict[str, object]] = {
-            "message": {"number": self.number, "queue": self.name},
-            "key": {"key": self.name},
-        }
-        what = kinds.get(self.kind, {})
-        return {"kind": self.kind, **what, "file": self.file, "offset": self.offset, "reason": self.reason}
+        place = {"file": self.file, "offset": self.offset, "reason": self.reason}
+        if self.kind == "message":
+            return {"kind": self.kind, "number": self.number, "queue": self.name, **place}
+        return {"kind": self.kind, **({"key": self.name} if self.kind == "key" else {}), **place}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

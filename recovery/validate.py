@@ -5,6 +5,7 @@ ended, with which commit, and the chain over its frames; the footer before it th
 file that was cut, emptied, exchanged or removed shows.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -34,6 +35,7 @@ from recovery.walked import ends_as, examine_frames, examine_swept, low_water_of
 Progress = Callable[[str, int, int], None]
 HASH_THREADS = 2  # hashing and reading let go of the interpreter's lock
 ALONE_BYTES = 4 << 20  # so few are read before threads have begun; footers are little more than Python
+_sweeping = threading.Lock()  # that holds the interpreter's: two threads at it would only pass it to and fro
 LOOKS_MAX = 20  # clean-up of a running database may be faster than who reads it without the lock
 FASTER = "data files go faster than they can be read"  # where that was not enough
 
@@ -267,7 +269,8 @@ def _sealed(file: DataFile, task: Task, footer: Footer, *, full: bool) -> Examin
     is_kept = matches and not task.is_rotted  # what is written anew is read as a whole first
     if (full or not is_kept) and file.checksum(summary.start) != summary.file_checksum:
         # Where a block cannot be read, its other bytes are given up too, whoever asks for fewer of them.
-        bad = sweep(file.file, summary, footer.contents()) if not unreadable_in(file.file) else None
+        with _sweeping:
+            bad = sweep(file.file, summary, footer.contents()) if not unreadable_in(file.file) else None
         if bad is None:
             return examine_frames(file, task, footer, header.identity)
         return examine_swept(file, task, footer, bad)

@@ -1,0 +1,64 @@
+"""How long `oms verify` takes in relation to hashing the same bytes, of a whole database and of a damaged one."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.datasets import Growing, data_bytes, data_files
+from bench.measure import Row, Settings, time_text
+from journal.datafile import DataFile, Footer
+from journal.disk import RealDisk
+from recovery.validate import validate_directory
+
+SIZE = 256  # bytes of a payload
+BOUND = 20.0
+
+
+def verify(settings: Settings) -> Iterator[Row]:
+    """Every payload against its checksum: all of them right, and one wrong in each file."""
+    path = Growing(settings, SIZE).grow(settings.data_bytes)
+    yield _row(settings, path, "verify", "`oms verify`", 0)
+    count = sum(_spoiled(file) for file in data_files(path))
+    yield _row(settings, path, "verify-damaged", "`oms verify` with a bad payload in each file", count)
+
+
+def _row(settings: Settings, path: Path, name: str, what: str, bad_count: int) -> Row:
+    raw, ours = [], []
+    for _ in range(settings.rounds):
+        raw.append(_timed_hash(path))
+        began = time.perf_counter()
+        reports = validate_directory(path, payloads=True)
+        ours.append(time.perf_counter() - began)
+        assert sum(report.unreadable_count for report in reports) == bad_count
+    return Row(
+        name=name,
+        what=f"{what} of messages of {SIZE} B against XXH3 over their files",
+        measured=[one / other for one, other in zip(ours, raw, strict=True)],
+        bound=BOUND,
+        is_most=True,
+        raw=time_text(raw),
+        ours=time_text(ours),
+        note=f"{data_bytes(path) / 1e6:,.0f} MB in {len(data_files(path))} files",
+    )
+
+
+def _timed_hash(path: Path) -> float:
+    began = time.perf_counter()
+    for each in data_files(path):
+        with DataFile(RealDisk(), each) as file:
+            file.checksum(file.size())
+    return time.perf_counter() - began
+
+
+def _spoiled(path: Path) -> int:
+    """Change the last byte of a payload in the middle of the file; return how many messages that makes unreadable."""
+    with DataFile(RealDisk(), path) as file:
+        footer = file.footer(identity=None)
+    assert isinstance(footer, Footer), "a clean close has sealed it"
+    offsets = footer.contents().columns["offset"]
+    if len(offsets) < 2:
+        return 0
+    at = int(offsets[len(offsets) // 2]) - 1  # sizes are multiples of 8: nothing stands between two of them
+    data = path.read_bytes()
+    path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    return 1
