@@ -211,7 +211,7 @@ class Segment:
     def seal(self, end: int, successor: tuple[int, int]) -> Sealed:
         """Append the footer, cut the file to its true length, close it. The frames end at `end`.
 
-        OSError. Where the footer could not be synced the file shows none: the page cache has what the disk may not have.
+        OSError. Where the footer could not be synced the file shows none: the page cache has what the disk may lack.
         A reader sees the footer when it is durable and the file ends with it. From then on a backup may have a link to
         the file, and whatever fails it is not changed any more.
         """
