@@ -32,9 +32,9 @@ def following(spool: Path, target: Path, *arguments: str) -> Iterator[Callable[[
         stderr=subprocess.PIPE,
     )
     try:
-        output = process.stdout
-        assert output is not None
-        yield lambda: json.loads(output.readline())
+        lines = process.stdout
+        assert lines is not None
+        yield lambda: json.loads(lines.readline())
     finally:
         process.kill()
         process.communicate()
@@ -111,8 +111,8 @@ def test_the_command_names_the_destination_too_and_gives_no_advice_about_the_dat
             assert "failure" not in line()
             shutil.rmtree(target)
             db.add("q", b"y")
-            said = line()
-    assert str(target) in str(said["failure"])
+            told = line()
+    assert str(target) in str(told["failure"])
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         text = oms("backup", str(place), spool=spool, code=4).stderr
