@@ -171,7 +171,7 @@ def _check_apart(source: Path, target: Path) -> None:
 def _manifest(disk: Disk, source: Path, options: RestoreOptions) -> tuple[Manifest, tuple[str, ...]]:
     """Return what the backup consists of; and its manifest's name where that is damaged, and the data files tell it."""
     try:
-        found, changed = manifest.read(disk, source), ()
+        found, changed = manifest.read(disk, source), tuple[str, ...]()
     except ManifestDamaged:
         found, changed = rebuilt(disk, source, options.key), (names.BACKUP,)
     if found is None:

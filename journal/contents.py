@@ -172,7 +172,7 @@ class ContentsBuilder:
     def _contents(self, heads: Sequence[bytes], rows: Rows, tables: Tables, end: int) -> Contents:
         last_commit = FRAME.unpack_from(heads[-1])[3] if heads else 0
         return Contents(
-            columns={name: rows[name] for name in COLUMNS},  # type: ignore[misc]
+            columns={name: rows[name] for name in COLUMNS},
             names=list(tables.names),
             producers=list(tables.producers),
             sets=b"".join(tables.sets),

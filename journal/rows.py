@@ -9,6 +9,7 @@ here for each row that numpy can do for all of them.
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -70,7 +71,7 @@ BULK_FRAMES_MIN = 4  # of one length; fewer are gone through one by one, with le
 _SIMPLE_SIZES = range(FRAME_SIZE + RECORD.size, _HEAD_SIZE + 2 * NAME_BYTES_MAX + 8)
 _SIMPLE_FLAGS = 2  # PRODUCER: the only flag that leaves a single ADD's columns where they are
 
-Rows = dict[str, npt.NDArray[np.generic]]  # the columns, and `frame`: the place of the row's frame
+Rows = dict[str, npt.NDArray[Any]]  # the columns, and `frame`: the place of the row's frame
 
 
 @dataclass(slots=True)
@@ -88,7 +89,7 @@ class Tables:
         return self.producers.setdefault(producer, len(self.producers)) + 1 if producer else 0
 
 
-def rows_of(heads: Sequence[bytes], offsets: "array[int]", tables: Tables) -> Rows:
+def rows_of(heads: Sequence[bytes], offsets: "array[int] | npt.NDArray[np.int64]", tables: Tables) -> Rows:
     """Return the columns of all frames' rows, in the order of the frames."""
     is_done = np.zeros(len(heads), np.bool_)
     parts = list(_bulk_parts(heads, is_done, tables))

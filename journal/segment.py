@@ -215,9 +215,9 @@ class Segment:
         None where a reader would not understand one of the frames: then there is no footer that would hide it, and the
         next start, which walks the file, says what is lost.
 
-        OSError. Where the footer could not be synced the file shows none: the page cache has what the disk may not have.
-        A reader sees the footer when it is durable and the file ends with it. From then on a backup may have a link to
-        the file, and whatever fails it is not changed any more.
+        OSError. Where the footer could not be synced the file shows none: the page cache has what the disk may not
+        have. A reader sees the footer when it is durable and the file ends with it. From then on a backup may have a
+        link to the file, and whatever fails it is not changed any more.
         """
         assert self.header is not None
         try:

@@ -86,7 +86,11 @@ class Unreadable:
     reason: str = ""
 
     def as_dict(self) -> dict[str, object]:
-        what = {"message": {"number": self.number, "queue": self.name}, "key": {"key": self.name}}.get(self.kind, {})
+        kinds: dict[str, dict[str, object]] = {
+            "message": {"number": self.number, "queue": self.name},
+            "key": {"key": self.name},
+        }
+        what = kinds.get(self.kind, {})
         return {"kind": self.kind, **what, "file": self.file, "offset": self.offset, "reason": self.reason}
 
 

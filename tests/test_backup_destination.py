@@ -32,8 +32,9 @@ def following(spool: Path, target: Path, *arguments: str) -> Iterator[Callable[[
         stderr=subprocess.PIPE,
     )
     try:
-        assert process.stdout is not None
-        yield lambda: json.loads(process.stdout.readline())
+        output = process.stdout
+        assert output is not None
+        yield lambda: json.loads(output.readline())
     finally:
         process.kill()
         process.communicate()
@@ -114,8 +115,8 @@ def test_the_command_names_the_destination_too_and_gives_no_advice_about_the_dat
     assert str(target) in str(said["failure"])
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        said = oms("backup", str(place), spool=spool, code=4).stderr
-        assert str(place) in said and "--spool" not in said and "SPOOL_DIRECTORY" not in said
+        text = oms("backup", str(place), spool=spool, code=4).stderr
+        assert str(place) in text and "--spool" not in text and "SPOOL_DIRECTORY" not in text
 
 
 # How far it is behind.

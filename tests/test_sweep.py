@@ -70,8 +70,8 @@ def test_a_footer_that_says_other_than_the_frames_is_left_to_the_walk(tmp_path: 
             column[len(column) // 2] ^= 1
             wrong = replace(contents, columns={**{each: contents.columns[each] for each in COLUMNS}, name: column})
             assert sweep(file.file, footer.summary, wrong) is None, name
-        for wrong in (replace(footer.summary, frame_count=1), replace(footer.summary, chain=1)):
-            assert sweep(file.file, wrong, contents) is None
+        for summary in (replace(footer.summary, frame_count=1), replace(footer.summary, chain=1)):
+            assert sweep(file.file, summary, contents) is None
         assert sweep(file.file, footer.summary, contents) == []
 
 
@@ -170,12 +170,12 @@ def test_a_flipped_payload_in_every_file_is_judged_as_a_walk_would(tmp_path: Pat
     expected = set()
     for name in store.data_files():
         path = spool / name
-        data = bytearray(path.read_bytes())
+        rotted = bytearray(path.read_bytes())
         piece = next(
             each for frame in store.frames_of(name) for each in frame.pieces if each.content and each.end > each.start
         )
-        data[piece.start] ^= 1
-        path.write_bytes(data)
+        rotted[piece.start] ^= 1
+        path.write_bytes(rotted)
         expected.add((name, piece.number))
 
     reports = validate_directory(spool, payloads=True)

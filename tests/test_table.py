@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -314,7 +315,7 @@ def _frames_of(look: Callable[[], object]) -> list[dict[str, object]]:
     """Return the variables of every step of every call, as a traceback would keep them."""
     kept: list[dict[str, object]] = []
 
-    def watch(frame: FrameType, event: str, _: object) -> object:
+    def watch(frame: FrameType, event: str, _: object) -> Any:
         if frame.f_code.co_filename.endswith(("block.py", "table.py")):
             kept.append(dict(frame.f_locals))
             return watch

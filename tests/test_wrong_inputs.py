@@ -164,7 +164,9 @@ def test_ctrl_c_is_one_word(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
 
-    assert (process.returncode, said) == (130, "oms: interrupted\n")
+    # A program that hears it while it runs the text of an exec() ends by the signal; a shell shows 130 of both.
+    assert process.returncode in (130, -signal.SIGINT)
+    assert said == "oms: interrupted\n"
 
 
 def _shell(line: str, directory: Path) -> "subprocess.CompletedProcess[str]":

@@ -91,7 +91,7 @@ class Raising(StrangeMapping):
     def _raise(self, *_: object) -> Any:
         raise Oops
 
-    items = keys = values = __iter__ = __getitem__ = _raise  # type: ignore[assignment]
+    items = keys = values = __iter__ = __getitem__ = _raise
 
 
 @wrong("properties")
@@ -275,7 +275,7 @@ def _a_number_of_numpys(hand: Hand, n: int) -> Given:
 @wrong("number")
 def _no_number(hand: Hand, n: int) -> Given:
     message = Message("1", "a", b"", {}, 0, None, 1, 768)  # type: ignore[arg-type]
-    found = (None, "1", b"1", True, False, 1.0, float("nan"), (1,), [1], {}, Fraction(1), message)
+    found: tuple[object, ...] = (None, "1", b"1", True, False, 1.0, float("nan"), (1,), [1], {}, Fraction(1), message)
     return refused((*found, message._replace(number=True), *NOTHING_LIKE_IT[1:])[n % 19])
 
 

@@ -176,7 +176,7 @@ class _Cancelled:
         thrown: BaseException | None = None
         while True:
             try:
-                waited = steps.send(answer) if thrown is None else steps.throw(thrown)  # type: ignore[attr-defined]
+                waited = steps.send(answer) if thrown is None else steps.throw(thrown)
             except StopIteration as stop:
                 return stop.value
             place += 1
