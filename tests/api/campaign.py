@@ -21,6 +21,7 @@ OWNERS_OF: Mapping[str, tuple[type, ...]] = {
     "threads": (MessageDatabase, CommitBlock),
     "tasks": (AsyncMessageDatabase,),
 }
+FAILING_MAX = 3  # scripts of one sweep that are played again without the fault
 EXAMPLES = 100  # scripts of one seed
 
 
@@ -106,9 +107,8 @@ def _quiet() -> Iterator[None]:
 def search(fault: Fault) -> Found | None:
     """Return what found a deliberate fault, None where nothing did within its budget: the sweep, and then scripts."""
     found = Found(fault.face, 0)
-    for script, failure in _swept_with(fault):
-        found.plays += 1
-        if failure is not None and _passes(script, is_async=fault.face == "tasks", is_restored=len(script) > 3):
+    for script, failure in _swept_with(fault, found):
+        if _passes(script, is_async=fault.face == "tasks", is_restored=len(script) > len(BEGIN)):
             found.failure = failure
             return found
     for number in range(fault.budget):
@@ -120,17 +120,28 @@ def search(fault: Fault) -> Found | None:
     return None
 
 
-def _swept_with(fault: Fault) -> Iterator[tuple[tuple[Step, ...], Exception | None]]:
-    """Play the sweeps that a fault names, with the fault made; yield their scripts with what they failed with."""
+def _swept_with(fault: Fault, found: Found) -> Iterator[tuple[tuple[Step, ...], Exception]]:
+    """Play the sweeps that a fault names, with the fault made; yield the first scripts that fail, and with what."""
     for owner in OWNERS_OF[fault.face]:
         for method in [name for name in methods(owner) if name in fault.swept]:
-            with _quiet(), fault.made():
-                played = list(swept(owner, method))
-            yield from (((*BEGIN, step), failure) for step, failure in played)
+            scripts = (((*BEGIN, step), failure) for step, failure in swept(owner, method))
+            yield from _first_failing(fault, scripts, found)
     for what in [name for name in SWEPT if f"interrupted {name}" in fault.swept]:
-        with _quiet(), fault.made():
-            interrupted = list(swept_places(what))
-        yield from interrupted
+        yield from _first_failing(fault, swept_places(what), found)
+
+
+def _first_failing(
+    fault: Fault, played: Iterator[tuple[tuple[Step, ...], Exception | None]], found: Found
+) -> list[tuple[tuple[Step, ...], Exception]]:
+    failing: list[tuple[tuple[Step, ...], Exception]] = []
+    with _quiet(), fault.made():
+        for script, failure in played:
+            found.plays += 1
+            if failure is not None:
+                failing.append((script, failure))
+            if len(failing) == FAILING_MAX:
+                break
+    return failing
 
 
 def _passes(script: tuple[Step, ...], *, is_async: bool, is_restored: bool) -> bool:
