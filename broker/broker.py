@@ -187,4 +187,5 @@ class Broker:
     def _abandon(self) -> None:
         """Let go in the child of a fork: the store stays the parent's."""
         self._is_closed = True
+        self._closing = threading.Lock()  # another thread may have had it
         self._threads.forget()

@@ -198,9 +198,15 @@ class MessageDatabase:
             self._has_ended = True
 
     def _abandon(self) -> None:
-        """Let go in the child of a fork: files and lock stay the parent's."""
-        self._is_closed, self._is_ready = True, False
+        """Let go in the child of a fork: files and lock stay the parent's.
+
+        No lock is taken: the thread that had it at the fork is not in the child, and would hold it for ever.
+        """
+        self._is_closed, self._is_ready, self._has_ended = True, False, True
+        self._closing = threading.RLock()
+        self._ledger.lock = threading.Lock()
         self._ownership.close()
+        self._journal.abandon()
         self._files = Files(self._disk, self.directory)
 
     # Writing.

@@ -404,6 +404,12 @@ class Journal:
             finally:
                 self._supply.close(is_owner=seal)
 
+    def abandon(self) -> None:
+        """Let go of the files in the child of a fork, where a lock may be held by a thread that is not there."""
+        if self._active is not None:
+            self._active.close()
+        self._supply.abandon()
+
 
 def _is_vouching(draft: AnyDraft) -> bool:
     """Say whether the draft is an empty commit, which nobody needs vouched for."""

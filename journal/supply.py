@@ -177,3 +177,8 @@ class Supply:
             for rolled in self._rolled:
                 rolled.segment.close()
             self._rolled.clear()
+
+    def abandon(self) -> None:
+        """Let go of the files in the child of a fork, where a lock may be held by a thread that is not there."""
+        for segment in ([] if self._next is None else [self._next]) + [rolled.segment for rolled in self._rolled]:
+            segment.close()

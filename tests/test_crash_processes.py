@@ -5,6 +5,7 @@ locks and about threads. What a power cut leaves is in `test_crash_power_cut.py`
 """
 
 import contextlib
+import gc
 import json
 import os
 import random
@@ -12,11 +13,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO
+from types import MethodType
+from typing import IO, Any
 
 import pytest
 
@@ -26,8 +29,11 @@ from journal.errors import DatabaseClosed, DatabaseLocked
 from journal.owner import read_holder
 from tests.crash_model import Account, State, state_of
 from tests.crash_writer import FILE_BYTES, THREADS, enter
+from tests.forking import forked
 from tests.project import REPOSITORY
 
+LOCKS = (type(threading.Lock()), type(threading.RLock()))
+ENGINE = {"database", "index", "journal", "recovery"}
 OPTIONS = {"max_data_file_size": FILE_BYTES, "cleanup_interval": 0}
 
 
@@ -165,12 +171,7 @@ def test_an_owner_that_was_overtaken_acknowledges_nothing_more(
 def test_after_a_fork_the_childs_copy_is_closed_and_the_directory_stays_the_parents(tmp_path: Path) -> None:
     with MessageDatabase.open(tmp_path / "spool") as database:
         number = database.add("q", b"before the fork")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # later Pythons warn of threads
-            child = os.fork()
-        if not child:
-            os._exit(_what_the_child_can_do(database, number))
-        assert os.waitpid(child, 0)[1] == 0
+        assert forked(lambda: _what_the_child_can_do(database, number)) == 0
         with writer(tmp_path / "spool", "1") as process:
             assert lines_of(process).readline() == b""  # it could not open
         assert database.add("q", b"after the fork") == number + 1
@@ -178,6 +179,38 @@ def test_after_a_fork_the_childs_copy_is_closed_and_the_directory_stays_the_pare
     with MessageDatabase.open(tmp_path / "spool") as database:
         assert database.recovery.intact
         assert [message.payload for message in database.undelivered()] == [b"after the fork"]
+
+
+def test_a_child_never_waits_for_what_another_thread_was_at_when_it_was_forked(tmp_path: Path) -> None:
+    """Such a thread is not in the child: a lock that it has is never given back there."""
+    with MessageDatabase.open(tmp_path / "spool") as database:
+        number = database.add("q", b"before the fork")
+        locks = locks_of(database)
+        assert len(locks) > 5, "the engine has its locks elsewhere: this test holds none of them"
+        with ThreadPoolExecutor(1) as other:
+            held = other.submit(lambda: [lock for lock in locks if lock.acquire(timeout=1)]).result()
+            try:
+                code = forked(lambda: _what_the_child_can_do(database, number))
+            finally:
+                other.submit(lambda: [lock.release() for lock in held]).result()
+        assert {id(database._closing), id(database._ledger.lock)} <= set(map(id, held))
+        assert code == 0
+        assert database.deliver(number)
+
+
+def locks_of(whole: object) -> list[Any]:
+    """Every lock that an object of the engine has, or one that it is made of."""
+    found: list[Any] = []
+    known, open_ends = {id(whole)}, [whole]
+    while open_ends:
+        one = open_ends.pop()
+        if isinstance(one, LOCKS):
+            found.append(one)
+        elif type(one).__module__.split(".")[0] in ENGINE or isinstance(one, dict | list | tuple | MethodType):
+            fresh = [each for each in gc.get_referents(one) if id(each) not in known and not isinstance(each, type)]
+            known.update(map(id, fresh))
+            open_ends += fresh
+    return found
 
 
 def _what_the_child_can_do(database: MessageDatabase, number: int) -> int:

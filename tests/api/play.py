@@ -1,11 +1,9 @@
 """Plays a script on a real database and holds every answer, and what is there after it, against the model."""
 
-import os
 import shutil
 import sys
 import tempfile
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -23,6 +21,7 @@ from tests.api.options_given import OPTIONS
 from tests.api.surface import ANY_QUEUE, LOOKS, Block, Call, Fork, Opened, Restart, Step, Together
 from tests.api.together import at_once
 from tests.api.words import check_words
+from tests.forking import forked
 from tests.fuzz.target import MEMORY
 from tests.watched_disk import HandClock
 
@@ -471,17 +470,13 @@ class Player:
         if any(one.may or one.wrong for one in made.values()) or hand.is_inner:
             return
         by_place, by_name = _as_passed(step.call, made)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = os.fork()
-        if not child:
-            try:
-                outcome = self.face.call(step.call.method, by_place, by_name)
-                is_nothing = self._gives_nothing(made) and outcome.failure is None
-                os._exit(0 if is_nothing or isinstance(outcome.failure, DatabaseClosed) else 1)
-            finally:
-                os._exit(2)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+        def in_the_child() -> int:
+            outcome = self.face.call(step.call.method, by_place, by_name)
+            is_nothing = self._gives_nothing(made) and outcome.failure is None
+            return 0 if is_nothing or isinstance(outcome.failure, DatabaseClosed) else 1
+
+        status = forked(in_the_child)
         self._promise(status == 0, f"{step.call.method} in the child of a fork: {status}")
 
     def opened(self, step: Opened) -> None:
