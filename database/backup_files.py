@@ -218,6 +218,8 @@ class Bringer:
         versions = [one.version for one in parsed if isinstance(one, ArchiveName) and one.sequence == old.sequence]
         archive = str(ArchiveName(old.sequence, max(versions, default=0) + 1))
         building = self.directory / names.unfinished(archive)
+        with contextlib.suppress(FileNotFoundError):
+            self.disk.unlink(building)  # of an attempt that failed
         reading, writing = self.disk.open(path), self.disk.create(building)
         try:
             _read_all(reading, 0, old.size, lambda data: writing.write(data, writing.size()))

@@ -332,9 +332,13 @@ def test_what_a_repair_has_changed_is_brought_anew_and_the_old_one_archived(spoo
         db.add("q", b"later")
         kept = list(db.numbers())
 
+    archive = str(names.ArchiveName(1, 1))
+    (target / names.unfinished(archive)).write_bytes(b"of an attempt that failed")
+
     report = back_up(spool, target, QUICK)
 
-    assert report.archived == (str(names.ArchiveName(1, 1)),)
+    assert report.archived == (archive,)
+    assert (target / archive).exists() and not (target / names.unfinished(archive)).exists()
     assert numbers_in(target) == kept
     assert_whole(target)
 

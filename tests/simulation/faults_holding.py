@@ -81,8 +81,12 @@ def lifetimes_of_what_is_held_go_on() -> Iterator[None]:
 def every_backup_is_taken_for_one_of_a_broker_that_had_ended() -> Iterator[None]:
     """A restore holds nothing where nobody asks for it, though the broker was running and went on."""
 
-    def of(found: Callable[..., Manifest]) -> Callable[..., Manifest]:
-        return lambda *arguments: replace(found(*arguments), was_closed=True)
+    def of(read: Callable[..., tuple[Manifest, tuple[str, ...]]]) -> Callable[..., tuple[Manifest, tuple[str, ...]]]:
+        def closed(*arguments: object) -> tuple[Manifest, tuple[str, ...]]:
+            found, changed = read(*arguments)
+            return replace(found, was_closed=True), changed
+
+        return closed
 
     with changed(database.restore, "_manifest", of), changed(database.restore, "_went_on", lambda _: lambda *_: False):
         yield
