@@ -137,9 +137,10 @@ def verify(
     spool: options.Spool = options.SPOOL_DEFAULT,
     as_json: options.AsJson = False,
 ) -> None:
-    """Say whether each data file is clean, torn or damaged, and which messages cannot be read.
+    """Say whether each data file is clean, torn or damaged.
 
-    Reads every byte and says where it is bad. Changes nothing, needs no lock. Works on a backup too.
+    Reads every byte and says where it is bad, and which messages and values cannot be read. Changes nothing, needs no
+    lock. Works on a backup too.
     Exits 1 when a file is not clean, or a message or a value cannot be read.
     """
     from database.backup_check import verify_backup

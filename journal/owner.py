@@ -73,7 +73,8 @@ def read_holder(disk: Disk, directory: Path) -> Holder | None:
     try:
         lock = disk.open_lock(path)
         try:
-            return _holder(lock, path)
+            holder = _holder(lock, path)
+            return holder if holder.number or holder.is_open else None
         finally:
             lock.close()
     except OSError as failure:

@@ -284,8 +284,8 @@ def test_the_command_refuses_what_cannot_work_in_one_line(spool: Path, tmp_path:
     shutil.copy(sorted(spool.glob("*.data"))[0], tmp_path / "other" / "notes.txt")
 
     for arguments, text, code in (
-        ([str(tmp_path / "nowhere"), "--parquet", "out"], "there is no", 4),
-        ([str(tmp_path / "other"), "--parquet", "out"], "data files", 4),
+        ([str(tmp_path / "nowhere"), "--parquet", "out"], "does not exist", 2),
+        ([str(tmp_path / "other"), "--parquet", "out"], "holds no message database", 2),
         ([str(spool), "--parquet", str(tmp_path / "file")], "cannot write", 4),
         ([str(spool)], "--parquet", 2),
     ):

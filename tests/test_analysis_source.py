@@ -236,7 +236,7 @@ def test_paths_without_a_journal_are_errors(tmp_path: Path, spark: SparkSession)
         load("nonsense://bucket/spool")
     with pytest.raises(BadOption):
         load()
-    with pytest.raises(PySparkException, match=r"NoJournal: .*there is no"):
+    with pytest.raises(PySparkException, match=r"NoJournal: .*does not exist"):
         spark.read.format("omsjournal").load(str(tmp_path / "none"))
 
 

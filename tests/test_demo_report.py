@@ -345,7 +345,7 @@ def test_a_report_that_fails_says_why(tmp_path: Path) -> None:
         analyst.ask([tmp_path / "nowhere"], [])
         found = analyst.answer()
 
-    assert found.failed == f"there is no {tmp_path / 'nowhere'}"
+    assert found.failed == f"{tmp_path / 'nowhere'} does not exist"
     assert found.as_dict() == {"failed": found.failed}
     assert list(tmp_path.iterdir()) == []
     assert sys.platform == "win32" or not Path(f"/proc/{analyst.pid}").exists()

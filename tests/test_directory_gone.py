@@ -10,6 +10,8 @@ from broker.attributes import BUILT_IN
 from broker.changes import Changes
 from broker.store_errors import StoreUnavailable
 from database import DirectoryGone, MessageDatabase, NotAttempted, Options, OutcomeUnknown
+from journal.disk import RealDisk
+from journal.owner import read_holder
 from tests.broker_store_writer import opened
 from tests.stomp_server import Serving, Wire, eventually
 
@@ -53,6 +55,7 @@ def test_nothing_is_acknowledged_any_more(tmp_path: Path, goes: Callable[[Path],
     directory = tmp_path / "spool"
     with MessageDatabase.open(directory, options=Options(is_shared=is_shared, renew_interval=3600)) as database:
         database.add("q", b"acknowledged")
+        eventually(lambda: bool((holder := read_holder(RealDisk(), directory)) and holder.count))  # for an hour
         goes(directory)
         files = sorted(directory.glob("*.data"))
 

@@ -1,7 +1,7 @@
 """The limits, each at its edge: sizes, names, counts, and how few bytes many removals take."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from database import InvalidName, LimitExceeded, MessageDatabase
+from database.block import CommitBlock
 from database.options import Options
 from journal.datafile import DataFile, Footer
 from journal.disk import RealDisk
@@ -180,12 +181,17 @@ def test_keys_of_the_engine_are_refused_and_never_shown(key: str, tmp_path: Path
         for index in range(12):
             db.delete(db.add("q", bytes(900), producer_id=str(index)))
         assert db.cleanup().deleted, "clean-up has left keys of its own"
+
+        def in_a_block(call: Callable[[CommitBlock], object]) -> None:
+            with db.commit() as block:
+                call(block)
+
         for call in (
             lambda: db.put(key, b""),
             lambda: db.get(key),
             lambda: db.drop(key),
-            lambda: db.commit().put(key, b""),
-            lambda: db.commit().drop(key),
+            lambda: in_a_block(lambda block: block.put(key, b"")),
+            lambda: in_a_block(lambda block: block.drop(key)),
         ):
             with pytest.raises(InvalidName, match="belong to the engine"):
                 call()
@@ -242,9 +248,9 @@ def test_a_commit_has_at_most_a_million_operations_and_delivering_them_costs_few
     with MessageDatabase.open(tmp_path, cleanup_interval=0) as db:
         numbers = db.add_many("q", [b""] * 1_000_000)
         more = db.add("q", b"")
-        with pytest.raises(LimitExceeded, match="at most 1000000"):
+        with pytest.raises(LimitExceeded, match=r"1,?000,?000"):
             db.add_many("q", [b""] * 1_000_001)
-        with pytest.raises(LimitExceeded, match="at most 1000000"):
+        with pytest.raises(LimitExceeded, match=r"1,?000,?000"):
             db.deliver_many([*numbers, more])
         assert db.undelivered_count() == 1_000_001
         assert db.delete(more)
