@@ -256,9 +256,9 @@ def _decode_record(data: bytes, start: int) -> tuple[Record, int]:
     columns: dict[str, Sequence[int]] = {}
     coded = b""
     if kind == Operation.ADD:
-        for name, dtype in _columns(flags):
-            columns[name] = np.frombuffer(data, dtype, count, at).tolist()
-            at += count * np.dtype(dtype).itemsize
+        for name, code, width in _columns(flags):
+            columns[name] = struct.unpack_from(f"<{count}{code}", data, at)
+            at += count * width
     elif kind in (Operation.DELIVER, Operation.DELETE):
         (size,) = SET_SIZE.unpack_from(data, at)
         coded = data[at + SET_SIZE.size : at + SET_SIZE.size + size]
@@ -320,13 +320,14 @@ def check_texts(texts: Sequence[bytes]) -> None:
         raise BadRecord("its name or its producer identifier is not UTF-8") from None
 
 
-def _columns(flags: int) -> Iterator[tuple[str, str]]:
-    yield "checksums", "<u8"
+def _columns(flags: int) -> Iterator[tuple[str, str, int]]:
+    """Yield the columns of an ADD: the name, the code of a value, its bytes."""
+    yield "checksums", "Q", 8
     if flags & PROPERTIES:
-        yield "hashes", "<u8"
+        yield "hashes", "Q", 8
     if flags & MOVED:
-        yield "numbers", "<u8"
-        yield "first_times", "<i8"
-    yield "sizes", "<u4"
+        yield "numbers", "Q", 8
+        yield "first_times", "q", 8
+    yield "sizes", "I", 4
     if flags & PROPERTIES:
-        yield "property_sizes", "<u4"
+        yield "property_sizes", "I", 4
