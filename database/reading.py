@@ -1,6 +1,7 @@
 """Reading messages and values by their place, from as few reads as possible.
 
-Files are opened when they are first read and stay open up to a bound; one that clean-up has removed
+Files are opened when they are first read and stay open up to a bound, and what large commits hold is kept in memory
+up to another one (`journal.message.KeptFrames`), for all files together. A file that clean-up has removed
 meanwhile is not an error: what was in it and is still live has been moved, so its place is looked up
 again.
 """
@@ -19,7 +20,7 @@ from journal.datafile import DataFile, require_header
 from journal.disk import Disk
 from journal.errors import DiskError, FormatError, MessageDamaged, NoSuchMessage
 from journal.format import BadFrame
-from journal.message import FrameReader, Message, Source
+from journal.message import FrameReader, KeptFrames, Message, Source
 from journal.names import DataFileName
 
 OPEN_FILES_MAX = 128
@@ -35,6 +36,7 @@ class Files:
         self._directory = directory
         self._lock = threading.Lock()  # guards the order of use
         self._sources: OrderedDict[int, Source] = OrderedDict()
+        self._kept = KeptFrames()
 
     def path(self, sequence: int) -> Path:
         return self._directory / str(DataFileName(sequence))
@@ -61,7 +63,7 @@ class Files:
         path = self.path(sequence)
         try:
             file = DataFile(self._disk, path)
-            return Source(file.file, path, require_header(file).identity, sequence)
+            return Source(file.file, path, require_header(file).identity, sequence, self._kept)
         except FileNotFoundError:
             raise
         except OSError as failure:
@@ -69,11 +71,14 @@ class Files:
 
     def forget(self, sequence: int) -> None:
         with self._lock:
-            self._sources.pop(sequence, None)
+            source = self._sources.pop(sequence, None)
+        if source is not None:
+            self._kept.forget(source.identity)
 
     def close(self) -> None:
         with self._lock:
             self._sources.clear()
+        self._kept = KeptFrames()
 
 
 def read_one(files: Files, find: Callable[[], Place | None]) -> Message | MessageDamaged | None:

@@ -3,12 +3,21 @@
 The index knows in which frame a message lies. The frame's checksum proves its records, and the
 record has the checksum of the message's own properties and payload: so reading one message reads
 and verifies that message, not the whole commit.
+
+What the records of a large commit say is kept for whoever reads the next message out of it. It was verified when it
+was read; a message or a value is verified whenever it is read.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import sys
+import threading
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +25,13 @@ from journal.disk import DiskFile
 from journal.errors import MessageDamaged
 from journal.format import FRAME, FRAME_SIZE, SEED_MASK, BadFrame, FrameHeader, decode_frame, xxh3
 from journal.operations import Operation
-from journal.records import MOVED, PROPERTIES, SINGLE, BadRecord, Record, decode_properties, decode_records
+from journal.records import SINGLE, BadRecord, Record, decode_properties, decode_records
 
 READ_BYTES = 4096  # the first read of a frame: header and records of most, and a small payload
 WINDOW_BYTES = 256 << 10  # read at once when many messages are wanted in order
+KEPT_BYTES_MAX = 32 << 20  # of the contents of frames, in memory for one database
+FRAME_KEPT_BYTES_MAX = 24 << 20  # of one: a million messages of a commit take 20 MB, with properties 24
+FRAME_KEPT_MIN = 4  # messages and values; a frame with fewer is read again as fast
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Frame header and record of a plain message, with what makes it one (`_PLAIN_KIND`) as one field: operations,
 # frame flags, kind, flags; then name, producer and count are read over but for the name's size.
@@ -46,6 +58,86 @@ class Message(NamedTuple):
         return EPOCH + timedelta(microseconds=self.added_us)
 
 
+class Stored(NamedTuple):
+    """A value of a key: where its bytes begin in the file, how many there are, their checksum."""
+
+    start: int
+    size: int
+    checksum: int
+
+
+class FrameContents(NamedTuple):
+    """The messages and values of one verified frame; nothing in it changes, so that threads can share it.
+
+    Messages are columns in the order of their bytes. Those of properties and first times may be empty: then there
+    are no properties, and the first time is the frame's.
+    """
+
+    offset: int
+    time: int
+    numbers: Sequence[int]
+    order: Sequence[int]  # the places of the messages, by ascending number
+    starts: Sequence[int]  # in the file
+    sizes: Sequence[int]
+    checksums: Sequence[int]
+    property_sizes: Sequence[int]
+    first_times: Sequence[int]
+    ends: Sequence[int]  # of each ADD record, the place behind its last message
+    names: Sequence[tuple[bytes, bytes]]  # of each ADD record, its queue and producer identifier
+    values: Mapping[bytes, Stored]
+
+    def place(self, number: int) -> int | None:
+        """Return the message's place in the columns; None when the frame does not hold it."""
+        at = bisect_left(self.order, number, key=self.numbers.__getitem__)
+        return self.order[at] if at < len(self.order) and self.numbers[self.order[at]] == number else None
+
+    def memory(self) -> int:
+        """Return about how many bytes it takes, not less."""
+        columns = (self.numbers, self.order, self.starts, self.sizes, self.checksums, self.property_sizes)
+        names = sum(200 + len(queue) + len(producer) for queue, producer in self.names)
+        values = sum(400 + len(key) for key in self.values)
+        return 1000 + sum(map(sys.getsizeof, (*columns, self.first_times))) + names + values
+
+
+class KeptFrames:
+    """Contents of frames for whoever reads next, at most 32 MiB for one database and 24 MiB of one frame.
+
+    Those kept longest go first. A frame that is larger is decoded for every message that is read out of it. Safe
+    from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards changes of what is kept, together with its bytes
+        # By the file's identity and the frame's offset, with the bytes it takes.
+        self._frames: OrderedDict[tuple[int, int], tuple[FrameContents, int]] = OrderedDict()
+        self._bytes = 0
+
+    def find(self, identity: int, offset: int) -> FrameContents | None:
+        """Return what is kept of the frame at that offset of the file with that identity."""
+        kept = self._frames.get((identity, offset))
+        return None if kept is None else kept[0]
+
+    def keep(self, identity: int, contents: FrameContents) -> None:
+        """Keep what a verified frame says, if it is worth it."""
+        if len(contents.sizes) + len(contents.values) < FRAME_KEPT_MIN:
+            return
+        size = contents.memory()
+        if size > FRAME_KEPT_BYTES_MAX:
+            return
+        with self._lock:
+            if (identity, contents.offset) not in self._frames:
+                self._bytes += size  # first, so that an exception of a signal's handler leaves no less than there is
+                self._frames[identity, contents.offset] = contents, size
+            while self._frames and self._bytes > KEPT_BYTES_MAX:
+                self._bytes -= self._frames.popitem(last=False)[1][1]
+
+    def forget(self, identity: int) -> None:
+        """Give up what is kept of a file that nobody will read again."""
+        with self._lock:
+            for key in [key for key in self._frames if key[0] == identity]:
+                self._bytes -= self._frames.pop(key)[1]
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """An open data file and what is needed to verify a frame in it."""
@@ -54,9 +146,7 @@ class Source:
     path: Path
     identity: int
     sequence: int
-
-
-_Frame = tuple[int, FrameHeader, list[Record], list[list[int]]]  # offset, header, records, where their bytes begin
+    kept: KeptFrames = field(default_factory=KeptFrames)
 
 
 class FrameReader:
@@ -67,7 +157,7 @@ class FrameReader:
         self._data = b""
         self._base = 0
         self._queues: dict[bytes, str] = {}
-        self._frame: _Frame | None = None
+        self._frame: FrameContents | None = None
 
     def messages(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Message | MessageDamaged]:
         """Yield the messages of (number, frame offset) pairs, best in the order of the offsets.
@@ -77,8 +167,9 @@ class FrameReader:
         sequence, identity, queues = self._source.sequence, self._source.identity, self._queues
         unpack, hashed, make = _PLAIN.unpack_from, xxh3, tuple.__new__
         data, base = self._data, self._base
+        self._reads_ahead = len(wanted) > 1
         for index, (number, offset) in enumerate(wanted):
-            if self._frame is not None and self._frame[0] == offset:
+            if self._frame is not None and self._frame.offset == offset:
                 yield self._message(number, offset)  # the window may have moved on, behind the frame's start
                 continue
             at = offset - base
@@ -114,41 +205,43 @@ class FrameReader:
         self._base = offset
 
     def _message(self, number: int, offset: int) -> Message | MessageDamaged:
-        source, found = self._source, self._records(offset)
+        source, found = self._source, self._contents(offset)
         if isinstance(found, BadFrame):
             return MessageDamaged(number, source.path, offset, found.reason)
-        _, frame, records, starts = found
-        for record, begins in zip(records, starts, strict=True):
-            if record.kind == Operation.ADD and (index := _index(record, number)) is not None:
-                return self._extract(frame, record, index, begins[index])
-        return MessageDamaged(number, source.path, offset, "the frame does not hold this message")
+        place = found.place(number)
+        if place is None:
+            return MessageDamaged(number, source.path, offset, "the frame does not hold this message")
+        return self._extract(found, place)
 
     def value(self, key: bytes, offset: int) -> bytes | BadFrame:
         """Return the value that the frame puts under the key, verified."""
-        found = self._records(offset)
+        found = self._contents(offset)
         if isinstance(found, BadFrame):
             return found
-        _, _, records, starts = found
-        for record, begins in zip(reversed(records), reversed(starts), strict=True):  # the last one wins
-            if record.kind == Operation.PUT and record.name == key:
-                value = self._source.file.read(record.count, begins[0])
-                if xxh3(value) == record.number and len(value) == record.count:
-                    return value
-                return BadFrame(offset, "the value's checksum does not match")
-        return BadFrame(offset, "the frame does not hold this key")
+        stored = found.values.get(key)
+        if stored is None:
+            return BadFrame(offset, "the frame does not hold this key")
+        value = self._source.file.read(stored.size, stored.start)
+        if xxh3(value) == stored.checksum and len(value) == stored.size:
+            return value
+        return BadFrame(offset, "the value's checksum does not match")
 
-    def _records(self, offset: int) -> _Frame | BadFrame:
-        """Return the frame's records, and where what they speak of begins."""
-        if self._frame is None or self._frame[0] != offset:
-            frame = self._read_frame(offset)
-            if isinstance(frame, BadFrame):
-                return frame
-            start = offset - self._base + FRAME_SIZE
-            try:
-                records = list(decode_records(self._data[start : start + frame.meta]))
-            except BadRecord as failure:
-                return BadFrame(offset, f"the commit cannot be understood: {failure}")
-            self._frame = (offset, frame, records, payload_offsets(frame, records))
+    def _contents(self, offset: int) -> FrameContents | BadFrame:
+        """Return what the frame's records say: as it was kept, or read and verified."""
+        if self._frame is None or self._frame.offset != offset:
+            source = self._source
+            found = source.kept.find(source.identity, offset)
+            if found is None:
+                frame = self._read_frame(offset)
+                if isinstance(frame, BadFrame):
+                    return frame
+                start = offset - self._base + FRAME_SIZE
+                try:
+                    found = contents_of(frame, list(decode_records(self._data[start : start + frame.meta])))
+                except (BadRecord, OverflowError) as failure:  # the second: a number that 64 bits cannot hold
+                    return BadFrame(offset, f"the commit cannot be understood: {failure}")
+                source.kept.keep(source.identity, found)
+            self._frame = found
         return self._frame
 
     def _read_frame(self, offset: int) -> FrameHeader | BadFrame:
@@ -163,22 +256,21 @@ class FrameReader:
             self._load(offset, max(READ_BYTES, min(FRAME_SIZE + meta, limit - offset)))
         return decode_frame(self._data, offset, identity=self._source.identity, base=self._base, limit=limit)
 
-    def _extract(self, frame: FrameHeader, record: Record, index: int, start: int) -> Message | MessageDamaged:
-        source, size = self._source, record.sizes[index]
-        number = record.message(index)
+    def _extract(self, frame: FrameContents, place: int) -> Message | MessageDamaged:
+        source, number, size, start = self._source, frame.numbers[place], frame.sizes[place], frame.starts[place]
         if self._covers(start, size):
             data = self._data[start - self._base : start - self._base + size]
-        elif size < WINDOW_BYTES and len(record.sizes) > 1:
+        elif size < WINDOW_BYTES and self._reads_ahead and len(frame.sizes) > 1:
             data = self._read_ahead(start, size)
         else:
             data = source.file.read(size, start)
-        if len(data) != size or xxh3(data) != record.checksums[index]:
+        if len(data) != size or xxh3(data) != frame.checksums[place]:
             return MessageDamaged(number, source.path, frame.offset, "the message's checksum does not match")
-        properties_size = record.property_sizes[index] if record.flags & PROPERTIES else 0
-        name = record.name
+        properties_size = frame.property_sizes[place] if frame.property_sizes else 0
+        name, producer = frame.names[bisect_right(frame.ends, place)]
         try:
             queue = self._queues.get(name) or self._queues.setdefault(name, name.decode())
-            properties, producer = decode_properties(data[:properties_size]), record.producer.decode() or None
+            properties, producer_id = decode_properties(data[:properties_size]), producer.decode() or None
         except ValueError:
             return MessageDamaged(number, source.path, frame.offset, "its names or its properties are no text")
         return Message(
@@ -186,8 +278,8 @@ class FrameReader:
             queue,
             data[properties_size:],
             properties,
-            record.first_times[index] if record.flags & MOVED else frame.time,
-            producer,
+            frame.first_times[place] if frame.first_times else frame.time,
+            producer_id,
             source.sequence,
             frame.offset,
         )
@@ -197,22 +289,50 @@ class FrameReader:
         return self._data[:size]
 
 
-def payload_offsets(frame: FrameHeader, records: Sequence[Record]) -> list[list[int]]:
-    """Return, for each record, where in the file the bytes of each of its messages or its value start."""
+def contents_of(frame: FrameHeader, records: Iterable[Record]) -> FrameContents:
+    """Return what the records of a verified frame say; OverflowError for a number that 64 bits cannot hold."""
     at = frame.offset + FRAME_SIZE + frame.meta
-    found: list[list[int]] = []
+    numbers: list[int] = []
+    starts: list[int] = []
+    sizes: list[int] = []
+    checksums: list[int] = []
+    property_sizes: list[int] = []
+    first_times: list[int] = []
+    ends: list[int] = []
+    names: list[tuple[bytes, bytes]] = []
+    values: dict[bytes, Stored] = {}
     for record in records:
-        sizes = record.sizes if record.kind == Operation.ADD else [record.count] * (record.kind == Operation.PUT)
-        starts = []
-        for size in sizes:
-            starts.append(at)
-            at += size
-        found.append(starts)
-    return found
+        count = record.count
+        if record.kind == Operation.ADD:
+            numbers += record.numbers or range(record.number, record.number + count)
+            starts += accumulate(record.sizes, initial=at)
+            at = starts.pop()
+            sizes += record.sizes
+            checksums += record.checksums
+            property_sizes += record.property_sizes or [0] * count
+            first_times += record.first_times or [frame.time] * count
+            ends.append(len(starts))
+            names.append((record.name, record.producer))
+        elif record.kind == Operation.PUT:
+            values[record.name] = Stored(at, count, record.number)  # the last one wins
+            at += count
+    order = sorted(range(len(numbers)), key=numbers.__getitem__)
+    columns = numbers, order, starts, sizes, checksums, property_sizes, first_times
+    contents = FrameContents(frame.offset, frame.time, *columns, ends, names, values)
+    return contents if len(numbers) < FRAME_KEPT_MIN else _packed(contents)
 
 
-def _index(record: Record, number: int) -> int | None:
-    if record.numbers:
-        return list(record.numbers).index(number) if number in record.numbers else None
-    index = number - record.number
-    return index if 0 <= index < record.count else None
+def _packed(contents: FrameContents) -> FrameContents:
+    """Return the same in little memory."""
+    numbers, order, first_times = contents.numbers, contents.order, contents.first_times
+    places, run = range(len(numbers)), range(numbers[0], numbers[0] + len(numbers))
+    is_moved = any(time != contents.time for time in first_times)
+    return contents._replace(
+        numbers=run if numbers == [*run] else array("Q", numbers),
+        order=places if order == [*places] else array("I", order),
+        starts=array("Q", contents.starts),
+        sizes=array("I", contents.sizes),
+        checksums=array("Q", contents.checksums),
+        property_sizes=array("I", contents.property_sizes) if any(contents.property_sizes) else (),
+        first_times=array("q", first_times) if is_moved else (),
+    )

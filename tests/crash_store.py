@@ -26,7 +26,6 @@ from journal.format import (
     encode_headers,
     xxh3,
 )
-from journal.message import payload_offsets
 from journal.names import FOUND, LOCK
 from journal.operations import Operation
 from journal.records import MOVED, PROPERTIES, Record, decode_properties, decode_records, decode_set
@@ -210,9 +209,11 @@ def _frame(data: bytes, offset: int, header: FileHeader) -> FrameHeader | None:
 
 
 def _pieces(data: bytes, frame: FrameHeader, records: list[Record]) -> Iterator[Piece]:
-    for record, starts in zip(records, payload_offsets(frame, records), strict=True):
+    end = frame.offset + FRAME_SIZE + frame.meta
+    for record in records:
         name = record.name.decode()
-        for index, start in enumerate(starts):
+        for index in range(record.count if record.kind == Operation.ADD else record.kind == Operation.PUT):
+            start = end
             if record.kind == Operation.PUT:
                 end = start + record.count
                 is_whole = xxh3(data[start:end]) == record.checksum(index)
