@@ -15,6 +15,7 @@ from bench import (
     brokering,
     commits,
     cost,
+    growth,
     machine,
     memory,
     reopening,
@@ -36,6 +37,7 @@ PARTS: dict[str, dict[str, Group]] = {
     "engine": {
         "one": commits.one,
         "cpu": cost.cost,
+        "growth": growth.growth,
         "asyncio": commits.tasks,
         "threads": commits.threads,
         "add-many": commits.add_many,

@@ -26,6 +26,8 @@ class Settings:
     data_bytes: int = 1_000_000_000  # of the data set that is reopened
     message_counts: Sequence[int] = (1_000_000, 5_000_000)  # of the index that is weighed
     beside_bytes: int = 200_000_000  # of the data set that is cleaned up beside callers
+    beside_messages: int = 50_000  # of another queue, and ten times as many
+    identifiers: int = 100_000  # of producers, in a full duplicate window
     operations: int = 10_000_000  # in the journals that Spark is asked about
 
     def quick(self) -> "Settings":

@@ -3,11 +3,12 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bench import commits, reopening, table
+from bench import commits, growth, reopening, table
 from bench.__main__ import PARTS
 from bench.callers import QUEUE, frame_bytes
 from bench.measure import Row, Settings
@@ -113,6 +114,18 @@ def test_every_commit_row_measures_something(tmp_path: Path, group: commits.Grou
     rows = list(group(_settings(tmp_path)))
 
     assert rows
+    assert all(row.measured and row.median > 0 for row in rows)
+
+
+def test_growth_measures_something(tmp_path: Path) -> None:
+    settings = replace(_settings(tmp_path), beside_messages=100, identifiers=100)
+
+    rows = list(growth.growth(settings))
+
+    assert [row.name for row in rows] == [
+        "growth-cycle", "growth-cycle-few", "growth-empty", "growth-empty-few",
+        "growth-window", "growth-window-one", "growth-commit",
+    ]  # fmt: skip
     assert all(row.measured and row.median > 0 for row in rows)
 
 

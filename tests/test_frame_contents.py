@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from database import MessageDatabase
-from database.database import Message
+from database import Message, MessageDatabase
 from database.loading import load
 from journal.disk import DiskFile, RealDisk
 from journal.errors import MessageDamaged
@@ -33,7 +32,7 @@ from recovery.report import Verdict
 from recovery.validate import validate_directory
 from tests.crash_model import SPOOL, open_unattended
 from tests.faulty_disk import SimulatedDisk
-from tests.watched_disk import WatchedDisk
+from tests.watched_disk import WatchedDisk, WatchedFile
 
 Added = tuple[str, bytes, dict[str, str], str | None]
 queues = st.sampled_from(["q", "häuser"])
@@ -123,23 +122,19 @@ class CountingDisk(WatchedDisk):
 
     def open(self, path: Path, *, writable: bool = False) -> DiskFile:
         file = super().open(path, writable=writable)
-        if not writable:
-            file = _CountedFile(self, file)
-        return file
+        return file if writable else _CountedFile(self, path, file)
 
 
-class _CountedFile:
-    def __init__(self, disk: CountingDisk, file: DiskFile) -> None:
-        self._disk = disk
-        self._file = file
-        self.size = file.size
-        self.close = file.close
-        self.read_into = file.read_into
+class _CountedFile(WatchedFile):
+    def __init__(self, disk: CountingDisk, path: Path, file: DiskFile) -> None:
+        super().__init__(disk, path, file)
 
-    def read(self, size: int, offset: int) -> bytes:
-        data = self._file.read(size, offset)
-        self._disk.bytes_read += len(data)
-        return data
+        def read(size: int, offset: int) -> bytes:
+            data = file.read(size, offset)
+            disk.bytes_read += len(data)
+            return data
+
+        self.read = read
 
 
 @pytest.mark.parametrize("way", ["add_many", "a block of every kind"])
