@@ -158,7 +158,7 @@ class Account:
 
 def _numbers(messages: dict[int, Content], attempt: Attempt) -> list[int]:
     """Return under which numbers the attempt's messages are, each the first one that looks like it."""
-    found = {}
+    found: dict[bytes, int] = {}
     for number, content in messages.items():
         if content in attempt.contents:
             found.setdefault(content.payload, number)

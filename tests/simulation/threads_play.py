@@ -333,9 +333,10 @@ class Run:
             with contextlib.suppress(NoSuchMessage):  # it was removed meanwhile
                 message = database.read(number)
                 found[number] = Content(message.queue, message.payload)
+        keys = {key: value for key in list(database.keys()) if (value := database.get(key)) is not None}
         sure -= account.removed | account.doubtful | account.leaving.keys()
         self.seen.checked[DURABLE] += 1
-        account.check(State(found, dict(account.keys)), sure=sure, gone=gone)
+        account.check(State(found, account.keys | keys), sure=sure, gone=gone)  # some have come since they were read
         after = self.disk.crash(len(found))
         with self._opened(after) as again:
             there = set(again.numbers())

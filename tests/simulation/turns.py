@@ -196,8 +196,11 @@ def locks_of(turns: Turns) -> Iterator[None]:
     """Have the product make locks for threads that take turns, as long as the block lasts."""
     with contextlib.ExitStack() as all_changed:
         for name, module in list(sys.modules.items()):
-            if name.split(".")[0] in _WATCHED and vars(module).get("threading") is threading:
-                all_changed.enter_context(changed(module, "threading", lambda _: _Threading(turns)))
+            if name.split(".")[0] not in _WATCHED or vars(module).get("threading") is not threading:
+                continue
+            all_changed.enter_context(changed(module, "threading", lambda _: _Threading(turns)))
+            for one in [one for one, value in vars(module).items() if isinstance(value, type(threading.Lock()))]:
+                all_changed.enter_context(changed(module, one, lambda _: TurnLock(turns)))
         yield
 
 
