@@ -5,16 +5,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/installed
 
-.PHONY: help venv demo test torture soak campaign simulate simulate-faults faults fuzz bench lint audit format clean
+.PHONY: help venv demo test resend torture soak campaign simulate simulate-faults faults fuzz bench lint audit format clean
 
 help:
 	@echo "make demo      the main job on 336,776 real flights, with a kill, a recovery and a report"
 	@echo "make test      the tests"
 	@echo "make campaign  the long campaigns: many seeds, many kills"
-	@echo "make simulate  worlds made from seeds, with crashes and faults: SEEDS=n, WORLD=engine, broker or backup, FIRST=seed"
+	@echo "make simulate  worlds made from seeds, with crashes and faults: SEEDS=n, WORLD=engine, threads, broker or backup, FIRST=seed"
 	@echo "make simulate-faults  faults made on purpose, to see that the simulation finds each of them"
 	@echo "make faults    each file call of the C library fails in its turn: MINUTES=n for a share of them"
 	@echo "make fuzz      inputs that coverage leads to, at every decoder; SECONDS=60 of each, TARGET=footer for some, api for calls"
+	@echo "make resend    writers with threads, killed, killed again at their start, sending again: RUNS=n"
 	@echo "make torture   real brokers and clients, killed, stopped, overtaken, without room: MINUTES=n, ARGS=\"--seed n\""
 	@echo "make soak      real load for MINUTES=n, with memory, descriptors, threads and files watched"
 	@echo "make bench     the benchmarks, as a table; ARGS=--quick for a look"
@@ -61,6 +62,9 @@ faults: $(READY)
 fuzz: $(READY)
 	@test "$(TARGET)" = api || $(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[fuzz]"
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(TARGET)
+
+resend: $(READY)
+	$(BIN)/python -m tests.resending --runs $(or $(RUNS),2000) $(ARGS)
 
 torture: $(READY)
 	$(BIN)/python -m tests.campaign --minutes $(or $(MINUTES),10) $(ARGS)

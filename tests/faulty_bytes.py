@@ -164,6 +164,10 @@ class FileBytes:
             _put(self._durable, sector, self._versions.pop(sector)[-1])
         self._fresh.difference_update(wanted)
 
+    def is_lost(self, start: int, end: int) -> bool:
+        """Say whether a failed sync has left something of the range undone, that was not written again since."""
+        return not self._lost.isdisjoint(_sectors(start, end))
+
     def lose_unsynced(self) -> None:
         """A sync has failed: what was not durable reads back, and is never written by a later sync."""
         self._own()

@@ -100,6 +100,11 @@ class SimulatedDisk:
         return self._device.syncs_after_failure
 
     @property
+    def writes_over_failure(self) -> list[str]:
+        """Files with a durable write to where a sync had failed."""
+        return self._device.writes_over_failure
+
+    @property
     def before_change(self) -> Callable[[str], None] | None:
         """Told what is about to change, while nothing of it is done yet."""
         return self._calls.before_change

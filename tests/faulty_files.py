@@ -20,6 +20,7 @@ class Device:
         self.guard = threading.RLock()
         self.locks: dict[tuple[Path, int], SimulatedLock] = {}
         self.syncs_after_failure: list[str] = []  # files whose sync failed and was tried again
+        self.writes_over_failure: list[str] = []  # files with a durable write to where a sync had failed
         self.clock: Callable[[], float] = lambda: 0.0  # seconds since 1970-01-01 UTC
         self.used: Callable[[], int]  # bytes
         self._data_files = data_files
@@ -59,6 +60,8 @@ class SimulatedFile:
         data = b"".join(buffers)
         with self._device.guard:
             fault = self._begin("write_durably")
+            if self._file.is_lost(offset, offset + len(data)):
+                self._device.writes_over_failure.append(self._path.name)
             is_misdirected = fault is not None and fault.kind is Kind.MISDIRECTED
             before = self._file.read(0, self._file.size) if is_misdirected else b""
             self._write(data, offset, fault if fault is not None and fault.kind is Kind.SHORT else None)

@@ -29,6 +29,10 @@ SOON = (
     "what-is-let-go-is-held-again-after-a-restart",
     "both-is-committed-by-halves",
     "a-publication-goes-with-its-first-acknowledgement",
+    "callers-queue-up-without-the-lock",
+    "the-lead-is-handed-on-without-the-lock",
+    "what-a-start-has-found-is-noted-without-a-sync",
+    "a-failed-sync-of-prepared-zeros-is-swallowed",
     "a-restart-forgets-what-is-held",
     "a-producers-repeat-is-added-after-a-restart",
 )

@@ -1,7 +1,7 @@
 """One run of the world "engine": the steps of a script, one after another."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from journal.errors import (
@@ -15,6 +15,7 @@ from tests.crash_model import SPOOL, Unattended, state_of
 from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import Killed, Kind, SimulatedDisk
 from tests.simulation.engine_bounds import BOUNDED, NEEDED, check_files, check_memory
+from tests.simulation.engine_ended import ANYWHERE, check_ended_anywhere
 from tests.simulation.engine_owners import Owning
 from tests.simulation.engine_start import INTACT
 from tests.simulation.engine_steps import (
@@ -26,6 +27,7 @@ from tests.simulation.engine_steps import (
     Death,
     Discard,
     Drop,
+    EndAnywhere,
     Fail,
     Former,
     Group,
@@ -48,6 +50,7 @@ from tests.simulation.engine_steps import (
 from tests.simulation.world import PromiseBroken, Script, Step
 
 ALONE = "nobody opens a directory that another opening has"
+ROOM = "a commit is written where the disk has durably made room, and nowhere else"
 
 _OPERATIONS = {
     CleanUp: "clean-up",
@@ -88,7 +91,14 @@ class Run(Owning):
         except (JournalError, OSError) as failure:
             self._go_on(failure)
         finally:
+            self._check_room()
             self.is_rotten |= any(fault.kind is Kind.MISDIRECTED for fault in self.disk.failed)
+
+    def _check_room(self) -> None:
+        """Check that no commit stands where the disk has said that it has made no room."""
+        self.seen.checked[ROOM] += 1
+        if self.disk.writes_over_failure:
+            raise PromiseBroken(f"{ROOM}\n{self.disk.writes_over_failure}")
 
     def _go_on(self, failure: JournalError | OSError) -> None:
         try:
@@ -113,6 +123,8 @@ class Run(Owning):
                 self._rot(step)
             case Misplace():
                 self._misplace(step)
+            case EndAnywhere(seed):
+                self._end_anywhere(seed)
             case Close() | Reopen():
                 self._close()
                 if isinstance(step, Reopen):
@@ -243,6 +255,22 @@ class Run(Owning):
         if found.recovery.lost or found.recovery.suspects:
             raise PromiseBroken(f"{INTACT}\n{found.recovery}")
         self.account.check(state_of(found))
+
+    def _end_anywhere(self, seed: int) -> None:
+        """Look at the start that comes as it would be ended anywhere, where nothing but rot is wrong."""
+        is_alone = self.database is None and self.untold is None and self.former is None
+        if not is_alone or not self.is_rotten or self.disk.faults or self.disk.space is not None:
+            return
+        self.seen.checked[ANYWHERE] += 1
+        check_ended_anywhere(self.disk, self._open, self._open_otherwise, seed)
+
+    def _open_otherwise(self, disk: SimulatedDisk) -> Unattended:
+        """Open it as who was not told to hold back anything."""
+        asked, self.opening = self.opening, replace(self.opening, holds=False)
+        try:
+            return self._open(disk)
+        finally:
+            self.opening = asked
 
     def _operation_at(self, where: str) -> str:
         if self.operation == "commit" and where.startswith(_ROLLING):

@@ -3,6 +3,7 @@
 import errno
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from tests.simulation.engine_steps import (
     ROLLS,
@@ -14,6 +15,7 @@ from tests.simulation.engine_steps import (
     Death,
     Discard,
     Drop,
+    EndAnywhere,
     Fail,
     Former,
     Group,
@@ -65,7 +67,7 @@ class _Writer:
     def _seed(self) -> int:
         return self._chance.randrange(1 << 20)
 
-    def _reopen(self) -> Step:
+    def _reopen(self) -> Reopen:
         chance = self._chance
         alignment = chance.choice([self._alignment, max(self._alignment, 512)])
         return Reopen(
@@ -239,6 +241,8 @@ class _Writer:
 
     def _ending(self) -> list[Step]:
         makers = (self._misplaced, self._misplaced, self._headless, self._told_as_failed, self._late, self._late)
+        if self._chance.random() < 0.3:
+            return [Space(), *self._ended_anywhere()]
         chosen = self._chance.choice((*makers, self._read_error, self._read_error, None, None, None))
         return [Space(), *(chosen or self._untold)()]
 
@@ -246,6 +250,17 @@ class _Writer:
         what = self._chance.choice(("gone", "gone", "emptied", "copied", "exchanged", "hidden"))
         where = Misplace(what, self._chance.randrange(20))
         return [self._add_many(), *self._otherwise(), where, *(self._work() for _ in range(3))]
+
+    def _ended_anywhere(self) -> list[Step]:
+        """A start that repairs what has rotted is ended at each of its changes; some of the messages are long."""
+        chance = self._chance
+        works: list[Step] = [self._add_many(), Remove((0, 3, 4)), Add(0, chance.choice((2600, 5000)), self._seed())]
+        works += [self._work() for _ in range(chance.randint(0, 3))]
+        steps: list[Step] = [*works, *([Close()] if chance.random() < 0.5 else []), PowerCut(0, self._seed())]
+        for _ in range(chance.choice((1, 1, 2, 3))):
+            steps.append(Rot(-1, round(chance.uniform(0.2, 0.7), 4), 0, self._seed()))
+            steps.append(Rot(chance.randrange(20), round(chance.random(), 4), chance.choice((0, 8, 512)), self._seed()))
+        return [*steps, replace(self._reopen(), holds=chance.random() < 0.7), EndAnywhere(self._seed()), Look()]
 
     def _untold(self) -> list[Step]:
         """A start that repairs what has rotted is ended, once or twice, before it can say what it has found."""

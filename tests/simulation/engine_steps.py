@@ -212,6 +212,13 @@ class Rot:
 
 
 @dataclass(frozen=True, slots=True)
+class EndAnywhere:
+    """The start that comes is played on copies of the disk, each ended before another change; only behind rot."""
+
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Misplace:
     """While nobody has the database, somebody's hand, or the device, does something to a data file.
 

@@ -187,6 +187,31 @@ def a_footer_is_not_synced() -> Iterator[None]:
         yield
 
 
+@fault("engine", budget=300)
+def a_failed_sync_of_prepared_zeros_is_swallowed() -> Iterator[None]:
+    """A file counts as prepared though the sync of its zeros has failed."""
+
+    def of(fill: Callable[..., None]) -> Callable[..., None]:
+        def filled(self: Any, start: int, end: int) -> None:
+            disk = self._disk
+
+            def open_deaf(path: Any, **named: Any) -> Instead:
+                file = disk.open(path, **named)
+
+                def sync() -> None:
+                    with contextlib.suppress(OSError):
+                        file.sync()
+
+                return Instead(file, sync=sync)
+
+            _deaf(fill, open=open_deaf)(self, start, end)
+
+        return filled
+
+    with changed(Segment, "_fill_with_zeros", of):
+        yield
+
+
 @fault("engine", budget=600)
 def no_reserve_is_kept() -> Iterator[None]:
     """Nothing is kept back for the deliveries on a full disk."""

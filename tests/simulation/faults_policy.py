@@ -2,11 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import recovery.findings
 import recovery.startup
+from database.holding import Holding
 from index.replay import Index
+from journal.disk import Disk
 from journal.reserve import Reserve
+from recovery import holding
 from recovery.decide import Action
 from recovery.examined import Examined
 from recovery.repair import Repairer
@@ -72,4 +77,32 @@ def what_is_suspected_is_handed_out() -> Iterator[None]:
 def everything_is_held_after_damage() -> Iterator[None]:
     """What lies behind the damaged files is held too."""
     with changed(Index, "hold_up_to", lambda hold: lambda self, sequence: hold(self, 1 << 40)):
+        yield
+
+
+@fault("engine", budget=300)
+def what_a_start_has_found_is_noted_without_a_sync() -> Iterator[None]:
+    """What a start is about to repair is noted in the page cache only."""
+
+    def of(put: Callable[..., None]) -> Callable[..., None]:
+        return lambda *arguments, **named: put(*arguments, **(named | {"durably": False}))
+
+    with changed(recovery.findings, "put_in_place", of):
+        yield
+
+
+@fault("engine", budget=300)
+def the_intention_to_hold_goes_before_what_is_held_is_durable() -> Iterator[None]:
+    """A start removes `omsmsg.hold` first, and then commits the ranges that it holds."""
+
+    def of(_: Callable[..., None]) -> Callable[..., None]:
+        def settled(self: Holding, disk: Disk, directory: Path) -> None:
+            if holding.intended(disk, directory):
+                holding.done(disk, directory)
+                with self.lock:
+                    self.write()
+
+        return settled
+
+    with changed(Holding, "settle", of):
         yield

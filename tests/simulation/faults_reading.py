@@ -1,5 +1,6 @@
 """Faults made on purpose in how the engine reads: checksums that nobody looks at, verdicts that are wrong, replay."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -8,8 +9,11 @@ import numpy as np
 
 import index.replay
 import journal.datafile
+import journal.draft
 import journal.footer
 import journal.message
+import journal.single
+import journal.unit
 import journal.walk
 import recovery.startup
 import recovery.survey
@@ -19,9 +23,11 @@ from index.duplicates import DuplicateWindow
 from index.replay import Index
 from journal.format import FRAME, BadFrame, FileHeader, FrameHeader
 from journal.operations import Operation
-from recovery.counting import Counters
+from recovery.counting import Counters, Numbers
 from recovery.startup import RecoveryOptions
 from tests.simulation.fault import EqualToAll, changed, fault, nothing
+
+VERIFIED_BYTES = 1024
 
 
 @fault("engine", budget=300)
@@ -68,6 +74,44 @@ def what_damage_brings_back_is_not_listed() -> Iterator[None]:
 def a_message_is_read_without_its_checksum() -> Iterator[None]:
     """A message's bytes are handed out whatever its checksum says."""
     with changed(journal.message, "xxh3", lambda xxh3: lambda *data: EqualToAll(xxh3(*data))):
+        yield
+
+
+@fault("engine", budget=300)
+def only_the_beginning_of_a_message_is_verified() -> Iterator[None]:
+    """Of a message that is read only the first 1,024 bytes are compared with what was written."""
+    beginnings: dict[int, int] = {}  # checksum of what was written -> that of its beginning
+
+    def noting(xxh3: Callable[..., int]) -> Callable[..., int]:
+        def noted(data: Any, *seed: int) -> int:
+            whole = xxh3(data, *seed)
+            if not seed and len(data) > VERIFIED_BYTES:
+                beginnings[whole] = xxh3(bytes(data)[:VERIFIED_BYTES])
+            return whole
+
+        return noted
+
+    class Beginning(int):
+        __hash__ = int.__hash__
+
+        def __eq__(self, written: Any) -> bool:
+            return bool(int(self) == beginnings.get(written, written))
+
+        def __ne__(self, written: object) -> bool:
+            return not self == written
+
+    def reading(xxh3: Callable[..., int]) -> Callable[..., int]:
+        def read(data: Any, *seed: int) -> int:
+            is_long = not seed and len(data) > VERIFIED_BYTES
+            return Beginning(xxh3(bytes(data)[:VERIFIED_BYTES])) if is_long else xxh3(data, *seed)
+
+        return read
+
+    writers = (journal.single, journal.draft, journal.unit)
+    with contextlib.ExitStack() as all_changed:
+        for writer in writers:
+            all_changed.enter_context(changed(writer, "xxh3", noting))
+        all_changed.enter_context(changed(journal.message, "xxh3", reading))
         yield
 
 
@@ -211,6 +255,13 @@ def numbers_go_on_behind_what_is_undelivered() -> Iterator[None]:
         return reused
 
     with changed(Counters, "before", of):
+        yield
+
+
+@fault("engine", budget=300)
+def numbers_of_a_dropped_file_are_forgotten() -> Iterator[None]:
+    """A start that drops a file notes nothing of how far its numbers went."""
+    with changed(recovery.startup, "of_lost", lambda _: lambda examined: Numbers()):
         yield
 
 

@@ -3,10 +3,11 @@
 from tests.simulation.backup import BackupWorld
 from tests.simulation.broker import BrokerWorld
 from tests.simulation.engine import EngineWorld
+from tests.simulation.threads import ThreadsWorld
 from tests.simulation.toy import ToyWorld
 from tests.simulation.world import World
 
-REAL: dict[str, World] = {world.name: world for world in (EngineWorld(), BackupWorld(), BrokerWorld())}
+REAL: dict[str, World] = {world.name: world for world in (EngineWorld(), ThreadsWorld(), BackupWorld(), BrokerWorld())}
 
 # Worlds with a known bug each, for the tests of the runner.
 TOYS: dict[str, World] = {world.name: world for world in map(ToyWorld, ("none", "forgets", "raises", "hangs", "dies"))}
