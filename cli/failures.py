@@ -95,11 +95,7 @@ _MEANING: tuple[tuple[type[Exception], ExitCode, str], ...] = (
         ExitCode.UNUSABLE,
         "`oms recover --policy salvage` keeps all that can be read",
     ),
-    (
-        DiskFull,
-        ExitCode.UNUSABLE,
-        "make room, or receive or delete messages, which still works, and run `oms cleanup`",
-    ),
+    (DiskFull, ExitCode.UNUSABLE, "try again when there is room"),
     (DiskError, ExitCode.UNUSABLE, ""),
     (
         OutcomeUnknown,

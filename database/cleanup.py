@@ -7,9 +7,13 @@
 
 A crash between any two steps loses nothing: a start discards what lies below the mark unread, and
 until the mark is durable every file is still there.
+
+On a file system that has no room for all that is to be moved the steps are done for a few files at a time: what is
+moved of them is paid from the reserve, and what they leave pays for the next.
 """
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +26,7 @@ from database.holding import Holding
 from database.ledger import Effect, StaleDraft
 from database.options import Options
 from database.plan import FileFacts, leading_dead, plan_compaction
-from database.questions import Look, data_sequences, file_facts, find
+from database.questions import Look, data_sequences, file_facts, find, held_count
 from database.reading import read_many, read_value
 from database.retention import Retention
 from database.stats import CleanupReport
@@ -31,7 +35,7 @@ from index.table import Place
 from journal.courtesy import courteous
 from journal.datafile import DataFile
 from journal.draft import Added, Composer, Draft
-from journal.errors import DiskError, MessageDamaged
+from journal.errors import DiskError, DiskFull, MessageDamaged
 from journal.format import FileHeader
 from journal.log import Journal
 from journal.message import Message
@@ -39,6 +43,8 @@ from journal.names import DataFileName
 from journal.neighbours import late_files, splits
 from journal.operations import LOW_WATER_KEY
 from journal.records import MOVED, encode_properties
+from journal.reserve import NO_SPACE
+from recovery.report import Verdict
 from recovery.startup import Started
 
 MOVE_BYTES = 256 << 10  # moved in one commit: commits of others wait behind it
@@ -46,6 +52,7 @@ MOVE_MESSAGES = 256
 ASKED_SHARE = 0.5  # `--compact` moves up to half of what it frees
 AT_START_BYTES = 64 << 10  # a start begins a new file only to free more than that, or several files
 AT_START_FILES = 2
+FILE_BYTES = 2048  # of a data file besides what it holds, about
 IDLE_BYTES = 16 << 10  # an active file of fewer bytes is not worth a roll
 
 
@@ -77,13 +84,24 @@ class Cleanup:
         self._running = threading.Lock()
 
     def at_start(self) -> CleanupReport:
-        """Clean up where it frees something worth a new data file."""
+        """Clean up where it frees something worth a new data file; on a full disk what is in the way is moved too."""
+        context = self._context
         with self._disk_errors():
-            facts = file_facts(self._context.look())
+            facts = file_facts(context.look())
+        if context.journal.is_cramped(context.options.max_data_file_size) and self._is_sound():
+            gone = self._doomed(facts, compact=True)
+            if sum(fact.bytes - fact.kept_bytes - FILE_BYTES for fact in gone) > AT_START_BYTES:
+                return self.run(compact=True, dry_run=False)
         dead = facts[: leading_dead(facts)]
         if len(dead) >= AT_START_FILES or sum(fact.bytes for fact in dead) > AT_START_BYTES:
             return self.run(compact=None, dry_run=False)
         return CleanupReport()
+
+    def _is_sound(self) -> bool:
+        """Say whether the start found nothing damaged, and nothing is held back: then nothing has to stay."""
+        report = self._context.started.report
+        is_damaged = bool(report.lost) or any(file.verdict is Verdict.DAMAGED for file in report.files)
+        return not is_damaged and not held_count(self._context.look().ledger)
 
     def run(self, *, compact: bool | None, dry_run: bool) -> CleanupReport:
         """Clean up once; `compact` None means: by the option `compact_share`."""
@@ -99,7 +117,7 @@ class Cleanup:
 
     def _run(self, *, compact: bool | None, dry_run: bool) -> CleanupReport:
         began = time.perf_counter()
-        self._context.journal.seal_all()  # so that every size is the true one
+        self._seal_all()  # so that every size is the true one
         look = self._context.look()
         doomed = self._doomed(_with_idle_active(file_facts(look)), compact=compact)
         if dry_run:
@@ -108,12 +126,53 @@ class Cleanup:
             # Nothing may come into the active file before it goes; what has come meanwhile keeps it.
             self._context.journal.roll_at_next_commit()
             self._context.write(Composer().draft())
-            self._context.journal.seal_all()
+            self._seal_all()
             look = self._context.look()
             doomed = self._doomed(file_facts(look), compact=compact)
         if not doomed:
             return CleanupReport()
-        messages, keys, moved = self._move(doomed, look)
+        report = CleanupReport()
+        for part in self._parts(doomed, look):
+            try:
+                done = self._let_go(part, look)
+            except DiskFull:
+                if not report.deleted and not report.moved:
+                    raise
+                break  # what went before is done
+            report = _together(report, done)
+            if len(done.deleted) + len(done.moved) < len(part):
+                break
+        return replace(report, seconds=time.perf_counter() - began)
+
+    def _seal_all(self) -> None:
+        """Seal what is rolled; what has no room for its footer goes, or stays, without one. DiskError."""
+        while True:
+            try:
+                return self._context.journal.seal_all()
+            except DiskError as failure:
+                if failure.failure.errno not in NO_SPACE:
+                    raise
+
+    def _parts(self, doomed: Sequence[FileFacts], look: Look) -> Iterator[Sequence[FileFacts]]:
+        """Split the files so that what is moved of each part has room: all at once, where there is enough."""
+        budget = self._context.options.max_data_file_size
+        if sum(fact.kept_bytes for fact in doomed) + budget <= look.disk.free_bytes(look.directory):
+            budget = sys.maxsize
+        part: list[FileFacts] = []
+        kept = 0
+        for fact in doomed:
+            if part and kept and kept + fact.kept_bytes > budget:
+                yield part
+                part, kept = [], 0
+            part.append(fact)
+            kept += fact.kept_bytes
+        if part:
+            yield part
+
+    def _let_go(self, part: Sequence[FileFacts], look: Look) -> CleanupReport:
+        """Move what is needed of some files, and let go of them."""
+        self._context.journal.lend(sum(fact.kept_bytes for fact in part))
+        messages, keys, moved = self._move(part, look)
         self._commit_mark(moved, look)
         deleted, retained = self._remove(moved, look)
         return CleanupReport(
@@ -122,7 +181,6 @@ class Cleanup:
             moved_messages=messages,
             moved_keys=keys,
             freed_bytes=sum(fact.bytes - fact.kept_bytes for fact in moved),
-            seconds=time.perf_counter() - began,
         )
 
     def _doomed(self, facts: Sequence[FileFacts], *, compact: bool | None) -> Sequence[FileFacts]:
@@ -147,6 +205,10 @@ class Cleanup:
                     messages += self._move_messages(fact.sequence, look)
                     keys += self._move_keys(fact.sequence, look)
                 except MessageDamaged:
+                    break
+                except DiskFull:
+                    if not done:
+                        raise
                     break
             with look.ledger.lock:
                 if not look.ledger.index.is_free(fact.sequence):
@@ -252,7 +314,7 @@ class Cleanup:
             retention = Retention(look.disk, options.retention_directory / self._context.database.hex(), options)
         deleted: list[str] = []
         retained: list[str] = []
-        self._context.journal.seal_all()
+        self._seal_all()
         for fact in moved:
             name = str(DataFileName(fact.sequence))
             try:
@@ -304,6 +366,16 @@ def _with_idle_active(facts: list[FileFacts]) -> list[FileFacts]:
     if facts and facts[-1].is_active and not facts[-1].is_needed and facts[-1].bytes >= IDLE_BYTES:
         return [*facts[:-1], replace(facts[-1], is_active=False)]
     return facts
+
+
+def _together(one: CleanupReport, other: CleanupReport) -> CleanupReport:
+    return CleanupReport(
+        deleted=one.deleted + other.deleted,
+        moved=one.moved + other.moved,
+        moved_messages=one.moved_messages + other.moved_messages,
+        moved_keys=one.moved_keys + other.moved_keys,
+        freed_bytes=one.freed_bytes + other.freed_bytes,
+    )
 
 
 def _report(doomed: Sequence[FileFacts], began: float, *, dry_run: bool) -> CleanupReport:

@@ -100,6 +100,8 @@ class MessageDatabase:
                 renew=self._ownership.renew,
                 taken_over=self.group.fence,
                 clean_up=self._clean_up,
+                make_room=self.make_room,
+                needs_room=lambda: self.needs_room,
                 cleanup_seconds=options.cleanup_interval,
                 renew_seconds=options.renew_interval,
             )
@@ -107,6 +109,8 @@ class MessageDatabase:
         self._index = SealedIndex(disk, directory, started.ownership.number, started.sealed)
         self._journal.wake = self._tender.wake
         self._journal.on_sealed(self._index.take)
+        self._is_room_wanted = False  # somebody has asked for it
+        self._looked_for_room = -1  # as of which commit
         self._closing = threading.RLock()  # guards the end, and the tender's beginning; a handler may close too
         self._is_closed = self._is_ready = False  # ready: open, and the tender is at work
         self._is_ending = self._has_ended = False
@@ -158,6 +162,8 @@ class MessageDatabase:
             raise
         try:
             database.cleaned_at_start = database._cleanup.at_start()
+            if database.is_full and database.cleaned_at_start.freed_bytes:
+                database._journal.tend()
         except JournalError as failure:
             _log.warning("clean-up at start: %s", failure)
         with contextlib.suppress(JournalError):  # then the next start tells it again
@@ -235,6 +241,29 @@ class MessageDatabase:
     def _clean_up(self) -> None:
         self._cleanup.run(compact=None, dry_run=False)
         self._index.write(self._journal.low_water)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether additions are refused since the disk is full, as far as that was seen. For the layers above."""
+        return self._journal.is_full
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether room is wanted, and a commit since the last attempt may have left something to let go of."""
+        return (self.is_full or self._is_room_wanted) and self.group.acknowledged != self._looked_for_room
+
+    def want_room(self) -> None:
+        """Have the tender clean up with compaction, soon and at most once in some seconds. For the layers above."""
+        self._is_room_wanted = True
+
+    def make_room(self) -> None:
+        """Clean up with compaction since room is wanted, and keep back again what that was paid from."""
+        self._is_room_wanted = False
+        report = self.cleanup(compact=True)
+        self._journal.tend()
+        self._looked_for_room = self.group.acknowledged
+        if report.deleted or report.moved:
+            _log.info("made room in %s: %s bytes freed", self.directory, f"{report.freed_bytes:,}")
 
     def _vouch(self) -> None:
         self.write(Composer().draft())

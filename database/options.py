@@ -63,7 +63,7 @@ class Options:
     max_data_file_size: int = 25 * MIB  # of a sealed file, footer included; 4096 to 16 GiB
     max_message_size: int = 6_144_000  # properties included; at most 1 GiB
     cleanup_interval: float = 30 * 60.0  # 0: only at start and when asked
-    compact_share: float = 0.25  # files with a smaller live share are compacted by clean-up; 0: never
+    compact_share: float = 0.25  # files with a smaller live share are compacted by clean-up; 0: only on a full disk
     duplicate_count: int = 100_000
     duplicate_age: float = 3600.0
     create: bool = False  # begin a new database also where the directory holds files of somebody else

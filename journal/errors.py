@@ -54,7 +54,12 @@ class DiskError(JournalError):
 
 
 class DiskFull(DiskError):
-    """There is no room for new messages. Deliveries and deletions still work, and make room."""
+    """There is no room. Where messages are refused, deliveries and deletions still work, and make room."""
+
+    def __init__(self, path: Path, failure: OSError, what: str, advice: str = "") -> None:
+        super().__init__(path, failure, what)
+        if advice:
+            self.args = (f"{self}; {advice}",)
 
 
 class FormatError(JournalError):
