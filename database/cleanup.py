@@ -108,6 +108,16 @@ class Cleanup:
         with self._running, courteous(), self._disk_errors():
             return self._run(compact=compact, dry_run=dry_run)
 
+    def run_where_none_runs(self) -> CleanupReport:
+        """Clean up once without moving anything, where no other clean-up is at it: nobody waits for that one."""
+        if not self._running.acquire(blocking=False):
+            return CleanupReport()
+        try:
+            with courteous(), self._disk_errors():
+                return self._run(compact=False, dry_run=False)
+        finally:
+            self._running.release()
+
     @contextlib.contextmanager
     def _disk_errors(self) -> Iterator[None]:
         try:
@@ -119,7 +129,9 @@ class Cleanup:
         began = time.perf_counter()
         self._seal_all()  # so that every size is the true one
         look = self._context.look()
-        doomed = self._doomed(_with_idle_active(file_facts(look)), compact=compact)
+        is_pressed = bool(compact) and self._context.journal.is_full
+        facts = _with_active(file_facts(look), share=ASKED_SHARE if is_pressed else 0.0)
+        doomed = self._doomed(facts, compact=compact)
         if dry_run:
             return _report(doomed, began, dry_run=True)
         if doomed and doomed[-1].sequence == look.active:
@@ -361,10 +373,10 @@ def _header(look: Look, sequence: int) -> FileHeader | None:
     return None
 
 
-def _with_idle_active(facts: list[FileFacts]) -> list[FileFacts]:
-    """Let the active file go like the others when all in it is delivered and it is worth it."""
-    if facts and facts[-1].is_active and not facts[-1].is_needed and facts[-1].bytes >= IDLE_BYTES:
-        return [*facts[:-1], replace(facts[-1], is_active=False)]
+def _with_active(facts: list[FileFacts], *, share: float) -> list[FileFacts]:
+    """Let the active file go like the others when no more than a share of it is needed and it is worth it."""
+    if facts and (active := facts[-1]).is_active and active.bytes >= IDLE_BYTES:
+        return [*facts[:-1], replace(active, is_active=active.kept_bytes > share * active.bytes)]
     return facts
 
 

@@ -252,6 +252,14 @@ class MessageDatabase:
         """Whether room is wanted, and a commit since the last attempt may have left something to let go of."""
         return (self.is_full or self._is_room_wanted) and self.group.acknowledged != self._looked_for_room
 
+    def reclaim(self) -> bool:
+        """Let go of what nothing needs, where that takes no longer than a moment; say whether there was any.
+
+        For the layers above, on the way of a caller; `want_room` is for what takes longer.
+        """
+        report = self._cleanup.run_where_none_runs()
+        return bool(report.deleted or report.moved)
+
     def want_room(self) -> None:
         """Have the tender clean up with compaction, soon and at most once in some seconds. For the layers above."""
         self._is_room_wanted = True

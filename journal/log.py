@@ -98,6 +98,7 @@ class Journal:
         self._tend_at = 0  # once the active file is written up to here, the tender is woken
         # Whether additions are refused, as far as was seen: an opening's first commit begins a file.
         self.is_full = self.is_cramped(FIRST_BYTES, of_opening=False)
+        self._refused_bytes = 0  # of the largest commit that had no room last
         self.wake: Callable[[], None] = lambda: None
 
     def on_sealed(self, call: Callable[[Sequence[Sealed]], None]) -> None:
@@ -126,7 +127,8 @@ class Journal:
     @property
     def needs_tending(self) -> bool:
         """Whether there is something to prepare or seal."""
-        return self._supply.has_rolled or self._wants_space() or self._wants_next() or self._reserve.is_wanting
+        is_behind = self._supply.has_rolled or self._wants_space() or self._wants_next()
+        return is_behind or self._reserve.is_wanting or self.is_full
 
     def unsealed_bytes(self) -> int:
         """Return how far the active file is written."""
@@ -158,6 +160,7 @@ class Journal:
                 adds = [draft for draft in drafts if draft.has_add]
                 full = self._full(failure, is_addition=bool(adds))
                 refused += [(draft, full) for draft in adds]
+                self._refused_bytes = max([draft.weight for draft in adds], default=self._refused_bytes)
                 drafts = [draft for draft in drafts if not draft.has_add]
                 needed = align(sum(draft.weight for draft in drafts) + FIRST_BYTES, FIRST_BYTES)
                 if not adds and not self._reserve.release(needed):
@@ -354,7 +357,8 @@ class Journal:
             try:
                 self._supply.seal(self._now_active)
                 self._prepare_ahead()
-                self.is_full = not self._reserve.fill() and (self.is_full or self._reserve.is_short)
+                is_kept_back = self._reserve.fill() or not self._reserve.is_short
+                self.is_full = not is_kept_back or (self.is_full and self._is_without_room())
             except OSError as failure:
                 if failure.errno not in NO_SPACE:
                     raise DiskError(self.directory, failure, "prepare files in") from failure
@@ -370,6 +374,10 @@ class Journal:
                 self._supply.seal(self._now_active)
             except OSError as failure:
                 raise DiskError(self.directory, failure, "seal files in") from failure
+
+    def _is_without_room(self) -> bool:
+        """Say whether there is no room for what was refused last: neither free, nor made ready already."""
+        return not self._supply.has_next and self.is_cramped(FIRST_BYTES + self._refused_bytes, of_opening=False)
 
     def is_cramped(self, size: int, *, of_opening: bool = True) -> bool:
         """Say whether the file system has less room than the reserve lacks, and `size` bytes more. No fault is told.

@@ -64,6 +64,26 @@ def test_what_pins_the_oldest_file_is_moved_once_a_message_was_refused_and_then_
     assert found_after(disk, max_data_file_size=SIZE) == writer.account.state
 
 
+def test_the_active_file_goes_too_where_it_is_what_fills_the_disk() -> None:
+    disk = SimulatedDisk(space=(1 << 20) + 5 * (1 << 20))
+    database = open_unattended(disk, max_data_file_size=2 << 20)
+    writer = Writer(database, Account())
+    writer.put("old", b"value")
+    writer.add("pinning", bytes(4000))
+    fill(writer)
+    numbers = list(database.numbers("q"))
+    writer.deliver(*numbers)
+    with pytest.raises(DiskFull):
+        database.add("q", bytes(40_000))
+
+    database.look_for_room()
+    assert not database.is_full
+    writer.add("q", bytes(40_000))
+    assert state_of(database) == writer.account.state
+    database.close()
+    assert found_after(disk, max_data_file_size=2 << 20) == writer.account.state
+
+
 def test_it_is_looked_for_again_only_when_something_was_committed_since() -> None:
     disk = SimulatedDisk(space=SPACE)
     writer = Writer(opened(disk), Account())
