@@ -39,6 +39,8 @@ JournalError
 
 from pathlib import Path
 
+from journal.disk import whose
+
 
 class JournalError(Exception):
     """The root of the tree; never raised itself."""
@@ -48,7 +50,8 @@ class DiskError(JournalError):
     """The operating system refused something."""
 
     def __init__(self, path: Path, failure: OSError, what: str = "use") -> None:
-        super().__init__(f"cannot {what} {path}: {failure.strerror or failure}")
+        refused = whose(failure, path)
+        super().__init__(f"cannot {what} {path}: {failure.strerror or failure}{refused and f'; {refused}'}")
         self.path = path
         self.failure = failure
 
