@@ -230,6 +230,8 @@ def _print_cleanup(report: "CleanupReport") -> None:
         output.print_line(f"{name} {would}deleted")
     for name in report.moved:
         output.print_line(f"{name} {would}moved to the retention directory")
+    if report.stays:
+        output.note(f"{report.stays}; make room there, then run this again: until then the data files stay")
     if report.moved_messages or report.moved_keys:
         moved = f"{counted(report.moved_messages, 'message')} and {counted(report.moved_keys, 'key')}"
         output.print_line(f"{moved} {would}moved forward")

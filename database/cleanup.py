@@ -13,6 +13,7 @@ moved of them is paid from the reserve, and what they leave pays for the next.
 """
 
 import contextlib
+import logging
 import sys
 import threading
 import time
@@ -28,7 +29,7 @@ from database.options import Options
 from database.plan import FileFacts, leading_dead, plan_compaction
 from database.questions import Look, data_sequences, file_facts, find, held_count
 from database.reading import read_many, read_value
-from database.retention import Retention
+from database.retention import Retention, RetentionFull
 from database.stats import CleanupReport
 from index.duplicates import KEY_PREFIX, carried
 from index.table import Place
@@ -47,6 +48,7 @@ from journal.reserve import NO_SPACE
 from recovery.report import Verdict
 from recovery.startup import Started
 
+_log = logging.getLogger("oms.database")
 MOVE_BYTES = 256 << 10  # moved in one commit: commits of others wait behind it
 MOVE_MESSAGES = 256
 ASKED_SHARE = 0.5  # `--compact` moves up to half of what it frees
@@ -82,6 +84,7 @@ class Cleanup:
         known = context.started.files.values()
         self._lineage = {context.database, *(one.database for one in known), *(one.parent for one in known)}
         self._running = threading.Lock()
+        self._said = ""  # the last time that files had to stay
 
     def at_start(self) -> CleanupReport:
         """Clean up where it frees something worth a new data file; on a full disk what is in the way is moved too."""
@@ -186,13 +189,13 @@ class Cleanup:
         self._context.journal.lend(sum(fact.kept_bytes for fact in part))
         messages, keys, moved = self._move(part, look)
         self._commit_mark(moved, look)
-        deleted, retained = self._remove(moved, look)
-        return CleanupReport(
-            deleted=tuple(deleted),
-            moved=tuple(retained),
+        gone = self._remove(moved, look)
+        count = len(gone.deleted) + len(gone.moved)
+        return replace(
+            gone,
             moved_messages=messages,
             moved_keys=keys,
-            freed_bytes=sum(fact.bytes - fact.kept_bytes for fact in moved),
+            freed_bytes=sum(fact.bytes - fact.kept_bytes for fact in moved[:count]),
         )
 
     def _doomed(self, facts: Sequence[FileFacts], *, compact: bool | None) -> Sequence[FileFacts]:
@@ -318,14 +321,15 @@ class Cleanup:
         self._context.write(draft)
         self._context.journal.low_water = mark
 
-    def _remove(self, moved: Sequence[FileFacts], look: Look) -> tuple[list[str], list[str]]:
-        """Delete the files, or move them into the retention directory, oldest first."""
+    def _remove(self, moved: Sequence[FileFacts], look: Look) -> CleanupReport:
+        """Delete the files, or move them into the retention directory, oldest first, as long as that has room."""
         options = self._context.options
         retention = None
         if options.retention_directory is not None:
             retention = Retention(look.disk, options.retention_directory / self._context.database.hex(), options)
         deleted: list[str] = []
         retained: list[str] = []
+        stays = ""
         self._seal_all()
         for fact in moved:
             name = str(DataFileName(fact.sequence))
@@ -335,6 +339,9 @@ class Cleanup:
                 else:
                     look.disk.unlink(look.directory / name)
                     deleted.append(name)
+            except RetentionFull as full:
+                stays = self._stays(full)
+                break
             except FileNotFoundError:
                 deleted.append(name)
             except OSError as failure:
@@ -350,7 +357,16 @@ class Cleanup:
         look.disk.sync_directory(look.directory)
         if retention is not None:
             retention.trim()
-        return deleted, retained
+        return CleanupReport(deleted=tuple(deleted), moved=tuple(retained), stays=stays)
+
+    def _stays(self, full: RetentionFull) -> str:
+        """Return why files stay that could go, and log it where that was not said last."""
+        if str(full) != self._said:
+            _log.warning(
+                "%s; make room there: until then the data files stay in %s", full, self._context.journal.directory
+            )
+        self._said = str(full)
+        return self._said
 
     def _is_history(self, fact: FileFacts, look: Look) -> bool:
         """Say whether a file is this database's: not one that a former owner wrote when it had been passed. OSError."""
@@ -387,6 +403,7 @@ def _together(one: CleanupReport, other: CleanupReport) -> CleanupReport:
         moved_messages=one.moved_messages + other.moved_messages,
         moved_keys=one.moved_keys + other.moved_keys,
         freed_bytes=one.freed_bytes + other.freed_bytes,
+        stays=other.stays,
     )
 
 

@@ -472,7 +472,11 @@ class MessageDatabase:
     # Looking after it.
 
     def cleanup(self, *, compact: bool = False, dry_run: bool = False) -> CleanupReport:
-        """Let go of data files that hold nothing needed; with `compact` move the little that old ones do hold."""
+        """Let go of data files that hold nothing needed; with `compact` move the little that old ones do hold.
+
+        Where the retention directory has no room the files stay, `stays` of the report says so, and the next clean-up
+        tries again. DiskFull where there is no room to write what is moved, DiskError.
+        """
         compact, dry_run = flag(compact, "compact"), flag(dry_run, "dry_run")
         self.check_open()
         report = self._cleanup.run(compact=compact, dry_run=dry_run)
