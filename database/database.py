@@ -100,8 +100,8 @@ class MessageDatabase:
                 renew=self._ownership.renew,
                 taken_over=self.group.fence,
                 clean_up=self._clean_up,
-                make_room=self.make_room,
-                needs_room=lambda: self.needs_room,
+                make_room=self._make_room,
+                needs_room=lambda: self._needs_room,
                 cleanup_seconds=options.cleanup_interval,
                 renew_seconds=options.renew_interval,
             )
@@ -248,7 +248,7 @@ class MessageDatabase:
         return self._journal.is_full
 
     @property
-    def needs_room(self) -> bool:
+    def _needs_room(self) -> bool:
         """Whether room is wanted, and a commit since the last attempt may have left something to let go of."""
         return (self.is_full or self._is_room_wanted) and self.group.acknowledged != self._looked_for_room
 
@@ -257,14 +257,16 @@ class MessageDatabase:
 
         For the layers above, on the way of a caller; `want_room` is for what takes longer.
         """
+        self.check_open()
         report = self._cleanup.run_where_none_runs()
         return bool(report.deleted or report.moved)
 
     def want_room(self) -> None:
         """Have the tender clean up with compaction, soon and at most once in some seconds. For the layers above."""
+        self.check_open()
         self._is_room_wanted = True
 
-    def make_room(self) -> None:
+    def _make_room(self) -> None:
         """Clean up with compaction since room is wanted, and keep back again what that was paid from."""
         self._is_room_wanted = False
         report = self.cleanup(compact=True)

@@ -59,7 +59,7 @@ class DiskError(JournalError):
 class DiskFull(DiskError):
     """There is no room. Where messages are refused, deliveries and deletions still work, and make room."""
 
-    def __init__(self, path: Path, failure: OSError, what: str, advice: str = "") -> None:
+    def __init__(self, path: Path, failure: OSError, what: str = "use", advice: str = "") -> None:
         super().__init__(path, failure, what)
         if advice:
             self.args = (f"{self}; {advice}",)

@@ -173,8 +173,8 @@ class Unattended(MessageDatabase):
 
     def look_for_room(self) -> None:
         """Do what the tender does while additions are refused for space."""
-        if self.needs_room:
-            self.make_room()
+        if self._needs_room:
+            self._make_room()
 
     def show_alive(self) -> None:
         """Count in the lock file, as an owner does every few seconds."""

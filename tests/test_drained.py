@@ -53,10 +53,10 @@ def test_what_pins_the_oldest_file_is_moved_once_a_message_was_refused_and_then_
     assert database.cleanup().deleted == (), "nothing goes by itself"
     with pytest.raises(DiskFull, match="deliver or delete messages, which still works"):
         database.add("q", bytes(4000))
-    assert database.is_full and database.needs_room
+    assert database.is_full and database._needs_room
 
     database.look_for_room()
-    assert not database.is_full and not database.needs_room
+    assert not database.is_full and not database._needs_room
     for _ in range(100):
         writer.add("q", bytes(4000))
     assert state_of(database) == writer.account.state
@@ -91,9 +91,9 @@ def test_it_is_looked_for_again_only_when_something_was_committed_since() -> Non
     database = writer.database
     assert isinstance(database, Unattended)
     database.look_for_room()
-    assert database.is_full and not database.needs_room
+    assert database.is_full and not database._needs_room
     writer.deliver(*list(database.numbers())[:200])
-    assert database.needs_room
+    assert database._needs_room
 
 
 @pytest.mark.parametrize("is_closed", [True, False])

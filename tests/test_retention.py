@@ -252,7 +252,8 @@ def test_where_the_retention_directory_is_full_the_files_stay_and_that_is_told_b
         churn(db, 5)
         report = db.cleanup(compact=True)
         assert len(report.moved) == 1
-        assert report.stays == f"cannot move data files into {tmp_path / 'kept'}: No space left on device"
+        assert report.stays.startswith(f"cannot move data files into {tmp_path / 'kept'}")
+        assert report.stays.endswith("No space left on device")
         assert report.freed_bytes < 5000, "of the one that has gone"
         again = db.cleanup(compact=True)
         assert (again.moved, again.stays) == ((), report.stays)
@@ -285,7 +286,7 @@ class HalfCopied(FullRetention):
     def create(self, path: Path) -> DiskFile:
         file = super().create(path)
         if path.parent.parent.name == "kept":
-            file.write = _no_room  # type: ignore[method-assign]
+            file.write = _no_room  # type: ignore[assignment,method-assign]
         return file
 
 

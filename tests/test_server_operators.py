@@ -205,7 +205,9 @@ def test_a_full_store_is_not_ready_from_its_start_on_and_says_why(place: WebPlac
     disk = disk.restart()
     disk.space = disk.used() + 1000
     store = JournalStore.open(Path("/spool"), options, disk=disk)
-    own, place.broker._running.store = place.broker._running.store, store
+    running = place.broker._running
+    assert running is not None
+    own, running.store = running.store, store
     try:
         status, _, body = place.ask("GET", "/readyz")
         assert status == 503
@@ -215,7 +217,7 @@ def test_a_full_store_is_not_ready_from_its_start_on_and_says_why(place: WebPlac
         store.commit(Changes(adds=[NewMessage("q", b"x")]))
         assert place.ask("GET", "/readyz")[0] == 200
     finally:
-        place.broker._running.store = own
+        running.store = own
         store.close()
 
 
