@@ -29,7 +29,7 @@ from database.options import Options
 from database.plan import FileFacts, leading_dead, plan_compaction
 from database.questions import Look, data_sequences, file_facts, find, held_count
 from database.reading import read_many, read_value
-from database.retention import Retention, RetentionFull
+from database.retention import Retention
 from database.stats import CleanupReport
 from index.duplicates import KEY_PREFIX, carried
 from index.table import Place
@@ -339,7 +339,7 @@ class Cleanup:
                 else:
                     look.disk.unlink(look.directory / name)
                     deleted.append(name)
-            except RetentionFull as full:
+            except DiskFull as full:
                 stays = self._stays(full)
                 break
             except FileNotFoundError:
@@ -359,7 +359,7 @@ class Cleanup:
             retention.trim()
         return CleanupReport(deleted=tuple(deleted), moved=tuple(retained), stays=stays)
 
-    def _stays(self, full: RetentionFull) -> str:
+    def _stays(self, full: DiskFull) -> str:
         """Return why files stay that could go, and log it where that was not said last."""
         if str(full) != self._said:
             _log.warning(

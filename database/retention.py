@@ -10,14 +10,10 @@ from pathlib import Path
 from database.options import Options
 from journal import names
 from journal.disk import NO_LINKS, Disk
-from journal.errors import DiskError
+from journal.errors import DiskError, DiskFull
 from journal.reserve import NO_SPACE
 
 COPY_BYTES = 1 << 20
-
-
-class RetentionFull(DiskError):
-    """The retention directory has no room: what should go there stays where it is, and is tried again."""
 
 
 class Retention:
@@ -29,14 +25,14 @@ class Retention:
         self._options = options
 
     def take(self, path: Path) -> bool:
-        """Move a data file here; False when there is one of this name already. OSError, RetentionFull."""
+        """Move a data file here; False when there is one of this name already. OSError, DiskFull."""
         try:
             if not self._has_taken(path):
                 return False
         except OSError as failure:
             if failure.errno not in NO_SPACE:
                 raise
-            raise RetentionFull(self._directory, failure, "move data files into") from failure
+            raise DiskFull(self._directory, failure, "move data files into") from failure
         self._disk.unlink(path)
         return True
 
