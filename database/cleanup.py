@@ -299,10 +299,33 @@ class Cleanup:
             return
         # It never goes down: what a former owner has made late may be all that goes, far below the one before.
         mark = max(moved[-1].sequence + 1, self._context.journal.low_water)
-        now = self._context.options.clock()
+        draft = self._carrying(look, mark)
+        holding = self._context.holding
+        with holding.lock:
+            if holding.is_before(mark):
+                holding.write()
+        self._context.write(draft)
+        self._context.journal.low_water = mark
+
+    def carry_identifiers(self) -> None:
+        """Commit the identifiers whose times were set with the clock: the files have them as they were."""
+        with self._running:
+            look = self._context.look()
+            draft = self._carrying(look, self._context.journal.low_water)
+            look.ledger.index.duplicates.is_set = False
+            try:
+                self._context.write(draft)
+            except BaseException:
+                look.ledger.index.duplicates.is_set = True
+                raise
+
+    def _carrying(self, look: Look, mark: int) -> Draft:
+        """Return the draft of a low-water mark, with what of the duplicate window no file from it on tells as it is."""
+        duplicates = look.ledger.index.duplicates
+        look.ledger.follow_clock()
         with look.ledger.lock:
-            look.ledger.index.duplicates.expire(now)
-            entries = look.ledger.index.duplicates.before(mark)
+            duplicates.expire(self._context.options.clock())
+            entries = duplicates.before(max(mark, 1))
             old = set(look.ledger.index.keyed.keys(KEY_PREFIX))
         values = {KEY_PREFIX + f"{place:06}".encode(): value for place, value in enumerate(carried(entries))}
         gone = sorted(old - set(values))
@@ -314,12 +337,7 @@ class Cleanup:
         composer.put(LOW_WATER_KEY, mark.to_bytes(8, "little"))
         draft = composer.draft()
         draft.effect = Effect(puts=[*values, LOW_WATER_KEY], drops=gone)
-        holding = self._context.holding
-        with holding.lock:
-            if holding.is_before(mark):
-                holding.write()
-        self._context.write(draft)
-        self._context.journal.low_water = mark
+        return draft
 
     def _remove(self, moved: Sequence[FileFacts], look: Look) -> CleanupReport:
         """Delete the files, or move them into the retention directory, oldest first, as long as that has room."""

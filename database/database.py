@@ -63,6 +63,9 @@ class MessageDatabase:
             db.deliver(message)
     """
 
+    _is_room_wanted = False  # somebody has asked for it
+    _looked_for_room = -1  # as of which commit
+
     def __init__(self, *_: object, **__: object) -> None:
         raise TypeError('a database is opened, not constructed: write MessageDatabase.open("directory")')
 
@@ -74,7 +77,8 @@ class MessageDatabase:
         self._disk = disk
         self._ownership = started.ownership
         self._taking = Taking(started.index)
-        self._ledger = Ledger(started.index, self._taking.taken)
+        self._ledger = Ledger(started.index, self._taking.taken, options.ahead)
+        self._ledger.follow_clock()
         self.drafting = Drafting(self._ledger, Encoder(self._ledger, options.max_message_size), options.clock)
         self._encode = self.drafting.encode
         self._files = Files(disk, directory)
@@ -93,8 +97,8 @@ class MessageDatabase:
         self._cleanup = Cleanup(context)
         self._tender = Tender(
             Chores(
-                tend=self._journal.tend,
-                needs_tending=lambda: self._journal.needs_tending,
+                tend=self._tend,
+                needs_tending=lambda: self._journal.needs_tending or started.index.duplicates.is_set,
                 vouch=self._vouch,
                 needs_vouching=lambda: self._journal.needs_vouching,
                 renew=self._ownership.renew,
@@ -109,8 +113,6 @@ class MessageDatabase:
         self._index = SealedIndex(disk, directory, started.ownership.number, started.sealed)
         self._journal.wake = self._tender.wake
         self._journal.on_sealed(self._index.take)
-        self._is_room_wanted = False  # somebody has asked for it
-        self._looked_for_room = -1  # as of which commit
         self._closing = threading.RLock()  # guards the end, and the tender's beginning; a handler may close too
         self._is_closed = self._is_ready = False  # ready: open, and the tender is at work
         self._is_ending = self._has_ended = False
@@ -274,6 +276,11 @@ class MessageDatabase:
         self._looked_for_room = self.group.acknowledged
         if report.deleted or report.moved:
             _log.info("made room in %s: %s bytes freed", self.directory, f"{report.freed_bytes:,}")
+
+    def _tend(self) -> None:
+        if self._ledger.index.duplicates.is_set:
+            self._cleanup.carry_identifiers()
+        self._journal.tend()
 
     def _vouch(self) -> None:
         self.write(Composer().draft())
