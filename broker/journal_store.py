@@ -38,6 +38,7 @@ from database.drafting import first_of
 from database.loading import load, load_identifiers, number_behind
 from database.options import Options
 from database.reopening import Reopening
+from database.stats import CleanupReport
 from index.duplicates import Scope, Seen
 from journal.disk import Disk, RealDisk
 from journal.draft import Draft
@@ -161,17 +162,19 @@ class JournalStore:
         return answers
 
     def _reclaimed(self) -> bool:
-        """Let go of data files that nothing needs any more, on a full disk; say whether there were any."""
+        """Let go of data files that nothing needs any more, on a full disk; say whether there were any.
+
+        What takes longer, moving what is in the way, the database does beside the commits.
+        """
         with self._reclaiming:
             if time.monotonic() < self._reclaims:
                 return False
             self._reclaims = time.monotonic() + RECLAIM_SECONDS
             try:
-                report = self._database.cleanup()
+                return self._database.reclaim()
             except JournalError as failure:
                 _log.warning("no room could be made in the persistent store: %s", failure)
                 return False
-            return bool(report.deleted or report.moved)
 
     def _carried_out(self, batch: Sequence[Changes]) -> list[int | StoreError]:
         database = self._database
@@ -280,6 +283,20 @@ class JournalStore:
             return look.disk.free_bytes(look.directory)
         except OSError:
             return None
+
+    @property
+    def is_full(self) -> bool:
+        return not self._away and self._database.is_full
+
+    def want_room(self) -> None:
+        if not self._away:
+            self._database.want_room()
+
+    def clean_up(self) -> CleanupReport:
+        try:
+            return self._readable().cleanup(compact=True)
+        except JournalError as failure:
+            raise StoreUnavailable(str(failure)) from failure
 
     def files(self) -> Sequence[StoredFile]:
         try:

@@ -42,6 +42,7 @@ from broker.kernel import INTERNAL_ERROR
 from broker.latencies import Latencies
 from broker.lifetimes import MICROSECONDS, Waiting, wait
 from broker.pstore import CommitRefused, StoreError, StoreFull, StoreUnavailable, end
+from broker.stored_files import MakesRoom
 from broker.tracing import Tracing
 from broker.world import World
 
@@ -160,7 +161,10 @@ class Running:
         return bool(self._min_free) and self.store is not None
 
     def room(self) -> ForbidNew | None:
-        """Return what the kernel is to be told when the free space has fallen below MIN-FREE-SPACE."""
+        """Return what the kernel is to be told when the free space has fallen below MIN-FREE-SPACE.
+
+        As long as it is below, the store makes what room it can.
+        """
         if not self.has_mark:
             return None
         assert self.store is not None
@@ -169,6 +173,8 @@ class Running:
         except StoreError:
             return None
         was_short, self._is_short = self._is_short, free is not None and free < self._min_free
+        if self._is_short and isinstance(self.store, MakesRoom):
+            self.store.want_room()
         if was_short or not self._is_short:
             return None
         text = f"no new units of work from now on: {free:,} bytes are free, MIN-FREE-SPACE is {self._min_free:,}"

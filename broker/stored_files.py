@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from database.questions import Look, explain
-from database.stats import FileExplanation, Pin
+from database.stats import CleanupReport, FileExplanation, Pin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,21 @@ class HasFiles(Protocol):
 
     def files(self) -> Sequence[StoredFile]:
         """Return the data files, oldest first, as they are now; holds up no commit. StoreUnavailable."""
+
+
+@runtime_checkable
+class MakesRoom(Protocol):
+    """A driver that lets go of files once what pins the old ones is moved."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether messages are refused since there is no room, as far as that was seen."""
+
+    def want_room(self) -> None:
+        """Have room made soon, beside the commits."""
+
+    def clean_up(self) -> CleanupReport:
+        """Make room; return what was done once it is. StoreUnavailable."""
 
 
 def of_journal(look: Look) -> list[StoredFile]:

@@ -67,8 +67,8 @@ def backup(  # noqa: PLR0913
 
 
 _ADVICE = {
-    errno.EACCES: "run oms as the owner of that directory, or give another one for the backup",
-    errno.EPERM: "run oms as the owner of that directory, or give another one for the backup",
+    errno.EACCES: "or give another directory for the backup",
+    errno.EPERM: "or give another directory for the backup",
     errno.EROFS: "mount that file system writable, or give another directory for the backup",
     errno.ENOSPC: "make room on the file system of the backup",
     errno.EDQUOT: "make room in the quota of the backup",

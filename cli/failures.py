@@ -20,9 +20,11 @@ import errno
 import json
 import sys
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 from cli.wording import printable
+from journal.disk import whose
 from journal.errors import (
     DatabaseLocked,
     DirectoryGone,
@@ -95,11 +97,7 @@ _MEANING: tuple[tuple[type[Exception], ExitCode, str], ...] = (
         ExitCode.UNUSABLE,
         "`oms recover --policy salvage` keeps all that can be read",
     ),
-    (
-        DiskFull,
-        ExitCode.UNUSABLE,
-        "make room, or receive or delete messages, which still works, and run `oms cleanup`",
-    ),
+    (DiskFull, ExitCode.UNUSABLE, "try again when there is room"),
     (DiskError, ExitCode.UNUSABLE, ""),
     (
         OutcomeUnknown,
@@ -119,8 +117,8 @@ _MEANING: tuple[tuple[type[Exception], ExitCode, str], ...] = (
     (JournalError, ExitCode.UNUSABLE, ""),
 )
 _DISK_ADVICE = {
-    errno.EACCES: "run oms as the owner of the directory, or give another with --spool",
-    errno.EPERM: "run oms as the owner of the directory, or give another with --spool",
+    errno.EACCES: "or give another directory with --spool",
+    errno.EPERM: "or give another directory with --spool",
     errno.ENOENT: "give the directory with --spool DIR or SPOOL_DIRECTORY",
     errno.ENOTDIR: "give a directory with --spool DIR or SPOOL_DIRECTORY",
     errno.EROFS: "mount the file system writable, or give another directory with --spool",
@@ -147,7 +145,10 @@ def meaning(failure: JournalError | OSError) -> Failure:
 def _said_of(failure: OSError) -> str:
     """Return what the system said, and of what."""
     said = failure.strerror or str(failure) or "an error without a text"
-    return f"cannot use {failure.filename}: {said}" if failure.filename is not None else f"the system refused: {said}"
+    if failure.filename is None:
+        return f"the system refused: {said}"
+    refused = whose(failure, Path(failure.filename))
+    return f"cannot use {failure.filename}: {said}{refused and f'; {refused}'}"
 
 
 def tell(failure: Failure, *, as_json: bool) -> None:

@@ -22,8 +22,8 @@ QUEUE = "io-test"
 _ADVICE = {
     errno.ENOENT: "make the directory first, or give another",
     errno.ENOTDIR: "give a directory",
-    errno.EACCES: "run oms as the owner of the directory, or give another",
-    errno.EPERM: "run oms as the owner of the directory, or give another",
+    errno.EACCES: "or give another directory",
+    errno.EPERM: "or give another directory",
     errno.EROFS: "mount the file system writable, or give another directory",
     errno.ENOSPC: "make room, or give less with --bytes",
     errno.EDQUOT: "make room in the quota, or give less with --bytes",

@@ -1,6 +1,7 @@
 """`oms recover` and `oms cleanup`: what happens at every start, as tools."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from itertools import takewhile
@@ -14,7 +15,7 @@ from cli.failures import ExitCode, Failure
 from cli.progress import ProgressBar
 from cli.stores import database, engine_options, require, view
 from cli.wording import age_text, counted, size_text
-from journal.errors import RecoveryRefused
+from journal.errors import DatabaseLocked, RecoveryRefused
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
     from database.stats import CleanupReport
@@ -160,14 +161,18 @@ def cleanup(  # noqa: PLR0913
 ) -> None:
     """Delete the oldest data files that nothing needs any more.
 
-    Every opening does that too; here it is reported, and --compact goes further.
+    Every opening does that too; here it is reported, and --compact goes further. A running `oms serve` is asked by
+    `oms cmd CLEANUP` instead. On a full disk openings and running databases go as far as --compact by themselves.
     """
     require(spool)
     if dry_run:
         report = _planned(spool, compact=compact)
     else:
         before = _sizes(spool)
-        with database(spool, repairs=True, wait_seconds=wait, retention_directory=retention_directory) as db:
+        with (
+            _asked_for_otherwise(),
+            database(spool, repairs=True, wait_seconds=wait, retention_directory=retention_directory) as db,
+        ):
             report = db.cleanup(compact=compact)
             retains = db.options.retention_directory is not None
         report = _since(before, _sizes(spool), report, retains=retains)
@@ -175,6 +180,18 @@ def cleanup(  # noqa: PLR0913
         output.print_json(report.as_dict())
         return
     _print_cleanup(report)
+
+
+@contextmanager
+def _asked_for_otherwise() -> Iterator[None]:
+    """Say how a clean-up is asked for of who has the database open."""
+    try:
+        yield
+    except DatabaseLocked as locked:
+        advice = "`oms cmd CLEANUP` asks a running `oms serve` for it, a program calls cleanup(compact=True)"
+        raise Failure(
+            f"{locked}; {advice}; or stop it or give --wait", ExitCode.LOCKED, error=type(locked).__name__
+        ) from locked
 
 
 def _planned(spool: Path, *, compact: bool) -> "CleanupReport":
@@ -213,6 +230,8 @@ def _print_cleanup(report: "CleanupReport") -> None:
         output.print_line(f"{name} {would}deleted")
     for name in report.moved:
         output.print_line(f"{name} {would}moved to the retention directory")
+    if report.stays:
+        output.note(f"{report.stays}; make room there, then run this again: until then the data files stay")
     if report.moved_messages or report.moved_keys:
         moved = f"{counted(report.moved_messages, 'message')} and {counted(report.moved_keys, 'key')}"
         output.print_line(f"{moved} {would}moved forward")

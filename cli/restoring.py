@@ -42,6 +42,8 @@ def restore(
     before you have decided. `oms list --held` shows it, `oms release` hands it out or discards it. Nothing is held
     where the original was closed when it was backed up, and oms sees it on this machine, untouched since then.
     It is another database than the one that was backed up, and neither takes the other's files.
+    Run by root, what is made belongs to the owner of the directory that it lies in: for a service that has no right to
+    the parent directory, make the empty one first and give it to the service's user.
     Interrupted, it begins anew when it is called again. Exits 1 when something of the backup is damaged; what is held
     is no failure.
     """

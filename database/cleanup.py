@@ -7,9 +7,14 @@
 
 A crash between any two steps loses nothing: a start discards what lies below the mark unread, and
 until the mark is durable every file is still there.
+
+On a file system that has no room for all that is to be moved the steps are done for a few files at a time: what is
+moved of them is paid from the reserve, and what they leave pays for the next.
 """
 
 import contextlib
+import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +27,7 @@ from database.holding import Holding
 from database.ledger import Effect, StaleDraft
 from database.options import Options
 from database.plan import FileFacts, leading_dead, plan_compaction
-from database.questions import Look, data_sequences, file_facts, find
+from database.questions import Look, data_sequences, file_facts, find, held_count
 from database.reading import read_many, read_value
 from database.retention import Retention
 from database.stats import CleanupReport
@@ -31,7 +36,7 @@ from index.table import Place
 from journal.courtesy import courteous
 from journal.datafile import DataFile
 from journal.draft import Added, Composer, Draft
-from journal.errors import DiskError, MessageDamaged
+from journal.errors import DiskError, DiskFull, MessageDamaged
 from journal.format import FileHeader
 from journal.log import Journal
 from journal.message import Message
@@ -39,13 +44,17 @@ from journal.names import DataFileName
 from journal.neighbours import late_files, splits
 from journal.operations import LOW_WATER_KEY
 from journal.records import MOVED, encode_properties
+from journal.reserve import NO_SPACE
+from recovery.report import Verdict
 from recovery.startup import Started
 
+_log = logging.getLogger("oms.database")
 MOVE_BYTES = 256 << 10  # moved in one commit: commits of others wait behind it
 MOVE_MESSAGES = 256
 ASKED_SHARE = 0.5  # `--compact` moves up to half of what it frees
 AT_START_BYTES = 64 << 10  # a start begins a new file only to free more than that, or several files
 AT_START_FILES = 2
+FILE_BYTES = 2048  # of a data file besides what it holds, about
 IDLE_BYTES = 16 << 10  # an active file of fewer bytes is not worth a roll
 
 
@@ -75,20 +84,42 @@ class Cleanup:
         known = context.started.files.values()
         self._lineage = {context.database, *(one.database for one in known), *(one.parent for one in known)}
         self._running = threading.Lock()
+        self._said = ""  # the last time that files had to stay
 
     def at_start(self) -> CleanupReport:
-        """Clean up where it frees something worth a new data file."""
+        """Clean up where it frees something worth a new data file; on a full disk what is in the way is moved too."""
+        context = self._context
         with self._disk_errors():
-            facts = file_facts(self._context.look())
+            facts = file_facts(context.look())
+        if context.journal.is_cramped(context.options.max_data_file_size) and self._is_sound():
+            gone = self._doomed(facts, compact=True)
+            if sum(fact.bytes - fact.kept_bytes - FILE_BYTES for fact in gone) > AT_START_BYTES:
+                return self.run(compact=True, dry_run=False)
         dead = facts[: leading_dead(facts)]
         if len(dead) >= AT_START_FILES or sum(fact.bytes for fact in dead) > AT_START_BYTES:
             return self.run(compact=None, dry_run=False)
         return CleanupReport()
 
+    def _is_sound(self) -> bool:
+        """Say whether the start found nothing damaged, and nothing is held back: then nothing has to stay."""
+        report = self._context.started.report
+        is_damaged = bool(report.lost) or any(file.verdict is Verdict.DAMAGED for file in report.files)
+        return not is_damaged and not held_count(self._context.look().ledger)
+
     def run(self, *, compact: bool | None, dry_run: bool) -> CleanupReport:
         """Clean up once; `compact` None means: by the option `compact_share`."""
         with self._running, courteous(), self._disk_errors():
             return self._run(compact=compact, dry_run=dry_run)
+
+    def run_where_none_runs(self) -> CleanupReport:
+        """Clean up once without moving anything, where no other clean-up is at it: nobody waits for that one."""
+        if not self._running.acquire(blocking=False):
+            return CleanupReport()
+        try:
+            with courteous(), self._disk_errors():
+                return self._run(compact=False, dry_run=False)
+        finally:
+            self._running.release()
 
     @contextlib.contextmanager
     def _disk_errors(self) -> Iterator[None]:
@@ -99,30 +130,72 @@ class Cleanup:
 
     def _run(self, *, compact: bool | None, dry_run: bool) -> CleanupReport:
         began = time.perf_counter()
-        self._context.journal.seal_all()  # so that every size is the true one
+        self._seal_all()  # so that every size is the true one
         look = self._context.look()
-        doomed = self._doomed(_with_idle_active(file_facts(look)), compact=compact)
+        is_pressed = bool(compact) and self._context.journal.is_full
+        facts = _with_active(file_facts(look), share=ASKED_SHARE if is_pressed else 0.0)
+        doomed = self._doomed(facts, compact=compact)
         if dry_run:
             return _report(doomed, began, dry_run=True)
         if doomed and doomed[-1].sequence == look.active:
             # Nothing may come into the active file before it goes; what has come meanwhile keeps it.
             self._context.journal.roll_at_next_commit()
             self._context.write(Composer().draft())
-            self._context.journal.seal_all()
+            self._seal_all()
             look = self._context.look()
             doomed = self._doomed(file_facts(look), compact=compact)
         if not doomed:
             return CleanupReport()
-        messages, keys, moved = self._move(doomed, look)
+        report = CleanupReport()
+        for part in self._parts(doomed, look):
+            try:
+                done = self._let_go(part, look)
+            except DiskFull:
+                if not report.deleted and not report.moved:
+                    raise
+                break  # what went before is done
+            report = _together(report, done)
+            if len(done.deleted) + len(done.moved) < len(part):
+                break
+        return replace(report, seconds=time.perf_counter() - began)
+
+    def _seal_all(self) -> None:
+        """Seal what is rolled; what has no room for its footer goes, or stays, without one. DiskError."""
+        while True:
+            try:
+                return self._context.journal.seal_all()
+            except DiskError as failure:
+                if failure.failure.errno not in NO_SPACE:
+                    raise
+
+    def _parts(self, doomed: Sequence[FileFacts], look: Look) -> Iterator[Sequence[FileFacts]]:
+        """Split the files so that what is moved of each part has room: all at once, where there is enough."""
+        budget = self._context.options.max_data_file_size
+        if sum(fact.kept_bytes for fact in doomed) + budget <= look.disk.free_bytes(look.directory):
+            budget = sys.maxsize
+        part: list[FileFacts] = []
+        kept = 0
+        for fact in doomed:
+            if part and kept and kept + fact.kept_bytes > budget:
+                yield part
+                part, kept = [], 0
+            part.append(fact)
+            kept += fact.kept_bytes
+        if part:
+            yield part
+
+    def _let_go(self, part: Sequence[FileFacts], look: Look) -> CleanupReport:
+        """Move what is needed of some files, and let go of them."""
+        self._context.journal.lend(sum(fact.kept_bytes for fact in part))
+        messages, keys, moved = self._move(part, look)
         self._commit_mark(moved, look)
-        deleted, retained = self._remove(moved, look)
-        return CleanupReport(
-            deleted=tuple(deleted),
-            moved=tuple(retained),
+        gone = self._remove(moved, look)
+        count = len(gone.deleted) + len(gone.moved)
+        return replace(
+            gone,
             moved_messages=messages,
             moved_keys=keys,
-            freed_bytes=sum(fact.bytes - fact.kept_bytes for fact in moved),
-            seconds=time.perf_counter() - began,
+            freed_bytes=sum(fact.bytes - fact.kept_bytes for fact in moved[:count]),
         )
 
     def _doomed(self, facts: Sequence[FileFacts], *, compact: bool | None) -> Sequence[FileFacts]:
@@ -147,6 +220,10 @@ class Cleanup:
                     messages += self._move_messages(fact.sequence, look)
                     keys += self._move_keys(fact.sequence, look)
                 except MessageDamaged:
+                    break
+                except DiskFull:
+                    if not done:
+                        raise
                     break
             with look.ledger.lock:
                 if not look.ledger.index.is_free(fact.sequence):
@@ -222,10 +299,33 @@ class Cleanup:
             return
         # It never goes down: what a former owner has made late may be all that goes, far below the one before.
         mark = max(moved[-1].sequence + 1, self._context.journal.low_water)
-        now = self._context.options.clock()
+        draft = self._carrying(look, mark)
+        holding = self._context.holding
+        with holding.lock:
+            if holding.is_before(mark):
+                holding.write()
+        self._context.write(draft)
+        self._context.journal.low_water = mark
+
+    def carry_identifiers(self) -> None:
+        """Commit the identifiers whose times were set with the clock: the files have them as they were."""
+        with self._running:
+            look = self._context.look()
+            draft = self._carrying(look, self._context.journal.low_water)
+            look.ledger.index.duplicates.is_set = False
+            try:
+                self._context.write(draft)
+            except BaseException:
+                look.ledger.index.duplicates.is_set = True
+                raise
+
+    def _carrying(self, look: Look, mark: int) -> Draft:
+        """Return the draft of a low-water mark, with what of the duplicate window no file from it on tells as it is."""
+        duplicates = look.ledger.index.duplicates
+        look.ledger.follow_clock()
         with look.ledger.lock:
-            look.ledger.index.duplicates.expire(now)
-            entries = look.ledger.index.duplicates.before(mark)
+            duplicates.expire(self._context.options.clock())
+            entries = duplicates.before(max(mark, 1))
             old = set(look.ledger.index.keyed.keys(KEY_PREFIX))
         values = {KEY_PREFIX + f"{place:06}".encode(): value for place, value in enumerate(carried(entries))}
         gone = sorted(old - set(values))
@@ -237,22 +337,18 @@ class Cleanup:
         composer.put(LOW_WATER_KEY, mark.to_bytes(8, "little"))
         draft = composer.draft()
         draft.effect = Effect(puts=[*values, LOW_WATER_KEY], drops=gone)
-        holding = self._context.holding
-        with holding.lock:
-            if holding.is_before(mark):
-                holding.write()
-        self._context.write(draft)
-        self._context.journal.low_water = mark
+        return draft
 
-    def _remove(self, moved: Sequence[FileFacts], look: Look) -> tuple[list[str], list[str]]:
-        """Delete the files, or move them into the retention directory, oldest first."""
+    def _remove(self, moved: Sequence[FileFacts], look: Look) -> CleanupReport:
+        """Delete the files, or move them into the retention directory, oldest first, as long as that has room."""
         options = self._context.options
         retention = None
         if options.retention_directory is not None:
             retention = Retention(look.disk, options.retention_directory / self._context.database.hex(), options)
         deleted: list[str] = []
         retained: list[str] = []
-        self._context.journal.seal_all()
+        stays = ""
+        self._seal_all()
         for fact in moved:
             name = str(DataFileName(fact.sequence))
             try:
@@ -261,6 +357,9 @@ class Cleanup:
                 else:
                     look.disk.unlink(look.directory / name)
                     deleted.append(name)
+            except DiskFull as full:
+                stays = self._stays(full)
+                break
             except FileNotFoundError:
                 deleted.append(name)
             except OSError as failure:
@@ -276,7 +375,16 @@ class Cleanup:
         look.disk.sync_directory(look.directory)
         if retention is not None:
             retention.trim()
-        return deleted, retained
+        return CleanupReport(deleted=tuple(deleted), moved=tuple(retained), stays=stays)
+
+    def _stays(self, full: DiskFull) -> str:
+        """Return why files stay that could go, and log it where that was not said last."""
+        if str(full) != self._said:
+            _log.warning(
+                "%s; make room there: until then the data files stay in %s", full, self._context.journal.directory
+            )
+        self._said = str(full)
+        return self._said
 
     def _is_history(self, fact: FileFacts, look: Look) -> bool:
         """Say whether a file is this database's: not one that a former owner wrote when it had been passed. OSError."""
@@ -299,11 +407,22 @@ def _header(look: Look, sequence: int) -> FileHeader | None:
     return None
 
 
-def _with_idle_active(facts: list[FileFacts]) -> list[FileFacts]:
-    """Let the active file go like the others when all in it is delivered and it is worth it."""
-    if facts and facts[-1].is_active and not facts[-1].is_needed and facts[-1].bytes >= IDLE_BYTES:
-        return [*facts[:-1], replace(facts[-1], is_active=False)]
+def _with_active(facts: list[FileFacts], *, share: float) -> list[FileFacts]:
+    """Let the active file go like the others when no more than a share of it is needed and it is worth it."""
+    if facts and (active := facts[-1]).is_active and active.bytes >= IDLE_BYTES:
+        return [*facts[:-1], replace(active, is_active=active.kept_bytes > share * active.bytes)]
     return facts
+
+
+def _together(one: CleanupReport, other: CleanupReport) -> CleanupReport:
+    return CleanupReport(
+        deleted=one.deleted + other.deleted,
+        moved=one.moved + other.moved,
+        moved_messages=one.moved_messages + other.moved_messages,
+        moved_keys=one.moved_keys + other.moved_keys,
+        freed_bytes=one.freed_bytes + other.freed_bytes,
+        stays=other.stays,
+    )
 
 
 def _report(doomed: Sequence[FileFacts], began: float, *, dry_run: bool) -> CleanupReport:

@@ -63,6 +63,9 @@ class MessageDatabase:
             db.deliver(message)
     """
 
+    _is_room_wanted = False  # somebody has asked for it
+    _looked_for_room = -1  # as of which commit
+
     def __init__(self, *_: object, **__: object) -> None:
         raise TypeError('a database is opened, not constructed: write MessageDatabase.open("directory")')
 
@@ -74,7 +77,8 @@ class MessageDatabase:
         self._disk = disk
         self._ownership = started.ownership
         self._taking = Taking(started.index)
-        self._ledger = Ledger(started.index, self._taking.taken)
+        self._ledger = Ledger(started.index, self._taking.taken, options.ahead)
+        self._ledger.follow_clock()
         self.drafting = Drafting(self._ledger, Encoder(self._ledger, options.max_message_size), options.clock)
         self._encode = self.drafting.encode
         self._files = Files(disk, directory)
@@ -93,13 +97,15 @@ class MessageDatabase:
         self._cleanup = Cleanup(context)
         self._tender = Tender(
             Chores(
-                tend=self._journal.tend,
-                needs_tending=lambda: self._journal.needs_tending,
+                tend=self._tend,
+                needs_tending=lambda: self._journal.needs_tending or started.index.duplicates.is_set,
                 vouch=self._vouch,
                 needs_vouching=lambda: self._journal.needs_vouching,
                 renew=self._ownership.renew,
                 taken_over=self.group.fence,
                 clean_up=self._clean_up,
+                make_room=self._make_room,
+                needs_room=lambda: self._needs_room,
                 cleanup_seconds=options.cleanup_interval,
                 renew_seconds=options.renew_interval,
             )
@@ -158,6 +164,8 @@ class MessageDatabase:
             raise
         try:
             database.cleaned_at_start = database._cleanup.at_start()
+            if database.is_full and database.cleaned_at_start.freed_bytes:
+                database._journal.tend()
         except JournalError as failure:
             _log.warning("clean-up at start: %s", failure)
         with contextlib.suppress(JournalError):  # then the next start tells it again
@@ -235,6 +243,44 @@ class MessageDatabase:
     def _clean_up(self) -> None:
         self._cleanup.run(compact=None, dry_run=False)
         self._index.write(self._journal.low_water)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether additions are refused since the disk is full, as far as that was seen. For the layers above."""
+        return self._journal.is_full
+
+    @property
+    def _needs_room(self) -> bool:
+        """Whether room is wanted, and a commit since the last attempt may have left something to let go of."""
+        return (self.is_full or self._is_room_wanted) and self.group.acknowledged != self._looked_for_room
+
+    def reclaim(self) -> bool:
+        """Let go of what nothing needs, where that takes no longer than a moment; say whether there was any.
+
+        For the layers above, on the way of a caller; `want_room` is for what takes longer.
+        """
+        self.check_open()
+        report = self._cleanup.run_where_none_runs()
+        return bool(report.deleted or report.moved)
+
+    def want_room(self) -> None:
+        """Have the tender clean up with compaction, soon and at most once in some seconds. For the layers above."""
+        self.check_open()
+        self._is_room_wanted = True
+
+    def _make_room(self) -> None:
+        """Clean up with compaction since room is wanted, and keep back again what that was paid from."""
+        self._is_room_wanted = False
+        report = self.cleanup(compact=True)
+        self._journal.tend()
+        self._looked_for_room = self.group.acknowledged
+        if report.deleted or report.moved:
+            _log.info("made room in %s: %s bytes freed", self.directory, f"{report.freed_bytes:,}")
+
+    def _tend(self) -> None:
+        if self._ledger.index.duplicates.is_set:
+            self._cleanup.carry_identifiers()
+        self._journal.tend()
 
     def _vouch(self) -> None:
         self.write(Composer().draft())
@@ -435,7 +481,11 @@ class MessageDatabase:
     # Looking after it.
 
     def cleanup(self, *, compact: bool = False, dry_run: bool = False) -> CleanupReport:
-        """Let go of data files that hold nothing needed; with `compact` move the little that old ones do hold."""
+        """Let go of data files that hold nothing needed; with `compact` move the little that old ones do hold.
+
+        Where the retention directory has no room the files stay, `stays` of the report says so, and the next clean-up
+        tries again. DiskFull where there is no room to write what is moved, DiskError.
+        """
         compact, dry_run = flag(compact, "compact"), flag(dry_run, "dry_run")
         self.check_open()
         report = self._cleanup.run(compact=compact, dry_run=dry_run)

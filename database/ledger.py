@@ -7,7 +7,7 @@ get one answer each.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -92,8 +92,11 @@ class Claims:
 class Ledger:
     """The index, and what is on its way into it."""
 
-    def __init__(self, index: Index, taken: dict[int, str] | None = None) -> None:
+    def __init__(
+        self, index: Index, taken: dict[int, str] | None = None, ahead: Callable[[], int | None] = lambda: None
+    ) -> None:
         self.index = index
+        self._ahead = ahead  # of a clock that nobody sets
         self.lock = threading.Lock()  # guards the index and what is taken: applying a group, and reading
         self.is_cut = False  # an interrupt came while a group was applied: the index has only a part of it
         self._taken: dict[int, str] = {} if taken is None else taken
@@ -132,6 +135,12 @@ class Ledger:
             self._scopes[scope] = (draft, distance, count, digest)
         return True
 
+    def follow_clock(self) -> None:
+        """Have the duplicate window's times set with the clock, where that was set."""
+        if (ahead := self._ahead()) is not None:
+            with self.lock:
+                self.index.duplicates.follow(ahead)
+
     def _check_live(self, numbers: Numbers, *, is_strict: bool) -> None:
         """Check that messages are undelivered, and that no commit on its way removes one."""
         table = self.index.table
@@ -149,6 +158,7 @@ class Ledger:
         DuplicateConflict when a payload is another, or when the commit is more than what was sent
         before: an answer would acknowledge what was never written.
         """
+        self.follow_clock()
         firsts: set[tuple[Draft | None, int]] = set()  # commit on its way, and where this one's numbers begin in it
         for scope, distance, _, digest in effect.identifiers:
             known = self.index.duplicates.find(scope, draft.time)

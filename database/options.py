@@ -56,6 +56,11 @@ def system_clock() -> int:
     return time.time_ns() // 1000
 
 
+def steady_clock() -> int:
+    """Return microseconds since some moment, of a clock that nobody sets, and that goes on while the machine sleeps."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """How a database is opened. Sizes in bytes, times in seconds."""
@@ -63,7 +68,7 @@ class Options:
     max_data_file_size: int = 25 * MIB  # of a sealed file, footer included; 4096 to 16 GiB
     max_message_size: int = 6_144_000  # properties included; at most 1 GiB
     cleanup_interval: float = 30 * 60.0  # 0: only at start and when asked
-    compact_share: float = 0.25  # files with a smaller live share are compacted by clean-up; 0: never
+    compact_share: float = 0.25  # files with a smaller live share are compacted by clean-up; 0: only on a full disk
     duplicate_count: int = 100_000
     duplicate_age: float = 3600.0
     create: bool = False  # begin a new database also where the directory holds files of somebody else
@@ -80,6 +85,7 @@ class Options:
     is_shared: bool = False  # another host may open the directory: this one's cache is not believed, nor its lock alone
     passing: Holder | None = None  # a silent owner that is taken over although its lock is held
     clock: Callable[[], int] = system_clock
+    steady: Callable[[], int] | None = None  # a clock that nobody sets; None: the system's, beside its clock alone
     chance: Callable[[int], int] = secrets.randbits  # so many random bits, for identities
     sleep: Callable[[float], None] = time.sleep  # seconds
 
@@ -153,8 +159,8 @@ class Options:
                 raise ValueError(f"{name} must be a whole number, not {getattr(self, name)}")
         for name in _FLAGS:
             flag(getattr(self, name), name)
-        for name in ("clock", "chance", "sleep"):
-            if not callable(getattr(self, name)):
+        for name in ("clock", "chance", "sleep", "steady"):
+            if not callable(getattr(self, name)) and (name, self.steady) != ("steady", None):
                 raise TypeError(f"{name} must be a function, not {shown(getattr(self, name))}")
         if self.passing is not None and not isinstance(self.passing, Holder):
             raise TypeError(f"passing must be a Holder, not {shown(self.passing)}")
@@ -189,6 +195,11 @@ class Options:
             alignment=self.group_alignment,
             reads_back=os.environ.get("OMS_CHECK") == "1",
         )
+
+    def ahead(self) -> int | None:
+        """Return how far the clock is ahead of one that nobody sets, None where there is no such beside it."""
+        steady = self.steady or (steady_clock if self.clock is system_clock else None)
+        return None if steady is None else self.clock() - steady()
 
     @property
     def window(self) -> WindowBounds:

@@ -10,7 +10,8 @@ from pathlib import Path
 from database.options import Options
 from journal import names
 from journal.disk import NO_LINKS, Disk
-from journal.errors import DiskError
+from journal.errors import DiskError, DiskFull
+from journal.reserve import NO_SPACE
 
 COPY_BYTES = 1 << 20
 
@@ -24,7 +25,19 @@ class Retention:
         self._options = options
 
     def take(self, path: Path) -> bool:
-        """Move a data file here; False when there is one of this name already. OSError."""
+        """Move a data file here; False when there is one of this name already. OSError, DiskFull."""
+        try:
+            if not self._has_taken(path):
+                return False
+        except OSError as failure:
+            if failure.errno not in NO_SPACE:
+                raise
+            raise DiskFull(self._directory, failure, "move data files into") from failure
+        self._disk.unlink(path)
+        return True
+
+    def _has_taken(self, path: Path) -> bool:
+        """Give the file a name here too, durably; False when there is another one of this name."""
         self._disk.make_directory(self._directory)
         target = self._directory / path.name
         if path.name not in self._disk.list(self._directory):
@@ -32,7 +45,6 @@ class Retention:
         elif not self._is_same(path, target):  # it is, where a move was interrupted
             return False
         self._disk.sync_directory(self._directory)  # a rename would be two changes here, of which either may be lost
-        self._disk.unlink(path)
         return True
 
     def _put(self, path: Path, target: Path) -> None:
@@ -65,6 +77,10 @@ class Retention:
                 copy.write(data, at)
                 at += len(data)
             copy.sync()
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._disk.unlink(unfinished)  # what is there of it takes room for nothing
+            raise
         finally:
             source.close()
             copy.close()

@@ -80,6 +80,7 @@ class CleanupReport:
     freed_bytes: int = 0
     seconds: float = 0.0
     dry_run: bool = False
+    stays: str = ""  # why files that could go are still there: the retention directory has no room
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)

@@ -4,6 +4,7 @@
     prepare the next file, seal, reserve  when the committer says so
     an empty frame for the last group     a second after it, when no commit followed
     clean-up                              every MSG_CLEANUP_INTERVAL
+    clean-up with compaction              while additions are refused for space, when there is something new to see
     renew the owner's count               at once, and every few seconds, however long the rest takes
 
 The threads start at the first commit, so that an opening that only looks costs none.
@@ -15,6 +16,7 @@ leaves half done: an Event, or the start of a thread, takes its locks in Python 
 import _thread
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +27,7 @@ from journal.errors import DirectoryGone, JournalError, TakenOver
 from journal.owner import RENEW_SECONDS
 
 VOUCH_SECONDS = 1.0
+ROOM_SECONDS = 5.0  # between the end of one attempt to make room and the next
 
 _log = logging.getLogger("oms.database")
 
@@ -40,6 +43,8 @@ class Chores:
     renew: Callable[[], None]  # TakenOver and DirectoryGone end it
     taken_over: Callable[[TakenOver | DirectoryGone], None]
     clean_up: Callable[[], None]
+    make_room: Callable[[], None]
+    needs_room: Callable[[], bool]
     cleanup_seconds: float  # 0: never
     renew_seconds: float = RENEW_SECONDS
 
@@ -102,6 +107,7 @@ class Tender:
     def _run(self) -> None:
         chores = self._chores
         cleaned = time.monotonic()
+        made_room = -math.inf
         while True:
             woken = self._tending.wait(VOUCH_SECONDS)
             if self._is_stopping:
@@ -114,6 +120,9 @@ class Tender:
             if chores.cleanup_seconds and now - cleaned >= chores.cleanup_seconds:
                 cleaned = now
                 self._try(chores.clean_up)
+            if chores.needs_room() and now - made_room >= ROOM_SECONDS:
+                self._try(chores.make_room)
+                made_room = time.monotonic()
 
     def _renew(self) -> None:
         while True:

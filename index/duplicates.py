@@ -6,8 +6,10 @@
 
 A resend inside the window gets the first answer and adds nothing. The window is rebuilt from the
 journal at every start; what stands in files that clean-up removes is carried forward under keys
-that belong to the engine. It is not part of the index's memory figure: an identifier costs about
-450 bytes, and up to 520 when the window has been full for long.
+that belong to the engine. Ages go by the clock. Where that is set while the database is open, the
+identifiers' times are set with it, and carried forward: a resend of seconds ago stays one. It is not
+part of the index's memory figure: an identifier costs about 450 bytes, and up to 520 when the window
+has been full for long.
 """
 
 import struct
@@ -26,6 +28,7 @@ from journal.records import MOVED, WHOLE_COMMIT
 KEY_PREFIX = f"{ENGINE_PREFIX}duplicates/".encode()
 _ENTRY = struct.Struct("<QIQqQ")
 MICROSECONDS = 1_000_000
+SET_MICROSECONDS = 10 * MICROSECONDS  # a clock that is so much off what has passed was set
 
 Scope = tuple[bytes, bytes]
 
@@ -64,6 +67,8 @@ class DuplicateWindow:
         self._bounds = bounds
         # A plain dict is searched from its start for the oldest entry, past all those that are gone.
         self._seen: OrderedDict[Scope, Seen] = OrderedDict()
+        self._ahead: int | None = None  # the clock, of one that nobody sets
+        self.is_set = False  # with the clock, and not carried forward since
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -84,6 +89,15 @@ class DuplicateWindow:
         """Forget what is too old."""
         for scope in [scope for scope, seen in self._seen.items() if self._is_over(seen, now)]:
             del self._seen[scope]
+
+    def follow(self, ahead: int) -> None:
+        """Set the times where the clock was set: it is `ahead` microseconds of one that nobody sets."""
+        if self._ahead is None:
+            self._ahead = ahead
+        elif abs(ahead - self._ahead) >= SET_MICROSECONDS:
+            times = self.later(ahead - self._ahead)
+            self._seen = OrderedDict((scope, seen._replace(sequence=0)) for scope, seen in times.items())
+            self._ahead, self.is_set = ahead, bool(times)
 
     def _is_over(self, seen: Seen, now: int) -> bool:
         return now - seen.time > self._bounds.age_seconds * MICROSECONDS

@@ -4,6 +4,8 @@ A `Disk` knows directories and names, a `DiskFile` the bytes of one file, a `Loc
 directory. `RealDisk` is the operating system; a simulation is another implementation. Every verb
 raises `OSError` as the system gave it: what it means is the caller's to decide.
 
+What root makes in somebody's directory belongs to that owner, who must be able to go on with it.
+
 Durability, from weak to strong: `write` reaches the page cache; `write_durably` and `sync` return
 when the bytes (and what is needed to find them) would survive a power cut; a name is durable after
 `sync_directory`.
@@ -14,8 +16,9 @@ import ctypes
 import errno
 import fcntl
 import os
+import pwd
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -127,11 +130,12 @@ class RealDisk:
         missing = [p for p in (path, *path.parents) if not p.exists()]
         for made in reversed(missing):
             made.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+            _give_to_owner_of(made.parent, lambda user, group, name=made: os.lchown(name, user, group))  # type: ignore[misc]
             self.sync_directory(made.parent)
         path.mkdir(exist_ok=True)  # FileExistsError where it is something else
 
     def create(self, path: Path) -> DiskFile:
-        return RealFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+        return RealFile(_created(path))
 
     def open(self, path: Path, *, writable: bool = False) -> DiskFile:
         return RealFile(os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC))
@@ -158,6 +162,60 @@ class RealDisk:
     def free_bytes(self, directory: Path) -> int:
         numbers = os.statvfs(directory)
         return numbers.f_bavail * numbers.f_frsize
+
+
+def _created(path: Path) -> int:
+    """Create a file that must not exist yet; return its descriptor."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+    _give_to_owner_of(path.parent, lambda user, group: os.fchown(descriptor, user, group))
+    return descriptor
+
+
+def _give_to_owner_of(directory: Path, give: Callable[[int, int], None]) -> None:
+    """Have root's new file or directory belong to the owner of the directory that it lies in.
+
+    Only what was made just now is given away: whoever may write to the directory could have put a link there instead.
+    """
+    if os.geteuid():
+        return
+    with contextlib.suppress(OSError):  # a file system that knows no owners, or lets root give nothing away
+        there = os.stat(directory)
+        if there.st_uid:
+            give(there.st_uid, there.st_gid)
+
+
+def whose(failure: OSError, path: Path) -> str:
+    """Return which file was refused and whose it is, where the system refused it by its owner; "" otherwise."""
+    if failure.errno not in (errno.EACCES, errno.EPERM):
+        return ""
+    named = failure.filename if isinstance(failure.filename, str | os.PathLike) else path
+    refused = Path(named).absolute()
+    me = os.geteuid()
+    for place in (refused, *refused.parents):
+        try:
+            found = os.stat(place)
+        except OSError:
+            continue  # what is not there, or cannot be seen, is refused by what it lies in
+        if not os.access(place, os.R_OK | os.W_OK | (os.X_OK if place.is_dir() else 0)):
+            if found.st_uid == me:
+                return f"{place} is yours, and its permissions ({found.st_mode & 0o7777:04o}) do not let you"
+            owner = f"{_user(found.st_uid)} and you are {_user(me)}"
+            return f"{place} belongs to {owner}: have it given to you (chown {_name(me)}), or run as its owner"
+        if place != refused:
+            break
+    return ""
+
+
+def _user(number: int) -> str:
+    name = _name(number)
+    return f"uid {number}" if name == str(number) else f"{name} (uid {number})"
+
+
+def _name(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
 
 
 def sync_fully(descriptor: int) -> None:
@@ -303,9 +361,19 @@ class RealLockFile:
 
     def __init__(self, path: Path) -> None:
         self._path = os.fspath(path)
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self._descriptor = self._begun(path)
         opened = os.fstat(self._descriptor)
         self._identity = opened.st_dev, opened.st_ino
+
+    @staticmethod
+    def _begun(path: Path) -> int:
+        try:
+            return _created(path)
+        except FileExistsError:  # by another process, just now
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def read(self, size: int) -> bytes:
         data = os.pread(self._descriptor, size, 0)

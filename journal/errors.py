@@ -39,6 +39,8 @@ JournalError
 
 from pathlib import Path
 
+from journal.disk import whose
+
 
 class JournalError(Exception):
     """The root of the tree; never raised itself."""
@@ -48,13 +50,19 @@ class DiskError(JournalError):
     """The operating system refused something."""
 
     def __init__(self, path: Path, failure: OSError, what: str = "use") -> None:
-        super().__init__(f"cannot {what} {path}: {failure.strerror or failure}")
+        refused = whose(failure, path)
+        super().__init__(f"cannot {what} {path}: {failure.strerror or failure}{refused and f'; {refused}'}")
         self.path = path
         self.failure = failure
 
 
 class DiskFull(DiskError):
-    """There is no room for new messages. Deliveries and deletions still work, and make room."""
+    """There is no room. Where messages are refused, deliveries and deletions still work, and make room."""
+
+    def __init__(self, path: Path, failure: OSError, what: str = "use", advice: str = "") -> None:
+        super().__init__(path, failure, what)
+        if advice:
+            self.args = (f"{self}; {advice}",)
 
 
 class FormatError(JournalError):

@@ -21,7 +21,7 @@ from journal.format import ALIGNMENT_MIN, FileHeader, Previous, align
 from journal.group import AnyDraft, Group, form
 from journal.operations import MIB
 from journal.readback import is_unreadable, unreadable
-from journal.reserve import NO_SPACE, Reserve, reserve_size
+from journal.reserve import MARGIN_BYTES, NO_SPACE, Reserve, reserve_size
 from journal.segment import FIRST_BYTES, Sealed, Segment
 from journal.single import Place, PlainAdds, form_one
 from journal.supply import NO_SUCCESSOR, Supply
@@ -29,6 +29,11 @@ from journal.supply import NO_SUCCESSOR, Supply
 DATA_FILE_BYTES_MIN = 4096
 DATA_FILE_BYTES_MAX = 16 << 30  # the index keeps offsets divided by 8 in 32 bits
 _TEND_SHARE = 4  # the next file is prepared once a quarter of this one is used
+_ADD_ADVICE = (
+    "free some on its file system, or deliver or delete messages, which still works: "
+    "the database makes room of what that frees by itself, while it is open and when it is opened"
+)
+_REMOVAL_ADVICE = "what was kept back for that is used up, or never had room: free some on its file system"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +96,9 @@ class Journal:
         self._unvouched = False
         self._rolls_next = False
         self._tend_at = 0  # once the active file is written up to here, the tender is woken
+        # Whether additions are refused, as far as was seen: an opening's first commit begins a file.
+        self.is_full = self.is_cramped(FIRST_BYTES, of_opening=False)
+        self._refused_bytes = 0  # of the largest commit that had no room last
         self.wake: Callable[[], None] = lambda: None
 
     def on_sealed(self, call: Callable[[Sequence[Sealed]], None]) -> None:
@@ -119,7 +127,8 @@ class Journal:
     @property
     def needs_tending(self) -> bool:
         """Whether there is something to prepare or seal."""
-        return self._supply.has_rolled or self._wants_space() or self._wants_next() or self._reserve.is_wanting
+        is_behind = self._supply.has_rolled or self._wants_space() or self._wants_next()
+        return is_behind or self._reserve.is_wanting or self.is_full
 
     def unsealed_bytes(self) -> int:
         """Return how far the active file is written."""
@@ -148,19 +157,29 @@ class Journal:
             except OSError as failure:
                 if failure.errno not in NO_SPACE:
                     raise DiskError(self.directory, failure, "prepare space in") from failure
-                full = DiskFull(self.directory, failure, "add messages in")
                 adds = [draft for draft in drafts if draft.has_add]
+                full = self._full(failure, is_addition=bool(adds))
                 refused += [(draft, full) for draft in adds]
+                self._refused_bytes = max([draft.weight for draft in adds], default=self._refused_bytes)
                 drafts = [draft for draft in drafts if not draft.has_add]
                 needed = align(sum(draft.weight for draft in drafts) + FIRST_BYTES, FIRST_BYTES)
                 if not adds and not self._reserve.release(needed):
                     refused += [(draft, full) for draft in drafts]
                     drafts = []
+        self.is_full = bool(refused) or (self.is_full and not any(draft.has_add for draft in drafts))
         if not drafts:
             return Formed(None, (), refused)
         assert self._place is not None
         group = form(self._place, drafts[:count], time=self._settings.clock())
         return Formed(group, drafts[count:], refused)
+
+    def _full(self, failure: OSError, *, is_addition: bool) -> DiskFull:
+        """Return what is said where the disk is full, and have the tender look whether it can make room."""
+        if is_addition:
+            if not self.is_full:
+                self.wake()
+            return DiskFull(self.directory, failure, "add messages in", _ADD_ADVICE)
+        return DiskFull(self.directory, failure, "remove messages, or set or drop keys, in", _REMOVAL_ADVICE)
 
     def _check_reserve(self, drafts: Sequence[AnyDraft]) -> None:
         """Raise OSError where messages would take space while the reserve is short of it."""
@@ -338,10 +357,12 @@ class Journal:
             try:
                 self._supply.seal(self._now_active)
                 self._prepare_ahead()
-                self._reserve.fill()
+                is_kept_back = self._reserve.fill() or not self._reserve.is_short
+                self.is_full = not is_kept_back or (self.is_full and self._is_without_room())
             except OSError as failure:
                 if failure.errno not in NO_SPACE:
                     raise DiskError(self.directory, failure, "prepare files in") from failure
+                self.is_full = self.is_full or self._reserve.is_short
             self._tend_at = self._next_tending()
             if self.needs_tending:
                 self._tend_at = 0  # the committer rolled on meanwhile, before that was written over its own
@@ -353,6 +374,33 @@ class Journal:
                 self._supply.seal(self._now_active)
             except OSError as failure:
                 raise DiskError(self.directory, failure, "seal files in") from failure
+
+    def _is_without_room(self) -> bool:
+        """Say whether there is no room for what was refused last: neither free, nor made ready already."""
+        return not self._supply.has_next and self.is_cramped(FIRST_BYTES + self._refused_bytes, of_opening=False)
+
+    def is_cramped(self, size: int, *, of_opening: bool = True) -> bool:
+        """Say whether the file system has less room than the reserve lacks, and `size` bytes more. No fault is told.
+
+        A reserve that there never was room for holds up no additions: it counts only for what an opening keeps back.
+        """
+        missing = self._reserve.missing() if of_opening or self._reserve.is_short else 0
+        try:
+            return self._disk.free_bytes(self.directory) < missing + size
+        except OSError:
+            return False
+
+    def lend(self, size: int) -> None:
+        """Give back what of so many bytes a file system has no room for, as far as removals do not need it. DiskError.
+
+        For who moves messages to make room: what is lent is kept back again before messages are added.
+        """
+        try:
+            short = size + FIRST_BYTES - self._disk.free_bytes(self.directory)
+            if 0 < short <= self._reserve.size() - MARGIN_BYTES:
+                self._reserve.release(short)
+        except OSError as failure:
+            raise DiskError(self.directory, failure, "make room in") from failure
 
     def _now_active(self) -> Segment | None:
         return self._active

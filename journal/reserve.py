@@ -46,6 +46,10 @@ class Reserve:
         except OSError:
             return 0
 
+    def missing(self) -> int:
+        """Return how many bytes more should be kept back."""
+        return max(0, self._wanted - self.size())
+
     def fill(self) -> bool:
         """Make the reserve as large as it should be; False when there is no space for it."""
         with self._lock:

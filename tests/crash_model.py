@@ -171,6 +171,11 @@ class Unattended(MessageDatabase):
         except (JournalError, OSError):
             pass  # as the tender does: a fault beside the commits fails none
 
+    def look_for_room(self) -> None:
+        """Do what the tender does while additions are refused for space."""
+        if self._needs_room:
+            self._make_room()
+
     def show_alive(self) -> None:
         """Count in the lock file, as an owner does every few seconds."""
         self._ownership.renew()

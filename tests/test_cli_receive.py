@@ -71,6 +71,7 @@ def test_a_locked_database_is_told_apart(spool: Path) -> None:
         assert f"in use by process {os.getpid()}" in result.stderr
         assert len(result.stderr.splitlines()) == 1
         assert json.loads(oms("receive", "q", "--json", spool=spool, code=3).stderr)["error"] == "DatabaseLocked"
+        assert "`oms cmd CLEANUP` asks a running `oms serve` for it" in oms("cleanup", spool=spool, code=3).stderr
         for command in (["send", "q", "x"], ["delete", "1", "--yes"], ["cleanup"], ["recover"]):
             oms(*command, spool=spool, code=3)
 

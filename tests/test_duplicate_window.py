@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from database import DuplicateConflict, MessageDatabase, NotUndelivered
+from database.options import Options
+from index.duplicates import SET_MICROSECONDS
 from tests.watched_disk import HandClock
 
 SMALL = 4096
@@ -114,6 +116,51 @@ def test_a_clock_that_jumps_back_forgets_no_identifier(tmp_path: Path) -> None:
         assert db.add("q", b"order", producer_id="4711") == number
     with MessageDatabase.open(tmp_path, clock=clock, duplicate_age="1m") as db:
         assert db.add("q", b"order", producer_id="4711") == number
+
+
+@pytest.mark.parametrize("cleans_up", [False, True])
+def test_a_clock_that_was_wrong_and_is_put_right_forgets_no_identifier_of_seconds_ago(
+    cleans_up: bool, tmp_path: Path
+) -> None:
+    clock, steady = HandClock(), HandClock(0)
+
+    def both(seconds: float) -> None:
+        clock.advance(seconds)
+        steady.advance(seconds)
+
+    options = Options(duplicate_age=60, clock=clock, steady=steady, max_data_file_size=SMALL, cleanup_interval=0)
+    with MessageDatabase.open(tmp_path, options=options) as db:
+        before = db.add("q", b"before", producer_id="before")
+        clock.advance(-86_400)
+        both(5)
+        wrong = db.add("q", b"order", producer_id="4711")
+        both(5)
+        clock.advance(86_400)
+        assert db.add("q", b"order", producer_id="4711") == wrong
+        assert db.add("q", b"before", producer_id="before") == before
+        if cleans_up:
+            db.deliver_many(db.numbers())
+            _fill(db)
+            db.deliver_many(db.numbers())
+            assert db.cleanup().deleted
+        db._tend()  # as the tender does within a second
+        assert not db._ledger.index.duplicates.is_set
+    both(20)
+    with MessageDatabase.open(tmp_path, options=options) as db:
+        assert db.add("q", b"order", producer_id="4711") == wrong, "also after a start, from the files"
+        assert db.add("q", b"before", producer_id="before") == before
+        both(31)
+        assert db.add("q", b"before", producer_id="before") > before, "and no longer than it should"
+        both(5)
+        assert db.add("q", b"order", producer_id="4711") > wrong
+
+
+def test_the_system_clock_has_one_beside_it_that_nobody_sets() -> None:
+    first = Options().ahead()
+    second = Options().ahead()
+    assert first is not None and second is not None
+    assert abs(second - first) < SET_MICROSECONDS
+    assert Options(clock=HandClock()).ahead() is None
 
 
 @pytest.mark.parametrize("cleans_up", [False, True])

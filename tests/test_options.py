@@ -165,7 +165,7 @@ def test_an_unknown_option_is_told_with_the_one_that_was_meant_and_no_internal_o
 def test_every_named_option_is_one_and_says_so_to_an_editor() -> None:
     hints, known = get_type_hints(NamedOptions), {each.name for each in fields(Options)}
     assert set(hints) <= known
-    assert known - set(hints) == {"is_shared", "passing", "chance", "sleep"}, "what is not for callers"
+    assert known - set(hints) == {"is_shared", "passing", "chance", "sleep", "steady"}, "what is not for callers"
     assert all(type(None) in get_args(hint) for hint in hints.values()), "None is the default"
 
 

@@ -10,7 +10,7 @@ import pytest
 from database import DatabaseView, DiskError, MessageDatabase
 from database.options import Options
 from database.retention import Retention
-from journal.disk import RealDisk
+from journal.disk import DiskFile, RealDisk
 from journal.names import DataFileName
 from tests.crash_model import SPOOL, open_unattended
 from tests.crash_store import with_header
@@ -228,3 +228,74 @@ def test_a_directory_that_is_not_there_has_nothing_to_trim(tmp_path: Path) -> No
     retention = Retention(RealDisk(), tmp_path / "none", Options(retention_bytes=0))
 
     assert retention.trim() == []
+
+
+class FullRetention(TwoFileSystems):
+    """Two file systems, of which the one with what is retained has room for so many files."""
+
+    room = 1
+
+    def create(self, path: Path) -> DiskFile:
+        if path.parent.parent.name == "kept":
+            if not self.room:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            self.room -= 1
+        return super().create(path)
+
+
+def test_where_the_retention_directory_is_full_the_files_stay_and_that_is_told_by_its_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = FullRetention()
+    with _open(tmp_path, disk=disk) as db:
+        db.put("key", b"value")
+        churn(db, 5)
+        report = db.cleanup(compact=True)
+        assert len(report.moved) == 1
+        assert report.stays.startswith(f"cannot move data files into {tmp_path / 'kept'}")
+        assert report.stays.endswith("No space left on device")
+        assert report.freed_bytes < 5000, "of the one that has gone"
+        again = db.cleanup(compact=True)
+        assert (again.moved, again.stays) == ((), report.stays)
+        assert caplog.text.count(str(tmp_path / "kept")) == 1, "the same is logged once"
+        assert "omsmsg-" not in caplog.text
+        churn(db, 1)
+        disk.room = 100
+        later = db.cleanup(compact=True)
+        assert (len(later.moved) >= 5, later.stays) == (True, "")
+        assert db.get("key") == b"value"
+        assert len(_kept(tmp_path)) == 1 + len(later.moved)
+
+
+def test_a_start_moves_what_a_full_retention_directory_did_not_take(tmp_path: Path) -> None:
+    with _open(tmp_path, disk=FullRetention()) as db:
+        churn(db, 5)
+        assert db.cleanup().stays
+        names = {path.name for path in db.directory.glob("*.data")}
+    with _open(tmp_path) as db:
+        assert db.recovery.intact
+        left = {path.name for path in db.directory.glob("*.data")}
+        assert names <= left | set(_kept(tmp_path))
+
+
+class HalfCopied(FullRetention):
+    """One that is full in the middle of a file."""
+
+    room = 100
+
+    def create(self, path: Path) -> DiskFile:
+        file = super().create(path)
+        if path.parent.parent.name == "kept":
+            file.write = _no_room  # type: ignore[assignment,method-assign]
+        return file
+
+
+def _no_room(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_half_a_copy_does_not_stay_in_a_full_retention_directory(tmp_path: Path) -> None:
+    with _open(tmp_path, disk=HalfCopied()) as db:
+        churn(db, 5)
+        assert db.cleanup().stays
+    assert _kept(tmp_path) == {}

@@ -12,13 +12,17 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.block import Function, Request
+from broker.changes import Changes, NewMessage
 from broker.cis import Cis, CisRefused
+from broker.journal_store import JournalStore
 from broker.looking.subjects import REFUSED as REFUSED_SUBJECTS
 from broker.looking.subjects import SUBJECTS
 from broker.server.administration import Administration
 from broker.server.guard import Identity, Right
 from broker.server.internal import answered
 from broker.server.order import COMMANDS, REFUSED
+from database.options import Options
+from tests.faulty_disk import SimulatedDisk
 from tests.project import REPOSITORY
 from tests.web_place import ALICE, BOB, WebPlace
 from tests.web_place import SERVICE as CHESS
@@ -166,6 +170,55 @@ def test_new_units_of_work_are_forbidden_and_allowed(place: WebPlace) -> None:
     assert place.ask("GET", "/readyz")[0] == 200
     assert send(place)
     assert rows(place, "STATISTICS")[0]["refusals"] == {"00370445": 1}
+
+
+def test_the_data_files_of_a_running_broker_are_cleaned_up_with_what_pins_them_moved(place: WebPlace) -> None:
+    (pinning,) = send(place)
+    store = place.broker.store
+    assert isinstance(store, JournalStore)
+    for _ in range(4):
+        store._database.deliver_many(store._database.add_many("churn", [bytes(1000)] * 1000))
+    before = info(place, "FILES")["summary"]["bytes"]
+
+    done = command(place, "CLEANUP")
+    (row,) = done["rows"]
+    assert (done["code"], done["object"], done["affected"]) == (0, "PSF", row["files"])
+    assert row["files"] >= 3
+    assert row["moved_keys"] >= 1
+    assert before - 4_000_000 < row["freed_bytes"] < before
+    assert [each["uowid"] for each in rows(place, "PSF")] == [pinning]
+    assert command(place, "CLEANUP")["rows"][0]["freed_bytes"] < 1_000_000
+
+
+def test_without_a_store_there_is_nothing_to_clean_up() -> None:
+    with WebPlace(None, pstore="NO") as place:
+        refused = command(place, "CLEANUP", expects=409)
+        assert (refused["code"], "PSTORE=NO" in refused["text"]) == (Cis.CANNOT_EXECUTE, True)
+
+
+def test_a_full_store_is_not_ready_from_its_start_on_and_says_why(place: WebPlace) -> None:
+    disk = SimulatedDisk()
+    options = Options(max_data_file_size=4096, cleanup_interval=0)
+    store = JournalStore.open(Path("/spool"), options, disk=disk)
+    store.commit(Changes(adds=[NewMessage("q", b"x")]))
+    store.close()
+    disk = disk.restart()
+    disk.space = disk.used() + 1000
+    store = JournalStore.open(Path("/spool"), options, disk=disk)
+    running = place.broker._running
+    assert running is not None
+    own, running.store = running.store, store
+    try:
+        status, _, body = place.ask("GET", "/readyz")
+        assert status == 503
+        (reason,) = json.loads(body)["reasons"]
+        assert reason.startswith("the persistent store is full: let units of work be received")
+        disk.space = None
+        store.commit(Changes(adds=[NewMessage("q", b"x")]))
+        assert place.ask("GET", "/readyz")[0] == 200
+    finally:
+        running.store = own
+        store.close()
 
 
 def test_the_store_is_disconnected_and_connected(place: WebPlace) -> None:
@@ -336,7 +389,7 @@ def test_who_may_look_at_one_service_sees_no_other(place: WebPlace) -> None:
         {"command": "SHUTDOWN", "object": "SERVICE", "option": "IMMED", **SERVICE, "service": "WHITE"},
         {"command": "SHUTDOWN", "object": "PARTICIPANT", "option": "IMMED", "user_id": "ALICE"},
         {"command": "SUBSCRIBE", "topic": "SECRETS", "user_id": "DORA"},
-        *({"command": name} for name in ("CONNECT-PSTORE", "FORBID-NEWUOWMSGS", "TRACE-ON", "STATUS")),
+        *({"command": name} for name in ("CONNECT-PSTORE", "FORBID-NEWUOWMSGS", "CLEANUP", "TRACE-ON", "STATUS")),
     ):
         assert _refusal(place, administration.command(dora, said)) is Cis.NOT_AUTHORIZED, said
     assert place.run(administration.command(dora, {"command": "PURGE", "uowid": mine}))["code"] == 0

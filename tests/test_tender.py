@@ -33,6 +33,7 @@ class Diary:
 
     done: list[str] = field(default_factory=list)
     tending: bool = False
+    roomless: bool = False
     vouching: bool = False
     failures: dict[str, Exception] = field(default_factory=dict)
     ends: list[TakenOver | DirectoryGone] = field(default_factory=list)
@@ -54,6 +55,8 @@ class Diary:
             renew=self.chore("renew"),
             taken_over=self.ends.append,
             clean_up=self.chore("clean up"),
+            make_room=self.chore("make room"),
+            needs_room=lambda: self.roomless,
             cleanup_seconds=cleanup_seconds,
             renew_seconds=0.03,
         )
@@ -88,6 +91,25 @@ def test_only_what_is_needed_is_done(diary: Diary) -> None:
     assert len(diary.done) == before, "after its end it does nothing"
 
 
+def test_room_is_made_as_soon_as_it_is_wanted_and_then_at_most_once_in_some_seconds(
+    diary: Diary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diary.roomless = True
+    thread = Tender(diary.chores())
+    thread.start()
+    thread.wake()
+    diary.wait_for("make room", 1)
+    diary.wait_for("renew", 5)
+    assert diary.done.count("make room") == 1, "the next attempt is some seconds away"
+    thread.stop()
+
+    monkeypatch.setattr(tender, "ROOM_SECONDS", 0.02)
+    thread = Tender(diary.chores())
+    thread.start()
+    diary.wait_for("make room", 4)
+    thread.stop()
+
+
 def test_nothing_is_vouched_for_while_commits_follow_one_another(diary: Diary) -> None:
     diary.vouching = diary.tending = True
     thread = Tender(diary.chores())
@@ -115,12 +137,14 @@ def test_no_fault_ends_the_work_and_each_is_told(
     failure: Exception, diary: Diary, caplog: pytest.LogCaptureFixture
 ) -> None:
     diary.tending = diary.vouching = True
-    diary.failures = {"tend": failure, "vouch": failure, "renew": failure, "clean up": failure}
+    diary.roomless = True
+    diary.failures = dict.fromkeys(("tend", "vouch", "renew", "clean up", "make room"), failure)
     thread = Tender(diary.chores(cleanup_seconds=0.01))
     with caplog.at_level(logging.WARNING, "oms.database"):
         thread.start()
         for name in ("tend", "vouch", "renew", "clean up"):
             diary.wait_for(name)
+        diary.wait_for("make room", 1)
         thread.stop()
 
     assert str(failure) in caplog.text

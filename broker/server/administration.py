@@ -26,7 +26,7 @@ from broker.server.guard import BROKER, Identity, Right, service_name, topic_nam
 from broker.server.order import order_of
 from broker.server.resources import resources, transports
 from broker.server.served import Served
-from broker.stored_files import HasFiles
+from broker.stored_files import HasFiles, MakesRoom
 from broker.world import World
 
 _log = logging.getLogger("oms.server")
@@ -178,6 +178,12 @@ class Administration:
             known = asyncio.ensure_future(asyncio.to_thread(find))
             self._remembered[what] = time.monotonic(), known
         return await asyncio.shield(known)
+
+    @property
+    def is_store_full(self) -> bool:
+        """Whether the store refuses messages since there is no room, as far as that was seen."""
+        store = self._served.broker.store if self._served.broker is not None else None
+        return isinstance(store, MakesRoom) and store.is_full
 
     def _free_bytes(self) -> int | None:
         store = self._served.broker.store if self._served.broker is not None else None

@@ -23,13 +23,17 @@ from broker.looking.participants import participants
 from broker.looking.question import LIMIT_MAX, Page, Question, Row
 from broker.looking.services import servers
 from broker.looking.uows import uows
+from broker.pstore import StoreError
 from broker.records import Status
 from broker.server.guard import BROKER, Identity, Right, service_name, topic_name
 from broker.server.order import LEVELS, Order
 from broker.server.releasing import Releasing
 from broker.server.served import Served
+from broker.stored_files import MakesRoom
+from database.stats import CleanupReport
 
 _log = logging.getLogger("oms.server")
+CLEANUP_SECONDS = 20.0  # that an operator waits for a clean-up, which goes on then; `oms cmd` waits for 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +125,7 @@ class Commands:
             "SUBSCRIBE": self._subscribe,
             "UNSUBSCRIBE": self._subscribe,
             "SHUTDOWN": self._shut,
+            "CLEANUP": self._clean_up,
             "CONNECT-PSTORE": self._connect,
             "DISCONNECT-PSTORE": self._disconnect,
             "ALLOW-NEWUOWMSGS": self._allow,
@@ -149,6 +154,27 @@ class Commands:
         else:
             broker.forbid_new_uow_messages()
         return Done(affected=1)
+
+    async def _clean_up(self, broker: AsyncBroker, _: Order) -> Done:
+        self._may()
+        if not isinstance(broker.store, MakesRoom):
+            why = "PSTORE=NO" if broker.store is None else "this kind of store gives space back by itself"
+            raise CisRefused(Cis.CANNOT_EXECUTE, why)
+        cleaning = asyncio.create_task(_cleaned(broker.store))
+        done, _pending = await asyncio.wait((cleaning,), timeout=CLEANUP_SECONDS)
+        if not done:
+            return Done(rows=({"cleanup": "goes on; the log says when it is done"},))
+        try:
+            report = cleaning.result()
+        except StoreError as failure:
+            raise CisRefused(Cis.CANNOT_EXECUTE, str(failure)) from failure
+        row = {
+            "files": len(report.deleted) + len(report.moved),
+            "freed_bytes": report.freed_bytes,
+            "moved_messages": report.moved_messages,
+            "moved_keys": report.moved_keys,
+        }
+        return Done(affected=row["files"], rows=(row,))
 
     async def _statistics(self, _: AsyncBroker, __: Order) -> Done:
         self._may()
@@ -294,6 +320,21 @@ class Commands:
             {Code.NO_CONVERSATION: Cis.CONVERSATION_NOT_FOUND, Code.UNREAD_UOW: Cis.UNPROCESSED_UOWS},
         )
         return Done(affected=1)
+
+
+async def _cleaned(store: MakesRoom) -> CleanupReport:
+    """Clean up beside everything else, and log what it came to: its operator may not have waited."""
+    try:
+        report = await asyncio.to_thread(store.clean_up)
+    except StoreError as failure:
+        _log.warning("the data files of the store could not be cleaned up: %s", failure)
+        raise
+    _log.info(
+        "cleaned up the data files of the store: %s gone, %s bytes freed",
+        len(report.deleted) + len(report.moved),
+        f"{report.freed_bytes:,}",
+    )
+    return report
 
 
 def _selectors(order: Order) -> dict[str, list[str]]:

@@ -70,8 +70,12 @@ async def _why_not(served: Served, administration: Administration) -> list[str]:
     found = []
     if row.pstore != "NO" and not row.store_connected:
         found.append("the persistent store is not available")
+    if administration.is_store_full:
+        found.append("the persistent store is full: let units of work be received, or free space on its file system")
+    elif row.free_bytes is not None and row.free_bytes < row.min_free_space:
+        found.append(f"{row.free_bytes:,} bytes are free for the persistent store, less than MIN-FREE-SPACE")
     if not row.new_uow_messages:
-        found.append("new units of work are not allowed")
+        found.append("new units of work are not allowed; ALLOW-NEWUOWMSGS allows them")
     return found
 
 

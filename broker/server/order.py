@@ -15,14 +15,15 @@
                               SUBSCRIBER    -             topic, user_id, token, uowid, identifiers, older, newer, all
     DISCARD           -       as RELEASE    PROCESSED,    likewise
                                             DISCARDED
+    CLEANUP           -       PSF           -             -
     SUBSCRIBE         15      TOPIC         -             topic, user_id, token
     UNSUBSCRIBE       16      TOPIC         -             topic, user_id, token
     …
 
-(EntireX 10.3, Command and Information Services, "Commands". RELEASE and DISCARD are ours: of what is held since the
-store was restored from a backup. `older` and `newer` are ages, as 90S or 2H; `identifiers` is a list, and of
-publications, as `uowid`, it has PUBLICATION-IDs. A selector that is not for its object is refused: without it, more
-would be decided about than was said.)
+(EntireX 10.3, Command and Information Services, "Commands". CLEANUP is ours: of the data files of the store. So are
+RELEASE and DISCARD: of what is held since the store was restored from a backup. `older` and `newer` are ages, as 90S
+or 2H; `identifiers` is a list, and of publications, as `uowid`, it has PUBLICATION-IDs. A selector that is not for its
+object is refused: without it, more would be decided about than was said.)
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,6 +86,12 @@ _ALL = [
     ),
     Known(name="ALLOW-NEWUOWMSGS", number=13, says="take new units of work again"),
     Known(name="FORBID-NEWUOWMSGS", number=14, says="take no new units of work, so that the store empties"),
+    Known(
+        name="CLEANUP",
+        number=0,
+        says="let go of the store's data files that nothing needs, moving what little old ones hold",
+        targets=("PSF",),
+    ),
     Known(name="CONNECT-PSTORE", number=17, says="go on with the persistent store"),
     Known(name="DISCONNECT-PSTORE", number=18, says="go on without the persistent store", destroys=True),
     Known(name="SUBSCRIBE", number=15, says="subscribe a user to a topic, durably", targets=("TOPIC",)),

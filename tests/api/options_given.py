@@ -31,6 +31,7 @@ OPTIONS: Mapping[str, tuple[tuple[Any, ...], tuple[object, ...]]] = {
     "clock": ((), NO_CALLABLES),
     "chance": ((), NO_CALLABLES),
     "sleep": ((), NO_CALLABLES),
+    "steady": ((), NO_CALLABLES),
     "directory": ((), (5, 1.5, object(), [], "", b"", None, True, "a\0b")),
     "options": ((), (5, {}, "x", [], {"policy": "refuse"}, object())),
     "disk": ((), (5, "x", object())),

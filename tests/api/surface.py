@@ -48,6 +48,8 @@ APART: Mapping[str, Mapping[str, str]] = {
         "check_open": "for the layers of the engine",
         "give_back": "for the layers of the engine",
         "look": "for the layers of the engine",
+        "reclaim": "for the layers of the engine",
+        "want_room": "for the layers of the engine",
         "commit": "a step of its own: a block",
     },
     "AsyncMessageDatabase": {

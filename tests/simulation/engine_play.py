@@ -194,6 +194,7 @@ class Run(Owning):
                 self.clock.advance(seconds)
                 database.vouch()
                 database.tend()
+                database.look_for_room()
                 self._renew(database)
             case CleanUp(is_due=True):
                 database._clean_up()
