@@ -84,7 +84,7 @@ def test_a_colon_in_a_value_needs_no_escape(version: str) -> None:
 @pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
 def test_the_frame_that_settles_the_version_has_no_escapes(command: str) -> None:
     assert read(f"{command}\npasscode:a\\nb\n\n\0".encode(), "")[0].headers == {"passcode": "a\\nb"}
-    assert encode(Frame("CONNECTED", {"x": "a\\b:c"}), V12) == b"CONNECTED\nx:a\\b:c\n\n\0"
+    assert encode(Frame("CONNECTED", {"x": "a\\b:c"}), V12) == b"CONNECTED\nx:a\\b:c\n\n\0\n"
 
 
 # Cuts.

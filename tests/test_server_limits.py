@@ -113,7 +113,7 @@ def test_what_is_no_frame_is_answered_with_an_error_and_the_end(server: Serving,
 
 def test_what_is_cut_off_anywhere_leaves_nothing(server: Serving) -> None:
     whole = encode(Frame("SEND", {"destination": "/queue/cut", "receipt": "1"}, b"x" * 20), V12)
-    for size in range(len(whole)):
+    for size in range(whole.index(b"\0") + 1):
         wire = Wire(server.port)
         wire.socket.sendall(whole[:size])
         wire.close()

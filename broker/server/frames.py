@@ -244,7 +244,10 @@ def _number(text: str) -> int:
 
 
 def encode(frame: Frame, version: str) -> bytes:
-    """Return the frame as bytes, with its content-length; ValueError when a header cannot be said in this version."""
+    """Return the frame as bytes, with its content-length; ValueError when a header cannot be said in this version.
+
+    A line feed stands behind its NUL: some clients read two bytes there, and lose a frame that follows at once.
+    """
     command, headers, body = frame
     text = "\n".join([command, *map(":".join, headers.items())])
     count = len(headers)
@@ -252,7 +255,7 @@ def encode(frame: Frame, version: str) -> bytes:
         text = _said_long(command, headers, version)
     if body and command in _WITH_BODY and "content-length" not in headers:
         text += f"\ncontent-length:{len(body)}"
-    return text.encode() + b"\n\n" + body + b"\0"
+    return text.encode() + b"\n\n" + body + b"\0\n"
 
 
 def _said_long(command: str, headers: Mapping[str, str], version: str) -> str:
