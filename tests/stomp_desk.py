@@ -159,9 +159,14 @@ class Connection:
 
     def begin(self, command: str, body: bytes = b"", /, **headers: str) -> None:
         """Say a frame."""
-        said = {name.rstrip("_").replace("_", "-"): value for name, value in headers.items()}
+        self.say_as_it_is(
+            Frame(command, {name.rstrip("_").replace("_", "-"): value for name, value in headers.items()}, body)
+        )
+
+    def say_as_it_is(self, frame: Frame) -> None:
+        """Say a frame whose headers have these very names."""
         reader = FrameReader(version=self.session.version)
-        reader.feed(encode(Frame(command, said, body), self.session.version))
+        reader.feed(encode(frame, self.session.version))
         (frame,) = reader.frames()
         self.session.take(frame)
 

@@ -160,7 +160,6 @@ def test_headers_say_how_the_unit_is_kept(stomp: StompDesk) -> None:
         ({"user_status": "x" * 33}, "00200312"),
         ({"producer_id": "x" * 256}, "00200312"),
         ({"transaction": "none"}, "00780305"),
-        ({"conversation": "0000000000000000"}, "00030003"),
         ({"property": "x" * 62_000}, "00200218"),
     ],
 )

@@ -10,6 +10,7 @@ client             the message and all before it; every unit that is complete wi
 client-individual  the message; that of the last one of a unit commits it
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -30,6 +31,41 @@ _BEGINNINGS = (Reception.RECV_FIRST, Reception.RECV_ONLY)
 _ENDS = (Reception.RECV_LAST, Reception.RECV_ONLY)
 # What a settling call is answered when somebody else has settled the unit: an operator, or the end of the store.
 SETTLED = frozenset({Code.WRONG_STATUS, Code.UOW_NOT_FOUND, Code.NOT_THE_CREATOR})
+
+
+RANGES_MAX = 10_000  # of messages that were acknowledged; what is older is not known any more
+
+
+class Numbers:
+    """Numbers of messages, as ranges: any number of them side by side takes little room, and the oldest are dropped."""
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    @property
+    def size(self) -> int:
+        """How many ranges there are."""
+        return len(self._starts)
+
+    def add(self, number: int) -> None:
+        starts, ends = self._starts, self._ends
+        at = bisect_right(starts, number)
+        if at and ends[at - 1] >= number:
+            return
+        joins = at > 0 and ends[at - 1] == number - 1
+        meets = at < len(starts) and starts[at] == number + 1
+        first = at - 1 if joins else at
+        start, end = starts[first] if joins else number, ends[at] if meets else number
+        starts[first : at + meets], ends[first : at + meets] = [start], [end]
+        if len(starts) > RANGES_MAX:
+            del starts[: RANGES_MAX // 2], ends[: RANGES_MAX // 2]
+
+    def __contains__(self, number: int) -> bool:
+        at = bisect_right(self._starts, number)
+        return at > 0 and self._ends[at - 1] >= number
 
 
 class Subscription:

@@ -8,9 +8,10 @@ from broker.codes import BrokerError, Code, detailed
 from broker.server.dead_letters import Burial, is_dead
 from broker.server.destinations import Destination, InConversation, Temporary, ToService, ToTopic, parse
 from broker.server.flow import Cancellable, Flow, Then
+from broker.server.foreign import check_subscription
 from broker.server.frames import V10, V12, Frame
 from broker.server.limits import StompLimits
-from broker.server.receiving import ACK_MODES, AUTO, SETTLED, Intake, Subscription, Unit
+from broker.server.receiving import ACK_MODES, AUTO, SETTLED, Intake, Numbers, Subscription, Unit
 from broker.server.sources import ConversationSource, ServiceSource, Source, TopicSource
 from broker.server.transactions import Taken, Transaction
 
@@ -29,6 +30,7 @@ class Consumer:
         self._subscriptions: dict[str, Subscription] = {}
         self._intakes: dict[Destination, Intake] = {}
         self._unwritten: list[Unit] = []  # to be committed once their last message has left
+        self._done = Numbers()  # of messages whose units are committed
         self._held: set[Unit] = set()  # to be given back after a delay
         self._expected = 0  # conversations that are being begun, whose answers are to be awaited
         flow.on_end.append(self._stop)
@@ -52,6 +54,7 @@ class Consumer:
         """Begin to receive from a destination, once all that was begun before is answered."""
         headers = frame.headers
         where = parse(_needed(headers, "destination"))
+        check_subscription(headers["destination"])
         id_ = headers.get("id") or (str(where) if self._flow.version == V10 else _needed(headers, "id"))
         if id_ in self._subscriptions:
             raise _refusal(Code.INVALID_OPTION, f"there is a subscription {id_[:80]!r} already")
@@ -249,6 +252,12 @@ class Consumer:
         self._number += 1
         return self._number
 
+    def answer_number(self) -> int:
+        """Return the number of a MESSAGE that is no message of a unit: there is nothing to be acknowledged."""
+        number = self.number()
+        self._done.add(number)
+        return number
+
     def hand_out(self, frame: Frame, number: int, unit: Unit) -> None:
         """Send a message."""
         self._flight[number] = unit
@@ -302,8 +311,11 @@ class Consumer:
         if unit is not None and unit.subscription.ack != AUTO:
             taken = unit.subscription.take(number)
         is_nack = frame.command == "NACK"
+        if not taken:
+            self._acknowledge_again(frame, number, transaction)
+            return
         if transaction is not None:
-            if taken and unit is not None:
+            if unit is not None:
                 transaction.taken.append(Taken(unit.subscription, taken, is_nack=is_nack))
             self._flow.receipt(frame)
         elif is_nack:
@@ -311,11 +323,34 @@ class Consumer:
             self._flow.receipt(frame)
         else:
             self._commit_all([each for at, each in taken if at == each.last], frame)
-        if transaction is None:
-            for at, _ in taken:
-                self._flight.pop(at, None)
         if unit is not None:
             unit.intake.go_on()
+
+    def _acknowledge_again(self, frame: Frame, number: int, transaction: Transaction | None) -> None:
+        """Say the RECEIPT of what is so already. BrokerError for what is otherwise, and matters to the client.
+
+        Without a receipt an ACK of what was given back is ignored: a client may have sent it before it knew.
+        """
+        unit = self._flight.get(number)
+        is_acknowledged = unit is not None or number in self._done
+        if is_acknowledged is (frame.command == "ACK"):
+            if unit is None or not unit.is_gone:
+                self._flow.receipt(frame)
+            else:
+                self._flow.when_settled(lambda: self._say_settled(frame))  # its commit is under way
+            return
+        if transaction is not None:
+            transaction.is_lost = True
+        if "receipt" in frame.headers:
+            raise was_settled(is_acknowledged=is_acknowledged)
+
+    def _say_settled(self, frame: Frame) -> None:
+        self._flow.receipt(frame)
+        self._flow.go_on()
+
+    def has_lost(self, transaction: Transaction) -> bool:
+        """Say whether something that the transaction has acknowledged was given back."""
+        return transaction.is_lost or any(number not in self._done for number in transaction.gone())
 
     def _acknowledged(self, frame: Frame) -> int:
         """Return the number of the message that the frame is about."""
@@ -348,8 +383,7 @@ class Consumer:
         unit.is_gone = True
 
         def committed() -> None:
-            self.forget(unit)
-            self._answered(unit.intake)
+            self._is_done(unit)
             then()
             unit.intake.go_on()
 
@@ -362,9 +396,14 @@ class Consumer:
     def committed(self, units: list[Unit]) -> None:
         """Units were committed with a transaction."""
         for unit in units:
-            self.forget(unit)
-            self._answered(unit.intake)
+            self._is_done(unit)
             unit.intake.go_on()
+
+    def _is_done(self, unit: Unit) -> None:
+        for number in unit.numbers:
+            self._done.add(number)
+        self.forget(unit)
+        self._answered(unit.intake)
 
     def refuse_units(self, units: Mapping[Unit, None] | list[Unit]) -> None:
         """Give units back, after a delay that grows."""
@@ -380,6 +419,12 @@ class Consumer:
             unit.timer.cancel()
         for number in unit.numbers:
             self._flight.pop(number, None)
+
+
+def was_settled(*, is_acknowledged: bool) -> BrokerError:
+    """Return the refusal of an ACK or a NACK that says the contrary of what has become of the message."""
+    what = "acknowledged, and is gone" if is_acknowledged else "given back, and comes again"
+    return _refusal(Code.UOW_NOT_FOUND, f"the message was {what}")
 
 
 def _needed(headers: Mapping[str, str], name: str) -> str:

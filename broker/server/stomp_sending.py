@@ -13,8 +13,8 @@ from broker.codes import BrokerError, Code, detailed
 from broker.server.destinations import InConversation, Temporary, ToTopic, parse
 from broker.server.flow import Flow
 from broker.server.frames import Frame
-from broker.server.stomp_receiving import Consumer
-from broker.server.stomp_words import TEMPORARY, properties_of, terms_of
+from broker.server.stomp_receiving import Consumer, was_settled
+from broker.server.stomp_words import TEMPORARY, conversation_of, properties_of, terms_of
 from broker.server.transactions import Outgoing, Transaction, key_of
 
 
@@ -45,7 +45,8 @@ def taken_apart(frame: Frame) -> Sent:
     if text is None:
         raise _refusal(Code.INVALID_SERVICE_NAME, "the header destination is missing")
     where = parse(text)
-    properties = properties_of(headers)
+    conv_id = conversation_of(headers, where)
+    properties = properties_of(headers, names_conversation=conv_id is not None)
     beside: dict[str, Any] = {} if properties is None else {"properties": properties}
     if isinstance(where, ToTopic):
         to: dict[str, Any] = {"topic": where.topic, "publication_id": NEW}
@@ -55,19 +56,19 @@ def taken_apart(frame: Frame) -> Sent:
     if isinstance(where, Temporary):
         raise _refusal(Code.INVALID_SERVICE_NAME, "only the answers to this connection come from /temp")
     beside.update(terms_of(headers))
-    conversation, reply_to = headers.get("conversation", ""), headers.get("reply-to", "")
+    reply_to = headers.get("reply-to", "")
     label = reply_to.removeprefix(TEMPORARY) if reply_to.startswith(TEMPORARY) else ""
     correlation = headers.get("correlation-id", "") if label else ""
     if isinstance(where, InConversation):
         return Sent(frame, where, Function.SEND, {"conv_id": where.conv_id}, beside, False, label, correlation)
     server_class, server_name, service = where.names
     to = {
-        "conv_id": conversation or NEW,
+        "conv_id": NEW,
         "server_class": server_class,
         "server_name": server_name,
         "service": service,
     }
-    return Sent(frame, where, Function.SEND, to, beside, not (label or conversation), label, correlation)
+    return Sent(frame, where, Function.SEND, to, beside, not (label or conv_id), label, correlation)
 
 
 class Producer:
@@ -185,6 +186,10 @@ class Producer:
         self._flow.when_settled(lambda: self._commit(transaction, frame))
 
     def _commit(self, transaction: Transaction, frame: Frame) -> None:
+        if self._consumer.has_lost(transaction):
+            lost = was_settled(is_acknowledged=False)
+            self._flow.fail(lost.code, lost.text, frame)
+            return
         units, refused = transaction.acknowledged(), transaction.refused()
 
         def committed(reply: Reply | None = None) -> None:

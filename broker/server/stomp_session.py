@@ -20,6 +20,7 @@ from broker.block import Function, Reply
 from broker.codes import BrokerError, Code, detailed
 from broker.opening import version
 from broker.server.flow import Flow, Outlet
+from broker.server.foreign import check_headers
 from broker.server.frames import V10, VERSIONS, Frame
 from broker.server.guard import ANONYMOUS, Refused
 from broker.server.limits import StompLimits
@@ -44,7 +45,7 @@ class StompSession:
         self._flow = flow = Flow(outlet, limits)
         self._consumer = Consumer(flow, attributes)
         self._producer = Producer(flow, self._consumer)
-        self._calls = Calls(flow, self._consumer.subscription_to, self._consumer.number)
+        self._calls = Calls(flow, self._consumer.subscription_to, self._consumer.answer_number)
         flow.dispatch = self._dispatch
 
     @property
@@ -82,6 +83,7 @@ class StompSession:
         try:
             if not self._flow.is_connected and command not in _TO_CONNECT:
                 raise BrokerError(Code.LOGON_REQUIRED, detailed(Code.LOGON_REQUIRED, "CONNECT comes first"))
+            check_headers(frame)
             _VERBS[command](self, frame)
         except BrokerError as refusal:
             self._flow.fail(refusal.code, refusal.text, frame)

@@ -6,7 +6,8 @@ lifetime, status-lifetime              UWTIME and UWSTAT-LIFETIME, as in 5M
 status-lifetimes                       UWSTATP, 1 to 254; 0 for none
 user-status                            the user status, at most 32 characters
 producer-id                            the producer's identifier: a repeat of it gets the first answer, and adds nothing
-conversation                           the conversation it goes into; NEW begins one that stays open
+conversation                           NEW: it begins a conversation that stays open. To go on in one, send to
+                                       /conversation/ID: the ID of any other one is a property of the message
 reply-to                               /temp/LABEL: where this connection wants the answers
 receipt, transaction, destination,     as STOMP says; these and the above but reply-to are not properties of the message
 content-length
@@ -18,14 +19,15 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-from broker.block import UWSTATP_MAX, UWSTATP_NO, Reception, Reply, Store
+from broker.block import NEW, UWSTATP_MAX, UWSTATP_NO, Reception, Reply, Store
 from broker.codes import BrokerError, Code, detailed
 from broker.running import Answered
-from broker.server.destinations import InConversation, ToTopic, destination_of
+from broker.server.destinations import Destination, InConversation, ToTopic, destination_of
 from broker.server.frames import V10, V12, Frame, is_sayable
 
 _TERMS = frozenset(("persistent", "lifetime", "status-lifetime", "status-lifetimes", "user-status", "producer-id"))
-_OF_FRAME = frozenset(("destination", "receipt", "transaction", "content-length", "conversation"))
+_OF_FRAME = frozenset(("destination", "receipt", "transaction", "content-length"))
+_CONVERSATION = "conversation"
 _NO_PROPERTIES = _TERMS | _OF_FRAME
 _STORES = {"true": Store.BROKER, "false": Store.OFF}
 TEMPORARY = "/temp/"
@@ -35,11 +37,24 @@ _OF_MESSAGE = frozenset(
 )
 
 
-def properties_of(headers: Mapping[str, str]) -> dict[str, str] | None:
+def conversation_of(headers: Mapping[str, str], where: Destination) -> str | None:
+    """Return what the header `conversation` says of where the message goes, None for nothing.
+
+    A MESSAGE says its conversation, and may be sent elsewhere with all its headers: the destination is what counts.
+    """
+    said = headers.get(_CONVERSATION)
+    if said is None:
+        return None
+    own = where.conv_id if isinstance(where, InConversation) else NEW
+    return said if said == own and not isinstance(where, ToTopic) else None
+
+
+def properties_of(headers: Mapping[str, str], *, names_conversation: bool) -> dict[str, str] | None:
     """Return what travels with the message; None for nothing."""
     if _NO_PROPERTIES.issuperset(headers):
         return None
-    return {name: value for name, value in headers.items() if name not in _NO_PROPERTIES}
+    own = _NO_PROPERTIES | {_CONVERSATION} if names_conversation else _NO_PROPERTIES
+    return {name: value for name, value in headers.items() if name not in own} or None
 
 
 def terms_of(headers: Mapping[str, str]) -> dict[str, Any]:

@@ -76,13 +76,14 @@ class Taken:
 class Transaction:
     """What has been said between BEGIN and COMMIT or ABORT."""
 
-    __slots__ = ("name", "outgoing", "size", "speaker", "taken", "unanswered")
+    __slots__ = ("is_lost", "name", "outgoing", "size", "speaker", "taken", "unanswered")
 
     def __init__(self, name: str, speaker: Speaker) -> None:
         self.name = name
         self.speaker = speaker
         self.outgoing: dict[Key, Outgoing] = {}
         self.taken: list[Taken] = []
+        self.is_lost = False  # it has acknowledged what the connection has no more
         self.size = 0  # bytes of bodies
         self.unanswered = 0  # messages that the broker has not taken yet
 
@@ -96,6 +97,10 @@ class Transaction:
             for number, unit in taken.messages
             if number == unit.last and not unit.is_gone and unit not in refused
         ]
+
+    def gone(self) -> list[int]:
+        """Return the numbers of the messages that were acknowledged here, and whose units are settled already."""
+        return [number for taken in self.taken if not taken.is_nack for number, unit in taken.messages if unit.is_gone]
 
     def refused(self) -> list[Unit]:
         """Return the units that were refused here."""
