@@ -154,8 +154,8 @@ def receive_publication(world: World, call: Call, participant: Participant) -> N
     request = call.request
     if request.publication_id.upper() != NEW:
         publication = world.topics.publications.get(request.publication_id)
-        if publication is None:
-            raise BrokerError(Code.UOW_NOT_FOUND)
+        if publication is None or _settled(publication.topic, participant) is None:
+            raise BrokerError(Code.UOW_NOT_FOUND)  # of which topic it is matters to its subscribers only
         subscription = _own(world, publication.topic, participant)
         if publication.order not in subscription.outstanding:
             raise BrokerError(Code.UOW_NOT_FOUND)

@@ -395,6 +395,47 @@ def test_who_may_look_at_one_service_sees_no_other(place: WebPlace) -> None:
     assert place.run(administration.command(dora, {"command": "PURGE", "uowid": mine}))["code"] == 0
 
 
+@pytest.mark.parametrize("limit", [1, 2, 1000])
+@pytest.mark.parametrize(
+    "name", ["PSF", "SERVICE", "CONVERSATION", "UOW-STATISTICS", "TOPIC", "SUBSCRIBER", "PUBLICATION"]
+)
+def test_no_cursor_and_no_total_tells_what_a_user_may_not_see(place: WebPlace, name: str, limit: int) -> None:
+    topics = ("A", "NEWS", "SECRETS", "Z")
+    for who in (ALICE, BOB):
+        place.call("LOGON", **who)
+    for topic in topics:
+        for who in (ALICE, BOB):
+            place.call("SUBSCRIBE", "DURABLE", **who, topic=topic)
+    for number in range(12):
+        send(place, **{**SERVICE, "service": ("A", "BLACK", "WHITE")[number % 3]})
+        place.call("SEND_PUBLICATION", "COMMIT", **ALICE, topic=topics[number % 4], publication_id="NEW", body_text="x")
+    administration = _administration(place)
+    dora, said = Limited("DORA"), [("limit", str(limit))]
+    everything = place.run(administration.information(Identity("ROOT"), name, [("limit", "1000")]))["rows"]
+    seen: list[dict[str, Any]] = []
+    cursor = ""
+    while cursor is not None:
+        page = place.run(administration.information(dora, name, [*said, ("cursor", cursor)]))
+        assert page["total"] is None
+        assert page["rows"], "a page that there was a cursor to has rows"
+        seen += page["rows"]
+        cursor = page["next"]
+        if cursor is not None:
+            assert len(page["rows"]) == limit
+            assert not any(hidden in cursor for hidden in ("A", "SECRETS", "WHITE", '"Z"') if len(hidden) > 1)
+
+    def is_mine(row: dict[str, Any]) -> bool:
+        return row.get("topic") == "NEWS" or row.get("service") == "BLACK"
+
+    identifiers = [
+        key for key in ("uowid", "conv_id", "publication_id", "user_id", "service", "topic") if key in seen[0]
+    ]
+    assert [[row[key] for key in identifiers] for row in seen] == [
+        [row[key] for key in identifiers] for row in everything if is_mine(row)
+    ]
+    assert len(seen) < len(everything)
+
+
 def _administration(place: WebPlace) -> Any:
     return Administration(place.served)
 

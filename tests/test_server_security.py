@@ -1,6 +1,7 @@
 """What who is not logged on, who may do little, and who is hostile can do to a server with users."""
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -121,7 +122,7 @@ def test_a_connection_that_ends_while_its_password_is_looked_at_leaves_nothing(s
         ("SUBSCRIBE", {"destination": "/queue/DEAD-LETTER", "id": "1"}),
         ("SUBSCRIBE", {"destination": "/topic/ALICE", "id": "1"}),
         ("SUBSCRIBE", {"destination": "/topic/ALICE", "id": "1", "durable": "true"}),
-        ("SUBSCRIBE", {"destination": "/topic/*", "id": "1"}),
+        ("SUBSCRIBE", {"destination": "/topic/ALIC*", "id": "1"}),
         ("UNSUBSCRIBE", {"destination": "/topic/ALICE", "id": "1", "durable": "true"}),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value.values()).replace("/", "."),
@@ -178,6 +179,63 @@ def test_nobody_gets_into_a_conversation_or_a_subscription_of_others(server: Ser
     assert heard.bodies(2) == ["secret", "news"]
     assert not heard.errors
     alice.disconnect()
+
+
+def asked(server: Serving, login: str, block: dict[str, str]) -> dict[str, Any]:
+    url = f"http://127.0.0.1:{server.http_port}/aci"
+    return dict(httpx.post(url, json=block, auth=(login, PASSWORDS[login]), timeout=20).json())
+
+
+UNKNOWN = "00F0000000000000"
+ABOUT_A_UNIT = [("SYNCPOINT", each) for each in ("QUERY", "COMMIT", "BACKOUT", "CANCEL", "DELETE", "EOC", "SETUSTATUS")]
+ABOUT_A_CONVERSATION = [("SEND", "COMMIT"), ("SEND", "NONE"), ("RECEIVE", "SYNC"), ("RECEIVE", "NONE"), ("EOC", "NONE")]
+ABOUT_A_PUBLICATION = [
+    *(("CONTROL_PUBLICATION", each) for each in ("QUERY", "COMMIT", "BACKOUT", "SETUSTATUS")),
+    *(("SEND_PUBLICATION", "SYNC"), ("RECEIVE_PUBLICATION", "NONE")),
+]
+
+
+@pytest.mark.parametrize(
+    ("field", "function", "option"),
+    [
+        *(("uowid", *each) for each in ABOUT_A_UNIT),
+        *(("conv_id", *each) for each in ABOUT_A_CONVERSATION),
+        *(("publication_id", *each) for each in ABOUT_A_PUBLICATION),
+    ],
+)
+def test_of_what_is_somebody_elses_a_user_is_told_what_it_is_told_of_what_there_is_not(
+    server: Serving, field: str, function: str, option: str
+) -> None:
+    alice = {"user_id": "ALICE", "token": "twin"}
+    service = {"server_class": "QUEUE", "server_name": "ALICE", "service": "MESSAGES"}
+    asked(server, "ALICE", {"function": "LOGON", **alice})
+    asked(server, "ALICE", {"function": "SUBSCRIBE", "topic": "ALICE", **alice})
+    sent = asked(server, "ALICE", {"function": "SEND", "option": "COMMIT", "conv_id": "NEW", **service, **alice})
+    published = {"publication_id": "NEW", "topic": "ALICE", **alice}
+    published = asked(server, "ALICE", {"function": "SEND_PUBLICATION", "option": "COMMIT", **published})
+    known = {"uowid": sent["uowid"], "conv_id": sent["conv_id"], "publication_id": published["publication_id"]}[field]
+    assert re.fullmatch("[0-9A-F]{16}", known), (sent, published)
+
+    def heard(login: str, identifier: str) -> dict[str, Any]:
+        more = {"ustatus": "x"} if "STATUS" in option else {}
+        block = {"function": function, "option": option, "user_id": login, "token": "twin", field: identifier}
+        return asked(server, login, block | more)
+
+    asked(server, "MALLORY", {"function": "LOGON", "user_id": "MALLORY", "token": "twin"})
+    told = heard("MALLORY", known)
+    assert told == heard("MALLORY", UNKNOWN)
+    assert told["error_code"][:4] in ("0003", "0078", "0020"), told
+
+
+def test_who_may_look_at_the_broker_is_told_that_it_is_somebody_elses(server: Serving) -> None:
+    service = {"server_class": "QUEUE", "server_name": "ALICE", "service": "MESSAGES", "conv_id": "NEW"}
+    alice, root = {"user_id": "ALICE", "token": "teller"}, {"user_id": "ROOT", "token": "looker"}
+    asked(server, "ALICE", {"function": "LOGON", **alice})
+    asked(server, "ROOT", {"function": "LOGON", **root})
+    sent = asked(server, "ALICE", {"function": "SEND", "option": "COMMIT", **alice, **service})
+    block = {"function": "SYNCPOINT", "option": "QUERY", **root, "uowid": sent["uowid"]}
+
+    assert asked(server, "ROOT", block)["error_code"] == "00780308"
 
 
 def test_a_user_name_in_a_header_counts_for_nothing(server: Serving) -> None:

@@ -57,16 +57,16 @@ class ConversationRow:
 def conversations(world: World, question: Question) -> Steps:
     """Return the conversations, by CONV-ID."""
     after = question.after_identifier()
-    is_wanted, total = _choice(question), None if question.selectors else world.talk_count
+    is_wanted, total = _choice(question), None if question.selectors else question.total(world.talk_count)
     rows: list[Row] = []
     effort, last = 0, ""
     for conv_id in _identifiers(world, question, after):
         found = _row(world, conv_id) if conv_id else None
         effort += 1
-        if found is not None and is_wanted(found):
+        if found is not None and is_wanted(found) and question.sees(row := as_row(found)):
             if len(rows) == question.limit:
                 return Page(rows=rows, total=total, next=cursor_of(last))
-            rows.append(as_row(found))
+            rows.append(row)
             last = conv_id
             effort += STEP_LOOKS // STEP_ROWS
         if effort * 10 >= STEP_LOOKS or not conv_id:

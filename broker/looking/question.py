@@ -31,11 +31,15 @@ _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked of a subject: rows that fit all selectors, from behind the cursor on, at most so many."""
+    """What is asked of a subject: rows that fit all selectors, from behind the cursor on, at most so many.
+
+    Rows that who asks may not see are as if they were not there: no cursor and no total tells of them.
+    """
 
     selectors: Mapping[str, Sequence[str]] = field(default_factory=dict)  # any of the values
     limit: int = LIMIT_DEFAULT
     cursor: str = ""
+    may_see: Callable[[Row], bool] | None = None  # None: everything
 
     def one(self, name: str) -> str | None:
         """Return the only value of a selector, which has no wildcard; None where it says nothing, or more."""
@@ -50,6 +54,14 @@ class Question:
         if not any("*" in value for value in values):
             return frozenset(values).__contains__
         return partial(fits, values)
+
+    def sees(self, row: Row) -> bool:
+        """Return whether who asks may see a row."""
+        return self.may_see is None or self.may_see(row)
+
+    def total(self, count: int | None) -> int | None:
+        """Return how many rows there are in all, None where who asks may see only some."""
+        return count if self.may_see is None else None
 
     def after(self) -> Any:
         """Return the key of the last row of the page before, None for the first page. CisRefused."""
@@ -120,19 +132,21 @@ def page_of(
     except TypeError:
         raise CisRefused(Cis.INVALID_SELECTOR, "the cursor is one of another information object") from None
     rows: list[Row] = []
-    effort = 0
-    for at, key in enumerate(ordered):
+    effort, last = 0, None
+    for key in ordered:
         made = row(key)
         effort += 1
-        if made is not None:
-            rows.append(as_row(made))
+        found = None if made is None else as_row(made)
+        if found is not None and question.sees(found):
+            if len(rows) == question.limit:
+                return Page(rows=rows, total=question.total(total), next=cursor_of(last))
+            rows.append(found)
+            last = key
             effort += STEP_LOOKS // STEP_ROWS
-        if len(rows) == question.limit:
-            return Page(rows=rows, total=total, next=cursor_of(key) if at + 1 < len(ordered) else None)
         if effort >= STEP_LOOKS:
             effort = 0
             yield
-    return Page(rows=rows, total=total)
+    return Page(rows=rows, total=question.total(total))
 
 
 def cursor_of(key: object) -> str:

@@ -79,7 +79,7 @@ def uows(world: World, question: Question) -> Steps:
     """Return the units of work, by UOWID."""
     chosen = Choice(world, question)
     after = question.after_identifier()
-    total = world.active_count + _statuses(world) if not question.selectors else None
+    total = question.total(world.active_count + _statuses(world)) if not question.selectors else None
     found = records_of(world, chosen, question, after)
     rows: list[Row] = []
     more = ""
@@ -87,9 +87,12 @@ def uows(world: World, question: Question) -> Steps:
         for record, is_asleep in part:
             if not chosen(record):
                 continue
+            row = as_row(uow_row(world, record, is_asleep=is_asleep))
+            if not question.sees(row):
+                continue
             if len(rows) == question.limit:
                 return Page(rows=rows, total=total, next=cursor_of(more))
-            rows.append(as_row(uow_row(world, record, is_asleep=is_asleep)))
+            rows.append(row)
             more = record.uowid
             if not len(rows) % STEP_ROWS:
                 yield

@@ -51,10 +51,9 @@ class Administration:
         is_all = identity.may(Right.LOOK, BROKER)
         if (subject.look is None or subject.name in ("PARTICIPANT", "CLIENT")) and not is_all:
             raise CisRefused(Cis.NOT_AUTHORIZED, f"{identity.user} may not look at the broker")
-        page = await self.page(subject, question)
         if not is_all:
-            rows = [row for row in page.rows if identity.may(Right.LOOK, _name_of(row))]
-            page = replace(page, rows=rows, total=None)
+            question = replace(question, may_see=lambda row: identity.may(Right.LOOK, _name_of(row)))
+        page = await self.page(subject, question)
         code = Cis.DONE if page.rows or page.next else Cis.NOTHING_FOUND
         return {
             "object": subject.name,

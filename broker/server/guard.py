@@ -15,12 +15,14 @@ Without a users file everybody is let in, under the name that is said, and may d
 from collections.abc import Callable, Mapping
 from enum import Enum
 
-from broker.block import Function, Request
+from broker.block import Function, Reply, Request
 from broker.codes import Code, detailed
+from broker.running import Answered
 
 ANONYMOUS = "ANONYMOUS"  # who does not say who it is, where nobody asks
 BROKER = "broker"  # the name of the broker itself
 _WORDS = frozenset({"NEW", "OLD", "ANY", "NONE"})
+_HIDDEN: Mapping[Code, Code] = {Code.NOT_THE_CREATOR: Code.UOW_NOT_FOUND}
 _INTERNAL = ("SAG", "ETBCIS")  # the command and information services
 
 
@@ -87,6 +89,16 @@ class Guard:
     def refusal(self, identity: Identity, request: Request) -> Refusal | None:
         """Return the code and the text that a call is refused with, None when it may go to the broker."""
         return None if self.is_open else refusal(identity, request)
+
+    def told(self, identity: Identity, answered: Answered) -> Answered:
+        """Return what the user is told: of what is somebody else's no more than of what there is not.
+
+        Identifiers are numbers that ascend. Who may look at the broker is told whose fault it is.
+        """
+        hidden = _HIDDEN.get(answered.reply.code)
+        if hidden is None or self.is_open or identity.may(Right.LOOK, BROKER):
+            return answered
+        return Answered(Reply(code=hidden, text=hidden.text))
 
 
 OPEN = Guard()

@@ -49,6 +49,10 @@ class Login:
         refused = self._guard.refusal(self.identity, request)
         return None if refused is None else Answered(Reply(code=refused[0], text=refused[1]))
 
+    def told(self, answered: Answered) -> Answered:
+        """Return what the user is told of an answer."""
+        return self._guard.told(self.identity, answered)
+
     def cancel(self) -> None:
         """Let nobody be told any more."""
         if self._task is not None:

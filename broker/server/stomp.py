@@ -147,10 +147,15 @@ class StompConnection(asyncio.Protocol):
 
     def ask(self, request: Request, then: Then) -> Cancellable:
         """Call the broker, if the user may; its answer goes to `then`."""
-        refused = None if self._login is None else self._login.refusal(request)
+        login = self._login
+        if login is None:
+            return self.ask_unasked(request, then)
+        refused = login.refusal(request)
         if refused is not None:
             return self._loop.call_soon(self._answered, refused, then)
-        return self._broker.ask(request, caller=self._caller, then=lambda found: self._answered(found, then))
+        return self._broker.ask(
+            request, caller=self._caller, then=lambda found: self._answered(login.told(found), then)
+        )
 
     def _answered(self, answered: Answered, then: Then) -> None:
         try:
