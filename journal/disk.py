@@ -18,7 +18,7 @@ import fcntl
 import os
 import pwd
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -157,7 +157,8 @@ class RealDisk:
         try:
             sync_fully(descriptor)
         finally:
-            _let_go(descriptor)
+            with contextlib.suppress(OSError):  # it is synced
+                os.close(descriptor)
 
     def free_bytes(self, directory: Path) -> int:
         numbers = os.statvfs(directory)
@@ -226,13 +227,15 @@ def sync_fully(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
-def _let_go(descriptor: int) -> None:
-    """Close it, once. It is gone whatever the system says, and its number may be another file's by now.
+def _let_go(owned: Iterator[int]) -> None:
+    """Close the descriptor that the iterator has, once. It is gone whatever the system says, and its number is free.
 
+    To take it out and to close it is one compiled call, which no signal's exception can cut in two: whoever was
+    interrupted before it closes again, and whoever was interrupted behind it closes no other's file.
     What has to be durable was synced before, so that a failure here is about nothing that was promised.
     """
     with contextlib.suppress(OSError):
-        os.close(descriptor)
+        next(map(os.close, owned), None)
 
 
 def sync_data(descriptor: int) -> None:
@@ -246,10 +249,11 @@ def sync_data(descriptor: int) -> None:
 class RealFile:
     """A file of the operating system."""
 
-    __slots__ = ("_descriptor", "_writes_durably")
+    __slots__ = ("_descriptor", "_owned", "_writes_durably")
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._owned = iter((descriptor,))
         self._writes_durably = bool(_DSYNC)  # by one call
 
     def write(self, data: Buffer, offset: int) -> None:
@@ -316,13 +320,12 @@ class RealFile:
             self.write(zeros[: min(len(zeros), size - offset)], offset)
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            _let_go(descriptor)
+        self._descriptor = -1
+        _let_go(self._owned)
 
     def __del__(self) -> None:
         # A reader may still be at work on a file that a cache has let go of: the last one closes it.
-        if hasattr(self, "_descriptor"):  # not where an interrupt came before it was there
+        if hasattr(self, "_owned"):  # not where an interrupt came before it was there
             self.close()
 
 
@@ -365,6 +368,7 @@ class RealLockFile:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             self._descriptor = self._begun(path)
+        self._owned = iter((self._descriptor,))
         opened = os.fstat(self._descriptor)
         self._identity = opened.st_dev, opened.st_ino
 
@@ -415,6 +419,9 @@ class RealLockFile:
         return (found.st_dev, found.st_ino) == self._identity
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            _let_go(descriptor)
+        self._descriptor = -1
+        _let_go(self._owned)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_owned"):
+            self.close()

@@ -182,8 +182,16 @@ class Journal:
         return DiskFull(self.directory, failure, "remove messages, or set or drop keys, in", _REMOVAL_ADVICE)
 
     def _check_reserve(self, drafts: Sequence[AnyDraft]) -> None:
-        """Raise OSError where messages would take space while the reserve is short of it."""
-        if self._reserve.is_short and any(draft.has_add for draft in drafts) and not self._reserve.fill():
+        """Raise OSError where messages would take space while the reserve is short of it.
+
+        Nor do they take what it needs where the tender has not come to fill it yet: a disk is filled in no time.
+        """
+        reserve = self._reserve
+        if not reserve.is_wanting or not any(draft.has_add for draft in drafts):
+            return
+        if not reserve.is_short and not self.is_cramped(2 * self._settings.data_file_bytes_max):
+            return
+        if not reserve.fill() and reserve.is_short:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.directory))
 
     def append_one(self, adds: PlainAdds) -> Location | None:

@@ -175,6 +175,25 @@ def test_a_disk_too_small_for_the_reserve_takes_messages_after_a_restart_as_befo
         disk = disk.crash(turn) if is_cut else disk.restart()
 
 
+@pytest.mark.parametrize("size", [100, 500, SMALL - 1000])
+def test_a_disk_that_is_full_before_anything_was_kept_back_beside_the_commits_is_drained_all_the_same(
+    size: int,
+) -> None:
+    disk = SimulatedDisk(space=SPACE)
+    database = open_unattended(disk)
+    database.patience = 1 << 40  # its tender has no turn
+    with pytest.raises(DiskFull):
+        for _ in range(SPACE):
+            database.add_many("q", [bytes(size)] * (SMALL // 2 // size or 1))
+    numbers = list(database.numbers())
+
+    assert len(numbers) > 30
+    for number in numbers:
+        assert database.deliver(number)
+    assert database.cleanup().deleted
+    database.add("q", bytes(size))
+
+
 def test_a_full_disk_while_a_commit_is_written_is_final() -> None:
     disk, account = SimulatedDisk(), Account()
     writer = Writer(open_unattended(disk), account)
