@@ -269,9 +269,9 @@ class CommitBlock:
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        operations = self.ended()
-        if kind is None and not operations.is_empty():
-            self.numbers = self._write(operations)
+        self._has_ended = True
+        if kind is None and not self.operations.is_empty():
+            self.numbers = self._write(self.operations)
 
     def ended(self) -> Operations:
         """Return what was gathered; from now on nothing more is. For the layers of the engine itself."""
