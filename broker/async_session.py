@@ -43,6 +43,7 @@ from broker.words import (
     term_fields,
     unit_status,
 )
+from database.arguments import flag
 
 
 class AsyncEntrance(Protocol):
@@ -152,9 +153,8 @@ class AsyncSession:
 
     async def end_conversation(self, conv_id: str, *, cancel: bool = False) -> None:
         """End a conversation: EOC. What was committed can still be received, then the partner is told."""
-        checked(
-            await self.ask(self.speaker.say(Function.EOC, Option.CANCEL if cancel else Option.NONE, conv_id=conv_id))
-        )
+        option = Option.CANCEL if flag(cancel, "cancel") else Option.NONE
+        checked(await self.ask(self.speaker.say(Function.EOC, option, conv_id=conv_id)))
 
     # Receiving.
 
@@ -235,7 +235,7 @@ class AsyncSession:
 
     async def subscribe(self, topic: str, *, durable: bool = False) -> AsyncSubscription:
         """Subscribe to what is published from now on, or go on with a subscription."""
-        option = Option.DURABLE if durable else Option.NONE
+        option = Option.DURABLE if flag(durable, "durable") else Option.NONE
         checked(await self.ask(self.speaker.say(Function.SUBSCRIBE, option, topic=topic)))
         return AsyncSubscription(self, topic, is_durable=durable)
 

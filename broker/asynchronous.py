@@ -13,7 +13,7 @@ from types import TracebackType
 
 from broker.async_session import AsyncSession
 from broker.attributes import Attributes
-from broker.beginning import Beginning, OpenStore, Wanted, attributes_of, start
+from broker.beginning import Beginning, OpenStore, Value, Wanted, attributes_of, start
 from broker.block import Reply, Request
 from broker.codes import BrokerError, Code, detailed
 from broker.effects import AllowNew, Command, ForbidNew, Gone, Physical, Purge, SetStatus, StoreBack, StoreLost
@@ -25,8 +25,9 @@ from broker.pstore import Store, StoreUnavailable
 from broker.records import Status
 from broker.running import TICK_SECONDS, Answered, Running, spelled
 from broker.tracing import Tracing
-from broker.words import UnitStatus, checked, unit_status
+from broker.words import UnitStatus, checked, member, tick_length, unit_status
 from broker.world import World
+from database.arguments import plain_text
 
 
 class AsyncBroker:
@@ -52,12 +53,12 @@ class AsyncBroker:
         open_store: OpenStore = open_store,
         create: bool = False,
         tick_seconds: float = TICK_SECONDS,
-        **given: str,
+        **given: Value,
     ) -> "AsyncBroker":
         """Return a broker that is begun by `async with`; arguments and errors as Broker.open."""
         found = attributes_of(directory, attributes, given)
         wanted = Wanted(attributes=found, erase=erase, report=report, open_store=open_store, create=create)
-        return cls(wanted, tick_seconds=tick_seconds)
+        return cls(wanted, tick_seconds=tick_length(tick_seconds))
 
     async def __aenter__(self) -> "AsyncBroker":
         loop = asyncio.get_running_loop()
@@ -107,11 +108,12 @@ class AsyncBroker:
 
     async def purge(self, uowid: str) -> UnitStatus:
         """Remove a unit of work and its status, as Broker.purge."""
-        return unit_status(await self._looped.command(lambda handle: Purge(handle, uowid)))
+        return unit_status(await self._looped.command(lambda handle: Purge(handle, plain_text(uowid, "uowid"))))
 
     async def set_uow_status(self, uowid: str, status: Status) -> UnitStatus:
         """Move a unit of work that waits or is put off, as Broker.set_uow_status."""
-        return unit_status(await self._looped.command(lambda handle: SetStatus(handle, uowid, status)))
+        named, wanted = plain_text(uowid, "uowid"), member(status)
+        return unit_status(await self._looped.command(lambda handle: SetStatus(handle, named, wanted)))
 
     async def administer(self, command: Callable[[int], Command]) -> Reply:
         """Carry out an operator's command, made with the handle of its answer. BrokerError with what refuses it."""

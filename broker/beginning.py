@@ -10,7 +10,7 @@ values by keyword          in the place of any of these: `pstore="COLD"`, `broke
 import copy
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,10 +22,13 @@ from broker.opening import DEFAULT_FILE, open_store, start_of, version
 from broker.pstore import Begun, Pstore, StartRefused, Store, StoreError, begin
 from broker.report import Report, report_path
 from broker.restore import restored, without_store
+from database.arguments import flag, plain_text, shown
 from database.options import system_clock
+from recovery.place import directory_of
 
 HOST_BYTES_MAX = 64  # of what a checkpoint says of the machine
 
+Value = str | int  # of an attribute; True and False are YES and NO
 OpenStore = Callable[..., Store]  # with the attributes, and `creates`
 
 
@@ -40,6 +43,12 @@ class Wanted:
     create: bool = False  # a new store also among files of somebody else
     is_standby: bool = False  # that takes over
     clock: Callable[[], int] = system_clock
+
+    def __post_init__(self) -> None:
+        for name in ("erase", "report"):
+            if getattr(self, name) is not None:
+                plain_text(getattr(self, name), name)
+        flag(self.create, "create")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,17 +67,36 @@ class Beginning:
 def attributes_of(
     directory: str | os.PathLike[str] | None,
     attributes: Attributes | str | os.PathLike[str] | None,
-    given: dict[str, str],
+    given: Mapping[str, Value],
 ) -> Attributes:
-    """Return the attributes that were said; AttributesInvalid. ValueError for values beside attributes read already."""
+    """Return the attributes that were said; AttributesInvalid. ValueError for values beside attributes read already.
+
+    TypeError, and ValueError for what names no directory.
+    """
     if isinstance(attributes, Attributes):
         if given:
             raise ValueError(f"the attributes are read already: say {', '.join(given)} when they are read")
-        return attributes if directory is None else _elsewhere(attributes, Path(directory))
+        return attributes if directory is None else _elsewhere(attributes, directory_of(directory))
+    said = {name: _text_of(name, value) for name, value in given.items()}
     if directory is not None:
-        kept = {"spool_directory": str(directory), "database_file": str(Path(directory) / DEFAULT_FILE)}
-        given = {name: value for name, value in kept.items() if name not in given} | given
-    return built_in(**given) if attributes is None else read(Path(attributes), **given)
+        place = directory_of(directory)
+        said = {"spool_directory": str(place), "database_file": str(place / DEFAULT_FILE)} | said
+    if attributes is None:
+        return built_in(**said)
+    if not isinstance(attributes, str | os.PathLike):
+        raise TypeError(f"attributes must be the path of an attribute file, or Attributes, not {shown(attributes)}")
+    return read(Path(attributes), **said)
+
+
+def _text_of(name: str, value: Value) -> str:
+    """Return a value as an attribute file has it."""
+    if isinstance(value, bool):
+        return "YES" if value else "NO"
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, str):
+        return value
+    raise TypeError(f"{name} must be text as in an attribute file, a whole number, True or False, not {shown(value)}")
 
 
 def _elsewhere(attributes: Attributes, directory: Path) -> Attributes:

@@ -276,14 +276,14 @@ def _say(request: Request, *, function: Function, option: Option = Option.NONE, 
 
     To set thirty fields of each takes as long as a tenth of a call.
     """
-    if not _SAYABLE.issuperset(said):
-        raise TypeError(f"a request has no field {', '.join(sorted(said.keys() - _SAYABLE))}")
+    if not FIELDS_OF_REQUEST.issuperset(said):
+        raise TypeError(f"a request has no field {', '.join(sorted(said.keys() - FIELDS_OF_REQUEST))}")
     said["function"], said["option"] = function, option
     request.__dict__.update(said)
 
 
 Request.__init__ = _say  # type: ignore[method-assign,assignment]
-_SAYABLE = frozenset(field.name for field in fields(Request))
+FIELDS_OF_REQUEST = frozenset(field.name for field in fields(Request))
 
 
 @dataclass(kw_only=True)

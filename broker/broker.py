@@ -17,7 +17,7 @@ from itertools import count
 from types import TracebackType
 
 from broker.attributes import Attributes
-from broker.beginning import OpenStore, Wanted, attributes_of, start
+from broker.beginning import OpenStore, Value, Wanted, attributes_of, start
 from broker.block import Reply, Request
 from broker.codes import BrokerError, Code, detailed
 from broker.effects import AllowNew, Command, ForbidNew, Gone, Physical, Purge, SetStatus, StoreBack, StoreLost
@@ -29,8 +29,9 @@ from broker.running import TICK_SECONDS, Answered, Running, spelled
 from broker.session import Session
 from broker.threaded import Threaded
 from broker.ticker import Ticker
-from broker.words import UnitStatus, checked, unit_status
+from broker.words import UnitStatus, checked, member, tick_length, unit_status
 from broker.world import World
+from database.arguments import plain_text
 from database.forks import close_in_children
 
 
@@ -59,7 +60,7 @@ class Broker:
         open_store: OpenStore = open_store,
         create: bool = False,
         tick_seconds: float = TICK_SECONDS,
-        **given: str,
+        **given: Value,
     ) -> "Broker":
         """Begin the persistent store, restore what it holds, and return the broker.
 
@@ -71,9 +72,9 @@ class Broker:
         StartRefused with its code when the store cannot be begun as PSTORE says: nothing was changed then.
         AttributesInvalid. (EntireX 8.0, Concepts of Persistent Messaging, "Persistent Store".)
         """
-        found = attributes_of(directory, attributes, given)
+        found, seconds = attributes_of(directory, attributes, given), tick_length(tick_seconds)
         beginning = start(Wanted(attributes=found, erase=erase, report=report, open_store=open_store, create=create))
-        return cls(Running(beginning), tick_seconds=tick_seconds)
+        return cls(Running(beginning), tick_seconds=seconds)
 
     def __enter__(self) -> "Broker":
         return self
@@ -113,11 +114,13 @@ class Broker:
 
     def purge(self, uowid: str) -> UnitStatus:
         """Remove a unit of work and its status, whosever it is: PURGE. Return its last status; BrokerError 00780305."""
-        return unit_status(self._threads.command(lambda handle: Purge(handle, uowid)))
+        named = plain_text(uowid, "uowid")
+        return unit_status(self._threads.command(lambda handle: Purge(handle, named)))
 
     def set_uow_status(self, uowid: str, status: Status) -> UnitStatus:
         """Move a unit of work that waits or is put off to ACCEPTED or CANCELLED, SET-UOW-STATUS. 00780307."""
-        return unit_status(self._threads.command(lambda handle: SetStatus(handle, uowid, status)))
+        named, wanted = plain_text(uowid, "uowid"), member(status)
+        return unit_status(self._threads.command(lambda handle: SetStatus(handle, named, wanted)))
 
     def administer(self, command: Callable[[int], Command]) -> Reply:
         """Carry out an operator's command, made with the handle of its answer. BrokerError with what refuses it."""

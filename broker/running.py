@@ -15,8 +15,8 @@ import traceback
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from operator import attrgetter
+from dataclasses import fields
+from operator import is_
 from typing import Any, NamedTuple
 
 from broker.attributes import JournalAttributes, SqliteAttributes
@@ -45,6 +45,7 @@ from broker.pstore import CommitRefused, StoreError, StoreFull, StoreUnavailable
 from broker.stored_files import MakesRoom
 from broker.tracing import Tracing
 from broker.world import World
+from database.arguments import every, plain_bytes, plain_properties, plain_text, shown
 
 _log = logging.getLogger("oms.broker")
 TICK_SECONDS = 1.0  # a crash costs the pseudo-clock at most so much
@@ -263,30 +264,44 @@ def _outcome(ticket: int, answer: int | StoreError) -> Durable | Failed:
     return Failed(ticket, True, str(answer))
 
 
-_KINDS = (Function, Option, Store, bytes, str)
-_kinds = attrgetter("function", "option", "store", "body", "wait")
+_ENUMERATIONS = {"function": Function, "option": Option, "store": Store}
+_NUMBERS = frozenset({"api_type", "api_version", "uwstatp", "receive_length", "errtext_length"})
+_BUFFERS = frozenset({"body", "msgid", "user_data", "security_token"})
+_TEXTS = {field.name for field in fields(Request)} - _NUMBERS - _BUFFERS - {*_ENUMERATIONS, "properties", "parts"}
+_SAID_AS = {"ustatus": "user_status", "user_id": "user"}  # by the sessions
+_PLAIN: Mapping[str, type] = (
+    _ENUMERATIONS | dict.fromkeys(_NUMBERS, int) | dict.fromkeys(_BUFFERS, bytes) | dict.fromkeys(_TEXTS, str)
+)
 
 
-def spelled(request: Request) -> Request:
-    """Return the request with plain numbers as the enumerations' members; the kernel refuses what is none.
+def spelled(request: object) -> Request:
+    """Return the request with plain values that nobody changes afterwards, and numbers as members of enumerations.
 
-    TypeError for a message that is no bytes: it would be noticed when it is written, as a fault of the store.
+    TypeError for a value of another type. What is no member of an enumeration, or out of range, the kernel refuses.
     """
-    if tuple(map(type, _kinds(request))) == _KINDS and not request.parts:
+    if not isinstance(request, Request):
+        raise TypeError(f"request must be a Request, not {shown(request)}")
+    said = vars(request)
+    if all(map(is_, map(type, said.values()), map(_PLAIN.get, said))):
         return request
-    _check_types(request)
-    members: dict[str, Any] = {"parts": tuple(spelled(part) for part in request.parts)}
-    for name, kind in (("function", Function), ("option", Option), ("store", Store)):
-        with suppress(ValueError):
-            members[name] = kind(getattr(request, name))
-    return replace(request, **members)
+    return Request(**{name: _spelled(name, value) for name, value in said.items()})
 
 
-def _check_types(request: Request) -> None:
-    for name, kind in (("body", bytes), ("wait", str)):
-        value = getattr(request, name)
-        if not isinstance(value, kind):
-            raise TypeError(f"{name} is {kind.__name__}, not {type(value).__name__}")
+def _spelled(name: str, value: Any) -> Any:
+    if name in _TEXTS:
+        return plain_text(value, _SAID_AS.get(name, name))
+    if name in _BUFFERS:
+        return plain_bytes(value, name)
+    if name == "properties":
+        return plain_properties(value)
+    if name == "parts":
+        return tuple(spelled(part) for part in every(value, "parts", "Requests"))
+    if isinstance(value, bool) or not isinstance(value, int):
+        kind = _ENUMERATIONS.get(name)
+        raise TypeError(f"{name} must be {'a number (int)' if kind is None else kind.__name__}, not {shown(value)}")
+    with suppress(ValueError):
+        return _ENUMERATIONS.get(name, int)(value)
+    return value
 
 
 def seconds_to_wait(request: Request) -> float:

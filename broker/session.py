@@ -45,6 +45,7 @@ from broker.words import (
     term_fields,
     unit_status,
 )
+from database.arguments import flag
 
 
 class Entrance(Protocol):
@@ -158,7 +159,8 @@ class Session:
 
     def end_conversation(self, conv_id: str, *, cancel: bool = False) -> None:
         """End a conversation: EOC. What was committed can still be received, then the partner is told."""
-        checked(self.ask(self.speaker.say(Function.EOC, Option.CANCEL if cancel else Option.NONE, conv_id=conv_id)))
+        option = Option.CANCEL if flag(cancel, "cancel") else Option.NONE
+        checked(self.ask(self.speaker.say(Function.EOC, option, conv_id=conv_id)))
 
     # Receiving.
 
@@ -247,7 +249,7 @@ class Session:
         A durable one belongs to USER-ID and TOKEN and goes on after a restart where its acknowledgements have come
         to; any other ends with the session. BrokerError 00200485 when the topic does not allow it, 00200472.
         """
-        option = Option.DURABLE if durable else Option.NONE
+        option = Option.DURABLE if flag(durable, "durable") else Option.NONE
         checked(self.ask(self.speaker.say(Function.SUBSCRIBE, option, topic=topic)))
         return Subscription(self, topic, is_durable=durable)
 

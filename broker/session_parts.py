@@ -25,6 +25,7 @@ from broker.words import (
     message_if_any,
     unit_status,
 )
+from database.arguments import flag
 
 
 class Asking(Protocol):
@@ -86,7 +87,8 @@ class SentUnit(Sending, Settled):
 
     def commit_and_end(self, *, cancel: bool = False) -> UnitStatus:
         """Commit it, and end its conversation: EOC, or with `cancel` EOCCANCEL."""
-        return self._settled(self._session.ask(self._to_settle(Option.EOCCANCEL if cancel else Option.EOC)))
+        option = Option.EOCCANCEL if flag(cancel, "cancel") else Option.EOC
+        return self._settled(self._session.ask(self._to_settle(option)))
 
     def backout(self) -> UnitStatus:
         """Drop it."""

@@ -6,12 +6,27 @@ their answers with it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf, isfinite, isnan
 from typing import Any, TypedDict
 
-from broker.block import ANY, FIELDS, NEW, OLD, UWSTATP_NO, ConvStat, Function, Option, Reception, Request, Store
+from broker.block import (
+    ANY,
+    FIELDS,
+    FIELDS_OF_REQUEST,
+    NEW,
+    OLD,
+    UWSTATP_NO,
+    ConvStat,
+    Function,
+    Option,
+    Reception,
+    Request,
+    Store,
+)
 from broker.codes import BrokerError, Code, detailed
 from broker.records import Status
 from broker.running import Answered
+from database.arguments import flag, plain_text, shown
 
 ServiceName = tuple[str, str, str]  # CLASS, SERVER, SERVICE
 AnyService = ServiceName | str  # or "CLASS/SERVER/SERVICE"
@@ -48,6 +63,9 @@ class Beside(TypedDict, total=False):
 
 class Said(Terms, Beside, total=False):
     """What a unit of work of one message is sent with."""
+
+
+_TERMS_AS_SAID = frozenset({*Beside.__annotations__, "producer"})  # are called the same in the control block
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +124,15 @@ class Message:
 
 
 def names(service: AnyService) -> ServiceName:
-    """Return CLASS, SERVER and SERVICE of "CLASS/SERVER/SERVICE"; ValueError for anything else than three names."""
-    parts = tuple(service.split("/")) if isinstance(service, str) else tuple(service)
+    """Return CLASS, SERVER and SERVICE of "CLASS/SERVER/SERVICE"; TypeError, ValueError for anything else."""
+    if isinstance(service, str):
+        parts = tuple(service.split("/"))
+    elif isinstance(service, tuple | list) and all(isinstance(part, str) for part in service):
+        parts = tuple(service)
+    else:
+        raise TypeError(f"service must be text, as in 'CLASS/SERVER/SERVICE', or three names, not {shown(service)}")
     if len(parts) != 3:
-        raise ValueError(f"{service!r} is not CLASS/SERVER/SERVICE")
+        raise ValueError(f"service {service!r} is not CLASS/SERVER/SERVICE")
     return parts
 
 
@@ -119,48 +142,94 @@ def service_fields(service: AnyService) -> dict[str, Any]:
 
 
 def wait_text(wait: Wait) -> str:
-    """Return WAIT: NO, YES, or a time, at least a millisecond and at most what the field has room for: 115 days."""
+    """Return WAIT: NO, YES, or a time, at least a millisecond and at most what the field has room for: 115 days.
+
+    TypeError, ValueError.
+    """
     if wait is True:
         return "YES"
+    if wait is None or wait is False:
+        return "NO"
+    if not isinstance(wait, int | float):
+        raise TypeError(f"wait must be seconds (a number), True, False or None, not {shown(wait)}")
+    if isnan(wait):
+        raise ValueError("wait must be a number of seconds, not nan")
     if not wait:
         return "NO"
     text = f"{min(max(wait, 0.001), WAIT_MAX_SECONDS):.3f}"[:7]
     return (text.rstrip("0").rstrip(".") if "." in text else text) + "S"
 
 
-def duration_text(duration: str | float) -> str:
-    """Return a lifetime: as it was written, or of seconds, rounded up to what the field has room for."""
+def duration_text(duration: str | float, what: str = "lifetime") -> str:
+    """Return a lifetime: as it was written, or of seconds, rounded up to what the field has room for.
+
+    TypeError, ValueError.
+    """
     if isinstance(duration, str):
         return duration
+    if isinstance(duration, bool) or not isinstance(duration, int | float):
+        raise TypeError(f"{what} must be text as '90S', '5M' or '1D', or seconds (a number), not {shown(duration)}")
+    if not isfinite(duration):
+        raise ValueError(f"{what} must be a number of seconds, not {duration}")
     texts = (f"{-int(-duration // seconds)}{unit}" for unit, seconds in _UNITS)
     return next((text for text in texts if len(text) <= _WIDTH), f"{duration}")
 
 
 def term_fields(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the control block that say the terms; what goes with the message is there already."""
+    """Return the fields of the control block that say the terms; what goes with the message is there already.
+
+    TypeError.
+    """
     fields: dict[str, Any] = {}
     for name, value in said.items():
         match name:
             case "persistent":
-                fields["store"] = Store.BROKER if value else Store.OFF
+                fields["store"] = Store.BROKER if flag(value, name) else Store.OFF
             case "lifetime":
                 fields["uwtime"] = duration_text(value)
             case "status_lifetimes":
-                fields["uwstatp"] = value or UWSTATP_NO
+                fields["uwstatp"] = _count(value, name) or UWSTATP_NO
             case "status_lifetime":
-                fields["uwstat_lifetime"] = duration_text(value)
+                fields["uwstat_lifetime"] = duration_text(value, name)
             case "user_status":
-                fields["ustatus"] = value
-            case _:
+                fields["ustatus"] = plain_text(value, name)
+            case _ if name in _TERMS_AS_SAID:
                 fields[name] = value
+            case _:
+                raise TypeError(f"there is no argument {name!r}; there are {', '.join(sorted(Said.__annotations__))}")
     return fields
+
+
+def tick_length(seconds: object) -> float:
+    """Return the seconds between two looks at the clock; TypeError, ValueError."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise TypeError(f"tick_seconds must be a number of seconds, not {shown(seconds)}")
+    if not 0 < seconds < inf:
+        raise ValueError(f"tick_seconds must be above 0, not {seconds}")
+    return seconds
+
+
+def member(status: object) -> Status:
+    """Return a status; TypeError."""
+    if not isinstance(status, Status):
+        raise TypeError(f"status must be a Status, as Status.ACCEPTED, not {shown(status)}")
+    return status
+
+
+def _count(value: object, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{what} must be a number (int), not {shown(value)}")
+    return value
 
 
 class Speaker:
     """Makes the requests of one user."""
 
     def __init__(self, user: str, token: str, fields: Mapping[str, Any]) -> None:
-        self._who = {**fields, "user_id": user, "token": token}
+        unknown = sorted(fields.keys() - FIELDS_OF_REQUEST)
+        if unknown:
+            raise TypeError(f"a session has no field {', '.join(unknown)}")
+        self._who = {**fields, "user_id": plain_text(user, "user"), "token": plain_text(token, "token")}
 
     def say(self, function: Function, option: Option = Option.NONE, **fields: Any) -> Request:
         """Return a request of this user."""
