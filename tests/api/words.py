@@ -23,11 +23,11 @@ def check_words(failure: BaseException, words: Sequence[Collection[str]], names:
     """Raise BadWords where a refusal names none of the arguments, or says what it should not."""
     text = str(failure)
     if type(failure) is JournalError:
-        raise BadWords(f"a bare JournalError: {text}")
+        raise BadWords(f"a bare JournalError: {text}") from failure
     if not isinstance(failure, TypeError | ValueError | JournalError | RuntimeError):
-        raise BadWords(f"{type(failure).__name__}: {text}")
+        raise BadWords(f"{type(failure).__name__}: {text}") from failure
     if (found := NEVER.search(text)) is not None:
-        raise BadWords(f"{type(failure).__name__} says {found[0]!r}: {text}")
+        raise BadWords(f"{type(failure).__name__} says {found[0]!r}: {text}") from failure
     lower = text.lower()
     if not any(word.lower() in lower for each in words for word in each) and not any(name in lower for name in names):
-        raise BadWords(f"{type(failure).__name__} names none of {sorted(names)}: {text}")
+        raise BadWords(f"{type(failure).__name__} names none of {sorted(names)}: {text}") from failure
