@@ -332,7 +332,7 @@ class Player:
         if outcome.failure is not None or (made and made[0].wrong):
             self.judge(call, {"producer_id": made[0]} if made else {}, Expected(), outcome)
             return
-        begun = outcome.answer
+        begun, face = outcome.answer, self.face
         entered = self.face.enter(begun)
         change = Change(producer_id=made[0].means if made else None)
         self._meddled(hand)
@@ -342,7 +342,7 @@ class Player:
             self._meddled(None)
             self.block(step.within)
             self._meddled(hand)
-        self._left(step, begun, entered, change)
+        self._left(step, begun, entered, change, is_reopened=self.face is not face)
         hand.meddle()
         self._meddled(None)
         self._again(step, begun, entered)
@@ -362,12 +362,14 @@ class Player:
         if outcome.failure is None:
             change.added, change.removed, change.values = noted.added, noted.removed, noted.values
 
-    def _left(self, step: Block, begun: Any, entered: Any, change: Change) -> None:
+    def _left(self, step: Block, begun: Any, entered: Any, change: Change, *, is_reopened: bool) -> None:
         failure = Oops() if step.raises else None
         outcome = self.face.leave(begun, failure, step.moment)
         self.was_reached = bool(outcome.where)
         is_empty = not (change.added or change.removed or change.values)
         expected = Expected() if step.raises or is_empty else self.model.commit(change)
+        if is_reopened and not (step.raises or is_empty):  # what was interrupted within has closed its database
+            expected = Expected(raises=(DatabaseClosed, *expected.raises))
         if outcome.is_cut:
             self.resolve(expected, f"a block, {outcome.where}")
             return
