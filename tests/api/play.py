@@ -149,12 +149,17 @@ class Player:
         return Hand(self.model, inner=self._inner)
 
     def _inner(self, n: int) -> None:
-        """Use the database, from within an argument of a call. An interrupt is the outer call's, not this one's."""
-        tracing = sys.gettrace()
+        """Use the database, from within an argument of a call. An interrupt is the outer call's, not this one's.
+
+        Nothing that was handed in changes meanwhile: the outer call is still copying it.
+        """
+        tracing, meddle = sys.gettrace(), self.disk.meddle
         sys.settrace(None)
+        self._meddled(None)
         try:
             self._used_within(n)
         finally:
+            self.disk.meddle = self.clock.meddle = meddle
             sys.settrace(tracing)
 
     def _used_within(self, n: int) -> None:
