@@ -204,7 +204,7 @@ def any_flag_will_do() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(budget=20)
 def a_producer_identifier_is_ignored() -> Iterator[None]:
     """A message that is sent again with its identifier is added again."""
 
@@ -258,7 +258,7 @@ def half_of_many_stays_in_the_block() -> Iterator[None]:
 # Taking.
 
 
-@fault("tasks")
+@fault("tasks", budget=20)
 def a_cancelled_take_keeps_its_message() -> Iterator[None]:
     """The message that a cancelled task was about to get is given back by nobody."""
     with changed(asynchronous, "_give_back", lambda _: nothing):
@@ -336,7 +336,7 @@ def what_is_delivered_stays_taken() -> Iterator[None]:
     """A message that was taken and delivered can be released."""
 
     def begun(before: Any) -> Any:
-        return lambda self, index, taken=None: before(self, index, {})
+        return lambda self, index, taken, *more: before(self, index, {}, *more)
 
     with changed(Ledger, "__init__", begun):
         yield

@@ -117,7 +117,8 @@ class Interrupted:
         if not is_called and not name.startswith(_PRODUCT):
             return None  # of the tests, or what they call: no place of a program
         frame.f_trace_opcodes = True
-        self._place(frame)
+        if frame.f_code.co_code[frame.f_lasti] == _RESUME:  # no handler runs where an exception is thrown in
+            self._place(frame)
         return self._reached
 
     def _reached(self, frame: FrameType, event: str, _: object) -> Callable[..., Any]:
