@@ -8,6 +8,7 @@ places of one call, whatever module they are in, so it comes at no place where a
 import asyncio
 import contextlib
 import dis
+import gc
 import signal
 import sys
 import threading
@@ -89,12 +90,16 @@ class Interrupted:
     def __enter__(self) -> "Interrupted":
         if self._interrupt is not None:
             self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
+            # What a tracing function raises out of a finalizer that the collector calls in the middle of an instruction
+            # has the interpreter go on with another function's stack.
+            gc.disable()
             sys.settrace(self._called)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._interrupt is not None:
             sys.settrace(None)
+            gc.enable()
             sys.unraisablehook = self._hook
         self._last.clear()
         self._entered.clear()
