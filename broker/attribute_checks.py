@@ -1,9 +1,8 @@
 """What attributes must say together: checked once each of them is right by itself."""
 
+from broker.attribute_keywords import START_OF_MODE
 from broker.attribute_scopes import Scope, Scopes, Setting
 from broker.codes import Code
-
-START_OF_MODE = {"PSTORE-LOAD": "COLD", "PSTORE-UNLOAD": "HOT", "STANDBY": "HOT"}
 
 
 def check_together(scopes: Scopes) -> None:

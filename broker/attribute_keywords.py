@@ -1,8 +1,8 @@
 """Every attribute: its name and short forms, the sections it stands in, what values it takes, and its default.
 
-A default is the one of an attribute file. Without a file the built-in configuration says otherwise
-(`attributes.BUILT_IN`). A SERVICE or TOPIC that says nothing takes what its section says before the
-first definition, then what BROKER says, then the default.
+A default is the one of EntireX; with DEFAULT-VALUES=OMS, as without a file, `DEFAULTS_OF_OMS` come first.
+A SERVICE or TOPIC that says nothing takes what its section says before the first definition, then what
+BROKER says, then the default.
 """
 
 import re
@@ -150,7 +150,28 @@ def _driver(text: str) -> str:
     return str(one_of("JOURNAL", "SQLITE")(text))
 
 
+# The defaults of DEFAULT-VALUES=OMS, which a start without a file has, where they are others than the vendor's.
+DEFAULTS_OF_OMS: Mapping[str, str] = {
+    "PSTORE": "WARM",
+    "STORE": "BROKER",
+    "DEFERRED": "YES",
+    "UWTIME": UNLIMITED,
+    "MAX-UOWS": UNLIMITED,
+    "MAX-MESSAGES-IN-UOW": "10000",
+    "MAX-UOW-MESSAGE-LENGTH": "6144000",
+    "SUBSCRIBER-STORE": "PSTORE",
+    "SUBSCRIPTION-EXPIRATION": UNLIMITED,
+    "PUBLICATION-LIFETIME": UNLIMITED,
+    "MAX-MESSAGES-IN-PUBLICATION": "10000",
+    "MAX-PUBLICATION-MESSAGE-LENGTH": "6144000",
+    "ALLOW-DURABLE": "YES",
+}
+
+# A store is opened by each mode in its own way.
+START_OF_MODE: Mapping[str, str] = {"PSTORE-LOAD": "COLD", "PSTORE-UNLOAD": "HOT", "STANDBY": "HOT"}
+
 KEYWORDS = (
+    Keyword("DEFAULT-VALUES", _BROKER, one_of("ENTIREX", "OMS"), "ENTIREX"),
     Keyword("BROKER-ID", _BROKER, text_of(32), "ETB001"),
     Keyword("PSTORE", _BROKER, one_of("NO", "HOT", "COLD", "WARM"), "NO"),
     Keyword("PSTORE-TYPE", _BROKER, _driver, "JOURNAL"),

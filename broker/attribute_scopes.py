@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 from broker.attribute_keywords import (
     CANONICAL,
+    DEFAULTS_OF_OMS,
     NAME_BYTES_MAX,
     NAMES,
     OF_SECTION,
     SECTIONS,
+    START_OF_MODE,
     BadValue,
     Keyword,
     text_of,
@@ -24,6 +26,7 @@ from broker.codes import Code
 
 # A topic is stored or not by what itself says.
 _NOT_TAKEN_OVER = {("TOPIC", "STORE")}
+_LENGTHS = ("MAX-UOW-MESSAGE-LENGTH", "MAX-PUBLICATION-MESSAGE-LENGTH")  # as long as the store takes
 
 
 class Setting(NamedTuple):
@@ -70,6 +73,19 @@ class Scopes:
         text = self._default(scope, keyword)
         return Setting(keyword.read(text) if text else None, text, 0)
 
+    def is_said(self, scope: Scope, name: str) -> bool:
+        """Return whether the scope, its section or BROKER says an attribute, or it is given beside the file."""
+        places = [scope, self.sections[scope.section]]
+        if scope.section in NAMES and (scope.section, name) not in _NOT_TAKEN_OVER:
+            places.append(self.sections["BROKER"])
+        return any(name in place.settings for place in places)
+
+    @property
+    def has_oms_defaults(self) -> bool:
+        """Whether what is not said is as without a file."""
+        said = self.sections["BROKER"].settings.get("DEFAULT-VALUES")
+        return said is not None and said.value == "OMS"
+
     def _default(self, scope: Scope, keyword: Keyword) -> str:
         """Return the default; some follow from other values."""
         if scope.section == "TOPIC" and keyword.name == "STORE":
@@ -77,7 +93,14 @@ class Scopes:
             return "BROKER" if is_durable else "OFF"
         if keyword.name == "PUBLISH-AND-SUBSCRIBE":
             return "YES" if self.definitions["TOPIC"] else "NO"
-        return keyword.default
+        if not self.has_oms_defaults or keyword.name not in DEFAULTS_OF_OMS:
+            return keyword.default
+        if keyword.name in _LENGTHS and "MAX-MESSAGE-SIZE" in self.sections["JOURNAL"].settings:
+            return self.sections["JOURNAL"].settings["MAX-MESSAGE-SIZE"].text
+        if keyword.name == "PSTORE":
+            mode = self._looked_up(self.sections["BROKER"], OF_SECTION["BROKER"]["RUN-MODE"]).text.upper()
+            return START_OF_MODE.get(mode, DEFAULTS_OF_OMS["PSTORE"])
+        return DEFAULTS_OF_OMS[keyword.name]
 
 
 def gather(entries: Sequence[Entry], scopes: Scopes) -> None:
@@ -99,6 +122,15 @@ def gather(entries: Sequence[Entry], scopes: Scopes) -> None:
             put(entry, scope, scopes)
     for scope in (scope for defined in scopes.definitions.values() for scope in defined):
         _check_names(scope, scopes)
+
+
+def define_all(scopes: Scopes) -> None:
+    """Define every service and every topic beside the file's own, where its defaults are those without a file."""
+    if scopes.has_oms_defaults:
+        for section, defined in scopes.definitions.items():
+            names = dict.fromkeys(NAMES[section], "*")
+            if all(scope.names != names for scope in defined):
+                defined.append(Scope(section, names=names))
 
 
 def _name(entry: Entry, section: str, scope: Scope, scopes: Scopes) -> Scope:

@@ -15,26 +15,15 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from broker.attribute_checks import check_together
-from broker.attribute_keywords import NAMES, OF_SECTION, WITHOUT_EFFECT
-from broker.attribute_scopes import Scope, Scopes, Setting, gather, overridden
+from broker.attribute_keywords import DEFAULTS_OF_OMS, NAMES, OF_SECTION, WITHOUT_EFFECT
+from broker.attribute_scopes import Scope, Scopes, Setting, define_all, gather, overridden
 from broker.attribute_text import AttributesInvalid, Fault, read_entries
 from broker.block import UWSTATP_DEFAULT, UWSTATP_NO, Store
 from broker.codes import Code
 from broker.lifetimes import duration
 from broker.wildcards import fits
 
-BUILT_IN = """
-DEFAULTS=BROKER
-  STORE=BROKER  PSTORE=WARM  DEFERRED=YES  UWTIME=UNLIM  MAX-UOWS=UNLIM
-  MAX-MESSAGES-IN-UOW=10000  MAX-UOW-MESSAGE-LENGTH=6144000
-  SUBSCRIBER-STORE=PSTORE  SUBSCRIPTION-EXPIRATION=UNLIM  PUBLICATION-LIFETIME=UNLIM
-  MAX-MESSAGES-IN-PUBLICATION=10000  MAX-PUBLICATION-MESSAGE-LENGTH=6144000
-DEFAULTS=SERVICE
-  CLASS=*  SERVER=*  SERVICE=*
-DEFAULTS=TOPIC
-  TOPIC=*  ALLOW-DURABLE=YES
-"""
-_LENGTHS = ("max_uow_message_length", "max_publication_message_length")  # without a file: MAX-MESSAGE-SIZE
+BUILT_IN = "DEFAULTS=BROKER\n  DEFAULT-VALUES=OMS\n"
 _REMEMBERED_MAX = 10_000  # names whose definition is known without a search
 
 
@@ -42,6 +31,7 @@ _REMEMBERED_MAX = 10_000  # names whose definition is known without a search
 class BrokerAttributes:
     """What holds for the whole broker."""
 
+    default_values: str
     broker_id: str
     pstore: str
     pstore_type: str
@@ -234,6 +224,10 @@ def _names(scope: Scope) -> list[str]:
     return [scope.names[name] for name in NAMES[scope.section]]
 
 
+def _of_service(found: ServiceAttributes) -> tuple[str, str, str]:
+    return found.server_class, found.server_name, found.service
+
+
 def _specificity(scope: Scope) -> list[tuple[bool, int]]:
     return [("*" not in name, len(name.replace("*", ""))) for name in _names(scope)]
 
@@ -276,6 +270,54 @@ class Attributes:
         """Return what holds for the topic, of its most specific definition; None where there is none."""
         return self.topics.find((name,))
 
+    def unsaid(self, server_class: str, server_name: str, service: str) -> str:
+        """Return the attribute whose default keeps what is sent to a service out of the store: PSTORE or STORE.
+
+        "" where it is stored, and where somebody has said that it is not to be.
+        """
+        if self.broker.pstore == "NO":
+            return "" if self._scopes.is_said(self._scopes.sections["BROKER"], "PSTORE") else "PSTORE"
+        found = self.service(server_class, server_name, service)
+        if found is None or found.store == Store.BROKER:
+            return ""
+        names = [found.server_class, found.server_name, found.service]
+        scope = next(each for each in self._scopes.definitions["SERVICE"] if _names(each) == names)
+        return "" if self._scopes.is_said(scope, "STORE") else "STORE"
+
+    def warnings(self) -> list[str]:
+        """Return what somebody should know who may have meant something else."""
+        found = [self.refuses_units] if self.refuses_units else []
+        if self.unsaid("", "", "") == "PSTORE":
+            return [*found, "nothing is stored, since nobody has said PSTORE: say PSTORE=WARM, or NO if you want that"]
+        names = (_of_service(each) for each in self.services)
+        return found + [
+            f"nothing that is sent to {'/'.join(each)} is stored, since nobody has said STORE: say STORE=BROKER, "
+            "or OFF if you want that"
+            for each in names
+            if self.unsaid(*each)
+        ]
+
+    @property
+    def refuses_units(self) -> str:
+        """Why no unit of work is taken though nobody has said so, "" where some are."""
+        every = [self._scopes.sections["BROKER"], *self._scopes.definitions["SERVICE"]]
+        said = any(self._scopes.is_said(scope, "MAX-UOWS") for scope in every)
+        if said or self.broker.max_uows != 0:
+            return ""
+        return "no unit of work is taken, since nobody has said MAX-UOWS: say how many may be there, or UNLIM"
+
+    def differences(self) -> list[str]:
+        """Return the defaults of EntireX that count here and are others without a file, as `PSTORE=NO`."""
+        if self._scopes.has_oms_defaults:
+            return []
+        broker = self._scopes.sections["BROKER"]
+        found = self._scopes.effective(broker)
+        return [
+            f"{name}={found[name].text or 'nothing'}"
+            for name in DEFAULTS_OF_OMS
+            if name in found and not self._scopes.is_said(broker, name) and found[name].text != DEFAULTS_OF_OMS[name]
+        ]
+
     def longest_message(self) -> int:
         """Return how long a message of any service or topic may be."""
         lengths = [service.max_uow_message_length for service in self.services]
@@ -307,8 +349,7 @@ def read(path: Path, **given: str) -> Attributes:
 
 def built_in(**given: str) -> Attributes:
     """Return the attributes of a broker without a file: `built_in(broker_id="ME", spool_directory="spool")`."""
-    lengths = dict.fromkeys(_LENGTHS, given["max_message_size"]) if "max_message_size" in given else {}
-    return parse(BUILT_IN, "built-in defaults", **(lengths | given))
+    return parse(BUILT_IN, "built-in defaults", **given)
 
 
 def parse(text: str, file: str = "attributes", **given: str) -> Attributes:
@@ -321,6 +362,7 @@ def parse(text: str, file: str = "attributes", **given: str) -> Attributes:
         raise AttributesInvalid([Fault(file, 0, "", reason, Code.VALUE_INVALID)])
     gather(entries, scopes)
     overridden(given, scopes)
+    define_all(scopes)
     if not faults:
         check_together(scopes)
     if faults:

@@ -25,21 +25,37 @@ File = Annotated[
 ]
 
 
-def attributes(file: File = None, as_json: options.AsJson = False) -> None:
+Example = Annotated[
+    bool, typer.Option("--example", help="Print a file with every attribute and its default, to begin with.")
+]
+
+
+def attributes(file: File = None, example: Example = False, as_json: options.AsJson = False) -> None:
     """Check a broker's attribute file, show the values that count.
 
     Names file, line and attribute of everything that is wrong, and exits 2. Of
-    each value it says which line gives it; the others are defaults.
+    each value it says which line gives it; the others are defaults. It warns of
+    what would not be stored or not be taken, since an attribute is not said.
+
+    The defaults are those of EntireX, with DEFAULT-VALUES=OMS those of a start
+    without a file.
     """
+    from broker.attribute_example import example_of
     from broker.attribute_text import AttributesInvalid
     from broker.attributes import built_in, read
 
+    if example:
+        for line in example_of(built_in()).splitlines():
+            output.print_line(line)
+        return
     try:
         found = built_in() if file is None else read(file)
     except AttributesInvalid as invalid:
         raise failure_of(invalid, as_json=as_json) from None
     if as_json:
-        output.print_json({"file": found.file, "attributes": [shown._asdict() for shown in found.shown()]})
+        shown = [each._asdict() for each in found.shown()]
+        told = {"warnings": found.warnings(), "differences": found.differences()}
+        output.print_json({"file": found.file, "attributes": shown, **told})
     else:
         _print(found, said_in="built-in" if file is None else "line {}")
 
@@ -67,4 +83,10 @@ def _print(found: "Attributes", *, said_in: str) -> None:
         cells = ((row.keyword, row.value, source) for row, source in zip(rows, sources, strict=True))
         output.print_table(columns, cells)
         output.print_line()
+    if found.differences():
+        output.print_line(
+            f"Other values than without a file, which DEFAULT-VALUES=OMS has: {', '.join(found.differences())}."
+        )
+    for warning in found.warnings():
+        output.note(warning)
     output.print_line(f"{found.file}: nothing is wrong.")

@@ -101,7 +101,7 @@ def serve(  # noqa: PLR0913 - one for each option
 
 def _mode(run_mode: str | None, partner: str | None, *, create: bool) -> dict[str, str | int | None]:
     """Return the attributes of a run mode: what it takes as PSTORE goes with it. Usage where it begins no store."""
-    from broker.attribute_checks import START_OF_MODE
+    from broker.attribute_keywords import START_OF_MODE
 
     said: dict[str, str | int | None] = {}
     if run_mode is not None:

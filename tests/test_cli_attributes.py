@@ -82,7 +82,8 @@ def test_without_a_file_the_built_in_defaults_are_shown(monkeypatch: pytest.Monk
     monkeypatch.delenv("ETB_ATTR", raising=False)
     lines = [line.split() for line in oms("attributes").stdout.splitlines()]
 
-    assert ["PSTORE", "WARM", "built-in"] in lines
+    assert ["DEFAULT-VALUES", "OMS", "built-in"] in lines
+    assert ["PSTORE", "WARM", "default"] in lines
     assert ["SERVICE", "*/*/*"] in lines
 
 

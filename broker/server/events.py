@@ -11,6 +11,7 @@ login_refused    user, peer                  a wrong user or password
 login_limited    user, peer                  too many of them: nothing is looked at for a while
 users_read       users, changed              the users file was read again
 certificate_read -                           a renewed certificate is used
+attributes       warnings, differences       the attribute file makes it other than a start without one
 held             uows, publications          so much is held since the store was restored from a backup
 insecure         host                        INSECURE-NETWORK=YES lets everybody in the network in
 exhausted        reason                      the system has no descriptor or memory left for a connection

@@ -60,6 +60,7 @@ async def readiness(request: Request) -> Response:
     served: Served = request.app.state.served
     why = await _why_not(served, administration_of(request))
     status = {"status": "not ready" if why else "ready", "run_mode": served.run_mode, "reasons": why}
+    status["warnings"] = [each for each in served.attributes.warnings() if each not in why]
     return JSONResponse(status, 503 if why else 200)
 
 
@@ -74,6 +75,8 @@ async def _why_not(served: Served, administration: Administration) -> list[str]:
         found.append("the persistent store is full: let units of work be received, or free space on its file system")
     elif row.free_bytes is not None and row.free_bytes < row.min_free_space:
         found.append(f"{row.free_bytes:,} bytes are free for the persistent store, less than MIN-FREE-SPACE")
+    if served.attributes.refuses_units:
+        found.append(served.attributes.refuses_units)
     if not row.new_uow_messages:
         found.append("new units of work are not allowed; ALLOW-NEWUOWMSGS allows them")
     return found

@@ -98,7 +98,8 @@ class Server:
         self._administration = Administration(self._served)
         self._access: Access  # while it runs
         self._addresses: dict[str, list[str]] = {}  # where it listens, by the listener's name
-        self._last_words = "what was acknowledged is durable"
+        is_stored = attributes.broker.pstore != "NO"
+        self._last_words = "what was acknowledged is durable" if is_stored else "nothing was stored: PSTORE=NO"
         self._taken = ""  # who has taken the store over
 
     def stop(self, why: str = "it was asked to") -> None:
@@ -114,6 +115,7 @@ class Server:
         """
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(Complaints())
+        _tell(self._attributes)
         for number in _SIGNALS:
             loop.add_signal_handler(number, self.stop, number.name)
         try:
@@ -317,3 +319,15 @@ def _allow_files(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed < count:
         _log.warning("the system allows %d open files, fewer than MAX-CONNECTIONS needs", allowed)
+
+
+def _tell(attributes: Attributes) -> None:
+    """Say in the log what an attribute file makes other than one would expect."""
+    warnings, differences = attributes.warnings(), attributes.differences()
+    for text in warnings:
+        _log.warning("%s", text, extra=event("attributes", warnings=warnings, differences=differences))
+    if differences:
+        said = event("attributes", warnings=warnings, differences=differences)
+        _log.info(
+            "%s: other values than without a file, which DEFAULT-VALUES=OMS has", ", ".join(differences), extra=said
+        )

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from broker.block import NEW, Function, Option, Reply
+from broker.attributes import Attributes
+from broker.block import NEW, Function, Option, Reply, Store
 from broker.codes import BrokerError, Code, detailed
-from broker.server.destinations import InConversation, Temporary, ToTopic, parse
+from broker.server.destinations import InConversation, Temporary, ToService, ToTopic, parse
 from broker.server.flow import Flow
 from broker.server.frames import Frame
 from broker.server.stomp_receiving import Consumer, was_settled
@@ -74,9 +75,10 @@ def taken_apart(frame: Frame) -> Sent:
 class Producer:
     """What a connection sends."""
 
-    def __init__(self, flow: Flow, consumer: Consumer) -> None:
+    def __init__(self, flow: Flow, consumer: Consumer, attributes: Attributes) -> None:
         self._flow = flow
         self._consumer = consumer
+        self._attributes = attributes
         self._transactions: dict[str, Transaction] = {}
         self._sending: dict[str, Transaction] = {}  # by the conversation that one sends in
         flow.on_end.append(self._transactions.clear)
@@ -97,6 +99,8 @@ class Producer:
         """Send a message, or add it to a transaction."""
         transaction = self.transaction(frame)
         sent = taken_apart(frame)
+        if transaction is not None or "receipt" in frame.headers:
+            self._check_is_stored(sent)
         other = self._sending.get(sent.conv_id) if self._sending else None
         if other is not None and other is not transaction:
             raise _refusal(Code.WRONG_UOW_TYPE, f"transaction {other.name!r} sends in this conversation")
@@ -116,6 +120,21 @@ class Producer:
         option = Option.EOC if sent.ends else Option.COMMIT
         request = self._flow.speaker.say(sent.function, option, body=frame.body, **sent.to, **sent.beside)
         self._flow.ask(request, done, frame)
+
+    def _check_is_stored(self, sent: Sent) -> None:
+        """Refuse a message that would get a receipt and be gone with the broker, where nobody has asked for that.
+
+        BrokerError: 00200229.
+        """
+        if sent.function is not Function.SEND or sent.beside.get("store") == Store.OFF:
+            return
+        names = sent.where.names if isinstance(sent.where, ToService) else None
+        unsaid = self._attributes.unsaid(*names or ("", "", ""))
+        if unsaid and (names or unsaid == "PSTORE"):
+            text = (
+                f"it would not be stored: the broker's attributes do not say {unsaid}; persistent:false asks for that"
+            )
+            raise _refusal(Code.INVALID_STORE, text)
 
     def _expects(self, sent: Sent) -> bool:
         """Keep a place for the answers, if they are wanted and not awaited already. BrokerError where there is none."""

@@ -44,7 +44,7 @@ class StompSession:
         self._outlet = outlet
         self._flow = flow = Flow(outlet, limits)
         self._consumer = Consumer(flow, attributes)
-        self._producer = Producer(flow, self._consumer)
+        self._producer = Producer(flow, self._consumer, attributes)
         self._calls = Calls(flow, self._consumer.subscription_to, self._consumer.answer_number)
         flow.dispatch = self._dispatch
 
