@@ -195,6 +195,7 @@ class MessageDatabase:
     def _let_go(self) -> None:
         """Do what closing is; where an interrupt has cut it off, the next close does the rest."""
         self._tender.stop()
+        known = self.group.failure
         try:
             if self._journal.needs_vouching and self.group.failure is None:
                 self.group.commit(Composer().draft())
@@ -204,6 +205,9 @@ class MessageDatabase:
             self._files.close()
             self._ownership.close()
             self._has_ended = True
+        failure = self.group.failure
+        if failure is not known and failure is not None and not isinstance(failure, JournalError | OSError):
+            raise failure  # a signal's handler raised it while the last commit was written
 
     def _abandon(self) -> None:
         """Let go in the child of a fork: files and lock stay the parent's.

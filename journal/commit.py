@@ -214,8 +214,9 @@ class GroupCommit:
             # Whatever came between the write and the callers' answers, nobody knows what the disk
             # has: final, an interrupt from the keyboard included.
             self.failure = failure
+            is_answered = mine is not None and _is_settled(mine)  # so that its caller would not hear of it
             self._fail([draft for draft in drafts if not _is_settled(draft)], failure, OutcomeUnknown)
-            if not isinstance(failure, Exception):
+            if is_answered or not isinstance(failure, Exception):
                 raise
         finally:
             try:

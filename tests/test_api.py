@@ -14,6 +14,7 @@ from database import MessageDatabase, Options
 from tests.api.arguments import RIGHT, WORDS, WRONG
 from tests.api.campaign import FACES, search, seed_played
 from tests.api.faults import FAULTS
+from tests.api.moments import FromAHandler
 from tests.api.options_given import OPTIONS
 from tests.api.play import Player
 from tests.api.surface import APART, CLASSES, Argument, Block, Call, Opened, kind_of, methods
@@ -68,19 +69,24 @@ def test_every_option_is_taken_or_refused_in_words(option: str, tmp_path: Path) 
     player.end()
 
 
+INTERRUPTS = (KeyboardInterrupt, FromAHandler)
+
+
+@pytest.mark.parametrize("kind", INTERRUPTS)
 @pytest.mark.parametrize("what", SWEPT)
-def test_an_interrupt_leaves_a_call_whole_or_not_at_all(what: str) -> None:
-    _is_interrupted(what, first=3, every=13)
+def test_an_interrupt_leaves_a_call_whole_or_not_at_all(what: str, kind: type[BaseException]) -> None:
+    _is_interrupted(what, kind, first=3, every=13)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", INTERRUPTS)
 @pytest.mark.parametrize("what", SWEPT)
-def test_an_interrupt_at_any_place_leaves_a_call_whole_or_not_at_all(what: str) -> None:
-    _is_interrupted(what)
+def test_an_interrupt_at_any_place_leaves_a_call_whole_or_not_at_all(what: str, kind: type[BaseException]) -> None:
+    _is_interrupted(what, kind)
 
 
-def _is_interrupted(what: str, first: int = 1, every: int = 1) -> None:
-    played = list(swept_places(what, first, every))
+def _is_interrupted(what: str, kind: type[BaseException], first: int = 1, every: int = 1) -> None:
+    played = list(swept_places(what, first, every, kind))
 
     assert played, "no place was reached"
     assert [f"{steps[-1]}: {failure!r}" for steps, failure in played if failure is not None] == []

@@ -112,10 +112,12 @@ def interrupted(steps: tuple[Step, ...], moment: Moment) -> tuple[Step, ...]:
             raise ValueError(f"{last} has no moment")
 
 
-def swept_places(what: str, first: int = 1, every: int = 1) -> Iterator[tuple[tuple[Step, ...], Exception | None]]:
+def swept_places(
+    what: str, first: int = 1, every: int = 1, kind: type[BaseException] = KeyboardInterrupt
+) -> Iterator[tuple[tuple[Step, ...], Exception | None]]:
     """Play the steps with an interrupt at every so many places of the last; yield them with what they failed with."""
     for place in count(first, every):
-        steps = interrupted(SWEPT[what], Interrupt(place))
+        steps = interrupted(SWEPT[what], Interrupt(place, kind))
         with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-api-") as home:
             player = Player(Path(home), is_async=False, is_restored=False)
             try:
