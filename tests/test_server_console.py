@@ -184,6 +184,37 @@ def test_a_service_whose_name_is_markup_is_shown_as_text(tab: Browser, serving: 
 
 
 @needs_browser
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "0 s"),
+        (0.0004, "400 µs"),
+        (0.0013, "1.3 ms"),
+        (0.013, "13 ms"),
+        (0.1, "100 ms"),
+        (0.127, "127 ms"),
+        (0.9999, "999 ms"),
+        (1, "1.0 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+    ],
+)
+def test_a_length_of_time_is_shown_in_its_own_size(tab: Browser, serving: Serving, seconds: float, shown: str) -> None:
+    enter(tab, serving, "overview")
+    source = (files("broker.server") / "page" / "dom.js").read_text("utf-8").replace("export function", "function")
+    assert tab.run(f"(() => {{ {source}; return age({seconds}); }})()") == shown
+
+
+@needs_browser
+def test_who_is_there_is_shown_as_logged_on_or_not(tab: Browser, serving: Serving) -> None:
+    enter(tab, serving, "clients")
+    tab.wait("document.querySelectorAll('tbody tr').length >= 1")
+    assert [row["logged_on"] for row in answer(serving, "/info/PARTICIPANT")["rows"]] == [True] * len(rows(tab))
+    assert all("yes" in row for row in rows(tab)), rows(tab)
+    assert not any("1970" in row for row in rows(tab)), rows(tab)
+
+
+@needs_browser
 def test_the_filter_of_services_leaves_those_with_that_part_of_a_name(tab: Browser, serving: Serving) -> None:
     enter(tab, serving, "services")
     tab.wait("document.querySelectorAll('tbody tr').length > 1")

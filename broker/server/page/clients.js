@@ -1,7 +1,7 @@
 // Participants: who is logged on, what they serve and what they have under way.
 
 import { button } from "./actions.js";
-import { age, count, el, participant, when } from "./dom.js";
+import { age, count, el, participant } from "./dom.js";
 import { listRoom } from "./listing.js";
 
 export function clients(state, asked) {
@@ -13,7 +13,7 @@ export function clients(state, asked) {
     text: (row) => [row.user_id, row.token, row.client_id ?? "", ...(row.services ?? []), ...(row.topics ?? [])].join(" "),
     columns: [
       { label: "Participant", value: (row) => row.user_id, cell: (row) => el("span", { class: "name" }, participant(row.user_id, row.token)) },
-      { label: "Since", value: (row) => row.logged_on ?? "", cell: (row) => when(row.logged_on) },
+      { label: "Logged on", value: (row) => (row.logged_on ? "yes" : "no"), cell: (row) => (row.logged_on ? "yes" : "no") },
       { label: "Serves", value: (row) => (row.services ?? []).join(), cell: (row) => names(row.services), isWide: true },
       { label: "Subscribes", value: (row) => (row.topics ?? []).join(), cell: (row) => names(row.topics), isWide: true },
       { label: "Conversations", isNumber: true, value: (row) => row.conversations, cell: (row) => count(row.conversations) },
