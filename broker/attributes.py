@@ -287,8 +287,9 @@ class Attributes:
     def warnings(self) -> list[str]:
         """Return what somebody should know who may have meant something else."""
         found = [self.refuses_units] if self.refuses_units else []
-        if self.unsaid("", "", "") == "PSTORE":
-            return [*found, "nothing is stored, since nobody has said PSTORE: say PSTORE=WARM, or NO if you want that"]
+        if self.broker.pstore == "NO":
+            why = "since nobody has said PSTORE: say PSTORE=WARM, or NO if you want that"
+            return [*found, f"nothing is stored, {why if self.unsaid('', '', '') else 'with PSTORE=NO'}"]
         names = (_of_service(each) for each in self.services)
         return found + [
             f"nothing that is sent to {'/'.join(each)} is stored, since nobody has said STORE: say STORE=BROKER, "
@@ -300,11 +301,9 @@ class Attributes:
     @property
     def refuses_units(self) -> str:
         """Why no unit of work is taken though nobody has said so, "" where some are."""
-        every = [self._scopes.sections["BROKER"], *self._scopes.definitions["SERVICE"]]
-        said = any(self._scopes.is_said(scope, "MAX-UOWS") for scope in every)
-        if said or self.broker.max_uows != 0:
+        if self.broker.max_uows != 0 or self._scopes.is_said(self._scopes.sections["BROKER"], "MAX-UOWS"):
             return ""
-        return "no unit of work is taken, since nobody has said MAX-UOWS: say how many may be there, or UNLIM"
+        return "no unit of work is taken, since MAX-UOWS of BROKER is not said: say how many may be there, or UNLIM"
 
     def differences(self) -> list[str]:
         """Return the defaults of EntireX that count here and are others without a file, as `PSTORE=NO`."""
