@@ -307,6 +307,38 @@ def test_a_repeat_with_a_producers_identifier_is_answered_like_the_first(alice: 
     assert first.uowid == again.uowid and bodies(bob) == [b"once"]
 
 
+def _sent_as_one(session: Session, *parts: bytes) -> str:
+    with session.unit_of_work(SERVICE, producer="order-1") as unit:
+        for part in parts:
+            unit.send(part)
+    return unit.uowid
+
+
+@pytest.mark.parametrize("is_received", [False, True])
+def test_a_resent_unit_of_several_messages_is_received_once(
+    any_kind: Kind, directory: Path, caplog: pytest.LogCaptureFixture, is_received: bool
+) -> None:
+    parts, got, uowids = (b"head", b"line 1", b"line 2"), [], set()
+    for at in range(2):
+        with any_kind.open(directory) as broker, broker.session("ALICE", token="PC1") as alice:
+            for _ in range(2):
+                uowids.add(_sent_as_one(alice, *parts))
+                with refused(Code.PRODUCER_REUSED):
+                    _sent_as_one(alice, b"head", b"line 1")
+                with refused(Code.PRODUCER_REUSED):
+                    alice.send(SERVICE, b"head", producer="order-1")
+            if at or is_received:
+                with broker.session("BOB", token="S1") as bob:
+                    bob.register(SERVICE)
+                    got += bodies(bob)
+                uowids.add(_sent_as_one(alice, *parts))
+            else:
+                assert alice.query(*uowids).status is Status.ACCEPTED
+    assert got == [*parts]
+    assert is_received or len(uowids) == 1
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
 def test_plain_messages_are_asked_and_answered(alice: Session, bob: Session, broker: Broker) -> None:
     conv_id = alice.send_message(SERVICE, b"ping", properties={"n": "1"})
     message = bob.receive_message()
