@@ -173,7 +173,7 @@ def _known(connection: sqlite3.Connection, changes: Changes, limits: Limits, now
     for numbers in (*changes.delivered, *changes.deleted):
         sql = "SELECT count(*) FROM messages WHERE number BETWEEN ? AND ?"
         if connection.execute(sql, (numbers.start, numbers.stop - 1)).fetchone()[0]:
-            raise CommitRefused("some of the commit was sent before, the rest was not; nothing was written")
+            raise ProducerReused("some of the commit was sent before, the rest was not; nothing was written")
     return int(found[0])
 
 

@@ -34,7 +34,7 @@ class CommitRefused(StoreError):
 
 
 class ProducerReused(CommitRefused):
-    """The producer's identifier of this commit was used for other messages."""
+    """The producer's identifier of this commit was used for other messages, or for a part of it."""
 
 
 class MessageUnreadable(StoreError):
