@@ -53,8 +53,8 @@ class Changes:
 def together(parts: Iterable[Changes]) -> Changes:
     """Return one commit of all the parts, in order; places among the adds are moved along.
 
-    Of several puts and drops of one key the last counts. At most one part may carry a producer's
-    identifier, which then covers all of it.
+    Of several puts and drops of one key the last counts. At most one producer's identifier may be
+    carried, which then covers all of it.
     """
     adds: list[NewMessage] = []
     latest: dict[str, Put | None] = {}  # None: dropped
@@ -62,7 +62,7 @@ def together(parts: Iterable[Changes]) -> Changes:
     deleted: list[range] = []
     producer: str | None = None
     for part in parts:
-        assert producer is None or part.producer is None, "one commit has one producer's identifier"
+        assert producer is None or part.producer in (None, producer), "one commit has one producer's identifier"
         producer = part.producer or producer
         for put in part.puts:
             latest[put.key] = _moved(put, len(adds))

@@ -17,7 +17,7 @@
     0196   the caller is connected somewhere else by now
     0215   the broker was not reached
 
-`Code` is the one table; the manual's is printed from it.
+`Code` is the one table; the manual's is printed from it. Numbers from 9000 are the broker's own.
 """
 
 from enum import Enum, IntEnum
@@ -133,6 +133,7 @@ class Code(Enum):
     DEREGISTER_NOT_COMPLETE = "00200563", "DEREGISTER not completed because of units of work"
     PROTECTED_UOWID = "00200639", "Protected UOWID specified"
     UNSECURE_SHUTDOWN = "00200801", "Unsecure shutdown of the broker is not allowed"
+    PRODUCER_REUSED = "00209001", "The producer's identifier was used for a unit of work with other content"
 
     VALUE_TOO_LONG = "00210013", "Value of an attribute is too long"
     UNKNOWN_KEYWORD = "00210023", "Unknown attribute"

@@ -5,6 +5,7 @@ the first UOWID and adds nothing. What this start has seen the kernel knows; wha
 the store knows, and tells it by an old message number.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import blake2b
 
@@ -14,16 +15,15 @@ from broker.codes import BrokerError, Code
 from broker.conversation import OPEN, Conversation
 from broker.deciding import decide
 from broker.decision import Decision
-from broker.moves import NOTHING, Closing, accept, begin, close, count_talks, reason_of
+from broker.moves import NOTHING, Closing, accept, begin, close, count_talks, producer_key, reason_of
 from broker.participant import Participant
 from broker.recording import bound, key, put, put_with_messages, record_of
 from broker.records import ConversationState
-from broker.service import ServiceName
 from broker.showing import reply_of, reply_of_record
 from broker.sleeping import conversation, unit_of_number
 from broker.states import ACCEPTED, PROCESSED
-from broker.uow import Owner, UnitOfWork
-from broker.world import PRODUCERS_MAX, ProducerKey, World
+from broker.uow import UnitOfWork
+from broker.world import World
 
 
 class Sending:
@@ -39,14 +39,6 @@ class Sending:
         self.is_new = False  # so is the conversation
 
 
-def producer_key(owner: Owner, service: ServiceName, producer: str) -> ProducerKey:
-    return (owner.user, owner.token, service, producer)
-
-
-def _key_of(sending: Sending) -> ProducerKey:
-    return producer_key(sending.unit.owner, sending.talk.service.name, sending.unit.producer)
-
-
 def reserve(world: World, sending: Sending) -> None:
     """Count what this call begins before it is visible, so that no limit is passed meanwhile."""
     service = sending.talk.service
@@ -56,10 +48,9 @@ def reserve(world: World, sending: Sending) -> None:
         service.conversations += 1
         world.talk_count += 1
     if sending.unit.producer:
-        world.producers[_key_of(sending)] = sending.unit.uowid
-        world.beginning[sending.unit.uowid] = sending.talk
-        if len(world.producers) > PRODUCERS_MAX:
-            world.producers.popitem(last=False)
+        unit = sending.unit
+        world.producers.begin(producer_key(sending.talk, unit), unit.uowid, unit.conv_id)
+        world.beginning[unit.uowid] = sending.talk
 
 
 def give_back(world: World, sending: Sending) -> None:
@@ -71,7 +62,7 @@ def give_back(world: World, sending: Sending) -> None:
     if sending.is_new:
         count_talks(world, sending.talk, -1)
     if sending.unit.producer:
-        world.producers.pop(_key_of(sending), None)
+        world.producers.forget(producer_key(sending.talk, sending.unit), sending.unit.uowid)
         world.beginning.pop(sending.unit.uowid, None)
 
 
@@ -126,8 +117,7 @@ class Committing:
         if not unit.is_lasting:
             return NOTHING
         record = record_of(unit, talk, ACCEPTED)
-        assert unit.messages is not None, "what is not committed is kept"
-        messages = unit.messages if message is None else [*unit.messages, message]
+        messages = self._messages()
         if not self._sending.is_new or state is not OPEN:
             record = record._replace(
                 messages=len(messages),
@@ -146,6 +136,11 @@ class Committing:
         begins = not talk.key
         producer = _scoped(unit) if unit.producer else None
         return Changes(adds=messages, puts=[put_with_messages(record, 0, is_first=begins)], producer=producer)
+
+    def _messages(self) -> Sequence[NewMessage]:
+        messages = self._sending.unit.messages
+        assert messages is not None, "what is not committed is kept"
+        return messages if self._message is None else [*messages, self._message]
 
     def is_repeat(self, first: int) -> bool:
         """The store has known the producer's identifier, and has written nothing."""
@@ -176,9 +171,12 @@ class Committing:
         else:
             drops = self._forget(sending)
         uowid = unit_of_number(world, first)
-        if uowid is not None:
-            world.producers[_key_of(sending)] = uowid
-        return reply_to_repeat(world, uowid or ""), drops
+        if uowid is None:
+            return Reply(uow_status=PROCESSED), drops  # complete, and no trace is kept of it
+        reply = reply_to_repeat(world, uowid, "")
+        payloads = [each.payload for each in self._messages()]
+        world.producers.learn(producer_key(sending.talk, sending.unit), uowid, reply.conv_id, payloads)
+        return reply, drops
 
     def note_unwritten(self) -> None:
         """Let the store hear later of what was taken back."""
@@ -196,7 +194,7 @@ class Committing:
         return Changes(drops=[key(unit.uowid)]) if was_recorded else NOTHING
 
 
-def reply_to_repeat(world: World, uowid: str) -> Reply:
+def reply_to_repeat(world: World, uowid: str, conv_id: str) -> Reply:
     """Return the first answer again, with the status that the unit of work has by now."""
     unit = world.active.get(uowid)
     if unit is not None:
@@ -206,7 +204,7 @@ def reply_to_repeat(world: World, uowid: str) -> Reply:
     record = world.units.find(uowid) if uowid else None
     if record is not None:
         return reply_of_record(record)
-    return Reply(uowid=uowid, uow_status=PROCESSED)  # complete, and no trace is kept of it
+    return Reply(uowid=uowid, conv_id=conv_id, uow_status=PROCESSED)  # complete, and no trace is kept of it
 
 
 def _scoped(unit: UnitOfWork) -> str:

@@ -6,7 +6,7 @@ store says no, the state is the old one: nothing had been done.
 """
 
 from broker.changes import Changes, Put, together
-from broker.codes import BrokerError, detailed
+from broker.codes import BrokerError, Code, detailed
 from broker.conversation import Conversation
 from broker.decision import Decision
 from broker.effects import Commit, Durable, Failed, Level
@@ -131,7 +131,12 @@ def give_up(world: World, given: Failed) -> None:
     if decision.undo is not None:
         decision.undo()
     if decision.handle is not None:
-        world.refuse(decision.handle, decision.code, detailed(decision.code, given.text))
+        if given.is_reused:
+            world.refuse(decision.handle, Code.PRODUCER_REUSED)
+        else:
+            world.refuse(decision.handle, decision.code, detailed(decision.code, given.text))
+    if given.is_reused:
+        return  # the caller's mistake, and not the store's
     if given.is_store_lost:
         lose_store(world, given.text)
     elif given.is_refused:

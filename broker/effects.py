@@ -57,6 +57,7 @@ class Failed:
     is_store_lost: bool
     text: str
     is_refused: bool = False  # there is room, and the store is well: these changes cannot be carried out
+    is_reused: bool = False  # that is so because the producer's identifier was used for other messages
 
 
 @dataclass(frozen=True, slots=True)

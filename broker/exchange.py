@@ -51,6 +51,8 @@ class Sending:
 
     def _heard(self, answered: Answered) -> UnitStatus:
         self.status = unit_status(answered)
+        if self.status.uowid:  # of the first, where it turned out to be a repeat
+            self.uowid, self.conv_id = self.status.uowid, self.status.conv_id
         return self.status
 
 

@@ -8,6 +8,8 @@ call it commits these instead, as many as there are. A part is a call of its own
     SYNCPOINT COMMIT, UOWID=BOTH       of one conversation, where an answer is sent in it
     CONTROL_PUBLICATION COMMIT         by the publisher, or by a subscriber
 
+Units of work that were sent with one producer's identifier are a repeat together.
+
 Each is checked as if it were alone, and decides what is to be done and written; nothing is done before all have. One
 commit of the store makes it durable. The first that is refused refuses all, and nothing has changed.
 """
@@ -94,9 +96,19 @@ def _check(joint: Joint) -> None:
             text = "two parts are about one conversation; an answer in it is committed with UOWID=BOTH"
             raise BrokerError(Code.FUNCTION_OPTION, detailed(Code.FUNCTION_OPTION, text))
         seen |= held
-    if len(joint.changes) > 1 and any(changes.producer is not None for changes in joint.changes):
-        text = "a unit of work with a producer's identifier is committed alone"
+    producers = {changes.producer for changes in joint.changes if not changes.is_empty()}
+    if len(producers) > 1:
+        text = "units of work with a producer's identifier are committed with others of the same, and with nothing else"
         raise BrokerError(Code.FUNCTION_OPTION, detailed(Code.FUNCTION_OPTION, text))
+    if producers != {None}:
+        _order(joint)
+
+
+def _order(joint: Joint) -> None:
+    """Let units of work of one identifier be committed by queue: a repeat may name them in another order."""
+    places = sorted(range(len(joint.changes)), key=lambda at: [each.queue for each in joint.changes[at].adds[:1]])
+    joint.changes = [joint.changes[at] for at in places]
+    joint.decisions = [joint.decisions[at] for at in places]
 
 
 def _undo(joint: Joint) -> None:

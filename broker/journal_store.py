@@ -23,6 +23,7 @@ from broker.pstore import (
     RESTORED_KEY,
     CommitRefused,
     MessageUnreadable,
+    ProducerReused,
     StartRefused,
     StoreError,
     StoreFull,
@@ -48,6 +49,7 @@ from journal.errors import (
     DatabaseClosed,
     DiskError,
     DiskFull,
+    DuplicateConflict,
     JournalError,
     MessageDamaged,
     NoSuchMessage,
@@ -210,6 +212,8 @@ class JournalStore:
         """Return what a failed commit means; a store that is lost stays so until `connect`."""
         if isinstance(failure, DiskFull):
             return StoreFull(str(failure))
+        if isinstance(failure, DuplicateConflict):
+            return ProducerReused(str(failure))
         if isinstance(failure, CommitFailed | DatabaseClosed):
             if database is self._database:  # and not one that was closed to be opened again
                 self._is_lost = True

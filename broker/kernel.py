@@ -304,9 +304,15 @@ def _abandon(world: World, handle: int) -> None:
         if decision.who is not None:
             waiting.append(decision.who.later)
         for queue in waiting:
-            for given in list(queue):
-                if not isinstance(given, Gone) and given.handle == handle:
-                    queue.remove(given)
+            _leave_queue(queue, handle)
+    for first in world.producers.waiting():
+        _leave_queue(first.queued, handle)
+
+
+def _leave_queue(queue: MutableSequence[Waiter], handle: int) -> None:
+    for given in list(queue):
+        if not isinstance(given, Gone) and given.handle == handle:
+            queue.remove(given)
 
 
 def versions(world: World, request: Request) -> str:

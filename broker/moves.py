@@ -11,6 +11,7 @@ from broker.codes import BrokerError, Code
 from broker.conversation import CLIENT, SERVER, Conversation, Side
 from broker.lifetimes import MICROSECONDS, ends, status_lifetime
 from broker.participant import Participant
+from broker.producers import ProducerKey
 from broker.recording import ended, key, put, record_of, written
 from broker.records import ConversationState, Status, UowRecord
 from broker.service import KEPT, STORED, End
@@ -46,6 +47,11 @@ def status_after(unit: UnitOfWork, event: Event) -> Status | None:
     return None if isinstance(outcome, Trace) else outcome
 
 
+def producer_key(talk: Conversation, unit: UnitOfWork) -> ProducerKey:
+    """Return what tells the unit's producer's identifier from others."""
+    return (unit.owner.user, unit.owner.token, talk.service.name, unit.producer)
+
+
 # Beginning and committing.
 
 
@@ -66,6 +72,9 @@ def accept(world: World, talk: Conversation, unit: UnitOfWork, first: int) -> No
     """Let the partner see a unit of work that was committed."""
     side, receiver = (SERVER, CLIENT) if unit.from_server else (CLIENT, SERVER)
     owner = unit.owner
+    if unit.producer:
+        assert unit.messages is not None, "what is not committed is kept"
+        world.producers.commit(producer_key(talk, unit), unit.uowid, (each.payload for each in unit.messages))
     talk.sending[side] = None
     owner.sending.pop(unit.uowid, None)
     owner.live += 1
@@ -297,7 +306,7 @@ def close(world: World, talk: Conversation, done: Closing) -> None:
     service.completed[done.end] += 1
     world.active_count -= 1
     if unit.producer and unit.status is RECEIVED:
-        world.producers.pop((owner.user, owner.token, talk.service.name, unit.producer), None)
+        world.producers.forget(producer_key(talk, unit), unit.uowid)
     unit.status = done.record.status if done.record is not None else PROCESSED
     if done.record is not None:
         world.units.add(done.record)

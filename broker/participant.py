@@ -5,6 +5,7 @@ from collections.abc import Hashable, Sequence
 from broker.conversation import Conversation
 from broker.decision import Leaver
 from broker.effects import Call, Physical
+from broker.producers import Repeat
 from broker.service import Rank, Service, ServiceName
 from broker.topic import Topic
 from broker.uow import Name, Owner
@@ -21,6 +22,7 @@ class Participant(Leaver):
         "owner",
         "parked",
         "physical",
+        "repeats",
         "services",
         "talks",
         "topics",
@@ -37,6 +39,7 @@ class Participant(Leaver):
         self.services: dict[ServiceName, Service] = {}  # that it serves
         self.talks: dict[str, Conversation] = {}  # by CONV-ID: on either side, also of before it went and came again
         self.parked: dict[int, Parked] = {}  # by number: calls of it that wait
+        self.repeats: dict[str, Repeat] = {}  # by UOWID and CONV-ID of the first: what it is sending again
         self.topics: dict[str, Topic] = {}  # that it has subscribed to or received from
         self.used = 0  # on the second count: its last call
         self.due = 0  # its key in the order of time-outs

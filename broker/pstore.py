@@ -40,6 +40,7 @@ from broker.records import (
 )
 from broker.store_errors import CommitRefused as CommitRefused
 from broker.store_errors import MessageUnreadable as MessageUnreadable
+from broker.store_errors import ProducerReused as ProducerReused
 from broker.store_errors import StoreError as StoreError
 from broker.store_errors import StoreFull as StoreFull
 from broker.store_errors import StoreUnavailable as StoreUnavailable

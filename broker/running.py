@@ -41,7 +41,7 @@ from broker.effects import (
 from broker.kernel import INTERNAL_ERROR
 from broker.latencies import Latencies
 from broker.lifetimes import MICROSECONDS, Waiting, wait
-from broker.pstore import CommitRefused, StoreError, StoreFull, StoreUnavailable, end
+from broker.pstore import CommitRefused, ProducerReused, StoreError, StoreFull, StoreUnavailable, end
 from broker.stored_files import MakesRoom
 from broker.tracing import Tracing
 from broker.world import World
@@ -260,7 +260,7 @@ def _outcome(ticket: int, answer: int | StoreError) -> Durable | Failed:
     if isinstance(answer, StoreFull):
         return Failed(ticket, False, str(answer))
     if isinstance(answer, CommitRefused):
-        return Failed(ticket, False, str(answer), is_refused=True)
+        return Failed(ticket, False, str(answer), is_refused=True, is_reused=isinstance(answer, ProducerReused))
     return Failed(ticket, True, str(answer))
 
 

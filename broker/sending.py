@@ -13,7 +13,7 @@ service or the broker does by its attributes. Nobody sees it before it is commit
 from broker.block import NEW, Option, Request, Store
 from broker.changes import Changes, NewMessage, together
 from broker.codes import BrokerError, Code, detailed
-from broker.committing import Committing, Sending, enter, give_back, producer_key, reply_to_repeat, reserve
+from broker.committing import Committing, Sending, enter, give_back, reserve
 from broker.conversation import CLIENT, OPEN, SERVER, Conversation, Side
 from broker.deciding import NO_STORE, decide
 from broker.decision import Busy, Decision
@@ -24,6 +24,7 @@ from broker.participant import Participant
 from broker.posting import Posting, post
 from broker.recording import put, record_of
 from broker.records import ConversationState
+from broker.repeating import is_answered
 from broker.service import Service, Terms
 from broker.showing import reply_of
 from broker.sleeping import conversation
@@ -41,7 +42,7 @@ def send(world: World, call: Call, participant: Participant) -> None:
     request = call.request
     if request.properties:
         check_properties(request)
-    if request.producer and _is_repeat(world, call, participant):
+    if (request.producer or participant.repeats) and is_answered(world, call, participant):
         return
     sending = _found(world, call, participant)
     if isinstance(sending, Posting):
@@ -269,27 +270,3 @@ def check_may_end(talk: Conversation, side: Side) -> None:
 def code_of_loss(unit: UnitOfWork) -> Code:
     """Return what a caller is told when the store does not take what is to be written about the unit."""
     return _LOSSES[unit.is_persistent]
-
-
-def _is_repeat(world: World, call: Call, participant: Participant) -> bool:
-    """Answer a call with a producer's identifier whose unit of work is there already; False when it is not."""
-    request = call.request
-    names = (request.server_class, request.server_name, request.service)
-    if request.conv_id.upper() != NEW:
-        talk, over = conversation(world, request.conv_id), world.ended.get(request.conv_id)
-        names = talk.service.name if talk is not None else over.service if over is not None else names
-    uowid = world.producers.get(producer_key(participant.owner, names, request.producer))
-    if uowid is None:
-        return False
-    coming = world.beginning.get(uowid)
-    if coming is not None:
-        raise Busy(coming)
-    unit = world.active.get(uowid)
-    if unit is not None:
-        known = conversation(world, unit.conv_id)
-        if known is not None and known.is_pending:
-            raise Busy(known)
-        if unit.status is RECEIVED and request.conv_id.upper() != NEW:
-            return False  # another message of the same unit of work
-    world.answer(call.handle, reply_to_repeat(world, uowid))
-    return True

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker.changes import NUMBER_BYTES, Changes, NewMessage, Put
-from broker.pstore import CommitRefused
+from broker.pstore import CommitRefused, ProducerReused
 from broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from index.duplicates import digest
 from journal.format import OPERATIONS_MAX, xxh3
@@ -169,11 +169,11 @@ def _known(connection: sqlite3.Connection, changes: Changes, limits: Limits, now
     if found is None:
         return 0
     if decode_digest(found[1]) != decode_digest(_digest(changes)):
-        raise CommitRefused(f"producer identifier {changes.producer!r} was used for another payload")
+        raise ProducerReused(f"producer identifier {changes.producer!r} was used for another payload")
     for numbers in (*changes.delivered, *changes.deleted):
         sql = "SELECT count(*) FROM messages WHERE number BETWEEN ? AND ?"
         if connection.execute(sql, (numbers.start, numbers.stop - 1)).fetchone()[0]:
-            raise CommitRefused("some of the commit was sent before, the rest was not; nothing was written")
+            raise ProducerReused("some of the commit was sent before, the rest was not; nothing was written")
     return int(found[0])
 
 

@@ -153,7 +153,7 @@ class SqliteStore(SqliteReading):
                     answers.append(carry_out(connection, changes, limits=self._options.limits, now=now))
                 except (CommitRefused, JournalError, ValueError) as refusal:
                     connection.execute("ROLLBACK TO one")
-                    answers.append(CommitRefused(str(refusal)))
+                    answers.append(refusal if isinstance(refusal, CommitRefused) else CommitRefused(str(refusal)))
                 connection.execute("RELEASE one")
         return answers
 

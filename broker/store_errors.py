@@ -8,6 +8,7 @@ class StoreError(Exception):
     ├── StoreUnavailable   nothing can be written or read; carries whether the commit was attempted
     ├── StoreFull          no room for messages: nothing was written, commits without any go on
     ├── CommitRefused      the store is well, this commit cannot be carried out: nothing was written
+    │   └── ProducerReused     since its producer's identifier was used for other messages
     └── MessageUnreadable  one message: it is gone, or its bytes are damaged
     """
 
@@ -30,6 +31,10 @@ class StoreFull(StoreError):
 
 class CommitRefused(StoreError):
     """This commit is over a limit, or removes what is gone."""
+
+
+class ProducerReused(CommitRefused):
+    """The producer's identifier of this commit was used for other messages, or for a part of it."""
 
 
 class MessageUnreadable(StoreError):

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from broker.block import BOTH, Option
 from broker.changes import Changes, together
 from broker.codes import BrokerError, Code
-from broker.committing import Committing, Sending
+from broker.committing import Committing, Sending, reply_to_repeat
 from broker.conversation import OPEN, Conversation
 from broker.deciding import decide
 from broker.decision import Busy, Decision, Held
@@ -36,9 +36,11 @@ from broker.moves import (
     with_user_status,
 )
 from broker.participant import Participant
+from broker.producers import Repeat
 from broker.receiver import back_out, bind, binding, committed
 from broker.recording import key, put, record_of
 from broker.records import ConversationState, Status, UowRecord
+from broker.repeating import check_is_same, forget
 from broker.sending import check_may_end, code_of_loss, commit_sent
 from broker.showing import check_is_released, reply_of, reply_of_record
 from broker.sleeping import conversation, unit
@@ -76,6 +78,10 @@ def syncpoint(world: World, call: Call, participant: Participant) -> None:
         return
     if request.uowid.upper() == BOTH:
         _commit_both(world, call, participant)
+        return
+    repeat = participant.repeats.get(request.uowid) if participant.repeats else None
+    if repeat is not None and request.option in _ENDS_OF_REPEATS:
+        _end_repeat(world, call, participant, repeat)
         return
     found = unit(world, request.uowid)
     if found is None or request.conv_id not in ("", found.conv_id):
@@ -228,6 +234,23 @@ _OPTIONS: Mapping[Option, Callable[[World, About], None]] = {
     Option.QUERY: _query,
     Option.SETUSTATUS: _set_user_status,
 }
+
+
+# What is sent again.
+
+_ENDS_OF_REPEATS = (Option.COMMIT, Option.EOC, Option.EOCCANCEL, Option.BACKOUT)
+
+
+def _end_repeat(world: World, call: Call, participant: Participant, repeat: Repeat) -> None:
+    """Compare a repeat with the first, which is all that its COMMIT does, or let it be."""
+    if call.request.option is not Option.BACKOUT:
+        check_is_same(repeat)
+
+    def apply(_: int) -> None:
+        forget(participant, repeat)
+        world.answer(call.handle, reply_to_repeat(world, repeat.first.uowid, repeat.first.conv_id))
+
+    decide(world, NOTHING, Decision(apply, handle=call.handle, who=participant))
 
 
 # What is complete.

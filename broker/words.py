@@ -49,7 +49,7 @@ class Terms(TypedDict, total=False):
     status_lifetimes: int  # UWSTATP: multiples of the lifetime that its status is kept for, 1 to 254; 0: not at all
     status_lifetime: str | float  # UWSTAT-LIFETIME: how long its status is kept, beside those
     user_status: str  # USTATUS: at most 32 characters
-    producer: str  # a repeat of it within user, token and service gets the first answer; at most 255 bytes
+    producer: str  # a repeat of the unit within user, token and service gets the first UOWID; at most 255 bytes
 
 
 class Beside(TypedDict, total=False):

@@ -20,6 +20,7 @@ from broker.lifetimes import Clocks
 from broker.order import Order
 from broker.parking import Parking
 from broker.participant import Participant, name_of
+from broker.producers import Producers
 from broker.restore import Restored
 from broker.service import Service, ServiceName, Waiting
 from broker.states import POSTPONED
@@ -28,10 +29,8 @@ from broker.unused import Unused, stays
 from broker.uow import Name, Owner, UnitOfWork
 
 ENDED_MAX = 10_000  # conversations that are over and whose partner can still be told why
-PRODUCERS_MAX = 100_000  # identifiers of producers that are remembered
 
 CLOCK_MAX = (1 << 63) - 1
-ProducerKey = tuple[str, str, ServiceName, str]  # USER-ID, TOKEN, service and identifier
 
 
 def undefined(broker: BrokerAttributes, name: ServiceName) -> ServiceAttributes:
@@ -102,7 +101,6 @@ class World:
         self.active_count = 0  # with those that are asleep
         self.talk_count = 0  # conversations, likewise
         self.instances: dict[tuple[Name, ServiceName], Waiting] = {}  # what waits for a server instance
-        self.producers: OrderedDict[ProducerKey, str] = OrderedDict()  # identifier to UOWID
         self.beginning: dict[str, Conversation] = {}  # those of the first, as long as they are on their way
         self.parking, self.unused = Parking(), Unused()
         self.topics = Topics(attributes, self.unused, has_store=restored.has_store)
@@ -124,6 +122,7 @@ class World:
         self.effects: list[Effect] = []
         self.touched: deque[Conversation] = deque()  # may have something for who waits, or may go to sleep
         self.released: deque[Held] = deque()  # are no longer on their way to the store
+        self.producers = Producers(self.released)
         self.quiescing = 0  # servers that deregister when their last conversation is done
         self.leaving: deque[Leaver] = deque()  # wanted to go away, and can now
         self.stayed: deque[Participant] = deque()  # were going away, and are where they were unless they have gone

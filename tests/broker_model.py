@@ -141,6 +141,7 @@ class Model:
         self.is_forbidden = False
         self.stored: Model | None = None  # what the store holds while it is not there
         self.producers: dict[tuple[tuple[str, str], str, str], int] = {}  # identifiers of units of work, by whose
+        self.contents: dict[tuple[tuple[str, str], str, str], list[bytes]] = {}  # and what was sent with them
 
     def __repr__(self) -> str:
         return repr(vars(self))
@@ -344,6 +345,8 @@ class Model:
 
     def _send(self, me: Name, ask: Ask) -> Answer:
         if ask.producer and (me[:2], ask.service, ask.producer) in self.producers:
+            if self.contents[me[:2], ask.service, ask.producer] != [ask.body]:
+                raise Refused(Code.PRODUCER_REUSED)
             return {}  # what was sent first is answered again, and nothing is added
         kind = MESSAGES if ask.option is Option.NONE else UNITS
         if ask.talk in (NEW, NONE):
@@ -427,6 +430,7 @@ class Model:
             talk.ended = (side, Code.PARTNER_FINISHED)
         if ask.producer:
             self.producers[me[:2], talk.service, ask.producer] = unit.number
+            self.contents[me[:2], talk.service, ask.producer] = unit.bodies
         return self._shown(unit)
 
     def _new_unit(self, me: Name, ask: Ask, talk: Talk, side: str) -> Uow:

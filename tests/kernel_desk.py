@@ -26,7 +26,7 @@ from broker.effects import (
 )
 from broker.identifiers import Identifiers
 from broker.kernel import Kernel
-from broker.pstore import RESTORED_KEY, Values
+from broker.pstore import RESTORED_KEY, ProducerReused, Values
 from broker.pstore import Store as StorePort
 from broker.records import UOW, UOWS, Status, UowRecord
 from broker.restore import Restored, restored
@@ -45,14 +45,18 @@ class Paper:
     keys: dict[str, bytes] = field(default_factory=dict)
     newest: int = 0  # number of the newest message ever
     commits: list[Changes] = field(default_factory=list)
-    producers: dict[tuple[str, str], int] = field(default_factory=dict)  # number of the first message
+    producers: dict[tuple[str, str], tuple[int, list[bytes]]] = field(default_factory=dict)  # first number, and what
 
     def commit(self, changes: Changes) -> int:
         if changes.producer is not None:
             scope = (changes.adds[0].queue, changes.producer)
+            payloads = [message.payload for message in changes.adds]
             if scope in self.producers:
-                return self.producers[scope]
-            self.producers[scope] = self.newest + 1
+                first, known = self.producers[scope]
+                if known != payloads:
+                    raise ProducerReused("the identifier was used for another payload")
+                return first
+            self.producers[scope] = (self.newest + 1, payloads)
         self.commits.append(changes)
         first = self.newest + 1 if changes.adds else 0
         for message in changes.adds:
@@ -179,8 +183,11 @@ class Desk:
             if not self.commits:
                 return
             commit = self.commits.popleft()
-            first = self.paper.commit(commit.changes)
-            self._one(Durable(commit.ticket, first))
+            try:
+                given: Durable | Failed = Durable(commit.ticket, self.paper.commit(commit.changes))
+            except ProducerReused as refused:
+                given = Failed(commit.ticket, False, str(refused), is_refused=True, is_reused=True)
+            self._one(given)
 
     def fail(self, *, is_store_lost: bool = True, is_refused: bool = False) -> None:
         """Answer the oldest commit that waits: failed."""

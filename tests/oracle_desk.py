@@ -31,7 +31,7 @@ from broker.effects import (
     Tick,
 )
 from broker.kernel import Kernel
-from broker.pstore import CommitRefused, StoreFull, StoreUnavailable, end
+from broker.pstore import CommitRefused, ProducerReused, StoreFull, StoreUnavailable, end
 from broker.records import SUBSCRIPTION, SUBSCRIPTIONS, UOW, UOWS, Status
 from broker.restore import restored
 from tests.broker_model import Terms
@@ -135,7 +135,9 @@ class OracleDesk:
             except StoreUnavailable as lost:
                 given = Failed(commit.ticket, True, str(lost))
             except CommitRefused as refused:
-                given = Failed(commit.ticket, False, str(refused), is_refused=True)
+                given = Failed(
+                    commit.ticket, False, str(refused), is_refused=True, is_reused=isinstance(refused, ProducerReused)
+                )
             if self.commits or is_told:
                 self.give(given)
 

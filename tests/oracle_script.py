@@ -151,7 +151,7 @@ class Script:
             option,
             talk=talk,
             service=service if talk in (NEW, NONE) else "",
-            body=producer.encode() or b"%d" % self.bodies,
+            body=producer.encode() + b"?" * chance.is_one_in(6) if producer else b"%d" % self.bodies,
             ustatus=self._ustatus(chance),
             store=Store.UNSAID if producer else chance.pick(Store.UNSAID, Store.UNSAID, Store.OFF, Store.BROKER),
             uwstatp=chance.pick(0, 0, 255, 1, 3),

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +306,69 @@ def test_a_repeat_with_a_producers_identifier_is_answered_like_the_first(alice: 
     again = alice.send(SERVICE, b"once", producer="order 7")
 
     assert first.uowid == again.uowid and bodies(bob) == [b"once"]
+
+
+def _sent_as_one(session: Session, *parts: bytes) -> str:
+    with session.unit_of_work(SERVICE, producer="order-1") as unit:
+        for part in parts:
+            unit.send(part)
+    return unit.uowid
+
+
+@pytest.mark.parametrize("is_received", [False, True])
+def test_a_resent_unit_of_several_messages_is_received_once(
+    any_kind: Kind, directory: Path, caplog: pytest.LogCaptureFixture, is_received: bool
+) -> None:
+    parts, got, uowids = (b"head", b"line 1", b"line 2"), [], set()
+    for at in range(2):
+        with any_kind.open(directory) as broker, broker.session("ALICE", token="PC1") as alice:
+            for _ in range(2):
+                uowids.add(_sent_as_one(alice, *parts))
+                with refused(Code.PRODUCER_REUSED):
+                    _sent_as_one(alice, b"head", b"line 1")
+                with refused(Code.PRODUCER_REUSED):
+                    alice.send(SERVICE, b"head", producer="order-1")
+            if at or is_received:
+                with broker.session("BOB", token="S1") as bob:
+                    bob.register(SERVICE)
+                    got += bodies(bob)
+                uowids.add(_sent_as_one(alice, *parts))
+            else:
+                assert alice.query(*uowids).status is Status.ACCEPTED
+    assert got == [*parts]
+    assert is_received or len(uowids) == 1
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_on_the_connection_that_has_the_first_open_a_second_is_refused(alice: Session, bob: Session) -> None:
+    with alice.unit_of_work(SERVICE, producer="order-1") as first:
+        first.send(b"head")
+        with refused(Code.WRONG_STATUS), alice.unit_of_work(SERVICE, producer="order-1") as second:
+            second.send(b"head")
+        first.send(b"line 1")
+    assert bodies(bob) == [b"head", b"line 1"]
+
+
+@pytest.mark.parametrize("ends", ["commit", "backout", "gone"])
+def test_a_second_waits_for_the_first_that_another_connection_has_open(directory: Path, ends: str) -> None:
+    with Broker.open(directory, broker_id="ETB001") as broker, broker.session("ALICE") as one:
+        with broker.session("ALICE") as two, ThreadPoolExecutor(1) as pool:
+            first = one.unit_of_work(SERVICE, producer="order-1")
+            first.send(b"head")
+            first.send(b"line 1")
+            second = pool.submit(_sent_as_one, two, b"head", b"line 1")
+            one.query(first.uowid)
+            assert not second.done()
+            if ends == "gone":
+                one.log_off()
+            else:
+                getattr(first, ends)()
+            assert (second.result(60) == first.uowid) == (ends == "commit")
+            if ends == "gone":
+                one.log_on()
+        with broker.session("BOB", token="S1") as bob:
+            bob.register(SERVICE)
+            assert bodies(bob) == [b"head", b"line 1"]
 
 
 def test_plain_messages_are_asked_and_answered(alice: Session, bob: Session, broker: Broker) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from broker import kernel as kernel_module
 from broker.block import BOTH, Function, Option, Request, Store
 from broker.codes import Code
-from broker.effects import Answer, Call, Durable, Log, StoreBack
+from broker.effects import Abandoned, Answer, Call, Durable, ForbidNew, Gone, Log, StoreBack
 from broker.identifiers import COUNT_MAX
 from broker.records import Status
 from tests.kernel_desk import CHESS, Desk, Person, Said, attributes
@@ -161,6 +161,144 @@ def test_a_repeat_of_many_messages_adds_none_of_them(desk: Desk, white: Person) 
     once, twice = send(), send()
     assert once == twice
     assert len(desk.paper.messages) == 3
+
+
+def _send_again(person: Person, bodies: list[bytes], commits: bool = True, conv_id: str = "NEW") -> list[Said]:
+    """Send a unit of work as a session does: the identifier goes with the first message."""
+    said = [person.send(bodies[0], SYNC, conv_id, producer="batch 7")]
+    said += [person.send(body, SYNC, said[0].conv_id) for body in bodies[1:]]
+    return [*said, person.sync(COMMIT, said[0].uowid)] if commits else said
+
+
+@pytest.mark.parametrize("uwstatp", [1, 255])
+@pytest.mark.parametrize("fate", ["waits", "delivered", "processed", "cancelled", "timed out", "conversation over"])
+def test_a_resent_unit_is_one_unit_whatever_became_of_the_first(
+    desk: Desk, white: Person, black: Person, fate: str, uwstatp: int
+) -> None:
+    terms = {"uwtime": "10S"} if fate == "timed out" else {}
+    first = white.send(b"head", SYNC, producer="batch 7", uwstatp=uwstatp, **terms)
+    white.send(b"line 1", SYNC, first.conv_id)
+    white.sync(Option.EOC if fate == "conversation over" else COMMIT, first.uowid)
+    if fate in ("delivered", "processed", "conversation over"):
+        black.receive()
+        black.receive(first.conv_id)
+    if fate in ("processed", "conversation over"):
+        black.sync(COMMIT, first.uowid)
+    if fate == "cancelled":
+        white.sync(Option.CANCEL, first.uowid)
+    if fate == "timed out":
+        desk.tick(30)
+    before = dict(desk.paper.messages), desk.kernel.world.active_count, desk.kernel.world.talk_count
+    said = _send_again(white, [b"head", b"line 1"])
+    assert [(each.code, each.uowid, each.conv_id) for each in said] == [(Code.OK, first.uowid, first.conv_id)] * 3
+    assert (dict(desk.paper.messages), desk.kernel.world.active_count, desk.kernel.world.talk_count) == before
+    other = white.send(b"new", SYNC)
+    assert other.code is Code.OK and other.uowid != first.uowid
+    assert white.sync(COMMIT, other.uowid).status is Status.ACCEPTED
+
+
+@pytest.mark.parametrize("bodies", [[b"head"], [b"head", b"line 2"], [b"line 1", b"head"], [b"head", b"line 1", b""]])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_other_content_under_a_known_identifier_is_refused_and_logged_as_no_error(
+    desk: Desk, white: Person, bodies: list[bytes], restarts: bool
+) -> None:
+    first = _send_again(white, [b"head", b"line 1"])[0]
+    if restarts:
+        desk = desk.restart()
+        white = Person(desk, "WHITE", "PC1")
+    said = _send_again(white, bodies)
+    assert {each.code for each in said[:-1]} == {Code.OK}
+    assert said[-1].code is Code.PRODUCER_REUSED
+    assert white.sync(Option.BACKOUT, said[0].uowid).code is Code.OK
+    assert white.sync(Option.QUERY, first.uowid).status is Status.ACCEPTED
+    assert white.send(b"alone", producer="batch 7").code is Code.PRODUCER_REUSED
+    assert len(desk.paper.messages) == 2
+    assert not desk.logs
+    assert _send_again(white, [b"head", b"line 1"])[-1].uowid == first.uowid
+
+
+def test_a_resent_unit_is_answered_where_a_new_one_would_be_refused(desk: Desk, white: Person) -> None:
+    first = _send_again(white, [b"head", b"line 1"])[0]
+    desk.give(ForbidNew())
+    assert {(each.code, each.uowid) for each in _send_again(white, [b"head", b"line 1"])} == {(Code.OK, first.uowid)}
+    assert white.send(b"x").code is Code.NO_NEW_UOWS
+
+
+def test_the_last_call_of_a_unit_alone_is_answered_again(desk: Desk, white: Person) -> None:
+    """A client that has lost the answer to it repeats this call, and not what came before."""
+    first = white.send(b"1", SYNC, producer="batch 7")
+    for _ in range(2):
+        assert white.send(b"2", COMMIT, first.conv_id, producer="batch 7").uowid == first.uowid
+    assert white.send(b"1", COMMIT, first.conv_id, producer="batch 7").code is Code.PRODUCER_REUSED
+    assert len(desk.paper.messages) == 2
+
+
+def test_a_repeat_is_given_up_with_its_session_or_backed_out(desk: Desk, white: Person) -> None:
+    first = _send_again(white, [b"head", b"line 1"])[0]
+    _send_again(white, [b"head"], commits=False)
+    assert white.sync(Option.BACKOUT, first.uowid).code is Code.OK
+    _send_again(white, [b"head"], commits=False)
+    desk.give(Gone(1))
+    white = Person(desk, "WHITE", "PC1")
+    assert _send_again(white, [b"head", b"line 1"])[-1].uowid == first.uowid
+    assert len(desk.paper.messages) == 2
+
+
+def test_no_repeat_begins_where_another_unit_of_its_sender_is_open(desk: Desk, white: Person) -> None:
+    first = _send_again(white, [b"head", b"line 1"])[0]
+    other = white.send(b"more", SYNC, first.conv_id)
+    assert white.send(b"head", SYNC, producer="batch 7").code is Code.WRONG_STATUS
+    assert white.sync(COMMIT, other.uowid).status is Status.ACCEPTED
+    assert _send_again(white, [b"head", b"line 1"])[-1].uowid == first.uowid
+
+
+@pytest.mark.parametrize("option", [SYNC, COMMIT])
+def test_while_the_first_is_open_on_the_same_connection_another_is_refused(white: Person, option: Option) -> None:
+    first = white.send(b"x", SYNC, producer="batch 7")
+    assert white.send(b"x", option, producer="batch 7").code is Code.WRONG_STATUS
+    assert white.sync(COMMIT, first.uowid).status is Status.ACCEPTED
+    assert white.send(b"x", producer="batch 7").uowid == first.uowid
+
+
+@pytest.mark.parametrize("option", [SYNC, COMMIT])
+@pytest.mark.parametrize("outcome", [COMMIT, Option.BACKOUT, "gone", "log off"])
+def test_while_the_first_is_open_on_another_connection_the_second_waits_for_its_outcome(
+    desk: Desk, option: Option, outcome: Option | str
+) -> None:
+    one, two = Person(desk, "WHITE", caller=11), Person(desk, "WHITE", caller=12)
+    first = one.send(b"x", SYNC, producer="batch 7")
+    handle = two.start(Function.SEND, option, body=b"x", conv_id="NEW", producer="batch 7", **CHESS)
+    assert handle not in desk.answers
+    if isinstance(outcome, Option):
+        assert one.sync(outcome, first.uowid).code is Code.OK
+    elif outcome == "gone":
+        desk.give(Gone(11))
+    else:
+        one.call(Function.LOGOFF)
+    said = desk.answers[handle]
+    assert (said.code, said.uowid == first.uowid) == (Code.OK, outcome is COMMIT)
+    if option is SYNC:
+        assert two.sync(COMMIT, said.uowid).status is Status.ACCEPTED
+    assert len(desk.paper.messages) == 1
+
+
+def test_a_log_on_from_elsewhere_backs_the_open_first_out(desk: Desk, white: Person) -> None:
+    first = white.send(b"x", SYNC, producer="batch 7")
+    again = Person(desk, "WHITE", "PC1", caller=9)
+    said = again.send(b"x", producer="batch 7")
+    assert (said.code, said.uowid == first.uowid) == (Code.OK, False)
+    assert len(desk.paper.messages) == 1
+
+
+@pytest.mark.parametrize("outcome", [COMMIT, Option.BACKOUT])
+def test_who_no_longer_waits_for_the_first_sends_nothing(desk: Desk, outcome: Option) -> None:
+    one, two = Person(desk, "WHITE", caller=11), Person(desk, "WHITE", caller=12)
+    first = one.send(b"x", SYNC, producer="batch 7")
+    handle = two.start(Function.SEND, COMMIT, body=b"x", conv_id="NEW", producer="batch 7", **CHESS)
+    desk.give(Abandoned(handle))
+    assert one.sync(outcome, first.uowid).code is Code.OK
+    assert handle not in desk.answers
+    assert len(desk.paper.messages) == (outcome is COMMIT)
 
 
 def test_producers_are_told_apart_by_user_token_and_service(desk: Desk, white: Person) -> None:

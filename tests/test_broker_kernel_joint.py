@@ -212,13 +212,38 @@ def test_two_parts_about_one_conversation_are_refused_without_both(desk: Desk) -
     assert bob.sync(Option.QUERY, found.uowid).status is Status.DELIVERED
 
 
-def test_a_producers_identifier_goes_with_one_unit_alone(desk: Desk) -> None:
+@pytest.mark.parametrize("other", ["", "P2"])
+def test_a_producers_identifier_goes_with_units_of_the_same_alone(desk: Desk, other: str) -> None:
     alice = Person(desk, "ALICE")
-    first, second = sending(alice, "A", producer="P1"), sending(alice, "B")
+    first, second = sending(alice, "A", producer="P1"), sending(alice, "B", producer=other)
 
     parts = [about(alice, Option.COMMIT, unit.uowid) for unit in (first, second)]
     assert together(alice, *parts).code is Code.FUNCTION_OPTION
     assert together(alice, parts[0]).code is Code.OK
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("names", ["AB", "BA"])
+@pytest.mark.parametrize("more", [[], ["B"]])
+def test_units_of_one_identifier_are_a_repeat_together(desk: Desk, restarts: bool, names: str, more: list[str]) -> None:
+    alice = Person(desk, "ALICE")
+    firsts = {name: sending(alice, name, producer="P1") for name in "AB"}
+    assert together(alice, *(about(alice, Option.COMMIT, unit.uowid) for unit in firsts.values())).code is Code.OK
+    if restarts:
+        desk = desk.restart()
+        alice = Person(desk, "ALICE")
+    again = {name: sending(alice, name, producer="P1") for name in names}
+    for name in more:
+        alice.call(Function.SEND, Option.SYNC, conv_id=again[name].conv_id, body=b"more")
+    said = together(alice, *(about(alice, Option.COMMIT, unit.uowid) for unit in again.values()))
+    assert said.code is (Code.PRODUCER_REUSED if more else Code.OK)
+    assert len(desk.paper.messages) == 2
+    assert set(desk.paper.uows()) == {unit.uowid for unit in firsts.values()}
+    assert desk.kernel.world.active_count == 2 + 2 * (restarts and bool(more))
+    for unit in again.values() if more else ():
+        assert alice.sync(Option.BACKOUT, unit.uowid).code is Code.OK
+    assert desk.kernel.world.active_count == 2
+    assert not desk.logs
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.changes import Changes, NewMessage, Put
-from broker.pstore import CommitRefused, MessageUnreadable, Store, StoreUnavailable
+from broker.changes import Changes, NewMessage, Put, together
+from broker.pstore import CommitRefused, MessageUnreadable, ProducerReused, Store, StoreUnavailable
 from broker.sqlite_store import SqliteStore
 from broker.stored import StoredMessage, StoredRecord
 from tests.broker_stores import DRIVERS, MESSAGE_BYTES_MAX, Driver, added, contents, payloads, put
@@ -150,6 +150,17 @@ def test_a_producers_repeat_adds_nothing_and_gets_the_first_answer(driver: Drive
     assert again.commit(sent) == first
     assert again.message_count() == 2
     again.close()
+
+
+def test_messages_of_several_queues_under_one_identifier_are_a_repeat_together(driver: Driver) -> None:
+    sent = together(added(b"one", b"two", queue=queue, producer="order-1") for queue in "ab")
+    for _ in range(2):
+        store = driver.open()
+        assert store.commit(sent) == store.commit(sent) == 1
+        with pytest.raises(ProducerReused, match="order-1"):
+            store.commit(together(added(b"one", b"2", queue=queue, producer="order-1") for queue in "ab"))
+        assert store.message_count() == 4
+        store.close()
 
 
 def test_a_producers_identifier_is_forgotten_after_an_hour(driver: Driver) -> None:

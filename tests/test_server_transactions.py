@@ -45,6 +45,51 @@ def test_nothing_of_a_transaction_is_there_before_its_commit_and_then_all_of_it(
     assert waiting(stomp, "/queue/b") == [b"/queue/b"]
 
 
+def _resent(client: Connection, sends: list[tuple[str, bytes]], receipt: str) -> None:
+    for destination, body in sends:
+        client.send(destination, body, transaction="t", producer_id="order-1")
+    client.take("COMMIT", transaction="t", receipt=receipt)
+
+
+@pytest.mark.parametrize("fate", ["waits", "received", "restart", "received, restart", "another connection"])
+@pytest.mark.parametrize("destinations", [["/queue/a"], ["/queue/b", "/queue/a"]])
+def test_a_transaction_with_a_producers_identifier_is_a_repeat_as_a_whole(
+    stomp: StompDesk, fate: str, destinations: list[str]
+) -> None:
+    sends = [(destination, body) for body in (b"head", b"line 1") for destination in destinations]
+    client = begun(stomp)
+    _resent(client, sends, "first")
+    if "received" in fate:
+        for destination in destinations:
+            reader = stomp.connect("EVE")
+            reader.subscribe(destination)
+            assert reader.bodies() == [b"head", b"line 1"]
+            reader.vanish()
+    before = dict(stomp.desk.paper.messages)
+    if "restart" in fate:
+        stomp = StompDesk(stomp.desk.restart())
+    if fate in ("waits", "received"):
+        client.take("BEGIN", transaction="t")
+    else:
+        client = begun(stomp)
+    _resent(client, sends, "second")
+    assert client.receipts()[-1] == "second"
+    assert stomp.desk.paper.messages == before
+    assert stomp.desk.kernel.world.active_count == (0 if "received" in fate else len(destinations))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_transaction_with_other_content_gets_an_error_and_adds_nothing(stomp: StompDesk, restarts: bool) -> None:
+    _resent(begun(stomp), [("/queue/a", b"head"), ("/queue/a", b"line 1")], "first")
+    if restarts:
+        stomp = StompDesk(stomp.desk.restart())
+    client = begun(stomp)
+    _resent(client, [("/queue/a", b"head"), ("/queue/a", b"line 2")], "second")
+    assert client.error().startswith("00209001")
+    assert waiting(stomp) == [b"head", b"line 1"]
+    assert not stomp.desk.logs
+
+
 def test_what_was_aborted_never_was(stomp: StompDesk) -> None:
     client = begun(stomp)
     client.send("/queue/a", transaction="t")

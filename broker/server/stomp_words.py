@@ -5,7 +5,7 @@ persistent                             STORE: `false` keeps it in memory only; w
 lifetime, status-lifetime              UWTIME and UWSTAT-LIFETIME, as in 5M
 status-lifetimes                       UWSTATP, 1 to 254; 0 for none
 user-status                            the user status, at most 32 characters
-producer-id                            the producer's identifier: a repeat of it gets the first answer, and adds nothing
+producer-id                            the producer's identifier: a repeat of the unit gets a receipt, and adds nothing
 conversation                           NEW: it begins a conversation that stays open. To go on in one, send to
                                        /conversation/ID: the ID of any other one is a property of the message
 reply-to                               /temp/LABEL: where this connection wants the answers

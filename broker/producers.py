@@ -1,0 +1,106 @@
+"""Producers' identifiers: which unit of work each was used for first, and a repeat of it while it goes on.
+
+The identifier belongs to the unit of work as a whole, within USER-ID, TOKEN and service. What this start has seen is
+here; what an earlier one saw the store knows, by number of messages and digest as well, and tells it at the commit.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+
+from broker.decision import Held
+from broker.service import ServiceName
+from index.duplicates import digest
+from journal.format import xxh3
+
+PRODUCERS_MAX = 100_000  # identifiers that are remembered
+ProducerKey = tuple[str, str, ServiceName, str]  # USER-ID, TOKEN, service and identifier
+
+
+class First(Held):
+    """The unit of work that an identifier was used for first. Whoever wants its outcome waits for it."""
+
+    __slots__ = ("conv_id", "digest", "last", "messages", "uowid")
+
+    def __init__(self, uowid: str, conv_id: str) -> None:
+        super().__init__()
+        self.is_pending = True  # it is not committed
+        self.uowid = uowid
+        self.conv_id = conv_id
+        self.messages = 0
+        self.digest = 0
+        self.last = 0  # of the last message alone
+
+    def contain(self, payloads: Iterable[bytes]) -> None:
+        """Keep what a repeat is compared with."""
+        hashes = [xxh3(payload) for payload in payloads]
+        self.messages, self.digest, self.last = len(hashes), digest(hashes), hashes[-1]
+
+
+class Producers:
+    """The identifiers that this start has seen."""
+
+    def __init__(self, released: deque[Held]) -> None:
+        self._firsts: OrderedDict[ProducerKey, First] = OrderedDict()
+        self._released = released
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def find(self, key: ProducerKey) -> First | None:
+        return self._firsts.get(key)
+
+    def waiting(self) -> list[First]:
+        """Return those whose outcome somebody may wait for."""
+        return [first for first in self._firsts.values() if first.queued]
+
+    def begin(self, key: ProducerKey, uowid: str, conv_id: str) -> None:
+        """Note a unit of work that is not committed yet."""
+        self._firsts[key] = First(uowid, conv_id)
+        if len(self._firsts) > PRODUCERS_MAX:
+            self._release(self._firsts.popitem(last=False)[1])
+
+    def commit(self, key: ProducerKey, uowid: str, payloads: Iterable[bytes]) -> None:
+        """Keep what a committed unit of work holds."""
+        first = self._firsts.get(key)
+        if first is not None and first.uowid == uowid:
+            first.contain(payloads)
+            self._release(first)
+
+    def learn(self, key: ProducerKey, uowid: str, conv_id: str, payloads: Iterable[bytes]) -> None:
+        """Keep a unit of work that an earlier start has seen committed."""
+        self.begin(key, uowid, conv_id)
+        self.commit(key, uowid, payloads)
+
+    def forget(self, key: ProducerKey, uowid: str) -> None:
+        """Forget a unit of work that was not committed, and never will be."""
+        first = self._firsts.get(key)
+        if first is not None and first.uowid == uowid:
+            self._release(self._firsts.pop(key))
+
+    def _release(self, first: First) -> None:
+        first.is_pending = False
+        if first.queued:
+            self._released.append(first)
+
+
+class Repeat:
+    """A unit of work that is sent again, as far as it has come. It is not kept, only compared."""
+
+    __slots__ = ("_hashes", "first")
+
+    def __init__(self, first: First) -> None:
+        self.first = first
+        self._hashes: list[int] = []
+
+    def is_same_with(self, *more: bytes) -> bool:
+        """Say whether it holds with these messages what the first holds."""
+        hashes = [*self._hashes, *map(xxh3, more)]
+        return (len(hashes), digest(hashes)) == (self.first.messages, self.first.digest)
+
+    def is_last_call(self, payload: bytes) -> bool:
+        """Say whether the message can be the last of the first, said again by itself: its answer was lost."""
+        return not self._hashes and xxh3(payload) == self.first.last
+
+    def add(self, payload: bytes) -> None:
+        if len(self._hashes) <= self.first.messages:  # one more is enough to tell them apart
+            self._hashes.append(xxh3(payload))
