@@ -19,7 +19,7 @@ def new_subscription(world: World, topic: Topic, owner: Owner, name: Name | None
     subscription.subscribed = subscription.active = world.now
     subscription.position = max(topic.last_order, world.highest) if topic.is_stored else topic.last_order
     subscription.cursor = subscription.position
-    world.topics.renew(subscription, world.clocks)
+    world.topics.renew(subscription, world.present)
     return subscription
 
 
@@ -63,7 +63,7 @@ def make_durable(world: World, subscription: Subscription, decision: Decision) -
 
     record = subscription_record(subscription)._replace(
         active=world.now,
-        ends=ends(world.clocks.persistent, topic.subscription_expiration),
+        ends=ends(world.present.persistent, topic.subscription_expiration),
         expiration=topic.subscription_expiration // MICROSECONDS,
     )
     _write(world, subscription, Changes(puts=[put_subscription(record)]), decision, apply)

@@ -74,10 +74,13 @@ class Kernel:
         self.world = World(attributes, restored, identifiers)
         start(self.world, restored)
 
-    def take(self, given: Input, now: int) -> list[Effect]:
-        """Return what the input brings about; `now` is microseconds since 1970 UTC, and only shown."""
+    def take(self, given: Input, now: int, late: int = 0) -> list[Effect]:
+        """Return what the input brings about; `now` is microseconds since 1970 UTC, and only shown.
+
+        `late` are the microseconds since the last tick: what begins now begins so much later than the clocks say.
+        """
         world = self.world
-        world.now = now
+        world.now, world.late = now, late
         world.effects = []
         if world.notes:
             self._tell_notes()
@@ -88,10 +91,10 @@ class Kernel:
         self._follow_up()
         return world.effects
 
-    def take_all(self, told: Sequence[Input], now: int) -> list[Effect]:
+    def take_all(self, told: Sequence[Input], now: int, late: int = 0) -> list[Effect]:
         """Return what inputs that are no calls bring about, one after the other."""
         world = self.world
-        world.now = now
+        world.now, world.late = now, late
         world.effects = []
         for given in told:
             self._hear(given)
@@ -223,7 +226,7 @@ class Kernel:
             if participant.has_logged_on:
                 raise BrokerError(Code.NEW_LOCATION)
             world.move(participant, call.caller)
-        participant.used = world.clocks.volatile
+        participant.used = world.clocks.volatile + world.late
         room = _ROOMS[function]
         if room is send and not request.option:
             room = send_message

@@ -63,7 +63,7 @@ def _begin(world: World, call: Call, participant: Participant) -> Conversation:
     conv_id = world.identifiers.next_numeric() if is_numeric else world.identifiers.next()
     talk = Conversation(conv_id, service, participant.name, is_uow=False)
     talk.is_one_shot = request.conv_id.upper() == NONE
-    talk.used = world.clocks.volatile
+    talk.used = world.present.volatile
     return talk
 
 

@@ -267,7 +267,7 @@ def final_record(world: World, talk: Conversation, unit: UnitOfWork, status: Sta
     """Return what is kept of a complete unit of work, for as long as its status lives."""
     lifetime = status_lifetime(unit.uwstatp, unit.lifetime * MICROSECONDS, unit.status_lifetime * MICROSECONDS)
     record = record_of(unit, talk, status)._replace(
-        changed=world.now, ends=ends(world.clocks.persistent, lifetime), back=0
+        changed=world.now, ends=ends(world.present.persistent, lifetime), back=0
     )
     if status is Status.TIMEOUT:
         record = record._replace(adcount=unit.adcount + 1)

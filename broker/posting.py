@@ -54,7 +54,7 @@ class Posting:
         self.conv_id = f"{number:016X}"
         self.number = number = world.identifiers.next_number()
         self.uowid = f"{number:016X}"
-        self.ends = world.clocks.persistent + terms.lifetime if terms.lifetime else 0
+        self.ends = world.clocks.persistent + world.late + terms.lifetime if terms.lifetime else 0
         request = call.request
         self.state = _EOC if request.option is _END else OPEN
         self.message = NewMessage(service.queue, request.body, stored_properties(request))
@@ -93,7 +93,7 @@ class Posting:
         """Let it wait awake."""
         world, request, terms, now = self.world, self.call.request, self.terms, self.now
         talk = Conversation(self.conv_id, self.service, self.participant.name, is_uow=True)
-        talk.used = world.clocks.volatile
+        talk.used = world.clocks.volatile + world.late
         talk.begun = now
         unit = UnitOfWork(self.uowid, self.conv_id, self.participant.owner, terms.variation)
         unit.is_first = True

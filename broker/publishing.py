@@ -63,7 +63,7 @@ def _begun(world: World, request: Request, participant: Participant) -> Publicat
     topic = world.topics.topic(request.topic)
     publication = Publication(world.identifiers.next(), topic, participant.owner)
     lifetime = topic.attributes.publication_lifetime
-    clocks = world.clocks
+    clocks = world.present
     publication.lifetime = lifetime // MICROSECONDS
     publication.ends = ends(clocks.persistent if topic.is_stored else clocks.volatile, lifetime)
     publication.created = world.now

@@ -112,7 +112,7 @@ class Backing:
         if limit is not None and tried >= limit and unit.postpones < attributes.postpone_attempts:
             status = POSTPONED
             self.postpones += 1
-            self.back = clock + attributes.postpone_delay
+            self.back = clock + world.late + attributes.postpone_delay
         self.changes = Changes(puts=[put(self._record(status))]) if unit.is_recorded else Changes()
         return status
 

@@ -201,7 +201,7 @@ def park(world: World, call: Call, participant: Participant, ranks: Sequence[Ran
     if waiting is YES:
         waiting = nonact_of(world, participant)
     assert isinstance(waiting, int), "NO and YES are done"
-    parked.due = world.clocks.volatile + waiting if waiting else 0
+    parked.due = world.present.volatile + waiting if waiting else 0
     world.parking.add(parked)
     return True
 
@@ -305,7 +305,7 @@ def _is_for(talk: Conversation, side: Side, participant: Participant) -> bool:
 
 def hand_out(world: World, call: Call, participant: Participant, talk: Conversation, side: Side) -> None:
     """Hand out the next message for the side; there is one, and it can be had."""
-    talk.used = world.clocks.volatile
+    talk.used = world.clocks.volatile + world.late
     if not talk.is_uow:
         _hand_out_plain(world, call, participant, talk, side)
         return

@@ -103,18 +103,22 @@ class Running:
 
     def take(self, given: Input) -> list[Effect]:
         """Hand the kernel an input; return its effects. What is to be logged or reported belongs into `aside`."""
-        effects = self._kernel.take(given, self._clock())
+        effects = self._kernel.take(given, self._clock(), self._late())
         if self.tracing.calls:
             self.aside.extend(self.tracing.of_calls(given, effects))
         return effects
 
     def take_all(self, told: Sequence[Input]) -> list[Effect]:
         """Hand the kernel what the store has answered; otherwise as `take`."""
-        return self._kernel.take_all(told, self._clock())
+        return self._kernel.take_all(told, self._clock(), self._late())
 
     def awaited(self) -> set[int | None]:
         """Return the handles of the calls that the store is waited for with: their answers come in any case."""
         return {decision.handle for decision in self._kernel.world.pending.values()}
+
+    def _late(self) -> int:
+        """Return how long ago the last tick was, microseconds."""
+        return (time.monotonic_ns() - self._ticked) // 1000
 
     def tick(self) -> Tick:
         """Return the time that has passed since it was asked last."""

@@ -180,7 +180,8 @@ def _new_unit(world: World, terms: Terms, request: Request, participant: Partici
     unit = UnitOfWork(world.identifiers.next(), conv_id, participant.owner, terms.variation)
     if terms.lifetime:
         unit.lifetime = terms.lifetime // MICROSECONDS
-        unit.ends = world.clock_of(unit) + terms.lifetime
+        clock = world.present
+        unit.ends = (clock.persistent if unit.is_lasting else clock.volatile) + terms.lifetime
     unit.uwstatp, unit.status_lifetime = terms.multiple, terms.explicit
     unit.created = unit.changed = world.now
     unit.producer = request.producer

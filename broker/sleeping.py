@@ -50,7 +50,7 @@ def _woken(world: World, conv_id: str, records: list[UowRecord]) -> Conversation
     found = Conversation(conv_id, world.service_of_old(service_name(sample)), client, is_uow=True)
     found.rank = STORED
     found.unit_count = len(records)
-    found.used = world.clocks.volatile
+    found.used = world.present.volatile
     for side in Side:
         waiting = ordered(record for record in records if is_waiting_for(record, side))
         for record in waiting:

@@ -142,7 +142,7 @@ def _use(participant: Participant, subscription: Subscription) -> None:
 def _renew(world: World, subscription: Subscription) -> None:
     """Note that a subscription is used."""
     subscription.active = world.now
-    world.topics.renew(subscription, world.clocks)
+    world.topics.renew(subscription, world.present)
 
 
 # Receiving.

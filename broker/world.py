@@ -79,6 +79,7 @@ class World:
     """The kernel's state. Changed by an input at a time."""
 
     joint: Joint | None = None  # while calls are decided together
+    late = 0  # microseconds since a tick has set the clocks
 
     def __init__(self, attributes: Attributes, restored: Restored, identifiers: Identifiers) -> None:
         self.attributes, self.identifiers = attributes, identifiers
@@ -170,7 +171,7 @@ class World:
         if found is None:
             self.client_count += 1
             found = Participant(name, self.owner(request.user_id, request.token), caller, self.client_count)
-            found.used = self.clocks.volatile
+            found.used = self.present.volatile
             found.owner.members += 1
             found.talks = self.talks.setdefault(name, {})
             self.participants[name] = found
@@ -331,6 +332,12 @@ class World:
         """Say whether a lifetime runs on the pseudo-clock."""
         dues = self.dues
         return bool(dues.received or self.units.has_dues or len(dues.lasting) or len(self.topics.lasting))
+
+    @property
+    def present(self) -> Clocks:
+        """What the clocks would say now, for what begins: a tick sets them only once in a while."""
+        late, clocks = self.late, self.clocks
+        return Clocks(clocks.persistent + late, clocks.volatile + late) if late else clocks
 
     def clock_of(self, unit: UnitOfWork) -> int:
         """Return what time it is for the unit."""

@@ -133,6 +133,7 @@ class Desk:
         self.commits: deque[Commit] = deque()  # that wait for their answer
         self.is_slow = False
         self.now = T0
+        self.late = 0  # microseconds since the last tick
         self._handles = 0
 
     def restart(self, attributes: Attributes | None = None) -> "Desk":
@@ -151,7 +152,7 @@ class Desk:
 
     def give(self, given: Input) -> list[Effect]:
         """Hand an input in and carry the effects out; return them."""
-        effects = self.kernel.take(given, self.now)
+        effects = self.kernel.take(given, self.now, self.late)
         for effect in effects:
             match effect:
                 case Answer():
@@ -201,8 +202,14 @@ class Desk:
             self.is_slow = slow
 
     def tick(self, seconds: float = 1) -> None:
-        self.now += round(seconds * SECOND)
+        self.now += round(seconds * SECOND) - self.late
+        self.late = 0
         self.give(Tick(round(seconds * SECOND)))
+
+    def go_on(self, seconds: float) -> None:
+        """Let so much of the time until the next tick pass, which has to be for longer."""
+        self.now += round(seconds * SECOND)
+        self.late += round(seconds * SECOND)
 
     def start(self, function: Function, option: Option = Option.NONE, *, caller: int = 1, **fields: Any) -> int:
         """Call; return the handle."""

@@ -32,6 +32,64 @@ def test_the_lifetime_is_what_uwtime_says(uwtime: str, seconds: int, store: Stor
     assert desk.paper.messages == {}
 
 
+LATE = [0.0, 0.03, 0.5, 0.999]  # seconds between the last tick and what begins
+
+
+@pytest.mark.parametrize("late", LATE)
+@pytest.mark.parametrize("option", [SYNC, COMMIT, Option.EOC], ids=lambda option: option.name)
+@pytest.mark.parametrize("store", [Store.OFF, Store.BROKER])
+def test_no_lifetime_is_over_before_its_time_wherever_between_two_ticks_it_begins(
+    store: Store, option: Option, late: float
+) -> None:
+    desk = Desk(attributes(**LONG))
+    white, _ = people(desk)
+    desk.go_on(late)
+    sent = white.send(b"x", option, uwtime="1S", uwstatp=2, store=store)
+    if option is SYNC:
+        white.sync(COMMIT, sent.uowid)
+    desk.tick(late + 0.999)
+    assert white.sync(Option.QUERY, sent.uowid).status is Status.ACCEPTED
+    desk.go_on(0.001)
+    desk.tick(0.001)
+    assert white.sync(Option.QUERY, sent.uowid).status is Status.TIMEOUT
+
+
+@pytest.mark.parametrize("late", LATE)
+def test_no_status_is_forgotten_before_its_time(late: float) -> None:
+    desk = Desk(attributes(**LONG))
+    white, black = people(desk)
+    sent = white.send(b"x", uwtime="60S", uwstatp=1)
+    black.receive()
+    desk.go_on(late)
+    black.sync(COMMIT, sent.uowid)
+    desk.tick(late + 59.999)
+    assert white.sync(Option.QUERY, sent.uowid).status is Status.PROCESSED
+    desk.tick(0.001)
+    assert white.sync(Option.QUERY, sent.uowid).code is Code.UOW_NOT_FOUND
+
+
+@pytest.mark.parametrize("late", LATE)
+def test_no_wait_is_over_before_its_time(late: float) -> None:
+    desk = Desk(attributes(**LONG))
+    people(desk)
+    desk.go_on(late)
+    handle = desk.start(Function.RECEIVE, SYNC, caller=2, user_id="BLACK", token="T", conv_id="ANY", wait="1S", **CHESS)
+    desk.tick(late + 0.999)
+    assert handle not in desk.answers
+    desk.tick(0.001)
+    assert desk.answers[handle].code is Code.WAIT_TIMED_OUT
+
+
+@pytest.mark.parametrize("late", LATE)
+def test_nobody_is_taken_for_silent_before_the_time(late: float) -> None:
+    desk = Desk(attributes(client_nonact="10S"))
+    white = Person(desk, "WHITE", "T")
+    desk.go_on(late)
+    white.sync(Option.LAST, "")
+    desk.tick(late + 9.999)
+    assert "WHITE" in {name[0] for name in desk.kernel.world.participants}
+
+
 def test_the_lifetime_begins_with_the_creation_and_runs_out_in_accepted_only() -> None:
     desk = Desk(attributes(**LONG))
     white, black = people(desk)
