@@ -86,12 +86,15 @@ Outcome = Heard | Unreached | Lost | None
 Steps = Generator[Ask | Pause, Outcome, Answered]
 
 
+PATIENCE_SECONDS = 90.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteOptions:
     """How a broker elsewhere is spoken to."""
 
     partner: str = ""  # URL of the standby, until answers name it
-    patience_seconds: float = 90.0  # that a broker, or its partner, may take to be there again
+    patience_seconds: float | None = None  # that it may take to be there; None: 90 to be there again, 0 the first time
     call_seconds: float = 30.0  # that an answer may take beside WAIT
     ca_file: str = ""  # of the certificate of the server, where it is not a public one
 
@@ -153,7 +156,8 @@ class Line:
 
     def _reached(self, request: Request, standing: Standing) -> Steps:
         """Ask until there is an answer, or patience ends."""
-        ends, pause, has_logged_on = self._now() + self._options.patience_seconds, _PAUSE_SECONDS, False
+        said = self._options.patience_seconds
+        ends, pause, has_logged_on = self._now() + (PATIENCE_SECONDS if said is None else said), _PAUSE_SECONDS, False
         while True:
             at = self._at
             outcome = yield self._ask(request, standing)
@@ -171,7 +175,8 @@ class Line:
             if isinstance(outcome, Lost) and request.function is Function.RECEIVE:
                 yield from self._leave(standing)
             is_leaving = request.function is Function.LOGOFF  # a broker that is gone knows no sessions
-            if not self._has_heard or is_leaving or self._now() >= ends:
+            is_elsewhere = not self._has_heard and (said is None or isinstance(outcome, Heard))  # a mistaken address
+            if is_elsewhere or is_leaving or self._now() >= ends:
                 return Answered(Reply(code=Code.NOT_ACTIVE, text=detailed(Code.NOT_ACTIVE, found)))
             yield Pause(pause)
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)

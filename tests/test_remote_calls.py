@@ -192,6 +192,26 @@ def test_who_was_never_heard_is_not_waited_for() -> None:
     assert reply.code is Code.NOT_ACTIVE and "nobody there" in reply.text and play.clock.now == 0
 
 
+@pytest.mark.parametrize("outcome", [Unreached("nobody there"), Lost("cut off")])
+def test_who_says_how_patient_it_is_waits_for_a_server_that_is_not_there_yet(outcome: Outcome) -> None:
+    play = Play(patience_seconds=60.0)
+    reply = play.call(LOGON, *[outcome] * 8, heard(session="s1"))
+
+    assert reply.code is Code.OK and 0 < play.clock.now < 60
+
+    late = Play(patience_seconds=3.0)
+    with pytest.raises(AssertionError, match="not asked for"):
+        late.play(late.line.calling(LOGON, 1), *[outcome] * 30)
+    assert 3 <= late.clock.now < 5
+
+
+def test_nobody_waits_for_what_answers_and_is_no_broker() -> None:
+    play = Play(patience_seconds=60.0)
+    reply = play.call(LOGON, Heard(200, "", b"<html>"))
+
+    assert reply.code is Code.NOT_ACTIVE and "no broker" in reply.text and play.clock.now == 0
+
+
 def test_patience_ends_and_the_answer_says_why() -> None:
     play = Play(patience_seconds=5.0).logged_on()
     outcomes: Sequence[Outcome] = [Unreached("no")] * 30
