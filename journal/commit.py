@@ -214,9 +214,10 @@ class GroupCommit:
             # Whatever came between the write and the callers' answers, nobody knows what the disk
             # has: final, an interrupt from the keyboard included.
             self.failure = failure
-            is_answered = mine is not None and _is_settled(mine)  # so that its caller would not hear of it
+            # What a signal's handler raised, behind the answer to its caller, who would not hear of it.
+            is_unheard = mine is not None and _is_settled(mine) and not isinstance(failure, JournalError | OSError)
             self._fail([draft for draft in drafts if not _is_settled(draft)], failure, OutcomeUnknown)
-            if is_answered or not isinstance(failure, Exception):
+            if is_unheard or not isinstance(failure, Exception):
                 raise
         finally:
             try:

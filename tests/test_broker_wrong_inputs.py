@@ -271,8 +271,8 @@ BLOCKS: list[tuple[object, tuple[str, ...]]] = [
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[WebPlace]:
-    with WebPlace(None) as found:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebPlace]:
+    with WebPlace(tmp_path_factory.mktemp("web") / "store") as found:
         yield found
 
 

@@ -243,6 +243,7 @@ def test_the_fields_of_each_event_are_those_in_its_table(tmp_path: Path) -> None
         "users_read": ["users", "changed"],
         "insecure": ["host"],
         "exhausted": ["reason"],
+        "attributes": ["warnings", "differences"],
         "held": ["uows", "publications"],
         "wide": ["path", "mode"],
     }
