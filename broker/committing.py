@@ -17,6 +17,7 @@ from broker.deciding import decide
 from broker.decision import Decision
 from broker.moves import NOTHING, Closing, accept, begin, close, count_talks, producer_key, reason_of
 from broker.participant import Participant
+from broker.producers import First
 from broker.recording import bound, key, put, put_with_messages, record_of
 from broker.records import ConversationState
 from broker.showing import reply_of, reply_of_record
@@ -170,12 +171,12 @@ class Committing:
             give_back(world, sending)
         else:
             drops = self._forget(sending)
-        uowid = unit_of_number(world, first)
-        if uowid is None:
-            return Reply(uow_status=PROCESSED), drops  # complete, and no trace is kept of it
-        reply = reply_to_repeat(world, uowid, "")
+        uowid, unit = unit_of_number(world, first), sending.unit
+        reply = _nameless() if uowid is None else reply_to_repeat(world, uowid, "")
         payloads = [each.payload for each in self._messages()]
-        world.producers.learn(producer_key(sending.talk, sending.unit), uowid, reply.conv_id, payloads)
+        whose = producer_key(sending.talk, unit)
+        first_one = world.producers.learn(whose, uowid or unit.uowid, reply.conv_id or unit.conv_id, payloads)
+        first_one.is_named = uowid is not None
         return reply, drops
 
     def note_unwritten(self) -> None:
@@ -192,6 +193,16 @@ class Committing:
             talk.ended = [Code.NO_CONVERSATION, Code.NO_CONVERSATION]
             self._world.touch(talk)
         return Changes(drops=[key(unit.uowid)]) if was_recorded else NOTHING
+
+
+def reply_to_end(world: World, first: First) -> Reply:
+    """Return what the last call of a repeat is answered."""
+    return reply_to_repeat(world, first.uowid, first.conv_id) if first.is_named else _nameless()
+
+
+def _nameless() -> Reply:
+    """Return what a repeat is answered whose first is complete, and of which no trace is kept."""
+    return Reply(uow_status=PROCESSED)
 
 
 def reply_to_repeat(world: World, uowid: str, conv_id: str) -> Reply:

@@ -68,12 +68,14 @@ class Decision:
 class Joint:
     """Decisions that are made together: all are done, or none."""
 
-    __slots__ = ("acknowledged", "changes", "decisions")
+    __slots__ = ("acknowledged", "begun", "changes", "decisions", "repeats")
 
     def __init__(self) -> None:
         self.changes: list[Changes] = []
         self.decisions: list[Decision] = []
         self.acknowledged: dict[Held, list[Held]] = {}  # subscription: publications, which move its position together
+        self.repeats: list[Held] = []  # the units of work that are sent again
+        self.begun: list[str] = []  # producers' identifiers of those that are not
 
     def take(self, changes: Changes, decision: Decision) -> None:
         self.changes.append(changes)

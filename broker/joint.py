@@ -24,6 +24,8 @@ from broker.deciding import decide
 from broker.decision import Decision, Held, Joint
 from broker.effects import Answer, Call, Effect
 from broker.participant import Participant
+from broker.producers import First
+from broker.repeating import check_are_all
 from broker.subscribing import Acknowledging, control_publication
 from broker.syncpoint import syncpoint
 from broker.topic import Publication, Subscription
@@ -96,6 +98,7 @@ def _check(joint: Joint) -> None:
             text = "two parts are about one conversation; an answer in it is committed with UOWID=BOTH"
             raise BrokerError(Code.FUNCTION_OPTION, detailed(Code.FUNCTION_OPTION, text))
         seen |= held
+    check_are_all([each for each in joint.repeats if isinstance(each, First)], joint.begun)
     producers = {changes.producer for changes in joint.changes if not changes.is_empty()}
     if len(producers) > 1:
         text = "units of work with a producer's identifier are committed with others of the same, and with nothing else"
@@ -131,8 +134,9 @@ def _decide(world: World, joint: Joint, call: Call, participant: Participant) ->
 
     def apply(first: int) -> None:
         mark = len(world.effects)
-        for decision, at, count in zip(joint.decisions, firsts, counts, strict=True):
-            decision.apply(first + at if count else 0)
+        with world.producers.together():
+            for decision, at, count in zip(joint.decisions, firsts, counts, strict=True):
+                decision.apply(first + at if count else 0)
         world.effects[mark:] = [each for each in world.effects[mark:] if not _is_to_nobody(each)]
         world.answer(call.handle, Reply())
 

@@ -5,7 +5,8 @@ here; what an earlier one saw the store knows, by number of messages and digest 
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from broker.decision import Held
 from broker.service import ServiceName
@@ -19,16 +20,19 @@ ProducerKey = tuple[str, str, ServiceName, str]  # USER-ID, TOKEN, service and i
 class First(Held):
     """The unit of work that an identifier was used for first. Whoever wants its outcome waits for it."""
 
-    __slots__ = ("conv_id", "digest", "last", "messages", "uowid")
+    __slots__ = ("conv_id", "digest", "is_named", "key", "last", "messages", "together", "uowid")
 
-    def __init__(self, uowid: str, conv_id: str) -> None:
+    def __init__(self, key: ProducerKey, uowid: str, conv_id: str) -> None:
         super().__init__()
         self.is_pending = True  # it is not committed
+        self.key = key
         self.uowid = uowid
         self.conv_id = conv_id
         self.messages = 0
         self.digest = 0
         self.last = 0  # of the last message alone
+        self.is_named = True  # False where no trace is kept of it, and a repeat's UOWID stands for it
+        self.together: Sequence[First] = ()  # what one commit has held, where that was more: all of it is a repeat
 
     def contain(self, payloads: Iterable[bytes]) -> None:
         """Keep what a repeat is compared with."""
@@ -42,6 +46,7 @@ class Producers:
     def __init__(self, released: deque[Held]) -> None:
         self._firsts: OrderedDict[ProducerKey, First] = OrderedDict()
         self._released = released
+        self._together: list[First] | None = None  # what is committed together, while it is
 
     def __len__(self) -> int:
         return len(self._firsts)
@@ -55,21 +60,40 @@ class Producers:
 
     def begin(self, key: ProducerKey, uowid: str, conv_id: str) -> None:
         """Note a unit of work that is not committed yet."""
-        self._firsts[key] = First(uowid, conv_id)
+        self._firsts[key] = First(key, uowid, conv_id)
         if len(self._firsts) > PRODUCERS_MAX:
-            self._release(self._firsts.popitem(last=False)[1])
+            # The store knows again what is forgotten as a whole. It would take half of it for something new.
+            oldest = next(iter(self._firsts.values()))
+            for first in oldest.together or (oldest,):
+                self.forget(first.key, first.uowid)
 
     def commit(self, key: ProducerKey, uowid: str, payloads: Iterable[bytes]) -> None:
         """Keep what a committed unit of work holds."""
         first = self._firsts.get(key)
         if first is not None and first.uowid == uowid:
             first.contain(payloads)
+            if self._together is not None:
+                self._together.append(first)
             self._release(first)
 
-    def learn(self, key: ProducerKey, uowid: str, conv_id: str, payloads: Iterable[bytes]) -> None:
-        """Keep a unit of work that an earlier start has seen committed."""
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Let what is committed meanwhile be a repeat only as a whole."""
+        found: list[First] = []
+        self._together = found
+        try:
+            yield
+        finally:
+            self._together = None
+        if len(found) > 1:
+            for first in found:
+                first.together = found
+
+    def learn(self, key: ProducerKey, uowid: str, conv_id: str, payloads: Iterable[bytes]) -> First:
+        """Keep and return a unit of work that an earlier start has seen committed."""
         self.begin(key, uowid, conv_id)
         self.commit(key, uowid, payloads)
+        return self._firsts[key]
 
     def forget(self, key: ProducerKey, uowid: str) -> None:
         """Forget a unit of work that was not committed, and never will be."""

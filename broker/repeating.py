@@ -3,23 +3,26 @@
 Its SENDs are answered with the first UOWID and add nothing. Its COMMIT compares the number of messages and their digest
 with the first: the same ones get the first answer, with the status that it has by now; others are refused.
 
+Units of work that were committed together are repeated together: some of them are other content, and so are more.
+
 The first               the repeat
 is committed            is compared with it
 is open, same caller    is refused: the caller can commit the first, or back it out
-is open, another one    waits until the first is committed, or backed out
+is open, another one    waits until the first is committed, or backed out; refused where that one waits for the caller
 was backed out          is no repeat
 """
 
 from broker.block import NEW, Option
 from broker.codes import BrokerError, Code, detailed
-from broker.committing import reply_to_repeat
+from broker.committing import reply_to_end, reply_to_repeat
 from broker.conversation import CLIENT, SERVER
 from broker.decision import Busy
 from broker.effects import Call
-from broker.participant import Participant
+from broker.participant import Participant, name_of
 from broker.producers import First, Repeat
 from broker.sleeping import conversation
 from broker.states import RECEIVED
+from broker.uow import Name
 from broker.world import World
 
 
@@ -39,17 +42,36 @@ def is_answered(world: World, call: Call, participant: Participant) -> bool:
     else:
         if request.conv_id != repeat.first.conv_id or not repeat.is_last_call(request.body):
             check_is_same(repeat, request.body)
+            check_are_all([repeat.first], [])
         forget(participant, repeat)
-        world.answer(call.handle, reply_to_repeat(world, repeat.first.uowid, repeat.first.conv_id))
+        world.answer(call.handle, reply_to_end(world, repeat.first))
     return True
 
 
 def check_is_same(repeat: Repeat, *more: bytes) -> None:
     """Refuse to commit what holds, with these messages, something else than the first."""
     if not repeat.is_same_with(*more):
-        raise BrokerError(
-            Code.PRODUCER_REUSED, detailed(Code.PRODUCER_REUSED, f"{repeat.first.uowid}; nothing was added")
-        )
+        raise _reused(repeat.first)
+
+
+def check_are_all(repeated: list[First], begun: list[str]) -> None:
+    """Refuse to commit repeats without all that was committed with the first ones, or with more of their identifiers.
+
+    `begun` are the identifiers of the units of work that are to be committed with them and are no repeats.
+    """
+    named, used = set(repeated), set(begun)
+    while named:
+        first = named.pop()
+        others = {each for each in first.together if each is not first}
+        producers = {each.key[3] for each in (first, *others)}
+        if not others <= named or producers & used:
+            raise _reused(first)
+        named -= others
+        used |= producers
+
+
+def _reused(first: First) -> BrokerError:
+    return BrokerError(Code.PRODUCER_REUSED, detailed(Code.PRODUCER_REUSED, f"{first.uowid}; nothing was added"))
 
 
 def forget(participant: Participant, repeat: Repeat) -> None:
@@ -99,4 +121,32 @@ def _first(world: World, call: Call, participant: Participant) -> First | None:
             return None  # another message of the same unit of work
         text = f"{unit.uowid}, which has the same producer's identifier, is open: commit it or back it out first"
         raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, text))
+    if sender is not None and _waits_for(world, sender, participant.name):
+        text = f"who has {unit.uowid} open waits for a unit of work that is open here: commit that or back it out first"
+        raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, text))
     raise Busy(first)
+
+
+def _waits_for(world: World, waiting: Name, name: Name) -> bool:
+    """Say whether one participant waits, maybe by way of others, for the outcome of what the other has open."""
+    owners: dict[Name, set[Name]] = {}
+    for first in world.producers.waiting():
+        owner = _sender_of(world, first)
+        for call in first.queued:
+            if isinstance(call, Call) and owner is not None:
+                who = name_of(call.request.user_id, call.request.token, call.caller)
+                owners.setdefault(who, set()).add(owner)
+    found, ahead = {waiting}, [waiting]
+    while ahead:
+        more = owners.get(ahead.pop(), set()) - found
+        found |= more
+        ahead.extend(more)
+    return name in found
+
+
+def _sender_of(world: World, first: First) -> Name | None:
+    unit = world.active.get(first.uowid)
+    talk = conversation(world, unit.conv_id) if unit is not None else None
+    if unit is None or talk is None:
+        return None
+    return talk.server if unit.from_server else talk.client

@@ -257,6 +257,8 @@ def commit_sent(
     if records:
         changes = together([changes, Changes(puts=[put(record) for record in records])])
     undo = (lambda: give_back(world, sending)) if sending.is_begun else None
+    if world.joint is not None and unit.producer:
+        world.joint.begun.append(unit.producer)
     decide(world, changes, Decision(apply, (talk,), call.handle, sending.participant, code_of_loss(unit), undo))
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from broker.block import BOTH, Option
 from broker.changes import Changes, together
 from broker.codes import BrokerError, Code
-from broker.committing import Committing, Sending, reply_to_repeat
+from broker.committing import Committing, Sending, reply_to_end
 from broker.conversation import OPEN, Conversation
 from broker.deciding import decide
 from broker.decision import Busy, Decision, Held
@@ -40,7 +40,7 @@ from broker.producers import Repeat
 from broker.receiver import back_out, bind, binding, committed
 from broker.recording import key, put, record_of
 from broker.records import ConversationState, Status, UowRecord
-from broker.repeating import check_is_same, forget
+from broker.repeating import check_are_all, check_is_same, forget
 from broker.sending import check_may_end, code_of_loss, commit_sent
 from broker.showing import check_is_released, reply_of, reply_of_record
 from broker.sleeping import conversation, unit
@@ -245,10 +245,14 @@ def _end_repeat(world: World, call: Call, participant: Participant, repeat: Repe
     """Compare a repeat with the first, which is all that its COMMIT does, or let it be."""
     if call.request.option is not Option.BACKOUT:
         check_is_same(repeat)
+        if world.joint is None:
+            check_are_all([repeat.first], [])
+        else:
+            world.joint.repeats.append(repeat.first)
 
     def apply(_: int) -> None:
         forget(participant, repeat)
-        world.answer(call.handle, reply_to_repeat(world, repeat.first.uowid, repeat.first.conv_id))
+        world.answer(call.handle, reply_to_end(world, repeat.first))
 
     decide(world, NOTHING, Decision(apply, handle=call.handle, who=participant))
 

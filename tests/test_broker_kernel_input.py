@@ -290,6 +290,20 @@ def test_a_log_on_from_elsewhere_backs_the_open_first_out(desk: Desk, white: Per
     assert len(desk.paper.messages) == 1
 
 
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_connections_that_would_wait_for_each_other_in_a_circle_are_told_so(desk: Desk, count: int) -> None:
+    people = [Person(desk, "WHITE", caller=11 + at) for at in range(count)]
+    firsts = [person.send(b"x", SYNC, producer=str(at)) for at, person in enumerate(people)]
+    handles = [
+        person.start(Function.SEND, COMMIT, body=b"x", conv_id="NEW", producer=str((at + 1) % count), **CHESS)
+        for at, person in enumerate(people)
+    ]
+    assert [handle in desk.answers for handle in handles] == [False] * (count - 1) + [True]
+    assert desk.answers[handles[-1]].code is Code.WRONG_STATUS
+    assert people[-1].sync(COMMIT, firsts[-1].uowid).code is Code.OK
+    assert desk.answers[handles[-2]].uowid == firsts[-1].uowid
+
+
 @pytest.mark.parametrize("outcome", [COMMIT, Option.BACKOUT])
 def test_who_no_longer_waits_for_the_first_sends_nothing(desk: Desk, outcome: Option) -> None:
     one, two = Person(desk, "WHITE", caller=11), Person(desk, "WHITE", caller=12)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from broker import producers
 from broker.block import BOTH, Function, Option, Request, Store
 from broker.codes import Code
 from broker.records import Status
@@ -244,6 +245,23 @@ def test_units_of_one_identifier_are_a_repeat_together(desk: Desk, restarts: boo
         assert alice.sync(Option.BACKOUT, unit.uowid).code is Code.OK
     assert desk.kernel.world.active_count == 2
     assert not desk.logs
+
+
+def test_units_that_are_repeated_together_are_forgotten_together(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producers, "PRODUCERS_MAX", 3)
+    alice = Person(desk, "ALICE")
+
+    def send(names: str) -> Said:
+        units = [sending(alice, name, producer="P1") for name in names]
+        return together(alice, *(about(alice, Option.COMMIT, unit.uowid) for unit in units))
+
+    assert send("AB").code is Code.OK
+    for name in ("P2", "P3"):
+        assert alice.sync(Option.COMMIT, sending(alice, "C", producer=name).uowid).code is Code.OK
+    before = dict(desk.paper.messages)
+    assert send("BA").code is Code.OK
+    assert desk.paper.messages == before
+    assert len(desk.kernel.world.producers) <= 3
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,52 @@ def test_a_transaction_with_other_content_gets_an_error_and_adds_nothing(stomp: 
     assert not stomp.desk.logs
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("received", ["/queue/a", "/queue/b"])
+def test_a_transaction_of_which_a_part_was_received_may_be_sent_again_and_again(
+    stomp: StompDesk, restarts: bool, received: str
+) -> None:
+    sends = [("/queue/a", b"head"), ("/queue/b", b"line 1")]
+    _resent(begun(stomp), sends, "first")
+    reader = stomp.connect("EVE")
+    reader.subscribe(received)
+    assert len(reader.bodies()) == 1
+    reader.vanish()
+    before = dict(stomp.desk.paper.messages)
+    if restarts:
+        stomp = StompDesk(stomp.desk.restart())
+    for receipt in ("second", "third"):
+        client = begun(stomp)
+        _resent(client, sends, receipt)
+        assert client.receipts() == [receipt]
+        assert stomp.desk.paper.messages == before
+
+
+@pytest.mark.parametrize(("first", "again"), [("ab", "a"), ("ab", "b"), ("a", "ab"), ("a", "ba"), ("ab", "ac")])
+def test_a_transaction_to_other_destinations_gets_an_error_and_adds_nothing(
+    stomp: StompDesk, first: str, again: str
+) -> None:
+    _resent(begun(stomp), [(f"/queue/{name}", b"x") for name in first], "first")
+    before = dict(stomp.desk.paper.messages)
+    client = begun(stomp)
+    _resent(client, [(f"/queue/{name}", b"x") for name in again], "second")
+    assert client.error().startswith("00209001")
+    assert stomp.desk.paper.messages == before
+    assert stomp.desk.kernel.world.active_count == len(first)
+
+
+def test_of_two_transactions_that_wait_for_each_other_the_later_one_gets_an_error(stomp: StompDesk) -> None:
+    one, two = begun(stomp), begun(stomp)
+    for client, destination in ((one, "a"), (two, "b"), (one, "b")):
+        client.send(f"/queue/{destination}", b"x", transaction="t", producer_id="order-1")
+    assert not one.heard and not two.heard
+    two.send("/queue/a", b"x", transaction="t", producer_id="order-1")
+    assert two.error().startswith("00780307")
+    one.take("COMMIT", transaction="t", receipt="c")
+    assert one.receipts() == ["c"]
+    assert waiting(stomp) == waiting(stomp, "/queue/b") == [b"x"]
+
+
 def test_what_was_aborted_never_was(stomp: StompDesk) -> None:
     client = begun(stomp)
     client.send("/queue/a", transaction="t")
