@@ -68,11 +68,22 @@ class Holding:
                 freed = self._freed(held, kept)
             if not freed and (numbers is not None or not held):
                 return 0
-            self.write(kept)
-            with self._ledger.lock:
-                self._ledger.index.held = kept
-                self._taking.admit(freed)
+            before, is_there = self._versions(), False
+            try:
+                self.write(kept)
+                is_there = True
+            finally:
+                if is_there or self._versions() != before:  # an interrupt may have come behind the commit
+                    with self._ledger.lock:
+                        self._ledger.index.held = kept
+                        self._taking.admit(freed)
         return sum(len(found) for found in freed.values())
+
+    def _versions(self) -> list[object]:
+        """Return where the ranges stand that are committed."""
+        with self._ledger.lock:
+            keyed = self._ledger.index.keyed
+            return [(key, keyed.find(key)) for key in sorted(keyed.keys(KEY_PREFIX))]
 
     def held_among(self, numbers: Iterable[int]) -> Iterator[list[int]]:
         """Yield those of the messages that are held back and undelivered, as many at a time as one commit takes."""

@@ -95,7 +95,9 @@ SWEPT: dict[str, tuple[Step, ...]] = {  # what is interrupted at every place, af
         Call("add", (*BEGIN[0].arguments, ("producer_id", Argument("producer_id", "plain-text", 0)))),
     ),
     "close": (Restart(),),
+    "unhold": (Call("unhold", ()),),
 }
+RESTORED = frozenset({"unhold"})  # in a database that holds what it has back
 
 
 def interrupted(steps: tuple[Step, ...], moment: Moment) -> tuple[Step, ...]:
@@ -119,10 +121,13 @@ def swept_places(
     for place in count(first, every):
         steps = interrupted(SWEPT[what], Interrupt(place, kind))
         with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-api-") as home:
-            player = Player(Path(home), is_async=False, is_restored=False)
+            player = Player(Path(home), is_async=False, is_restored=what in RESTORED)
             try:
                 for step in steps:
                     player.step(step)
+                if player.was_reached and what in RESTORED:
+                    player.step(Restart())
+                    player.was_reached = True
             except Exception as failure:
                 yield steps, failure
             else:
