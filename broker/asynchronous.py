@@ -25,7 +25,7 @@ from broker.pstore import Store, StoreUnavailable
 from broker.records import Status
 from broker.running import TICK_SECONDS, Answered, Running, spelled
 from broker.tracing import Tracing
-from broker.words import UnitStatus, checked, member, tick_length, unit_status
+from broker.words import UnitStatus, checked, member, number_of_seconds, unit_status
 from broker.world import World
 from database.arguments import plain_text
 
@@ -58,7 +58,7 @@ class AsyncBroker:
         """Return a broker that is begun by `async with`; arguments and errors as Broker.open."""
         found = attributes_of(directory, attributes, given)
         wanted = Wanted(attributes=found, erase=erase, report=report, open_store=open_store, create=create)
-        return cls(wanted, tick_seconds=tick_length(tick_seconds))
+        return cls(wanted, tick_seconds=number_of_seconds(tick_seconds, "tick_seconds"))
 
     async def __aenter__(self) -> "AsyncBroker":
         loop = asyncio.get_running_loop()
@@ -108,7 +108,8 @@ class AsyncBroker:
 
     async def purge(self, uowid: str) -> UnitStatus:
         """Remove a unit of work and its status, as Broker.purge."""
-        return unit_status(await self._looped.command(lambda handle: Purge(handle, plain_text(uowid, "uowid"))))
+        named = plain_text(uowid, "uowid")
+        return unit_status(await self._looped.command(lambda handle: Purge(handle, named)))
 
     async def set_uow_status(self, uowid: str, status: Status) -> UnitStatus:
         """Move a unit of work that waits or is put off, as Broker.set_uow_status."""

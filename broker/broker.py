@@ -29,7 +29,7 @@ from broker.running import TICK_SECONDS, Answered, Running, spelled
 from broker.session import Session
 from broker.threaded import Threaded
 from broker.ticker import Ticker
-from broker.words import UnitStatus, checked, member, tick_length, unit_status
+from broker.words import UnitStatus, checked, member, number_of_seconds, unit_status
 from broker.world import World
 from database.arguments import plain_text
 from database.forks import close_in_children
@@ -72,7 +72,7 @@ class Broker:
         StartRefused with its code when the store cannot be begun as PSTORE says: nothing was changed then.
         AttributesInvalid. (EntireX 8.0, Concepts of Persistent Messaging, "Persistent Store".)
         """
-        found, seconds = attributes_of(directory, attributes, given), tick_length(tick_seconds)
+        found, seconds = attributes_of(directory, attributes, given), number_of_seconds(tick_seconds, "tick_seconds")
         beginning = start(Wanted(attributes=found, erase=erase, report=report, open_store=open_store, create=create))
         return cls(Running(beginning), tick_seconds=seconds)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.asynchronous import AsyncBroker
 from broker.broker import Broker
+from database.arguments import plain_text
 
 if TYPE_CHECKING:  # imported where a server is spoken to: it takes an extra
     from broker.remote import AsyncRemoteBroker, RemoteBroker
@@ -18,21 +19,23 @@ def connect(where: str, **given: Any) -> "Broker | RemoteBroker":
     """Return the broker on a spool directory, or at http://HOST:PORT or https://HOST:PORT.
 
     `given` is what `Broker.open` takes, or the options of `RemoteOptions`. A server is not spoken to yet. ValueError
-    for any other address; StartRefused as Broker.open.
+    for any other address; StartRefused as Broker.open. TypeError.
     """
+    plain_text(where, "where")
     if where.startswith(LOCAL):
         return Broker.open(where.removeprefix(LOCAL), **given)
     from broker.remote import RemoteBroker
     from broker.remote_calls import RemoteOptions
 
-    return RemoteBroker(where, RemoteOptions(**given))
+    return RemoteBroker(where, RemoteOptions.of(given))
 
 
 def connect_async(where: str, **given: Any) -> "AsyncBroker | AsyncRemoteBroker":
     """Return the broker for asyncio, as `connect`; it is begun by `async with`."""
+    plain_text(where, "where")
     if where.startswith(LOCAL):
         return AsyncBroker.open(where.removeprefix(LOCAL), **given)
     from broker.remote import AsyncRemoteBroker
     from broker.remote_calls import RemoteOptions
 
-    return AsyncRemoteBroker(where, RemoteOptions(**given))
+    return AsyncRemoteBroker(where, RemoteOptions.of(given))

@@ -17,8 +17,8 @@ not: what a lost session had is taken back anyhow. Who was never heard of is not
 
 import json
 import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -27,6 +27,8 @@ from broker.block_json import BadBlock, answered_of, block_of, parsed
 from broker.codes import Code, detailed
 from broker.effects import Physical
 from broker.running import Answered, seconds_to_wait
+from broker.words import number_of_seconds
+from database.arguments import plain_text
 
 SESSION = "Broker-Session"
 POLL_SECONDS = 25.0  # of a WAIT in one request: proxies cut longer ones off
@@ -97,6 +99,23 @@ class RemoteOptions:
     patience_seconds: float | None = None  # that it may take to be there; None: 90 to be there again, 0 the first time
     call_seconds: float = 30.0  # that an answer may take beside WAIT
     ca_file: str = ""  # of the certificate of the server, where it is not a public one
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "RemoteOptions":
+        """Return the options of these values; TypeError, ValueError."""
+        names = {each.name for each in fields(cls)}
+        unknown = sorted(given.keys() - names)
+        if unknown:
+            text = f"a broker elsewhere has no option {', '.join(unknown)}; it has {', '.join(sorted(names))}"
+            raise TypeError(text)
+        return cls(**given)
+
+    def __post_init__(self) -> None:
+        plain_text(self.partner, "partner")
+        plain_text(self.ca_file, "ca_file")
+        number_of_seconds(self.call_seconds, "call_seconds")
+        if self.patience_seconds is not None:
+            number_of_seconds(self.patience_seconds, "patience_seconds", may_be_zero=True)
 
 
 @dataclass(slots=True)

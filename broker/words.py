@@ -200,13 +200,13 @@ def term_fields(said: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def tick_length(seconds: object) -> float:
-    """Return the seconds between two looks at the clock; TypeError, ValueError."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise TypeError(f"tick_seconds must be a number of seconds, not {shown(seconds)}")
-    if not 0 < seconds < inf:
-        raise ValueError(f"tick_seconds must be above 0, not {seconds}")
-    return seconds
+def number_of_seconds(value: object, what: str, *, may_be_zero: bool = False) -> float:
+    """Return a number of seconds; TypeError, ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{what} must be a number of seconds, not {shown(value)}")
+    if not (0 <= value < inf if may_be_zero else 0 < value < inf):
+        raise ValueError(f"{what} must be {'0 or more' if may_be_zero else 'above 0'}, not {value}")
+    return value
 
 
 def member(status: object) -> Status:

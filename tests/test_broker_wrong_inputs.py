@@ -11,6 +11,7 @@ import pytest
 from broker.attribute_text import AttributesInvalid
 from broker.broker import Broker
 from broker.codes import BrokerError
+from broker.connecting import connect, connect_async
 from broker.records import Status
 from broker.session import Session
 from tests.embedded import HERE, KINDS, SERVICE, Kind, kind_of
@@ -155,6 +156,15 @@ OF_BROKERS = [
     _of("status in text", lambda b: b.set_uow_status("1" * 16, "ACCEPTED"), TypeError, "status", "'ACCEPTED'"),
     _of("call with text", lambda b: b.call("LOGON", caller=1), TypeError, "request", "'LOGON'"),
 ]
+CONNECTIONS: list[tuple[str, Any, dict[str, Any], type[Exception], tuple[str, ...]]] = [
+    ("a number", 5, {}, TypeError, ("where", "int 5")),
+    ("no address", "localhost", {}, ValueError, ("localhost",)),
+    ("patience in text", "http://h:1", {"patience_seconds": "60"}, TypeError, ("patience_seconds", "'60'")),
+    ("patience below 0", "http://h:1", {"patience_seconds": -1}, ValueError, ("patience_seconds", "-1")),
+    ("no time for a call", "http://h:1", {"call_seconds": 0}, ValueError, ("call_seconds", "above 0")),
+    ("a partner of bytes", "http://h:1", {"partner": b"x"}, TypeError, ("partner", "bytes")),
+    ("another's option", "http://h:1", {"patience": 60}, TypeError, ("patience", "patience_seconds")),
+]
 OF_HERE_ONLY = ("purge", "status", "call")  # a broker behind HTTP has no such verb, or has it for operators
 
 
@@ -236,6 +246,24 @@ def _goes_on(broker: Broker, alice: Session) -> None:
         assert bodies == [b"goes on"]
 
 
+@pytest.mark.parametrize("connects", [connect, connect_async])
+@pytest.mark.parametrize(
+    ("says", "where", "given", "raises", "named"), CONNECTIONS, ids=[row[0] for row in CONNECTIONS]
+)
+def test_who_connects_wrongly_is_told_what_is_wrong(
+    connects: Callable[..., Any],
+    says: str,
+    where: Any,
+    given: dict[str, Any],
+    raises: type[Exception],
+    named: tuple[str, ...],
+) -> None:
+    with pytest.raises(raises) as refused:
+        connects(where, **given)
+
+    assert faults_of(str(refused.value), named) == [], says
+
+
 # Over HTTP.
 
 BLOCK = {"function": "SEND", "option": "COMMIT", **ALICE, "conv_id": "NEW", "server_class": "A", "server_name": "B"}
@@ -288,4 +316,4 @@ def test_a_block_over_http_that_is_none_is_answered_with_what_is_wrong(
 
 
 def test_there_is_a_table_of_wrong_inputs_worth_the_name() -> None:
-    assert len(OPENINGS) + len(CALLS) + len(OF_BROKERS) + len(BLOCKS) >= 60
+    assert len(OPENINGS) + len(CALLS) + len(OF_BROKERS) + len(CONNECTIONS) + len(BLOCKS) >= 60
