@@ -64,10 +64,7 @@ class Scopes:
         return {name: self._looked_up(scope, keyword) for name, keyword in OF_SECTION[scope.section].items()}
 
     def _looked_up(self, scope: Scope, keyword: Keyword) -> Setting:
-        places = [scope, self.sections[scope.section]]
-        if scope.section in NAMES and (scope.section, keyword.name) not in _NOT_TAKEN_OVER:
-            places.append(self.sections["BROKER"])
-        for place in places:
+        for place in self._places(scope, keyword.name):
             if keyword.name in place.settings:
                 return place.settings[keyword.name]
         text = self._default(scope, keyword)
@@ -75,10 +72,14 @@ class Scopes:
 
     def is_said(self, scope: Scope, name: str) -> bool:
         """Return whether the scope, its section or BROKER says an attribute, or it is given beside the file."""
+        return any(name in place.settings for place in self._places(scope, name))
+
+    def _places(self, scope: Scope, name: str) -> list[Scope]:
+        """Return where an attribute of the scope may be said, the first that says it counts."""
         places = [scope, self.sections[scope.section]]
         if scope.section in NAMES and (scope.section, name) not in _NOT_TAKEN_OVER:
             places.append(self.sections["BROKER"])
-        return any(name in place.settings for place in places)
+        return places
 
     @property
     def has_oms_defaults(self) -> bool:

@@ -335,7 +335,10 @@ class World:
 
     @property
     def present(self) -> Clocks:
-        """What the clocks would say now, for what begins: a tick sets them only once in a while."""
+        """What the clocks would say now, for what begins: a tick sets them only once in a while.
+
+        What every call does adds `late` itself, which takes a tenth of the time.
+        """
         late, clocks = self.late, self.clocks
         return Clocks(clocks.persistent + late, clocks.volatile + late) if late else clocks
 

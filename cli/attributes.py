@@ -26,7 +26,7 @@ File = Annotated[
 
 
 Example = Annotated[
-    bool, typer.Option("--example", help="Print a file with every attribute and its default, to begin with.")
+    bool, typer.Option("--example", help="Print a file to begin with, every attribute at its default; no FILE is read.")
 ]
 
 
