@@ -269,7 +269,7 @@ class CommitBlock:
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._has_ended = True
+        self._has_ended = True  # on the first line: whatever interrupts the next, nothing more is taken
         if kind is None and not self.operations.is_empty():
             self.numbers = self._write(self.operations)
 

@@ -159,8 +159,8 @@ class Options:
                 raise ValueError(f"{name} must be a whole number, not {getattr(self, name)}")
         for name in _FLAGS:
             flag(getattr(self, name), name)
-        for name in ("clock", "chance", "sleep", "steady"):
-            if not callable(getattr(self, name)) and (name, self.steady) != ("steady", None):
+        for name in ("clock", "chance", "sleep", *(() if self.steady is None else ("steady",))):
+            if not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be a function, not {shown(getattr(self, name))}")
         if self.passing is not None and not isinstance(self.passing, Holder):
             raise TypeError(f"passing must be a Holder, not {shown(self.passing)}")

@@ -235,7 +235,9 @@ def _let_go(owned: Iterator[int]) -> None:
     What has to be durable was synced before, so that a failure here is about nothing that was promised.
     """
     with contextlib.suppress(OSError):
-        next(map(os.close, owned), None)
+        for one in owned:
+            str(one)
+            os.close(one)
 
 
 def sync_data(descriptor: int) -> None:
@@ -246,14 +248,33 @@ def sync_data(descriptor: int) -> None:
         sync_fully(descriptor)
 
 
-class RealFile:
-    """A file of the operating system."""
+class _Owner:
+    """Owns a descriptor until it is closed."""
 
-    __slots__ = ("_descriptor", "_owned", "_writes_durably")
+    __slots__ = ("_descriptor", "_owned")
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._owned = iter((descriptor,))
+
+    def close(self) -> None:
+        self._descriptor = -1
+        _let_go(self._owned)
+
+    def __del__(self) -> None:
+        # A reader may still be at work on a file that a cache has let go of: the last one closes it. So is a file
+        # closed whose opener was interrupted.
+        if hasattr(self, "_owned"):  # not where an interrupt came before it was there
+            self.close()
+
+
+class RealFile(_Owner):
+    """A file of the operating system."""
+
+    __slots__ = ("_writes_durably",)
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
         self._writes_durably = bool(_DSYNC)  # by one call
 
     def write(self, data: Buffer, offset: int) -> None:
@@ -319,15 +340,6 @@ class RealFile:
         for offset in range(self.size(), size, len(zeros)):
             self.write(zeros[: min(len(zeros), size - offset)], offset)
 
-    def close(self) -> None:
-        self._descriptor = -1
-        _let_go(self._owned)
-
-    def __del__(self) -> None:
-        # A reader may still be at work on a file that a cache has let go of: the last one closes it.
-        if hasattr(self, "_owned"):  # not where an interrupt came before it was there
-            self.close()
-
 
 _DSYNC: int = getattr(os, "RWF_DSYNC", 0)  # one call that writes and syncs; Linux only
 
@@ -359,16 +371,16 @@ class _Flock(ctypes.Structure):
     )
 
 
-class RealLockFile:
+class RealLockFile(_Owner):
     """`omsmsg.lock` and its byte locks, which live as long as this object's descriptor."""
 
     def __init__(self, path: Path) -> None:
         self._path = os.fspath(path)
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
-            self._descriptor = self._begun(path)
-        self._owned = iter((self._descriptor,))
+            descriptor = self._begun(path)
+        super().__init__(descriptor)
         opened = os.fstat(self._descriptor)
         self._identity = opened.st_dev, opened.st_ino
 
@@ -417,11 +429,3 @@ class RealLockFile:
         except (FileNotFoundError, NotADirectoryError):
             return False
         return (found.st_dev, found.st_ino) == self._identity
-
-    def close(self) -> None:
-        self._descriptor = -1
-        _let_go(self._owned)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_owned"):
-            self.close()

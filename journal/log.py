@@ -187,7 +187,7 @@ class Journal:
         Nor do they take what it needs where the tender has not come to fill it yet: a disk is filled in no time.
         """
         reserve = self._reserve
-        if not reserve.is_wanting or not any(draft.has_add for draft in drafts):
+        if not (reserve.is_short or reserve.is_untried) or not any(draft.has_add for draft in drafts):
             return
         if not reserve.is_short and not self.is_cramped(2 * self._settings.data_file_bytes_max):
             return

@@ -158,6 +158,7 @@ class FrameReader:
         self._base = 0
         self._queues: dict[bytes, str] = {}
         self._frame: FrameContents | None = None
+        self._reads_ahead = False  # more than one message is wanted
 
     def messages(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Message | MessageDamaged]:
         """Yield the messages of (number, frame offset) pairs, best in the order of the offsets.

@@ -38,6 +38,7 @@ class Reserve:
         self._lock = threading.Lock()  # guards the file
         self.is_short = 0 < self.size() < size
         self.is_wanting = self.size() < size  # there is something to fill, also where nothing was ever kept back
+        self.is_untried = self.is_wanting  # and nobody has since this was opened
 
     def size(self) -> int:
         """Return how many bytes are kept back."""
@@ -53,6 +54,7 @@ class Reserve:
     def fill(self) -> bool:
         """Make the reserve as large as it should be; False when there is no space for it."""
         with self._lock:
+            self.is_untried = False
             is_full = self._fill()
             self.is_short = self.is_short and not is_full
             self.is_wanting = not is_full

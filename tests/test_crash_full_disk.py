@@ -194,6 +194,16 @@ def test_a_disk_that_is_full_before_anything_was_kept_back_beside_the_commits_is
     database.add("q", bytes(size))
 
 
+def test_a_disk_too_small_for_the_reserve_is_asked_for_it_once_by_commits() -> None:
+    disk = SimulatedDisk(space=40 * SMALL)
+    database = open_unattended(disk)
+    database.patience = 1 << 40
+    for _ in range(20):
+        database.add_many("q", [bytes(500)] * 4)
+
+    assert disk.calls["reserve"] == 1
+
+
 def test_a_full_disk_while_a_commit_is_written_is_final() -> None:
     disk, account = SimulatedDisk(), Account()
     writer = Writer(open_unattended(disk), account)

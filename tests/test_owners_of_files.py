@@ -42,6 +42,20 @@ def as_service(work: Callable[[], object]) -> int:
     return forked(do)
 
 
+def refusal(home: Path) -> str:
+    """Return what the service's user is told who opens the spool."""
+    said = home / "said"
+
+    def opens() -> None:
+        try:
+            open_small(home / "spool")
+        except DiskError as refused:
+            said.write_text(str(refused))
+
+    assert as_service(opens) == 0
+    return said.read_text()
+
+
 def strangers(home: Path) -> list[str]:
     """Return what of the directory is not the service's."""
     found = [path for path in home.rglob("*") if (path.lstat().st_uid, path.lstat().st_gid) != (SERVICE, SERVICE)]
@@ -123,16 +137,7 @@ def test_whose_file_it_is_that_locks_the_service_out_is_said(home: Path, name: s
     with open_small(spool) as db:
         db.add("q", b"x")
     os.chown(spool / name, 0, 0)
-    said = home / "said"
-
-    def opens() -> None:
-        try:
-            open_small(spool)
-        except DiskError as refused:
-            said.write_text(str(refused))
-
-    assert as_service(opens) == 0
-    text = said.read_text()
+    text = refusal(home)
     assert f"{spool / name} belongs to root (uid 0) and you are uid {SERVICE}: have it given to you" in text
     assert "chown 54321" in text
 
@@ -143,16 +148,7 @@ def test_the_directory_of_another_user_is_named_as_such(home: Path) -> None:
     with open_small(spool) as db:
         db.add("q", b"x")
     os.chown(spool, SERVICE + 1, SERVICE + 1)
-    said = home / "said"
-
-    def opens() -> None:
-        try:
-            open_small(spool)
-        except DiskError as refused:
-            said.write_text(str(refused))
-
-    assert as_service(opens) == 0
-    assert f"{spool} belongs to uid {SERVICE + 1} and you are uid {SERVICE}" in said.read_text()
+    assert f"{spool} belongs to uid {SERVICE + 1} and you are uid {SERVICE}" in refusal(home)
 
 
 @needs_root
@@ -161,13 +157,4 @@ def test_permissions_that_the_owner_took_from_itself_are_named(home: Path) -> No
     with open_small(spool) as db:
         db.add("q", b"x")
     (spool / "omsmsg.lock").chmod(stat.S_IRUSR)
-    said = home / "said"
-
-    def opens() -> None:
-        try:
-            open_small(spool)
-        except DiskError as refused:
-            said.write_text(str(refused))
-
-    assert as_service(opens) == 0
-    assert f"{spool / 'omsmsg.lock'} is yours, and its permissions (0400) do not let you" in said.read_text()
+    assert f"{spool / 'omsmsg.lock'} is yours, and its permissions (0400) do not let you" in refusal(home)
