@@ -45,6 +45,7 @@ class Producers:
 
     def __init__(self, released: deque[Held]) -> None:
         self._firsts: OrderedDict[ProducerKey, First] = OrderedDict()
+        self._pending: set[First] = set()  # of these: a few, of which alone an outcome is waited for
         self._released = released
         self._together: list[First] | None = None  # what is committed together, while it is
 
@@ -56,16 +57,17 @@ class Producers:
 
     def waiting(self) -> list[First]:
         """Return those whose outcome somebody may wait for."""
-        return [first for first in self._firsts.values() if first.queued]
+        return [first for first in self._pending if first.queued]
 
     def begin(self, key: ProducerKey, uowid: str, conv_id: str) -> None:
         """Note a unit of work that is not committed yet."""
-        self._firsts[key] = First(key, uowid, conv_id)
+        self._firsts[key] = first = First(key, uowid, conv_id)
+        self._pending.add(first)
         if len(self._firsts) > PRODUCERS_MAX:
             # The store knows again what is forgotten as a whole. It would take half of it for something new.
             oldest = next(iter(self._firsts.values()))
-            for first in oldest.together or (oldest,):
-                self.forget(first.key, first.uowid)
+            for each in oldest.together or (oldest,):
+                self.forget(each.key, each.uowid)
 
     def commit(self, key: ProducerKey, uowid: str, payloads: Iterable[bytes]) -> None:
         """Keep what a committed unit of work holds."""
@@ -103,6 +105,7 @@ class Producers:
 
     def _release(self, first: First) -> None:
         first.is_pending = False
+        self._pending.discard(first)
         if first.queued:
             self._released.append(first)
 

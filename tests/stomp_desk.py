@@ -230,3 +230,12 @@ class Connection:
 
 def fields_of(frame: Frame, *names: str) -> list[Any]:
     return [frame.headers.get(name) for name in names]
+
+
+def waiting(stomp: StompDesk, destination: str = "/queue/a") -> list[bytes]:
+    """Return what a newcomer gets, and gives back."""
+    looker = stomp.connect("LOOKER")
+    looker.subscribe(destination, ack="client", prefetch_count="10000")
+    found = looker.bodies()
+    looker.vanish()
+    return found

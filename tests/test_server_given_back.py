@@ -5,21 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from broker.server.frames import V12, VERSIONS, Frame
-from tests.stomp_desk import Connection, StompDesk
+from tests.stomp_desk import Connection, StompDesk, waiting
 
 
 @pytest.fixture
 def stomp() -> StompDesk:
     return StompDesk()
-
-
-def waiting(stomp: StompDesk, destination: str = "/queue/a") -> list[bytes]:
-    """Return what a newcomer gets, and gives back."""
-    looker = stomp.connect("LOOKER")
-    looker.subscribe(destination, ack="client", prefetch_count="10000")
-    found = looker.bodies()
-    looker.vanish()
-    return found
 
 
 def unsubscribed(client: Connection, _: Frame) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from broker.server.limits import StompLimits
 from tests.kernel_desk import Desk
-from tests.stomp_desk import Connection, StompDesk
+from tests.stomp_desk import Connection, StompDesk, waiting
 
 
 @pytest.fixture
@@ -16,15 +16,6 @@ def begun(stomp: StompDesk, login: str = "BOB", **headers: str) -> Connection:
     client = stomp.connect(login, **headers)
     client.take("BEGIN", transaction="t")
     return client
-
-
-def waiting(stomp: StompDesk, destination: str = "/queue/a") -> list[bytes]:
-    """Return what a newcomer gets, and gives back."""
-    looker = stomp.connect("LOOKER")
-    looker.subscribe(destination, ack="client", prefetch_count="10000")
-    found = looker.bodies()
-    looker.vanish()
-    return found
 
 
 # What is sent.

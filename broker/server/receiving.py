@@ -36,8 +36,11 @@ SETTLED = frozenset({Code.WRONG_STATUS, Code.UOW_NOT_FOUND, Code.NOT_THE_CREATOR
 RANGES_MAX = 10_000  # of messages that were acknowledged; what is older is not known any more
 
 
-class Numbers:
-    """Numbers of messages, as ranges: any number of them side by side takes little room, and the oldest are dropped."""
+class Acknowledged:
+    """Numbers of the messages that were acknowledged, as ranges: any number of them side by side takes little room.
+
+    The oldest are dropped. (Those of `broker/ranges.py` are made anew by each change, and here each ACK is one.)
+    """
 
     __slots__ = ("_ends", "_starts")
 

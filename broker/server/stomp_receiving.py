@@ -11,7 +11,7 @@ from broker.server.flow import Cancellable, Flow, Then
 from broker.server.foreign import check_subscription
 from broker.server.frames import V10, V12, Frame
 from broker.server.limits import StompLimits
-from broker.server.receiving import ACK_MODES, AUTO, SETTLED, Intake, Numbers, Subscription, Unit
+from broker.server.receiving import ACK_MODES, AUTO, SETTLED, Acknowledged, Intake, Subscription, Unit
 from broker.server.sources import ConversationSource, ServiceSource, Source, TopicSource
 from broker.server.transactions import Taken, Transaction
 
@@ -30,7 +30,7 @@ class Consumer:
         self._subscriptions: dict[str, Subscription] = {}
         self._intakes: dict[Destination, Intake] = {}
         self._unwritten: list[Unit] = []  # to be committed once their last message has left
-        self._done = Numbers()  # of messages whose units are committed
+        self._done = Acknowledged()  # of messages whose units are committed
         self._held: set[Unit] = set()  # to be given back after a delay
         self._expected = 0  # conversations that are being begun, whose answers are to be awaited
         flow.on_end.append(self._stop)
