@@ -13,10 +13,10 @@ from broker.attribute_text import quoted
 from broker.block import UWSTATP_MAX, Store
 from broker.codes import Code
 from broker.lifetimes import NEVER, duration
+from broker.reachability import PORT_MAX
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 COUNT_MAX = (1 << 31) - 1
-PORT_MAX = 65535
 UNLIMITED = "UNLIM"  # no bound, or no end
 _SIZE = re.compile(r"([0-9]{1,40})([BKMG]?)", re.IGNORECASE)
 _DIGITS_MAX = 40  # of a number: more is out of any range
