@@ -46,15 +46,15 @@ _TABLE = """
 00200052  deregister first; it is registered without ATTACH
 00200094  say a larger RECEIVE-LENGTH, and read the message again with OPTION=LAST
 00200098  call another function; this one is not for who is only logged on
-00200134  log on with LOGON first
+00200134  log on first: with LOGON, over STOMP with CONNECT
 00200181  say a USER-ID of 1 to 32 bytes that can be printed
-00200182  call one of the functions that the document lists
-00200183  say CLASS, SERVER and SERVICE with 1 to 32 bytes each that can be printed
+00200182  send a function or a frame that the broker knows; the text says what was none
+00200183  name a service as CLASS, SERVER and SERVICE of 1 to 32 bytes each, or a destination that there is
 00200184  say as SEND-LENGTH how long the message is
 00200185  say another CONV-ID: NEW begins a conversation, an identifier goes on with one
 00200186  write characters that can be printed
 00200187  say an option that goes with this function, or none
-00200188  say one of the options that there are
+00200188  say one of the options that there are, and every header that has to be said
 00200189  say as RECEIVE-LENGTH how many bytes are taken
 00200191  say another CONV-ID, or another option
 00200193  say no WAIT with this function
@@ -62,7 +62,7 @@ _TABLE = """
 00200195  deregister as the server that has registered
 00200199  receive with the identifier of your conversation, or register as a server first
 00200200  receive with the identifier of your conversation, or register as a server first
-00200208  say an API version that has this function
+00200208  say an API version that has this function; over STOMP one that the text names
 00200212  say the whole name of the service, without *
 00200216  say a BROKER-ID of 1 to 32 bytes that can be printed
 00200218  send less at once, or let the operator allow longer messages
@@ -112,7 +112,7 @@ _TABLE = """
 00740346  send without a unit of work, or let the operator raise MAX-UOWS of the service
 00740347  commit before this message, or let the operator raise MAX-MESSAGES-IN-UOW
 00780304  try again when units of work were received
-00780305  look at the identifier; it has ended and its status is no longer kept, or it never was
+00780305  look at the identifier; what it names has ended and is no longer kept, or never was
 00780306  say UOWID=BOTH only where one was received and another one sent in the conversation
 00780307  ask for its status with SYNCPOINT OPTION=QUERY; this cannot be done in it
 00780308  call as the user that has sent or received it

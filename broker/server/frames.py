@@ -210,7 +210,7 @@ def _header(line: bytes, version: str, is_escaped: bool) -> tuple[str, str]:
         line = line[:-1]
     name, colon, value = line.partition(b":")
     if not colon or not name:
-        raise BadFrame(f"a line of headers is not NAME:VALUE: {line[:_QUOTED_BYTES_MAX]!r}")
+        raise BadFrame(f"a line of headers is not NAME:VALUE: {_quoted(line)}")
     if is_escaped and b"\\" in line:
         name, value = _unescaped(name, version), _unescaped(value, version)
     if version == V10:
@@ -218,7 +218,7 @@ def _header(line: bytes, version: str, is_escaped: bool) -> tuple[str, str]:
     try:
         return name.decode(), value.decode()
     except UnicodeDecodeError:
-        raise BadFrame(f"a header is not UTF-8: {line[:_QUOTED_BYTES_MAX]!r}") from None
+        raise BadFrame(f"a header is not UTF-8: {_quoted(line)}") from None
 
 
 # Clients say the same lines again and again.
@@ -230,7 +230,7 @@ def _unescaped(text: bytes, version: str) -> bytes:
     def meant(found: re.Match[bytes]) -> bytes:
         meaning = _UNESCAPES.get(found[0])
         if meaning is None or (meaning == b"\r" and version != V12):
-            raise BadFrame(f"a header has the escape {found[0]!r}, which version {version} does not know")
+            raise BadFrame(f"a header has the escape {_quoted(found[0])}, which version {version} does not know")
         return meaning
 
     return _ESCAPE.sub(meant, text)
@@ -283,4 +283,9 @@ def is_sayable(name: str, value: str, version: str) -> bool:
 def _no_command(line: bytes) -> str:
     if line[:4] in (b"GET ", b"POST", b"HEAD", b"PUT "):
         return "this is the port of STOMP, and HTTP was spoken"
-    return f"no STOMP command: {line[:COMMAND_BYTES_MAX]!r}"
+    return f"no STOMP command: {_quoted(line[:COMMAND_BYTES_MAX])}"
+
+
+def _quoted(data: bytes) -> str:
+    """Return what came, as a complaint quotes it."""
+    return repr(bytes(data[:_QUOTED_BYTES_MAX]).decode(errors="backslashreplace"))

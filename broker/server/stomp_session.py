@@ -146,7 +146,8 @@ class StompSession:
         text = headers.get("heart-beat", "0,0")
         parts = text.replace(" ", "").split(",")
         if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
-            raise BrokerError(Code.INVALID_NUMBER, detailed(Code.INVALID_NUMBER, f"heart-beat:{text[:40]}"))
+            said = f"heart-beat:{text[:40]} is not two numbers of milliseconds, as in 0,10000"
+            raise BrokerError(Code.INVALID_NUMBER, detailed(Code.INVALID_NUMBER, said))
         can, wants = map(int, parts)
         least = self.limits.heart_beat_milliseconds
         return (max(wants, least) if wants else 0, max(can, least) if can else 0)
