@@ -476,7 +476,7 @@ def test_a_start_does_what_pstore_says(kind: Kind, directory: Path, pstore: str)
         sent = alice.send(SERVICE, b"x")
     if pstore == "COLD":
         with (
-            pytest.raises(StartRefused, match="confirm it with the broker id ETB001"),
+            pytest.raises(StartRefused, match=r"confirm it with .*--erase ETB001"),
             kind.open(directory, pstore="COLD"),
         ):
             pass
