@@ -7,8 +7,9 @@
     what is no broker's        refused            refused                             refused
 
 Nothing is erased by accident: who wants a cold start of a store that holds something names the id of the broker
-whose data that is (`erase=` of an opening, `oms serve --erase`). PSTORE=NO is a broker without a store. (EntireX 9.6, Managing the Broker Persistent Store,
-"Restrictions" and "Broker Checkpoints in Adabas"; that a cold start asks, and WARM, are ours.)
+whose data that is (`erase=` of an opening, `oms serve --erase`). PSTORE=NO is a broker without a store. (EntireX 9.6,
+Managing the Broker Persistent Store, "Restrictions" and "Broker Checkpoints in Adabas"; that a cold start asks, and
+WARM, are ours.)
 """
 
 import json
