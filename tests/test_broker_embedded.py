@@ -603,5 +603,5 @@ def test_what_the_broker_has_to_say_is_logged(kind: Kind, directory: Path, caplo
 def test_an_error_carries_its_code_and_its_text(alice: Session) -> None:
     with pytest.raises(BrokerError) as caught:
         alice.query("NOBODYS")
-    assert str(caught.value) == "00780305 UOW not found"
+    assert str(caught.value).startswith("00780305 UOW not found: NOBODYS")
     assert caught.value.code.error_class == "0078"
