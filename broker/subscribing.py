@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from broker.block import NEW, Option, Reception, Reply, Request
 from broker.changes import Changes, together
-from broker.codes import BrokerError, Code, detailed
+from broker.codes import BrokerError, Code, about_publication, detailed
 from broker.deciding import NO_STORE, decide
 from broker.decision import Busy, Decision
 from broker.effects import Answer, Body, Call, Stored
@@ -49,6 +49,9 @@ from broker.withdrawing import (
     window_changes,
 )
 from broker.world import World
+
+_NOT_RECEIVED = "you are not receiving one of this PUBLICATION-ID; with NEW you receive the next one"
+_NOT_SETTLED = "{} is for its publisher while it is RECEIVED, and for a subscriber who is receiving it"
 
 
 def subscribe(world: World, call: Call, participant: Participant) -> None:
@@ -133,9 +136,8 @@ def _own(world: World, topic: Topic, participant: Participant, label: str) -> Su
     """Return the caller's subscription; Busy while something about it is on its way."""
     found = _settled(topic, participant, label)
     if found is None:
-        raise BrokerError(
-            Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, f"the caller has not subscribed to {topic.name}")
-        )
+        text = f"Subscription not found: you have not subscribed to {topic.name}; SUBSCRIBE first"
+        raise BrokerError(Code.UOW_NOT_FOUND, text)
     _use(participant, found)
     _renew(world, found)
     return found
@@ -164,12 +166,13 @@ def receive_publication(world: World, call: Call, participant: Participant) -> N
     if request.publication_id.upper() != NEW:
         publication = world.topics.publications.get(request.publication_id)
         if publication is None or _settled(publication.topic, participant, request.subscription) is None:
-            raise BrokerError(Code.UOW_NOT_FOUND)  # of which topic it is matters to its subscribers only
+            # Of which topic it is matters to its subscribers only.
+            raise about_publication(Code.UOW_NOT_FOUND, _NOT_RECEIVED)
         subscription = _own(world, publication.topic, participant, request.subscription)
         if publication.order not in subscription.outstanding:
-            raise BrokerError(Code.UOW_NOT_FOUND)
+            raise about_publication(Code.UOW_NOT_FOUND, _NOT_RECEIVED)
         if subscription.outstanding[publication.order].given >= publication.count:
-            raise BrokerError(Code.END_OF_UOW)
+            raise about_publication(Code.END_OF_UOW)
         hand_out(world, call, participant, subscription, publication)
         return
     subscription = _own(world, world.topics.topic(request.topic), participant, request.subscription)
@@ -198,7 +201,7 @@ def _receive_or_wait(world: World, call: Call, participant: Participant, subscri
     if receive_next(world, call, participant, subscription):
         return
     if not park(world, call, participant, (), [with_subscription(subscription)]):
-        raise BrokerError(Code.NO_UOWS)
+        raise about_publication(Code.NO_UOWS)
 
 
 def receive_next(world: World, call: Call, participant: Participant, subscription: Subscription) -> bool:
@@ -279,7 +282,7 @@ def control_publication(world: World, call: Call, participant: Participant) -> N
         return
     if request.option is Option.QUERY:
         if not is_own:
-            raise BrokerError(Code.NOT_THE_CREATOR)
+            raise about_publication(Code.NOT_THE_CREATOR)
         world.answer(call.handle, shown(publication))
         return
     if is_own and publication.status is Status.RECEIVED:
@@ -295,7 +298,8 @@ def _by_subscriber(world: World, call: Call, participant: Participant, publicati
     subscription = _settled(publication.topic, participant, call.request.subscription)
     if subscription is None or publication.order not in subscription.outstanding:
         is_own = publication.owner.name == participant.owner.name
-        raise BrokerError(Code.WRONG_STATUS if is_own or subscription is not None else Code.NOT_THE_CREATOR)
+        code = Code.WRONG_STATUS if is_own or subscription is not None else Code.NOT_THE_CREATOR
+        raise about_publication(code, _NOT_SETTLED.format(Option(call.request.option).name))
     if call.request.option is Option.BACKOUT:
         subscription.give_back(publication.order)
         world.topics.ready.append(subscription)

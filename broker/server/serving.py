@@ -75,12 +75,14 @@ class Server:
         report: str | None = None,
         show: Show = no_show,
         create: bool = False,
+        erase: str | None = None,
     ) -> None:
         """`on_stop` is told why, as soon as the server is to end; `show` how far a move of the store is.
 
-        `report` is where the report of the store goes; `create` begins one also among files of somebody else.
+        `report` is where the report of the store goes; `create` begins one also among files of somebody else; `erase`
+        names the broker whose data a cold start may erase.
         """
-        self._attributes, self._create = attributes, create
+        self._attributes, self._create, self._erase = attributes, create, erase
         self._on_stop, self._report, self._show = on_stop, report, show
         limits = limits or StompLimits()
         frames = replace(limits.frames, body=attributes.longest_message())
@@ -175,7 +177,7 @@ class Server:
     # The run modes.
 
     def _wanted(self) -> Wanted:
-        return Wanted(attributes=self._attributes, report=self._report, create=self._create)
+        return Wanted(attributes=self._attributes, erase=self._erase, report=self._report, create=self._create)
 
     async def _begin(self, wanted: Wanted) -> None:
         """Be the standard broker: open the store, restore it, and listen for STOMP. StartRefused, PortRefused."""

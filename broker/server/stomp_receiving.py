@@ -370,7 +370,10 @@ class Consumer:
         _, _, digits = text.rpartition("-")
         number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else 0
         if not 0 < number <= self._number:
-            raise _refusal(Code.UOW_NOT_FOUND, f"no message of this connection has the {name} {text[:80]!r}")
+            text = (
+                f"Message not found: {frame.command} names the {name} {text[:80]!r}, which this connection did not get"
+            )
+            raise BrokerError(Code.UOW_NOT_FOUND, text)
         return number
 
     def _commit_all(self, units: list[Unit], frame: Frame) -> None:
@@ -433,9 +436,9 @@ class Consumer:
 
 
 def was_settled(*, is_acknowledged: bool) -> BrokerError:
-    """Return the refusal of an ACK or a NACK that says the contrary of what has become of the message."""
-    what = "acknowledged, and is gone" if is_acknowledged else "given back, and comes again"
-    return _refusal(Code.UOW_NOT_FOUND, f"the message was {what}")
+    """Return the refusal of a NACK of what is acknowledged, or of an ACK of what was given back."""
+    gone, again = "the NACK is too late: it was acknowledged", "the ACK is too late: it was given back, and comes again"
+    return BrokerError(Code.UOW_NOT_FOUND, f"Message not found: {gone if is_acknowledged else again}")
 
 
 def _name(headers: Mapping[str, str]) -> str:
