@@ -8,6 +8,7 @@
 A directory that does not exist holds nothing.
 """
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,9 +30,29 @@ def directory_of(directory: object) -> Path:
         raise TypeError(f"directory must be text or a path of text, not {type(text).__name__}")
     if not text:
         raise ValueError('directory is empty, as a variable is that nobody has set; the working directory is "."')
+    if not text.strip():
+        raise ValueError(
+            f"directory is {text!r}, of blanks only, as a variable is that was set by mistake; "
+            "a directory of that name has a path with more in it"
+        )
     if "\0" in text:
         raise ValueError(f"directory has a NUL character in it: {text!r}")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise ValueError(f"directory has a character that no file name can have: {text!r}") from None
     return Path(text).absolute()
+
+
+def make_directory(disk: Disk, directory: Path) -> None:
+    """Make the directory where it is missing; DiskError, also where a file has its name."""
+    try:
+        disk.make_directory(directory)
+    except FileExistsError:
+        failure = NotADirectoryError(errno.ENOTDIR, "it is there, and is not a directory")
+        raise DiskError(directory, failure, "use") from None
+    except OSError as failure:
+        raise DiskError(directory, failure, "make") from failure
 
 
 def holds_database(disk: Disk, directory: Path) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from database import (
     AsyncMessageDatabase,
     DatabaseView,
+    DiskError,
     InvalidName,
     LimitExceeded,
     MessageDatabase,
@@ -299,6 +300,12 @@ class Call:
         return self.name
 
 
+def _open_a_file(place: Path) -> object:
+    place.mkdir(exist_ok=True)
+    (place / "notes").write_text("not a directory")
+    return MessageDatabase.open(place / "notes")
+
+
 def _at(directory: object, raises: type[Exception], *named: str) -> tuple[Call, ...]:
     """Return what it is to open this for writing, and for looking."""
     return (
@@ -427,11 +434,15 @@ _TYPES: tuple[Call, ...] = (
 
 
 CALLS: tuple[Call, ...] = (
+    Call("open(a file)", lambda _, place: _open_a_file(place), DiskError, ("notes", "not a directory")),
     *_at("", ValueError, "directory", "empty"),
     *_at(b"", TypeError, "directory", "bytes"),
     *_at(b"spool", TypeError, "directory", "bytes"),
     *_at(None, TypeError, "directory", "None"),
     *_at(5, TypeError, "directory", "int"),
     *_at("a\0b", ValueError, "directory", "NUL"),
+    *_at(" ", ValueError, "directory", "' '", "blanks"),
+    *_at("\t\n", ValueError, "directory", "blanks"),
+    *_at("\ud800x", ValueError, "directory", "\\ud800x"),
     *_TYPES,
 )
