@@ -46,7 +46,7 @@ class Kind(NamedTuple):
             said, values = (text.casefold(), str.casefold) if self.any_case else (text, str)
             return said in [values(str(one.value)) for one in self.type]
         if self.type is Path:
-            return text != ""
+            return text.strip() != ""
         if self.type not in (int, float):
             return True
         try:
@@ -204,7 +204,7 @@ def _misused(option: str, command: Any, line: Sequence[str]) -> str:
 
 
 def _check_values(command: Any, ctx: Any, line: Sequence[str]) -> None:
-    """Usage for values that can be parsed and mean nothing: an empty path, a number that is none or has no end."""
+    """Usage for values that can be parsed and mean nothing: a path without a name, a number without an end."""
     for kind, text, variable in _values(command, ctx, line):
         if not kind.fits(text):
             raise Usage(kind.refusal(text, variable) + _see(ctx))

@@ -1,6 +1,7 @@
 """A frame whose checksum is right and whose content nobody understands costs that frame, and nothing else."""
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from recovery.validate import validate_directory
 from tests import foreign_reader
 from tests.crash_model import SPOOL, Account, State, Unattended, Writer, found_after, open_unattended, state_of
 from tests.faulty_disk import SimulatedDisk
-from tests.strange_frames import STRANGE, Strange, write_unchecked
+from tests.strange_frames import STRANGE, Strange, single_add, write_unchecked
 
 PLACES = ["first", "middle", "last of a file", "last of all"]
 ENDINGS = ["closed", "killed"]
@@ -235,3 +236,18 @@ def test_a_queue_whose_name_is_no_text_in_a_sealed_file_costs_its_message_only(t
             view.read(lost)
     with MessageDatabase.open(tmp_path / "spool", validation="footers") as db:
         assert db.take("lost") is None
+
+
+def test_a_message_with_a_number_of_before_is_told_by_whoever_verifies_payloads(tmp_path: Path) -> None:
+    with MessageDatabase.open(tmp_path / "spool") as db:
+        first = db.add("q", b"before")
+        offset = write_unchecked(db._journal, replace(single_add(payload=b"m", is_right=True), messages=0))
+        later = [db.add("q", b"after") for _ in range(3)]
+        (running,) = validate_directory(tmp_path / "spool", payloads=True)
+        assert [message.number for message in db.undelivered()] == [first, *later]
+    (closed,) = validate_directory(tmp_path / "spool", payloads=True)
+
+    (told,) = running.unreadable
+    assert (running.verdict, told.kind, told.offset) == (Verdict.CLEAN, "commit", offset)
+    assert "number" in told.reason
+    assert closed.unreadable_count == 1

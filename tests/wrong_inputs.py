@@ -20,7 +20,9 @@ from database import (
     NoSuchMessage,
     NotUndelivered,
     OutsideBlock,
+    back_up,
 )
+from database.restore import restore
 
 LINES_MAX = 3
 CHARACTERS_MAX = 420
@@ -142,6 +144,10 @@ _SIZES = (
     _of("cleanup --spool {spool}", "MSG_CLEANUP_INTERVAL", "often", MSG_CLEANUP_INTERVAL="often"),
     _of("cleanup --spool {spool}", "RETENTION_AGE", "-1d", RETENTION_AGE="-1d"),
     _of("cleanup --spool {spool}", "RETENTION_BYTES", "lots", RETENTION_BYTES="lots"),
+    *(
+        Command((*line.split(), "--spool", " "), ("--spool", "a path", "' '"), 2, b"", {})
+        for line in ("list", "send q x", "recover")
+    ),
     _of("cleanup --spool {spool} --retention-directory ''", "--retention-directory", "a path", "empty"),
 )
 _AGES = (
@@ -311,6 +317,8 @@ def _at(directory: object, raises: type[Exception], *named: str) -> tuple[Call, 
     return (
         Call(f"open({directory!r})", lambda _, __: MessageDatabase.open(directory), raises, named),  # type: ignore[arg-type]
         Call(f"view({directory!r})", lambda _, __: DatabaseView.open(directory), raises, named),  # type: ignore[arg-type]
+        Call(f"back_up to {directory!r}", lambda db, _: back_up(db.directory, directory), raises, named),  # type: ignore[arg-type]
+        Call(f"restore into {directory!r}", lambda _, place: restore(place, directory), raises, named),  # type: ignore[arg-type]
     )
 
 
