@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.clients import apart
 from tests.clients.differences import DIFFERENCES
-from tests.clients.servers import Authority, variables
+from tests.clients.servers import Authority, complaints, variables
 from tests.clients.suite import BrokenOff, Outcome, Outcomes, Suite, run
 from tests.clients.suites import SUITES, CannotPrepare
 from tests.clients.verdict import problems
@@ -87,6 +87,7 @@ def play(scratch: Path, suites: Sequence[Suite]) -> bool:
             except BrokenOff as failure:
                 found.append(f"{suite.name} {each.name}: {failure}")
             else:
+                found += [f"{suite.name} {each.name}: the server says {text!r}" for text in complaints(serving)]
                 _say(_told(suite, each.name, runs[each.name]))
         found += [f"{suite.name}: {text}" for text in problems(runs, DIFFERENCES[suite.name])]
     for text in found:

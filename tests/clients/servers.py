@@ -53,6 +53,11 @@ class Authority:
         return Serving(folder / "spool", str(attributes), port=PORT)
 
 
+def complaints(serving: Serving) -> list[str]:
+    """Return the errors in the log of a server that has ended. No client makes a server complain of itself."""
+    return [str(entry["text"]) for entry in serving.log if entry.get("level") not in ("info", "warning")]
+
+
 def variables(serving: Serving, run: Run) -> dict[str, str]:
     """Return what tells the suites of a server, each in its own words."""
     tls_port = str(serving.ports["STOMP-TLS"])

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tests.clients import results
@@ -30,7 +31,8 @@ def _as_it_is(_: Path) -> None:
 
 # stomp.py.
 
-_BY_THEMSELVES = ("tests/test_ipv6.py", "tests/test_ssl.py::TestSSL::test_ssl_expired_broker_cert_connection")
+_IPV6, _ANONYMOUS = "tests/test_ipv6.py", "tests/test_stompserver.py"
+_EXPIRED = "tests/test_ssl.py::TestSSL::test_ssl_expired_broker_cert_connection"
 
 
 def _pytest(name: str, *arguments: str) -> tuple[Sequence[str], str]:
@@ -39,21 +41,17 @@ def _pytest(name: str, *arguments: str) -> tuple[Sequence[str], str]:
 
 
 def _stomp_py() -> tuple[Run, ...]:
-    def run(name: str, *tests: str, host: str = "127.0.0.1", is_expired: bool = False) -> Run:
+    def run(name: str, *tests: str) -> Run:
         command, file = _pytest(name or "all", *tests)
-        return Run(
-            name=name,
-            command=command,
-            results=file,
-            read=results.of_pytest,
-            has_users=True,
-            host=host,
-            is_expired=is_expired,
-        )
+        return Run(name=name, command=command, results=file, read=results.of_pytest, has_users=True)
 
-    ipv6, expired = _BY_THEMSELVES
-    rest = [option for each in _BY_THEMSELVES for option in ("--deselect", each)]
-    return (run("", "tests", *rest), run("IPv6", ipv6, host="::1"), run("expired", expired, is_expired=True))
+    rest = [option for each in (_IPV6, _ANONYMOUS, _EXPIRED) for option in ("--deselect", each)]
+    return (
+        run("", "tests", *rest),
+        replace(run("IPv6", _IPV6), host="::1"),
+        replace(run("anonymous", _ANONYMOUS), has_users=False),
+        replace(run("expired", _EXPIRED), is_expired=True),
+    )
 
 
 def _prepare_stomp_py(copy: Path) -> None:
