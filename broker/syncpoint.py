@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 
 from broker.block import BOTH, Option
 from broker.changes import Changes, together
-from broker.codes import BrokerError, Code
+from broker.codes import BrokerError, Code, detailed
 from broker.committing import Committing, Sending, reply_to_end
 from broker.conversation import OPEN, Conversation
 from broker.deciding import decide
@@ -49,6 +49,7 @@ from broker.uow import UnitOfWork
 from broker.world import World
 
 _LAST, _COMMITTED = Option.LAST, Event.COMMIT
+_UNKNOWN = "{} was none, or is complete and left no persistent status"
 
 
 class About:
@@ -85,7 +86,7 @@ def syncpoint(world: World, call: Call, participant: Participant) -> None:
         return
     found = unit(world, request.uowid)
     if found is None or request.conv_id not in ("", found.conv_id):
-        raise BrokerError(Code.UOW_NOT_FOUND)
+        raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, _UNKNOWN.format(request.uowid)))
     if isinstance(found, UowRecord):
         _of_complete(world, call, participant, found)
         return
@@ -95,7 +96,7 @@ def syncpoint(world: World, call: Call, participant: Participant) -> None:
         raise Busy(talk)
     about = About(call, participant, talk, found)
     if not about.is_sender and not about.is_receiver:
-        raise BrokerError(Code.NOT_THE_CREATOR)
+        raise _not_the_callers(about)
     talk.used = participant.used
     _OPTIONS[request.option](world, about)
 
@@ -105,8 +106,14 @@ def _is_by_receiver(about: About) -> bool:
     if about.is_receiver and about.unit.status is DELIVERED:
         return True
     if not about.is_sender:
-        raise BrokerError(Code.NOT_THE_CREATOR)
+        raise _not_the_callers(about)
     return False
+
+
+def _not_the_callers(about: About) -> BrokerError:
+    """Return the refusal of a call about a unit of work of others, or one that the caller receives no more."""
+    text = f"{Option(about.call.request.option).name} is for its sender, and for who is receiving it now"
+    return BrokerError(Code.NOT_THE_CREATOR, detailed(Code.NOT_THE_CREATOR, text))
 
 
 def _commit(world: World, about: About) -> None:
@@ -304,7 +311,8 @@ def _show_last(world: World, call: Call, participant: Participant) -> None:
     last = max(last, asleep or "")
     found = unit(world, last) if last else None
     if found is None:
-        raise BrokerError(Code.UOW_NOT_FOUND)
+        where = f" in the conversation {conv_id}" if conv_id else ""
+        raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, f"you have begun none{where}"))
     if isinstance(found, UowRecord):
         world.answer(call.handle, reply_of_record(found))
         return

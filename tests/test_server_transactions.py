@@ -588,14 +588,6 @@ def test_publications_of_a_transaction_are_one_with_what_is_sent(stomp: StompDes
     assert waiting(stomp) == [b"q"]
 
 
-def test_a_topic_is_subscribed_to_once_by_a_connection(stomp: StompDesk) -> None:
-    client = stomp.connect()
-    client.subscribe("/topic/news", "1")
-    client.subscribe("/topic/news", "2")
-
-    assert client.error().startswith("00200188")
-
-
 def test_a_publication_that_was_refused_comes_again_after_a_delay_that_grows(stomp: StompDesk) -> None:
     publisher, ann = stomp.connect("PAUL"), stomp.connect("ANN")
     ann.subscribe("/topic/news", ack="client")

@@ -1,15 +1,20 @@
 """The other broker: where it is, how it is asked over HTTP, and what both must have alike."""
 
+import asyncio
 import hashlib
 import hmac
 import ssl
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker.attributes import Attributes
-from broker.opening import version
+from broker.opening import spool_directory, version
 from broker.pstore import platform
+from journal.disk import RealDisk
+from journal.errors import JournalError
+from journal.owner import read_holder
 
 if TYPE_CHECKING:  # of the extra `server`
     import httpx
@@ -63,6 +68,13 @@ async def ask(
     if answer.status_code != 200 or not isinstance(found, dict):
         raise PartnerSilent(f"{client.base_url} answers {answer.status_code}")
     return found
+
+
+async def sees_no_store(attributes: Attributes) -> bool:
+    """Say whether nobody ever had the store, as far as can be seen from here; False where nothing can be."""
+    with suppress(JournalError, OSError):
+        return await asyncio.to_thread(read_holder, RealDisk(), spool_directory(attributes)) is None
+    return False
 
 
 def release() -> str:

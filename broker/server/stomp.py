@@ -13,7 +13,6 @@ from broker.asynchronous import AsyncBroker
 from broker.block import Request
 from broker.codes import Code
 from broker.running import Answered
-from broker.server.addresses import address
 from broker.server.administration import Administration
 from broker.server.events import event
 from broker.server.flow import Cancellable, Then
@@ -21,6 +20,7 @@ from broker.server.frames import BadFrame, Frame, FrameReader, encode
 from broker.server.guard import OPEN, Guard, Identity
 from broker.server.half_frames import HalfFrames
 from broker.server.heart_beats import HeartBeats
+from broker.server.held_port import HeldPort
 from broker.server.internal import begin
 from broker.server.limits import StompLimits
 from broker.server.login import LoggedOn, Login, peer_of
@@ -330,6 +330,7 @@ class StompListener:
     ) -> None:
         self.name = "STOMP" if certificate is None else "STOMP-TLS"
         self.broker = broker
+        self.held: HeldPort | None = None  # the port, where the server has it already
         self.administration = administration
         self.guard = guard
         self._certificate = certificate
@@ -347,7 +348,7 @@ class StompListener:
         self.is_stopping = False
         self.ending = "the broker is being stopped"  # what clients are told then
         self.addresses: list[str] = []  # where it listens
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._looking: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
 
@@ -356,11 +357,24 @@ class StompListener:
         made: Callable[[], asyncio.Protocol] = lambda: StompConnection(self)  # noqa: E731 - a name for its type
         if self._certificate is not None:
             made = Door(self._certificate, made)
-        self._server = await self.loop.create_server(made, host, port, backlog=_BACKLOG, reuse_address=True)
+        held = self.held or await HeldPort.hold(host, port)
+        try:
+            for each in held.lend():
+                self._servers.append(await self.loop.create_server(made, sock=each, backlog=_BACKLOG))
+            self.addresses = held.addresses
+        except OSError:
+            self._close_servers()
+            raise
+        finally:
+            if held is not self.held:
+                held.close()
         self.guard.on_change.append(self._check_logins)
         self._look()
-        self.addresses = [address(each) for each in self._server.sockets]
         return self.addresses
+
+    def _close_servers(self) -> None:
+        for server in self._servers:
+            server.close()
 
     @property
     def connection_count(self) -> int:
@@ -418,8 +432,7 @@ class StompListener:
         What is not done after `stop_seconds` is cut off.
         """
         self.is_stopping = True
-        if self._server is not None:
-            self._server.close()
+        self._close_servers()
         if self._looking is not None:
             self._looking.cancel()
         connections = list(self.connections)
