@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients import __main__ as clients
-from tests.clients import apart, results
+from tests.clients import network, results
 from tests.clients.differences import DIFFERENCES, Difference
 from tests.clients.suite import BrokenOff, Outcome, Run, run
 from tests.clients.suites import PECL, STOMPJS, SUITES
@@ -200,10 +200,10 @@ def play_own_suite(scratch: Path) -> None:
 
 
 def test_a_suite_meets_a_server_with_its_users_in_a_network_of_its_own(tmp_path: Path) -> None:
-    if why := apart.missing():
+    if why := network.missing():
         pytest.skip(why)
     script = "import sys; from pathlib import Path; from tests.test_clients import play_own_suite as play; "
-    command = apart.command([sys.executable, "-c", f"{script}play(Path(sys.argv[1]))", str(tmp_path)])
+    command = network.command([sys.executable, "-c", f"{script}play(Path(sys.argv[1]))", str(tmp_path)])
 
     said = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
 

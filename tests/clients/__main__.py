@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.clients import apart
+from tests.clients import network
 from tests.clients.differences import DIFFERENCES
 from tests.clients.servers import Authority, complaints, variables
 from tests.clients.suite import BrokenOff, Outcome, Outcomes, Suite, run
@@ -55,7 +55,7 @@ def what_is_missing(directory: Path | None, suites: Sequence[Suite]) -> list[str
             )
         if said := suite.missing():
             found.append(f"{suite.name}: {said}")
-    if not found and (said := apart.missing()):
+    if not found and (said := network.missing()):
         found.append(said)
     return found
 
@@ -130,7 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
         _say(str(failure))
         return 2
     again = [sys.executable, "-m", "tests.clients", "--prepared", str(scratch)]
-    status = subprocess.run(apart.command([*again, *(["--only", named.only] if named.only else [])]), check=False)
+    status = subprocess.run(network.command([*again, *(["--only", named.only] if named.only else [])]), check=False)
     if status.returncode:
         _say(f"What the suites said is in {scratch}.")
         return 1

@@ -18,7 +18,7 @@ _WILDCARD = Difference(
     "out with STOMP_NOWILD."
 )
 _HANGS_UP = Difference(
-    "Its threads still read from the socket when it closes the socket. Ruby sometimes raises IOError then.",
+    "Its threads still read from the socket when the test closes it. Ruby raises IOError then, but not each time.",
     is_unsteady=True,
 )
 
@@ -34,8 +34,8 @@ DIFFERENCES: Mapping[str, Mapping[str, Difference]] = {
         "TestClient#test_asterisk_wildcard_subscribe": _WILDCARD,
         "TestClient#test_greater_than_wildcard_subscribe": _WILDCARD,
         "TestConnection1P#test_conn_1p_0124": Difference(
-            "It wants a header that was sent three times three times back. STOMP lets a server keep the first one "
-            "only, and oms does; the suite excuses RabbitMQ, ActiveMQ and Artemis by name."
+            "It sends a header three times and wants all three values back. STOMP says that the first one counts, and "
+            "oms keeps that one. RabbitMQ, ActiveMQ and Artemis do the same; the suite makes exceptions for them."
         ),
         "TestAnonymous#test_multi_thread_receive": _HANGS_UP,
         "TestConnection#test_multi_thread_receive": _HANGS_UP,
