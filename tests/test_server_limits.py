@@ -158,6 +158,17 @@ def test_who_does_not_hang_up_after_its_error_keeps_nothing(tmp_path: Path) -> N
     placed(tmp_path, StompLimits(linger_seconds=3600), script)
 
 
+def test_who_does_not_hang_up_after_its_error_holds_up_no_stop(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        peer = await place.peer()
+        peer.say("SEND", destination="nowhere")
+        assert "00200183" in await peer.error()
+        await asyncio.wait_for(place.listener.stop(), PATIENCE)
+        assert not place.listener.connections
+
+    placed(tmp_path, StompLimits(linger_seconds=3600, stop_seconds=3600), script)
+
+
 def test_who_does_not_hang_up_after_its_error_takes_nobodys_place(tmp_path: Path) -> None:
     async def script(place: Place) -> None:
         for _ in range(5):
