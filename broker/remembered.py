@@ -47,6 +47,9 @@ class Remembered:
             for one in commit
         }
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
     def find(self, queue: str, scoped: str) -> Known | None:
         """Return what was sent to the queue under the identifier."""
         key = _key(queue, scoped)

@@ -3,6 +3,9 @@
 Its SENDs are answered with the first UOWID and add nothing. Its COMMIT compares the number of messages and their digest
 with the first: the same ones get the first answer, with the status that it has by now; others are refused.
 
+Where the first is of an earlier start, is complete, and left no trace, nobody knows its UOWID any more: the SENDs of a
+repeat are answered with an identifier of its own, under which it goes on, and its COMMIT with none.
+
 Units of work that were committed together are repeated together: some of them are other content, and so are more.
 
 The first               the repeat
@@ -73,7 +76,8 @@ def check_are_all(repeated: list[First], begun: list[str]) -> None:
 
 
 def _reused(first: First) -> BrokerError:
-    return BrokerError(Code.PRODUCER_REUSED, detailed(Code.PRODUCER_REUSED, f"{first.uowid}; nothing was added"))
+    which = first.uowid if first.is_named else "one that is complete and left no persistent status"
+    return BrokerError(Code.PRODUCER_REUSED, detailed(Code.PRODUCER_REUSED, f"{which}; nothing was added"))
 
 
 def forget(participant: Participant, repeat: Repeat) -> None:
@@ -132,6 +136,8 @@ def _first(world: World, call: Call, participant: Participant) -> First | None:
 
 def _of_earlier_start(world: World, key: ProducerKey) -> First | None:
     """Return the unit of work that an earlier start has seen committed, learnt with all of its commit."""
+    if not len(world.remembered):
+        return None
     user, token, names, producer = key
     name = scoped(user, token, producer)
     queues = [str(ServiceQueue(*names, is_reply=is_reply)) for is_reply in (False, True)]

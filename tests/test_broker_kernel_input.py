@@ -219,6 +219,10 @@ def test_a_unit_of_an_earlier_start_is_named_at_its_repeats_commit_or_not_at_all
         assert said[-1].uowid == (first.uowid if is_known else "")
         assert said[-1].status is (Status.PROCESSED if is_done else Status.ACCEPTED)
         assert not is_known or {each.uowid for each in said} == {first.uowid}
+        refused = white.send(b"other", producer="batch 7")
+        assert refused.code is Code.PRODUCER_REUSED
+        which = first.uowid if is_known else "one that is complete and left no persistent status"
+        assert f": {which}; nothing was added" in refused.reply.text
     assert (dict(desk.paper.messages), desk.paper.uows(), desk.kernel.world.active_count) == before
 
 
