@@ -88,7 +88,8 @@ class Kind(NamedTuple):
     def about(self) -> str:
         """Return what the help says of it, as the end of a sentence."""
         text = self.help.partition("  [")[0].removesuffix(".")
-        return f": {text[:1].lower()}{text[1:]}" if text else ""
+        is_name = text[1:2].isupper()  # the help begins with a word in capitals
+        return f": {text if is_name else text[:1].lower() + text[1:]}" if text else ""
 
 
 def _came(text: str) -> str:
@@ -172,7 +173,7 @@ def _text_of(wrong: typer.TyperException, command: Any, ctx: Any, line: Sequence
                     return kind.refusal(text, variable)
         case "UsageError":
             if extra := _parsed(command, ctx, line)[1]:
-                return f"{ctx.command_path} takes no argument {extra[0]!r} here"
+                return f"there is no place for the argument {extra[0]!r}"
         case _:
             pass
     theirs: str = wrong.format_message()
@@ -189,7 +190,8 @@ def _no_option(option: str, kinds: Iterable[Kind], command: Any, line: Sequence[
     near = get_close_matches(came, [name for param in command.params for name in param.opts], n=1, cutoff=NEAR)
     if near and near[0].startswith("-"):
         return f"there is no option {came!r}; did you mean {near[0]}?"
-    behind = f"; a {arguments[0].metavar} that begins with - goes behind --" if arguments else ""
+    article = "an" if arguments and arguments[0].metavar[0] in "AEIOU" else "a"
+    behind = f"; {article} {arguments[0].metavar} that begins with - goes behind --" if arguments else ""
     return f"there is no option {came!r}{behind}"
 
 

@@ -166,7 +166,7 @@ _WORDS = (
     _of("chess green", "SIDE", "green", "white"),
     _of("chess white e9 --spool {empty}", "e9"),
     _of("user allow {file} USER fly x", "RIGHT", "fly", "send"),
-    _of("serve --run-mode FAST", "RUN-MODE", "FAST", "STANDBY"),
+    _of("serve --run-mode FAST", "--run-mode", "FAST", "STANDBY"),
     _of("info --broker somewhere", "--broker", "somewhere"),
     _of("cmd PING --broker ftp://x", "--broker", "ftp://x"),
     _of("send q x --broker somewhere", "--broker", "somewhere"),
