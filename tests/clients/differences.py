@@ -15,8 +15,8 @@ class Difference:
 _WEBSOCKET = Difference("It opens a WebSocket, whatever transport is configured. oms speaks STOMP over TCP only.")
 _WILDCARD = Difference("It subscribes to a wildcard. oms has none, and answers with an ERROR that says so.")
 _LONG_NAME = Difference(
-    "The name of its queue is too long: oms takes at most 64 bytes. The test wants what the gem itself raises, and that "
-    "comes before or after the ERROR.",
+    "The name of its queue is too long: oms takes at most 64 bytes. The test waits for what the gem itself raises. "
+    "The ERROR comes before that or after it.",
     is_unsteady=True,
 )
 _HANGS_UP = Difference(
