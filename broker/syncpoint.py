@@ -251,17 +251,22 @@ _ENDS_OF_REPEATS = (Option.COMMIT, Option.EOC, Option.EOCCANCEL, Option.BACKOUT)
 def _end_repeat(world: World, call: Call, participant: Participant, repeat: Repeat) -> None:
     """Compare a repeat with the first, which is all that its COMMIT does, or let it be."""
     if call.request.option is not Option.BACKOUT:
-        check_is_same(repeat)
-        if world.joint is None:
-            check_are_all([repeat.first], [])
-        else:
-            world.joint.repeats.append(repeat.first)
+        _check_repeat(world, repeat)
 
     def apply(_: int) -> None:
         forget(participant, repeat)
         world.answer(call.handle, reply_to_end(world, repeat.first))
 
     decide(world, NOTHING, Decision(apply, handle=call.handle, who=participant))
+
+
+def _check_repeat(world: World, repeat: Repeat) -> None:
+    """Refuse to commit a repeat that is something else than the first; of a joint all of it is seen later."""
+    check_is_same(repeat)
+    if world.joint is None:
+        check_are_all([repeat.first], [])
+    else:
+        world.joint.repeats.append(repeat.first)
 
 
 # What is complete.
@@ -331,6 +336,9 @@ def _commit_both(world: World, call: Call, participant: Participant) -> None:
     request, owner = call.request, participant.owner
     sent = [each for each in owner.sending.values() if request.conv_id in ("", each.conv_id)]
     received = [each for each in owner.reading.values() if request.conv_id in ("", each.conv_id)]
+    if not sent and len(received) == 1 and (repeat := _repeat_in(participant, request.conv_id)) is not None:
+        _commit_with_repeat(world, call, participant, received[0], repeat)
+        return
     if len(sent) != 1 or len(received) != 1:
         raise BrokerError(Code.UOWS_NOT_FOUND)
     talks = []
@@ -362,6 +370,34 @@ def _commit_both(world: World, call: Call, participant: Participant) -> None:
     parts = [binding(world, talks[1], received[0]), committing.changes(binds=binds), done.changes]
     decision = Decision(apply, talks, handle=call.handle, who=participant, code=code_of_loss(sent[0]))
     decide(world, together(parts), decision)
+
+
+def _repeat_in(participant: Participant, conv_id: str) -> Repeat | None:
+    """Return the only repeat that the participant has begun, in the conversation if one is said."""
+    repeats = participant.repeats
+    found = {id(each): each for name, each in repeats.items() if conv_id in ("", name)}
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _commit_with_repeat(
+    world: World, call: Call, participant: Participant, received: UnitOfWork, repeat: Repeat
+) -> None:
+    """Commit what was received, and compare with the first what is sent again."""
+    talk = conversation(world, received.conv_id)
+    assert talk is not None, "a unit of work has its conversation"
+    if talk.is_pending:
+        raise Busy(talk)
+    _check_repeat(world, repeat)
+    about, done = About(call, participant, talk, received), committed(world, talk, received, "")
+
+    def apply(_: int) -> None:
+        forget(participant, repeat)
+        reply = reply_to_end(world, repeat.first)
+        close(world, talk, done)
+        bind(world, talk, received)
+        world.answer(call.handle, reply)
+
+    decide(world, together([binding(world, talk, received), done.changes]), about.decision(apply))
 
 
 def _commit_received_alone(world: World, about: About, done: Closing, committing: Committing, first: int) -> None:

@@ -156,7 +156,7 @@ class StompConnection(asyncio.Protocol):
         if refused is not None:
             return self._loop.call_soon(self._answered, refused, then)
         return self._broker.ask(
-            request, caller=self._caller, then=lambda found: self._answered(login.told(found), then)
+            request, caller=self._caller, then=lambda found: self._answered(login.told(request, found), then)
         )
 
     def _answered(self, answered: Answered, then: Then) -> None:
