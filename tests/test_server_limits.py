@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.asynchronous import AsyncBroker
+from broker.codes import Code
 from broker.server.administration import Administration
 from broker.server.frames import V12, Frame, FrameLimits, encode
 from broker.server.limits import StompLimits
@@ -50,7 +51,7 @@ class Place:
 
     def __init__(self, listener: StompListener, port: int) -> None:
         self.listener = listener
-        self._port = port
+        self.port = port
         self._peers: list[Peer] = []
 
     async def peer(self, login: str = "", *, connects: bool = True, receive_bytes: int | None = None) -> Peer:
@@ -58,7 +59,7 @@ class Place:
         if receive_bytes is not None:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         raw.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", self._port))
+        await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", self.port))
         peer = Peer(*await asyncio.open_connection(sock=raw, limit=1 << 12 if receive_bytes else 1 << 20))
         self._peers.append(peer)
         if connects:
@@ -154,6 +155,39 @@ def test_who_does_not_hang_up_after_its_error_keeps_nothing(tmp_path: Path) -> N
         assert "00200183" in await first.error()
         second.say("SUBSCRIBE", destination="/queue/a", id="1", ack="client")
         assert (await second.hear()).startswith(b"MESSAGE")
+
+    placed(tmp_path, StompLimits(linger_seconds=3600), script)
+
+
+def test_who_is_gone_before_its_error_is_no_mistake_of_the_server(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        loop, raw = asyncio.get_running_loop(), socket.create_connection(("127.0.0.1", place.port), PATIENCE)
+        raw.setblocking(False)
+        await loop.sock_sendall(raw, b"CONNECT\n\n\0")
+        await asyncio.wait_for(loop.sock_recv(raw, 4096), PATIENCE)
+        (connection,) = place.listener.connections
+        raw.close()  # the ERROR is answered with a reset
+        connection.end(Code.TRANSPORT_TIMED_OUT, "no heart-beat")
+        async with asyncio.timeout(PATIENCE):
+            while place.listener.connections:
+                await asyncio.sleep(0.01)
+
+    placed(tmp_path, StompLimits(linger_seconds=3600), script)
+
+
+def test_who_reads_late_reads_all_up_to_its_error_and_the_end(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        peer = await place.peer(receive_bytes=1 << 12)
+        (connection,) = place.listener.connections
+        peer.say("SUBSCRIBE", destination="/queue/a", id="1")
+        peer.say("SEND", b"x" * (4 << 20), destination="/queue/a")
+        async with asyncio.timeout(PATIENCE):
+            while connection.is_writable:
+                await asyncio.sleep(0.01)
+        connection.end(Code.TRANSPORT_TIMED_OUT, "no heart-beat")
+        data = await asyncio.wait_for(peer.reader.read(), PATIENCE)
+        assert data.startswith(b"\nMESSAGE\n")
+        assert data.partition(b"\0\nERROR\n")[2].endswith(b"no heart-beat\0\n")
 
     placed(tmp_path, StompLimits(linger_seconds=3600), script)
 

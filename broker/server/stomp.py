@@ -109,6 +109,8 @@ class StompConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._is_paused = False
         self._written()
+        if self in self._listener.lingering:
+            self._loop.call_soon(self._hang_up)
 
     def connection_lost(self, failure: Exception | None) -> None:
         listener = self._listener
@@ -213,13 +215,23 @@ class StompConnection(asyncio.Protocol):
         if not listener.has_room or not transport.can_write_eof():  # TLS waits for the client's end by itself
             transport.close()
         else:
-            transport.write_eof()
+            listener.lingering[self] = None
             if self._is_reading_paused:
                 self._is_reading_paused = False
                 transport.resume_reading()
-            listener.lingering[self] = None
+            if not self._is_paused:
+                self._hang_up()
             self._broker.gone(self._caller)
         self._lingering = self._loop.call_later(listener.limits.linger_seconds, transport.abort)
+
+    def _hang_up(self) -> None:
+        """Say that nothing more comes, once all has left."""
+        if self._transport is None:
+            return
+        try:
+            self._transport.write_eof()
+        except OSError:  # the client has reset the connection
+            self._transport.abort()
 
     @property
     def is_writable(self) -> bool:

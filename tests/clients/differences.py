@@ -13,12 +13,14 @@ class Difference:
 
 
 _WEBSOCKET = Difference("It opens a WebSocket, whatever transport is configured. oms speaks STOMP over TCP only.")
-_WILDCARD = Difference(
-    "It subscribes to a wildcard. oms has none, and answers with an ERROR that says so; the suite leaves these tests "
-    "out with STOMP_NOWILD."
+_WILDCARD = Difference("It subscribes to a wildcard. oms has none, and answers with an ERROR that says so.")
+_LONG_NAME = Difference(
+    "The name of its queue is too long: oms takes at most 64 bytes. The test waits for what the gem itself raises. "
+    "The ERROR comes before that or after it.",
+    is_unsteady=True,
 )
 _HANGS_UP = Difference(
-    "Its threads still read from the socket when the test closes it. Ruby raises IOError then, but not each time.",
+    "Its threads still read from the socket when the test hangs up. Ruby raises IOError then, but not each time.",
     is_unsteady=True,
 )
 
@@ -37,7 +39,11 @@ DIFFERENCES: Mapping[str, Mapping[str, Difference]] = {
             "It sends a header three times and wants all three values back. STOMP says that the first one counts, and "
             "oms keeps that one. RabbitMQ, ActiveMQ and Artemis do the same; the suite makes exceptions for them."
         ),
+        "TestClient#test_raise_on_multiple_subscriptions_to_same_make_destination": _LONG_NAME,
+        "TestClient#test_raise_on_multiple_subscriptions_to_same_id_mixed": _LONG_NAME,
+        "TestAnonymous#test_multi_thread_poll": _HANGS_UP,
         "TestAnonymous#test_multi_thread_receive": _HANGS_UP,
+        "TestConnection#test_multi_thread_poll": _HANGS_UP,
         "TestConnection#test_multi_thread_receive": _HANGS_UP,
     },
     "stompjs": {

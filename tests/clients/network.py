@@ -1,6 +1,7 @@
 """A network of its own for what is run: its loopback, and nothing else. Nobody's ports are in the way, nobody is met.
 
-It takes Linux, `unshare`, `ip`, and either root or user namespaces. All processes in it end with the first one.
+It takes Linux, `unshare`, `setpriv`, `ip`, and either root or user namespaces. All processes in it end when the first
+one ends, or when who has started it does, however that ends.
 """
 
 import os
@@ -18,14 +19,15 @@ _TRY_SECONDS = 20
 def command(inside: Sequence[str]) -> list[str]:
     """Return the command that runs another one in a network of its own."""
     rights = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    return ["unshare", *rights, "--net", "--pid", "--fork", "--kill-child", "sh", "-c", _NETWORK, "sh", *inside]
+    dying = ["setpriv", "--pdeathsig", "KILL", "unshare", "--kill-child"]
+    return [*dying, *rights, "--net", "--pid", "--fork", "sh", "-c", _NETWORK, "sh", *inside]
 
 
 def missing() -> str:
     """Say what this machine has not, and what to do; "" for nothing."""
     if sys.platform != "linux":
         return "the suites run in a network namespace, which only Linux has"
-    for program, package in (("unshare", "util-linux"), ("ip", "iproute2")):
+    for program, package in (("unshare", "util-linux"), ("setpriv", "util-linux"), ("ip", "iproute2")):
         if shutil.which(program) is None:
             return f"{program} is missing: apt-get install {package}"
     tried = subprocess.run(command(["true"]), capture_output=True, text=True, timeout=_TRY_SECONDS, check=False)
