@@ -127,7 +127,7 @@ def text_of(width: int) -> Read:
     """Return a reader of printable text of so many bytes."""
 
     def read(text: str) -> str:
-        if not text or not text.isprintable():
+        if not text.isprintable():
             raise BadValue(f"{quoted(text)} is no value; write characters that can be printed, at most {width} bytes")
         if (size := len(text.encode())) > width:
             raise BadValue(f"it has at most {width} bytes, not {size:,}", Code.VALUE_TOO_LONG)

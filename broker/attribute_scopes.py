@@ -19,6 +19,7 @@ from broker.attribute_keywords import (
     START_OF_MODE,
     BadValue,
     Keyword,
+    Read,
     text_of,
 )
 from broker.attribute_text import Entry, Fault, quoted
@@ -146,7 +147,7 @@ def _name(entry: Entry, section: str, scope: Scope, scopes: Scopes) -> Scope:
     if entry.keyword in scope.names:
         scopes.fault(entry.line, entry.keyword, "it is said twice in one definition; remove one of them")
     try:
-        scope.names[entry.keyword] = text_of(NAME_BYTES_MAX[section])(entry.value)
+        scope.names[entry.keyword] = _read(text_of(NAME_BYTES_MAX[section]), entry)
     except BadValue as failure:
         scopes.fault(entry.line, entry.keyword, _reason(failure, entry.value), failure.code)
         scope.names[entry.keyword] = entry.value
@@ -166,9 +167,17 @@ def put(entry: Entry, scope: Scope, scopes: Scopes) -> None:
         scopes.fault(entry.line, entry.keyword, f"it is said already{where}; remove one of the two")
         return
     try:
-        scope.settings[keyword.name] = Setting(keyword.read(entry.value), entry.value, entry.line)
+        scope.settings[keyword.name] = Setting(_read(keyword.read, entry), entry.value, entry.line)
     except BadValue as failure:
         scopes.fault(entry.line, entry.keyword, _reason(failure, entry.value), failure.code)
+
+
+def _read(read: Read, entry: Entry) -> Any:
+    """Return what the entry's value means. BadValue; also for an empty one that a file says."""
+    found = read(entry.value)
+    if not entry.value and entry.line:
+        raise BadValue("an empty text is none; write it behind the =, in quotation marks where it has blanks")
+    return found
 
 
 def _reason(failure: BadValue, value: str) -> str:

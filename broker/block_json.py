@@ -3,7 +3,7 @@
 A field has the name that it has in `Request` and `Reply`; functions, options and statuses are their names, bytes are
 base64. What says nothing is left out. The message is `body`, in base64, or `body_text` where it is text; of a reply it
 is `body_text` where the request said `"as_text": true` and the message is UTF-8. The return code is `error_code` and
-`error_text`.
+`error_text`, and `error_advice` says what to do about it.
 """
 
 import json
@@ -111,6 +111,8 @@ def said_of(answered: Answered, *, as_text: bool = False, body: bool = True) -> 
     """Return the answer as it is written, its message only with `body`."""
     reply, message, properties = answered
     found: dict[str, Any] = {"error_code": reply.code.value, "error_text": reply.text or reply.code.text}
+    if reply.code.advice:
+        found["error_advice"] = reply.code.advice
     for name in REPLY_FIELDS[2:]:
         value = getattr(reply, name)
         if value != getattr(_SILENT, name):
@@ -145,8 +147,8 @@ def answered_of(said: Any) -> Answered:
         if body is None and BODY_TEXT in said:
             body = _text(BODY_TEXT, said[BODY_TEXT]).encode()
         properties = _properties("properties", said["properties"]) if "properties" in said else None
-    except (KeyError, TypeError, ValueError) as failure:
-        raise BadBlock(f"this is no answer of a broker: {failure}") from None
+    except (KeyError, TypeError, ValueError):
+        raise BadBlock("this is no answer of a broker, or of one that says more than this version knows") from None
     code = values["code"]
     values["text"] = "" if code is Code.OK else values.get("text") or code.text
     return Answered(Reply(**values), body, properties)

@@ -23,16 +23,20 @@
 from collections.abc import Mapping
 from enum import Enum, IntEnum
 
+from broker.advice import ADVICE
+
 
 class Code(Enum):
     """A return code: `Code("00740301")` finds it by its digits."""
 
     text: str
+    advice: str  # what whoever is told it can do
 
     def __new__(cls, digits: str, text: str = "") -> "Code":
         code = object.__new__(cls)
         code._value_ = digits
         code.text = text
+        code.advice = ADVICE.get(digits, "")
         return code
 
     def __str__(self) -> str:
@@ -238,12 +242,14 @@ class CommandCode(IntEnum):
 
 
 class BrokerError(Exception):
-    """The broker said no, or not now: `code` says why, `text` with the details of this case."""
+    """The broker said no, or not now: `code` says why, `text` with the details of this case, a note what to do."""
 
     def __init__(self, code: Code, text: str = "") -> None:
         self.code = code
         self.text = text or code.text
         super().__init__(f"{code.value} {self.text}")
+        if code.advice:
+            self.__notes__ = [code.advice]
 
 
 # The manual's codes speak of units of work where a call is about a publication, too.

@@ -134,8 +134,9 @@ def _logged_on(url: str) -> Iterator["Session"]:
         raise Usage(str(wrong)) from None
     except BrokerError as refused:
         code = _MEANING.get(refused.code.error_class, ExitCode.UNUSABLE)
-        advice = f"; {_USER} and {_PASSWORD} say who you are" if refused.code is Code.PASSWORD_WRONG else ""
-        raise Failure(f"{refused}{advice}", code, error=refused.code.value) from refused
+        is_who = refused.code is Code.PASSWORD_WRONG
+        advice = f"{_USER} and {_PASSWORD} say who you are" if is_who else refused.code.advice
+        raise Failure(f"{refused}; {advice}", code, error=refused.code.value) from refused
 
 
 def refuse_beside(**said: object) -> None:

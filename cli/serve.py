@@ -209,6 +209,8 @@ def _attributes(
     from broker.attribute_text import AttributesInvalid
     from broker.beginning import attributes_of
 
+    if said.get("host") == "":
+        raise Usage("--host is an empty text; give the name or the address of an interface, as in 127.0.0.1")
     if spool is not None and spool.exists() and not spool.is_dir():
         raise Usage(f"{spool} is not a directory; --spool DIR or SPOOL_DIRECTORY gives another")
     given = {name: str(value) for name, value in said.items() if value is not None}

@@ -203,7 +203,7 @@ SERVE = (
     _of("serve ''", "ATTRIBUTE-FILE", "empty"),
     _of("attributes ''", "FILE", "empty"),
     _of("attributes", "{none}", ETB_ATTR="{none}"),
-    _of("serve --host ''", "--host", "missing"),
+    _of("serve --host ''", "--host", "empty", "127.0.0.1"),
     _of("serve --spool {empty} --host 0.0.0.0", "0.0.0.0", "USERS-FILE", "INSECURE-NETWORK", code=4),
     _of("serve --spool {empty} --host no-such.invalid", "no-such.invalid", "USERS-FILE", code=4),
     _of("serve --stomp-port -5", "--stomp-port", "-5", "65,535"),

@@ -34,12 +34,15 @@ FORBIDDEN: Mapping[str, str] = {
     r"\bErrno\b": "the system's numbers",
     r"<class|<function|object at 0x|NoneType": "the interpreter's names",
     r"__\w+__|\bargument of type\b|positional argument|unexpected keyword": "the interpreter's words",
-    r"Usage:|Invalid value|Missing (argument|option|parameter|command)|[Nn]o such option": "typer's",
+    r"Usage:|Invalid value(:| for ['\"-])|Missing (argument|option|parameter|command)|[Nn]o such option": "typer's",
     r"valid (integer|float)": "typer's",
     r"unexpected extra argument|requires an argument|does not take a value|is not in the range": "typer's",
     r"╭|╰|│": "a box",
     r"omsmsg\.\w+|\.new\b": "a file that nobody can act on",
     r"codec can't|invalid literal|out of range\b.*list": "the interpreter's words",
+    r"embedded null|not a valid \w+$|could not be cast|nonnumeric port|bytearray\(|enclosed in double": "another's",
+    r"_ssl\.c|\[SSL|\[X509|Remote end closed|Server disconnected|illegal status": "a library's",
+    r"connection attempts failed|Not Found|Method Not Allowed|Missing boundary|multipart data\.": "a library's",
 }
 
 

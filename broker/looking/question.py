@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from broker.cis import Cis, CisRefused
 from broker.lifetimes import MICROSECONDS
+from broker.records import Status
 from broker.wildcards import fits
 
 LIMIT_DEFAULT = 100
@@ -55,6 +56,17 @@ class Question:
         if not any("*" in value for value in values):
             return frozenset(values).__contains__
         return partial(fits, values)
+
+    def statuses(self) -> frozenset[Status] | None:
+        """Return the statuses that are asked for, None for any. CisRefused."""
+        said = self.selectors.get("status")
+        if said is None:
+            return None
+        known = tuple(status.name for status in Status)
+        wrong = sorted(set(map(str.upper, said)) - set(known))
+        if wrong:
+            raise CisRefused(Cis.INVALID_SELECTOR, f"status={wrong[0][:SHOWN_MAX]!r} is none of {', '.join(known)}")
+        return frozenset(Status[each.upper()] for each in said)
 
     def sees(self, row: Row) -> bool:
         """Return whether who asks may see a row."""
@@ -177,7 +189,12 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 def _as_key(found: Any) -> Any:
-    return tuple(map(_as_key, found)) if isinstance(found, list) else found
+    """Return a key that JSON has held: text, whole numbers, and lists of them. ValueError."""
+    if isinstance(found, list):
+        return tuple(map(_as_key, found))
+    if found is not None and type(found) not in (str, int):
+        raise ValueError("no key has that")
+    return found
 
 
 def _everything(_: str) -> bool:

@@ -1,13 +1,11 @@
 """The routes for operators: `GET /info/{OBJECT}`, `POST /command`, and what there is to be asked and said."""
 
-import json
-from typing import Any
-
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from broker.block_json import BadBlock, parsed
 from broker.cis import Cis, CisRefused
 from broker.codes import Code
 from broker.looking.subjects import REFUSED as REFUSED_SUBJECTS
@@ -114,9 +112,9 @@ async def command(request: Request) -> Response:
     if kind != "application/json":
         raise HTTPException(415, f"a command comes as application/json, not as {shown(kind) or 'nothing'}")
     try:
-        said: Any = json.loads(await request.body())
-    except (ValueError, RecursionError):
-        text = 'the command is not JSON; write it as in {"command": "PURGE", "uowid": "…"}'
+        said = parsed(await request.body())
+    except BadBlock as wrong:
+        text = f'no command: {wrong}; write it as in {{"command": "PURGE", "uowid": "…"}}'
         raise HTTPException(400, text) from None
     try:
         return JSONResponse(await administration_of(request).command(identity_of(request), said))
