@@ -24,6 +24,7 @@ from broker.lifetimes import duration
 from broker.wildcards import fits
 
 BUILT_IN = "DEFAULTS=BROKER\n  DEFAULT-VALUES=OMS\n"
+FILE_BYTES_MAX = 4 << 20  # of an attribute file; what never ends is none
 _REMEMBERED_MAX = 10_000  # names whose definition is known without a search
 
 
@@ -338,12 +339,26 @@ class Attributes:
 
 def read(path: Path, **given: str) -> Attributes:
     """Return the attributes of a file; `given` are values in the place of its own. AttributesInvalid."""
+    return parse(_text_of(path), str(path), **given)
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of an attribute file. AttributesInvalid."""
+    line = 0
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as failure:
-        reason = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8"
-        raise AttributesInvalid([Fault(str(path), 0, "", str(reason), Code.ATTRIBUTES_UNREADABLE)]) from failure
-    return parse(text, str(path), **given)
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+        if len(data) <= FILE_BYTES_MAX:
+            return data.decode()
+        reason = f"it has more than {FILE_BYTES_MAX:,} bytes, which no attribute file has"
+    except OSError as failure:
+        reason = failure.strerror or "it cannot be read"
+    except UnicodeDecodeError as failure:
+        line = failure.object.count(b"\n", 0, failure.start) + 1
+        reason = "it is not UTF-8; save it in UTF-8"
+    except ValueError:
+        reason = "no file has a NUL in its path"
+    raise AttributesInvalid([Fault(str(path), line, "", reason, Code.ATTRIBUTES_UNREADABLE)])
 
 
 def built_in(**given: str) -> Attributes:

@@ -49,8 +49,12 @@ def parsed(data: bytes | str) -> Any:
         raise
     except RecursionError:
         raise BadBlock("it is nested too deeply") from None
-    except ValueError as failure:
-        raise BadBlock(f"this is not JSON: {failure}") from None
+    except json.JSONDecodeError as failure:
+        raise BadBlock(f"this is not JSON, at line {failure.lineno}, character {failure.colno}") from None
+    except UnicodeDecodeError as failure:
+        raise BadBlock(f"this is not JSON in UTF-8, at byte {failure.start + 1}") from None
+    except ValueError:  # of a number
+        raise BadBlock("this is not JSON: a number has too many digits") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -63,7 +67,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(text: str) -> NoReturn:
-    raise BadBlock(f"this is not JSON: {text}")
+    raise BadBlock(f"this is not JSON: {text} is no number there")
 
 
 def request_of(said: Any, *, is_beside: bool = False) -> tuple[Request, bool]:
@@ -72,9 +76,9 @@ def request_of(said: Any, *, is_beside: bool = False) -> tuple[Request, bool]:
     The message is in the block, or comes beside it.
     """
     if not isinstance(said, dict):
-        raise BadBlock("a control block is an object")
+        raise BadBlock('a control block is an object, as in {"function": "LOGON"}')
     if "function" not in said:
-        raise BadBlock("it says no function")
+        raise BadBlock('it says no function; a control block has one, as in {"function": "LOGON"}')
     values: dict[str, Any] = {}
     as_text = False
     for name, value in said.items():

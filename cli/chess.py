@@ -221,7 +221,8 @@ def _make_step(spool: Path, side: Side, move: str | None, *, as_json: bool) -> N
 def _written(move: str) -> str:
     found = written(move)
     if found is None:
-        raise Usage(f"{move} is no move as a PGN has it (e4, Nbd7, exd8=Q+, O-O), nor one of {', '.join(RESULTS)}")
+        shown = move or "an empty text"
+        raise Usage(f"{shown} is no move as a PGN has it (e4, Nbd7, exd8=Q+, O-O), nor one of {', '.join(RESULTS)}")
     return found
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from broker.reachability import PORT_MAX
 from cli import options, output
 from cli.attributes import failure_of
 from cli.failures import ExitCode, Failure, Usage, meaning
@@ -52,6 +54,14 @@ Erase = Annotated[
         help="Begin with an empty store (PSTORE=COLD), erasing what this broker has in it.",
     ),
 ]
+_ADDRESS = re.compile(r"([^\s:/]+:([0-9]{1,5}))(?::TCP)?", re.IGNORECASE)
+_OPTIONS = {  # that give attributes
+    "host": "HOST",
+    "stomp-port": "STOMP-PORT",
+    "http-port": "HTTP-PORT",
+    "run-mode": "RUN-MODE",
+    "partner": "PARTNER-CLUSTER-ADDRESS",
+}
 IsUnit = Annotated[bool, typer.Option("--systemd-unit", help="Print a unit file for systemd that serves so, and end.")]
 
 
@@ -134,7 +144,10 @@ def _mode(run_mode: str | None, partner: str | None, *, create: bool) -> dict[st
         if run_mode.upper() in START_OF_MODE:
             said["pstore"] = START_OF_MODE[run_mode.upper()]
     if partner is not None:
-        said["partner_cluster_address"] = partner if partner.count(":") > 1 else f"{partner}:TCP"
+        address = _ADDRESS.fullmatch(partner)
+        if address is None or not 1 <= int(address[2]) <= PORT_MAX:
+            raise Usage(f"--partner is HOST:PORT, with a port of 1 to {PORT_MAX}, not {partner!r}")
+        said["partner_cluster_address"] = f"{address[1]}:TCP"
     return said
 
 
@@ -196,11 +209,18 @@ def _attributes(
     from broker.attribute_text import AttributesInvalid
     from broker.beginning import attributes_of
 
+    if spool is not None and spool.exists() and not spool.is_dir():
+        raise Usage(f"{spool} is not a directory; --spool DIR or SPOOL_DIRECTORY gives another")
     given = {name: str(value) for name, value in said.items() if value is not None}
     try:
         return attributes_of(spool, file, given)
     except AttributesInvalid as invalid:
-        raise failure_of(invalid, as_json=as_json) from None
+        options_of = {
+            attribute: f"--{option}"
+            for option, attribute in _OPTIONS.items()
+            if file is None or said.get(attribute.lower().replace("-", "_")) is not None
+        }
+        raise failure_of(invalid, as_json=as_json, options_of=options_of) from None
 
 
 def _start_failure(refused: Exception) -> Failure:

@@ -125,6 +125,61 @@ def test_what_is_cut_off_anywhere_leaves_nothing(server: Serving) -> None:
     last.close()
 
 
+# Connections that end.
+
+
+def test_who_goes_on_sending_behind_its_error_can_still_read_it(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        peer = await place.peer()
+        peer.say("SEND", destination="nowhere")
+        assert "00200183" in await peer.error()
+        for _ in range(3):  # a closed socket would answer the first one with a reset, and the others would fail
+            peer.say("SEND", b"e4", destination="/queue/a")
+            await peer.writer.drain()
+            other = await place.peer()
+            other.say("SEND", destination="/queue/b", receipt="1")
+            assert (await other.hear()).startswith(b"RECEIPT")  # what was sent before has been read, and did nothing
+        peer.close()
+
+    placed(tmp_path, StompLimits(linger_seconds=3600), script)
+
+
+def test_who_does_not_hang_up_after_its_error_keeps_nothing(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        first, second = await place.peer(), await place.peer()
+        first.say("SUBSCRIBE", destination="/queue/a", id="1", ack="client")
+        first.say("SEND", b"e4", destination="/queue/a")
+        assert (await first.hear()).startswith(b"MESSAGE")
+        first.say("SEND", destination="nowhere")
+        assert "00200183" in await first.error()
+        second.say("SUBSCRIBE", destination="/queue/a", id="1", ack="client")
+        assert (await second.hear()).startswith(b"MESSAGE")
+
+    placed(tmp_path, StompLimits(linger_seconds=3600), script)
+
+
+def test_who_does_not_hang_up_after_its_error_holds_up_no_stop(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        peer = await place.peer()
+        peer.say("SEND", destination="nowhere")
+        assert "00200183" in await peer.error()
+        await asyncio.wait_for(place.listener.stop(), PATIENCE)
+        assert not place.listener.connections
+
+    placed(tmp_path, StompLimits(linger_seconds=3600, stop_seconds=3600), script)
+
+
+def test_who_does_not_hang_up_after_its_error_takes_nobodys_place(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        for _ in range(5):
+            peer = await place.peer()
+            peer.say("SEND", destination="nowhere")
+            assert "00200183" in await peer.error()
+        assert (place.listener.accepted, place.listener.refused) == (5, 0)
+
+    placed(tmp_path, StompLimits(linger_seconds=3600, connections=2), script)
+
+
 # Those who are slow.
 
 

@@ -19,6 +19,7 @@ from broker.lifetimes import MICROSECONDS
 from broker.wildcards import fits
 
 LIMIT_DEFAULT = 100
+SHOWN_MAX = 40  # characters of what was said, in an error
 LIMIT_MAX = 1000
 STEP_ROWS = 25  # made between two pauses: about a millisecond
 STEP_LOOKS = 500  # that were looked at and not wanted count a part of a row
@@ -70,7 +71,9 @@ class Question:
         try:
             return _as_key(json.loads(self.cursor))
         except (ValueError, RecursionError):
-            raise CisRefused(Cis.INVALID_SELECTOR, "the cursor is none that an answer has said") from None
+            raise CisRefused(
+                Cis.INVALID_SELECTOR, "the cursor is none that an answer has said; take `next` of a page as it is"
+            ) from None
 
     def after_identifier(self) -> str:
         """Return the identifier that is the cursor, "" for the first page. CisRefused."""
@@ -78,7 +81,10 @@ class Question:
         if found is None:
             return ""
         if not isinstance(found, str) or not _IDENTIFIER.fullmatch(found):
-            raise CisRefused(Cis.INVALID_SELECTOR, "the cursor is one of another information object")
+            raise CisRefused(
+                Cis.INVALID_SELECTOR,
+                "the cursor is one of another information object; take `next` of a page of this one",
+            )
         return found
 
 
@@ -130,7 +136,9 @@ def page_of(
     try:
         ordered: list[Any] = sorted([key for key in keys if after is None or key > after])
     except TypeError:
-        raise CisRefused(Cis.INVALID_SELECTOR, "the cursor is one of another information object") from None
+        raise CisRefused(
+            Cis.INVALID_SELECTOR, "the cursor is one of another information object; take `next` of a page of this one"
+        ) from None
     rows: list[Row] = []
     effort, last = 0, None
     for key in ordered:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from broker.cis import Cis, CisRefused
 from broker.conversation import Conversation
 from broker.looking.question import (
+    SHOWN_MAX,
     STEP_LOOKS,
     STEP_ROWS,
     Page,
@@ -125,7 +126,7 @@ class Choice:
             return None
         wrong = sorted(set(map(str.upper, said)) - set(STATUSES))
         if wrong:
-            raise CisRefused(Cis.INVALID_SELECTOR, f"status={wrong[0]} is none of {', '.join(STATUSES)}")
+            raise CisRefused(Cis.INVALID_SELECTOR, f"status={wrong[0][:SHOWN_MAX]!r} is none of {', '.join(STATUSES)}")
         return frozenset(Status[each.upper()] for each in said)
 
     def may_be(self, unit: UnitOfWork, talk: Conversation) -> bool:

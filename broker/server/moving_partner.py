@@ -9,6 +9,7 @@ import httpx
 from broker.attributes import Attributes
 from broker.migration import Offer, decode_offer, encode_offer
 from broker.pstore import StartRefused
+from broker.reachability import reason_of
 from broker.server.moving_words import MoveFailed, Refused
 from broker.server.partner import partner_client, partner_url
 
@@ -48,7 +49,7 @@ class Partner:
         try:
             answer = await self._client.post(self._path + path, timeout=timeout, **body)
         except httpx.HTTPError as failure:
-            raise Unreachable(str(failure) or type(failure).__name__) from failure
+            raise Unreachable(reason_of(failure)) from failure
         try:
             document = answer.json()
         except ValueError:

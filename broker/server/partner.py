@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from broker.attributes import Attributes
 from broker.opening import spool_directory, version
 from broker.pstore import platform
+from broker.reachability import reason_of
 from journal.disk import RealDisk
 from journal.errors import JournalError
 from journal.owner import read_holder
@@ -62,7 +63,7 @@ async def ask(
         )
         found = answer.json()
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as failure:
-        raise PartnerSilent(str(failure) or type(failure).__name__) from failure
+        raise PartnerSilent(f"{client.base_url}: {reason_of(failure)}") from failure
     except ValueError as failure:
         raise PartnerSilent(f"{client.base_url} answers as no broker does") from failure
     if answer.status_code != 200 or not isinstance(found, dict):

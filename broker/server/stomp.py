@@ -200,13 +200,26 @@ class StompConnection(asyncio.Protocol):
         return self._loop.call_later(seconds, then)
 
     def close(self) -> None:
-        """End the connection once all that was said has left, or after a while."""
-        if self._is_closing or self._transport is None:
+        """End the connection once all that was said has left and the client has hung up, or after a while.
+
+        What the client still sends is read and ignored: closing the socket in front of it would reset the connection,
+        and the client could lose the ERROR that it has not read.
+        """
+        transport, listener = self._transport, self._listener
+        if self._is_closing or transport is None:
             return
         self._is_closing = True
         self._flush()
-        self._transport.close()
-        self._lingering = self._loop.call_later(self._listener.limits.linger_seconds, self._transport.abort)
+        if not listener.has_room or not transport.can_write_eof():  # TLS waits for the client's end by itself
+            transport.close()
+        else:
+            transport.write_eof()
+            if self._is_reading_paused:
+                self._is_reading_paused = False
+                transport.resume_reading()
+            listener.lingering[self] = None
+            self._broker.gone(self._caller)
+        self._lingering = self._loop.call_later(listener.limits.linger_seconds, transport.abort)
 
     @property
     def is_writable(self) -> bool:
@@ -220,10 +233,14 @@ class StompConnection(asyncio.Protocol):
 
     def stop(self) -> None:
         """End the connection once what it has begun is durable."""
-        if self._transport is not None and not self._is_closing:
-            self._transport.pause_reading()
-            self._is_reading_paused = False
-            self._session.stop(self._listener.ending)
+        if self._transport is None:
+            return
+        if self._is_closing:
+            self._transport.close()
+            return
+        self._transport.pause_reading()
+        self._is_reading_paused = False
+        self._session.stop(self._listener.ending)
 
     def abort(self) -> None:
         """End the connection at once."""
@@ -322,6 +339,7 @@ class StompListener:
         self.loop = asyncio.get_running_loop()
         self.connections: set[StompConnection] = set()
         self.connecting: dict[StompConnection, None] = {}  # that are not CONNECTED, the oldest first
+        self.lingering: dict[StompConnection, None] = {}  # that are over but for the client's end, the oldest first
         self.half_frames = HalfFrames(self.limits)
         self.accepted = 0
         self.refused = 0
@@ -362,6 +380,11 @@ class StompListener:
     def connection_count(self) -> int:
         return len(self.connections)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a connection that is over can wait for its client's end."""
+        return not self.is_stopping and len(self.connections) <= self.limits.connections
+
     def _check_logins(self) -> None:
         for connection in list(self.connections):
             connection.check_login()
@@ -383,7 +406,11 @@ class StompListener:
         self.half_frames.look(self.loop.time())
 
     def make_room(self) -> bool:
-        """End the connection that has been without CONNECT for longest; False when there is none."""
+        """End the connection that is over for longest, else without CONNECT for longest; False when there is none."""
+        if (over := next(iter(self.lingering), None)) is not None:
+            del self.lingering[over]
+            over.abort()
+            return True
         oldest = next(iter(self.connecting), None)
         if oldest is not None:
             del self.connecting[oldest]
@@ -394,6 +421,7 @@ class StompListener:
         """A connection is over."""
         self.connections.discard(connection)
         self.connecting.pop(connection, None)
+        self.lingering.pop(connection, None)
         self.half_frames.forget(connection)
         if not self.connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
