@@ -6,6 +6,7 @@ import pytest
 
 from broker.block import FIELDS
 from broker.records import SUBSCRIPTION, SUBSCRIPTIONS
+from broker.server.frames import VERSIONS
 from tests.stomp_desk import Connection, StompDesk
 from tests.test_broker_looking import every
 
@@ -81,8 +82,9 @@ def test_prefetch_counts_for_each(stomp: StompDesk) -> None:
     assert by_subscription(ann) == {"1": [b"b"]}
 
 
-def test_what_one_refuses_comes_again_to_that_one_alone(stomp: StompDesk) -> None:
-    ann = stomp.connect("ANN")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_one_refuses_comes_again_to_that_one_alone(stomp: StompDesk, version: str) -> None:
+    ann = stomp.connect("ANN", version=version)
     for id_ in "12":
         ann.subscribe("/topic/news", id_, "client-individual")
     publish(stomp, b"a")

@@ -25,7 +25,7 @@ class Verdict(Enum):
     PASS = "its owner gives no sign of life"
     NOT_YET = "its owner was silent for too short a time"
     CUT = "the partner does not answer, but whoever has the store is alive: the network between the two is cut"
-    UNSEEN = "the lock file of the store cannot be seen from here"
+    UNSEEN = "no lock file of the store can be seen from here; a new store is begun once both standbys are up"
     OPENING = "the partner does not answer, but whoever has the store is opening it"
     BEGIN = "nobody ever had the store; it is begun here"
     LEFT = "nobody ever had the store; the partner, a standby too, is the one of the two to begin it"
