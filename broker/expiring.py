@@ -118,6 +118,13 @@ def _end_delays(world: World, clock: int) -> None:
         found = world.active[identifier(number)]
         if found.status is Status.ACCEPTED and 0 < found.back <= clock:
             accept_again(world, world.conversations[found.conv_id], found)
+    for uowid in world.units.overdue(clock, ENDED_AT_ONCE):
+        record = world.units.find(uowid)
+        assert record is not None, "what is due is asleep"
+        is_held = uowid in world.holds or record.conv_id in world.holds
+        if record.status is Status.ACCEPTED and 0 < record.back <= clock and not is_held:
+            world.units.take(uowid)  # it sleeps on
+            world.units.add(record._replace(back=0))
 
 
 def accept_again(world: World, talk: Conversation, found: UnitOfWork) -> None:

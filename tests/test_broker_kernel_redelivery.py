@@ -195,6 +195,19 @@ def test_what_is_left_of_a_delay_is_waited_for_after_a_restart_and_downtime_does
     assert (got.uowid, got.reply.adcount) == (sent.uowid, 8)
 
 
+def test_a_delay_goes_on_while_nobody_looks_whatever_is_restarted_then() -> None:
+    desk = desk_of("UNLIM")
+    white, black = people(desk)
+    sent = white.send(uwtime="1H")
+    tried(black, sent.uowid, 9)  # 12.8 seconds
+    for _ in range(13):
+        desk = desk.restart()
+        desk.tick()
+    desk.tick()
+    assert desk.kernel.world.active == {}, "nobody has woken it"
+    assert people(desk.restart())[1].receive("NEW").uowid == sent.uowid
+
+
 def test_a_delay_that_was_over_before_the_restart_is_over_after_it() -> None:
     desk = desk_of("UNLIM")
     white, black = people(desk)
