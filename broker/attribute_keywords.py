@@ -197,7 +197,7 @@ KEYWORDS = (
     Keyword("UWTIME", _BOTH, time(unlimited=True), "1D", ("UOW-DATA-LIFETIME",)),
     Keyword("UWSTAT-LIFETIME", _BOTH, time(zero=True), "0S", ("UOW-STATUS-LIFETIME",)),
     Keyword("DEFERRED", _BOTH, yes_or_no, "NO"),
-    Keyword("MAX-DELIVERY-COUNT", _BOTH, count(1, unlimited=True), "10"),
+    Keyword("MAX-DELIVERY-COUNT", _BOTH, count(0, unlimited=True), "10"),
     Keyword("POSTPONE-ATTEMPTS", _BOTH, count(0), "0"),
     Keyword("POSTPONE-DELAY", _BOTH, time(), "5M"),
     Keyword("CLIENT-NONACT", _BROKER, time(unlimited=True), "15M"),

@@ -12,13 +12,14 @@ connections of a user without TOKEN, who share a durable subscription, each has 
 """
 
 from collections.abc import Callable
+from heapq import heappush
 
 from broker.block import NEW, Option, Reception, Reply, Request
 from broker.changes import Changes, together
 from broker.codes import BrokerError, Code, about_publication, detailed
 from broker.deciding import NO_STORE, decide
 from broker.decision import Busy, Decision
-from broker.effects import Answer, Body, Call, Stored
+from broker.effects import Answer, Body, Call, Expect, Stored
 from broker.enrolling import begin_subscription, make_durable, new_subscription
 from broker.lifetimes import MICROSECONDS
 from broker.parking import with_subscription
@@ -35,6 +36,7 @@ from broker.publishing import (
 )
 from broker.receiving import park
 from broker.records import Status
+from broker.redelivery import delay
 from broker.topic import Publication, Reading, Subscription, Topic, durable_key, key_of, passing_key
 from broker.withdrawing import (
     decide_end,
@@ -301,8 +303,7 @@ def _by_subscriber(world: World, call: Call, participant: Participant, publicati
         code = Code.WRONG_STATUS if is_own or subscription is not None else Code.NOT_THE_CREATOR
         raise about_publication(code, _NOT_SETTLED.format(Option(call.request.option).name))
     if call.request.option is Option.BACKOUT:
-        subscription.give_back(publication.order)
-        world.topics.ready.append(subscription)
+        give_back(world, subscription, publication.order)
         world.answer(call.handle, shown(publication))
         return
     if world.joint is not None:
@@ -369,6 +370,8 @@ class Acknowledging:
         for publication in self._publications:
             publication.inflight -= 1
             subscription.outstanding.pop(publication.order, None)
+            if publication.attempts is not None:
+                publication.attempts.pop(subscription, None)
             if publication in self._last:
                 publication.remaining = 0
                 forget(world, publication, Status.PROCESSED)
@@ -380,6 +383,28 @@ class Acknowledging:
         for publication in self._publications:
             publication.inflight -= 1
         stay(self._world, self._last)
+
+
+def give_back(world: World, subscription: Subscription, order: int, *, is_counted: bool = True) -> None:
+    """Let a publication be handed out again: at once the first time, and then after a delay that grows.
+
+    It is not counted over a restart, and nothing ends it but its lifetime: others may have it as well.
+    """
+    publication = subscription.topic.publications.get(order)
+    del subscription.outstanding[order]
+    wait = 0
+    if is_counted and publication is not None:
+        if publication.attempts is None:
+            publication.attempts = {}
+        tried = publication.attempts[subscription] = publication.attempts.get(subscription, 0) + 1
+        wait = delay(world.attributes.broker.max_delivery_count, tried)
+    if not wait:
+        subscription.come_again(order)
+        world.topics.ready.append(subscription)
+        return
+    due = world.clocks.volatile + world.late + wait
+    heappush(world.topics.later, (due, subscription.subscription_id, order))
+    world.effects.append(Expect(wait))
 
 
 # Leaving.
@@ -412,5 +437,6 @@ def _take_back_publications(world: World, participant: Participant) -> None:
     """Let what a participant was handed out for a durable subscription and has not acknowledged be handed out again."""
     for (_, label), topic in participant.topics.items():
         durable = topic.subscribers.get(durable_key(participant.owner, label))
-        if durable is not None and durable.take_back(participant.name):
-            world.topics.ready.append(durable)
+        if durable is not None:
+            for place, order in enumerate(durable.of_reader(participant.name)):
+                give_back(world, durable, order, is_counted=not place)

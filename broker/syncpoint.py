@@ -37,7 +37,7 @@ from broker.moves import (
 )
 from broker.participant import Participant
 from broker.producers import Repeat
-from broker.receiver import back_out, bind, binding, committed
+from broker.receiver import Backing, bind, binding, committed
 from broker.recording import key, put, record_of
 from broker.records import ConversationState, Status, UowRecord
 from broker.repeating import check_are_all, check_is_same, forget
@@ -168,17 +168,32 @@ def _backout(world: World, about: About) -> None:
     if not _is_by_receiver(about):
         _close_by(world, about, Event.BACKOUT)
         return
-    talk, found = about.talk, about.unit
-    backing = back_out(world, talk, found, about.call.request.ustatus)
+    _decide_backout(world, about, Backing(world, about.talk, about.unit, about.call.request.ustatus))
 
-    def apply(_: int) -> None:
+
+def _decide_backout(world: World, about: About, backing: Backing) -> None:
+    talk, found, handle = about.talk, about.unit, about.call.handle
+
+    def apply(first: int) -> None:
         found.ustatus = about.call.request.ustatus or found.ustatus
         reply = reply_of(talk, found, backing.status)
-        reply.adcount += 1
-        backing.apply()
-        world.answer(about.call.handle, reply)
+        reply.adcount = backing.adcount
+        backing.apply(first)
+        world.answer(handle, reply)
 
-    decide(world, backing.changes, about.decision(apply))
+    def ask_less() -> None:
+        """What the store does not take as a dead letter is given back like any other."""
+        if not backing.give_way():
+            return
+        decision.handle = None  # it is answered once the other is decided
+        try:
+            _decide_backout(world, about, backing)
+        except BrokerError as refusal:
+            world.refuse(handle, refusal.code, refusal.text)
+
+    decision = about.decision(apply)
+    decision.undo = backing.undo if world.joint is not None else ask_less
+    decide(world, backing.changes, decision)
 
 
 def _cancel(world: World, about: About) -> None:

@@ -32,6 +32,7 @@ class Publication(Held):
     """One or more messages that become visible to subscribers together."""
 
     __slots__ = (
+        "attempts",
         "committed",
         "count",
         "created",
@@ -72,6 +73,7 @@ class Publication(Held):
         self.remaining = 0  # subscribers that have not acknowledged it
         self.withheld = 0  # subscriptions that it is held for; its lifetime stands still
         self.inflight = 0  # acknowledgements on their way to the store
+        self.attempts: dict[Subscription, int] | None = None  # how often those have given it back who have
         self.lifetime = 0  # seconds, 0 for no end
         self.ends = 0
         self.due = 0  # its key in the order of such ends
@@ -182,17 +184,13 @@ class Subscription(Held):
         self.cursor = max(self.cursor, order)
         self.outstanding[order] = Reading(0, reader)
 
-    def give_back(self, order: int) -> None:
-        """Let it be handed out again, before newer ones."""
-        del self.outstanding[order]
+    def come_again(self, order: int) -> None:
+        """Let what was given back be handed out again, before newer ones."""
         heappush(self.again, order)
 
-    def take_back(self, reader: Name) -> bool:
-        """Give back all that the reader has; say whether there was anything."""
-        theirs = [order for order, reading in self.outstanding.items() if reading.reader == reader]
-        for order in theirs:
-            self.give_back(order)
-        return bool(theirs)
+    def of_reader(self, reader: Name) -> list[int]:
+        """Return what the reader has, as it came."""
+        return [order for order, reading in self.outstanding.items() if reading.reader == reader]
 
     def after_acknowledging(self, orders: Iterable[int]) -> tuple[int, Ranges]:
         """Return the position and what is done with behind it, once these are."""

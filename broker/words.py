@@ -232,6 +232,10 @@ class Speaker:
         self.token = token
         self._who = {**fields, "user_id": plain_text(user, "user"), "token": plain_text(token, "token")}
 
+    @property
+    def user_and_token(self) -> tuple[str, str]:
+        return self._who["user_id"], self._who["token"]
+
     def say(self, function: Function, option: Option = Option.NONE, **fields: Any) -> Request:
         """Return a request of this user."""
         return Request(function=function, option=option, **self._who, **fields)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from broker.attributes import Attributes, built_in
 from broker.block import Function, Option, Reception, Reply, Request
-from broker.changes import Changes, NewMessage
+from broker.changes import Changes, NewMessage, filled
 from broker.codes import Code
 from broker.effects import (
     Answer,
@@ -16,6 +16,7 @@ from broker.effects import (
     Commit,
     Durable,
     Effect,
+    Expect,
     Failed,
     Gone,
     Input,
@@ -177,6 +178,8 @@ class Desk:
                 case Log(_, text):
                     assert "a mistake of the broker itself" not in text, text
                     self.logs.append(text)
+                case Expect():
+                    pass  # whoever tests lets time pass
                 case Reported():
                     self.reports.append(effect)
         if not self.is_slow:
@@ -199,7 +202,8 @@ class Desk:
                 return
             commit = self.commits.popleft()
             try:
-                given: Durable | Failed = Durable(commit.ticket, self.paper.commit(commit.changes))
+                changes = filled(commit.changes, self.paper.messages.__getitem__)
+                given: Durable | Failed = Durable(commit.ticket, self.paper.commit(changes))
             except ProducerReused as refused:
                 given = Failed(commit.ticket, False, str(refused), is_refused=True, is_reused=True)
             self._one(given)

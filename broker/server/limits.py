@@ -31,9 +31,3 @@ class StompLimits:
     log_lines: int = 20  # about connections that end with an ERROR, between two looks
     linger_seconds: float = 5.0  # for the last frames to a connection that ends, and until its client hangs up
     stop_seconds: float = 10.0  # for what is under way when the server stops
-    redelivery_seconds: float = 0.1  # before the first redelivery; twice as long before each other
-    redelivery_seconds_max: float = 60.0
-
-    def redelivery_delay(self, count: int) -> float:
-        """Return how long a unit of work is held back that was given back `count` times before, in seconds."""
-        return min(self.redelivery_seconds * 2.0 ** min(count, 64), self.redelivery_seconds_max)

@@ -24,6 +24,7 @@ from broker.server.held_port import HeldPort
 from broker.server.internal import begin
 from broker.server.limits import StompLimits
 from broker.server.login import LoggedOn, Login, peer_of
+from broker.server.losses import Losses
 from broker.server.stomp_session import StompSession
 from broker.server.tls import Certificate, Door
 
@@ -46,7 +47,7 @@ class StompConnection(asyncio.Protocol):
         self._listener = listener
         self._broker = listener.broker
         self._loop = listener.loop
-        self._session = StompSession(self, listener.limits, self._broker.attributes)
+        self._session = StompSession(self, listener.limits, self._broker.attributes, listener.losses)
         self._reader = FrameReader(listener.limits.frames)
         self._caller = self._broker.new_caller()
         self._transport: asyncio.Transport | None = None
@@ -151,7 +152,7 @@ class StompConnection(asyncio.Protocol):
         """Call the broker, if the user may; its answer goes to `then`."""
         login = self._login
         if login is None:
-            return self.ask_unasked(request, then)
+            return self._broker.ask(request, caller=self._caller, then=lambda found: self._answered(found, then))
         refused = login.refusal(request)
         if refused is not None:
             return self._loop.call_soon(self._answered, refused, then)
@@ -171,10 +172,6 @@ class StompConnection(asyncio.Protocol):
         if self._is_reading_paused and not self._session.is_full and self._transport is not None:
             self._is_reading_paused = False
             self._transport.resume_reading()
-
-    def ask_unasked(self, request: Request, then: Then) -> Cancellable:
-        """Call the broker for what the server does by itself, whatever the user may."""
-        return self._broker.ask(request, caller=self._caller, then=lambda found: self._answered(found, then))
 
     def ask_built_in(self, request: Request, then: Then) -> Cancellable:
         """Call one of the server's own services, if the user may."""
@@ -353,6 +350,7 @@ class StompListener:
         self.connecting: dict[StompConnection, None] = {}  # that are not CONNECTED, the oldest first
         self.lingering: dict[StompConnection, None] = {}  # that are over but for the client's end, the oldest first
         self.half_frames = HalfFrames(self.limits)
+        self.losses = Losses()
         self.accepted = 0
         self.refused = 0
         self.bad_frames = 0

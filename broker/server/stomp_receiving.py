@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Mapping
 
-from broker.attributes import Attributes
 from broker.block import FIELDS, Option, Reply, Request
 from broker.codes import BrokerError, Code, detailed
-from broker.server.dead_letters import Burial, is_dead
 from broker.server.destinations import Destination, InConversation, Temporary, ToService, ToTopic, parse
 from broker.server.flow import Cancellable, Flow, Then
 from broker.server.foreign import check_subscription
 from broker.server.frames import V10, V12, Frame
 from broker.server.limits import StompLimits
+from broker.server.losses import Losses, Subscriber
 from broker.server.receiving import ACK_MODES, AUTO, SETTLED, Acknowledged, Intake, Subscription, Unit
 from broker.server.sources import ConversationSource, ServiceSource, Source, TopicSource
 from broker.server.transactions import Taken, Transaction
@@ -24,26 +23,27 @@ Place = Destination | tuple[ToTopic, str]  # what an intake receives for: one su
 class Consumer:
     """What a connection receives."""
 
-    def __init__(self, flow: Flow, attributes: Attributes) -> None:
+    def __init__(self, flow: Flow, losses: Losses) -> None:
         self.limits: StompLimits = flow.limits
-        self._attributes = attributes
         self._flow = flow
+        self._losses = losses
         self._number = 0  # of the last message that was handed out
         self._flight: dict[int, Unit] = {}  # by that number
         self._subscriptions: dict[str, Subscription] = {}
         self._intakes: dict[Place, Intake] = {}
         self._unwritten: list[Unit] = []  # to be committed once their last message has left
         self._done = Acknowledged()  # of messages whose units are committed
-        self._held: set[Unit] = set()  # to be given back after a delay
         self._expected = 0  # conversations that are being begun, whose answers are to be awaited
         flow.on_end.append(self._stop)
 
     def _stop(self) -> None:
+        for intake in dict.fromkeys(unit.intake for unit in self._flight.values()):
+            self._losses.note(self._subscriber(intake))
         self.stop_receiving()
-        for unit in self._held:
-            if unit.timer is not None:
-                unit.timer.cancel()
-        self._flight, self._intakes, self._unwritten, self._held = {}, {}, [], set()
+        self._flight, self._intakes, self._unwritten = {}, {}, []
+
+    def _subscriber(self, intake: Intake) -> Subscriber:
+        return (*self._flow.speaker.user_and_token, str(intake.source.where))
 
     def stop_receiving(self) -> None:
         """Receive nothing more; what was not written is given back with the rest."""
@@ -123,6 +123,8 @@ class Consumer:
         self._subscriptions[subscription.id] = subscription
         known = self._intakes.get(place)
         intake = self._intakes[place] = known or Intake(self, source)
+        if known is None:
+            intake.gets_one_at_a_time = self._losses.gets_one_at_a_time(self._subscriber(intake))
 
         def begun(_: Reply | None = None) -> None:
             intake.add(subscription)
@@ -164,7 +166,7 @@ class Consumer:
         return intake is not None
 
     def _has_in_flight(self, intake: Intake) -> bool:
-        units = (*self._flight.values(), *self._held, *self._unwritten)
+        units = (*self._flight.values(), *self._unwritten)
         return intake.current is not None or any(unit.intake is intake for unit in units)
 
     def _answered(self, intake: Intake) -> None:
@@ -209,12 +211,15 @@ class Consumer:
         self._flow.when_settled(lambda: self._leave(frame, subscription, forgets=forgets))
 
     def _leave(self, frame: Frame, subscription: Subscription, *, forgets: bool) -> None:
+        """Give back what is in flight, and end the last one. DEREGISTER gives back by itself, and counts the first."""
         del self._subscriptions[subscription.id]
         requests: list[Request] = []
         for where, intake in list(self._intakes.items()):
             if subscription in intake.subscriptions:
-                requests += self._taken_back(intake, subscription)
+                given_back = self._taken_back(intake, subscription)
                 intake.remove(subscription)
+                if intake.subscriptions or not isinstance(intake.source, ServiceSource):
+                    requests += given_back
                 if not intake.subscriptions:
                     del self._intakes[where]
                     source = intake.source
@@ -231,7 +236,7 @@ class Consumer:
     def _taken_back(self, intake: Intake, subscription: Subscription) -> list[Request]:
         """Return the calls that give back what is in flight to a subscription."""
         current = [intake.current] if intake.current is not None else []
-        units = dict.fromkeys([*self._flight.values(), *self._held, *current])
+        units = dict.fromkeys([*self._flight.values(), *current])
         mine = [unit for unit in units if unit.intake is intake and unit.subscription is subscription]
         for unit in mine:
             self.forget(unit)
@@ -290,10 +295,6 @@ class Consumer:
         """End the connection: it can receive nothing."""
         self._flow.fail(reply.code, reply.text)
 
-    def burial(self, reply: Reply) -> Burial | None:
-        """Return what moves the unit to the dead letters, None when it does not belong there."""
-        return Burial(self._flow, reply) if is_dead(self._attributes, reply) else None
-
     def is_over(self, intake: Intake) -> None:
         """A conversation is over."""
         self._intakes = {where: each for where, each in self._intakes.items() if each is not intake}
@@ -301,16 +302,6 @@ class Consumer:
             intake.remove(subscription)
             if subscription.is_automatic and not any(each.label == intake.label for each in self._intakes.values()):
                 self._subscriptions.pop(subscription.id, None)
-
-    def hold_back(self, unit: Unit, seconds: float) -> None:
-        """Give the unit back after a while."""
-        self.forget(unit)
-        self._held.add(unit)
-        unit.timer = self._flow.outlet.after(seconds, lambda: self._back_out(unit))
-
-    def _back_out(self, unit: Unit) -> None:
-        self._held.discard(unit)
-        self._settle(unit.intake.source.settle(Option.BACKOUT, unit.id), unit.intake.go_on, None)
 
     # ACK and NACK.
 
@@ -417,20 +408,20 @@ class Consumer:
         for number in unit.numbers:
             self._done.add(number)
         self.forget(unit)
+        self._losses.forget(self._subscriber(unit.intake))
+        unit.intake.gets_one_at_a_time = False
         self._answered(unit.intake)
 
     def refuse_units(self, units: Mapping[Unit, None] | list[Unit]) -> None:
-        """Give units back, after a delay that grows."""
+        """Give units back; when they come again the broker knows."""
         for unit in units:
-            unit.intake.give_back(unit)
+            self.forget(unit)
+            self._settle(unit.intake.source.settle(Option.BACKOUT, unit.id), unit.intake.go_on, None)
             unit.intake.go_on()
 
     def forget(self, unit: Unit) -> None:
         """Know a unit no longer as one that is in flight."""
         unit.intake.let_go(unit)
-        self._held.discard(unit)
-        if unit.timer is not None:
-            unit.timer.cancel()
         for number in unit.numbers:
             self._flight.pop(number, None)
 
