@@ -36,7 +36,7 @@ from broker.sending import code_of_loss
 from broker.showing import check_is_released, reply_of
 from broker.shutting import shut_conversation, shut_participant, shut_server
 from broker.sleeping import conversation, unit
-from broker.states import ACCEPTED, POSTPONED, Event
+from broker.states import ACCEPTED, Event
 from broker.subscribing_for import subscribe_for, unsubscribe_for
 from broker.syncpoint import delete_status
 from broker.uow import UnitOfWork
@@ -113,12 +113,12 @@ def _accept(world: World, given: SetStatus, talk: Conversation, found: UnitOfWor
     check_is_released(found)
 
     def apply(_: int) -> None:
-        if found.status is POSTPONED:
+        if found.back:
             accept_again(world, talk, found)
         world.answer(given.handle, reply_of(talk, found, ACCEPTED))
 
     changes = Changes()
-    if found.status is POSTPONED and found.is_recorded:
+    if found.back and found.is_recorded:
         changes = Changes(puts=[put(record_of(found, talk, ACCEPTED)._replace(back=0, changed=world.now))])
     decide(world, changes, Decision(apply, (talk,), given.handle, code=code_of_loss(found)))
 

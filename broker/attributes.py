@@ -11,11 +11,12 @@ is unlimited, or nothing said.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from broker.attribute_checks import check_together
-from broker.attribute_keywords import DEFAULTS_OF_OMS, NAMES, OF_SECTION, WITHOUT_EFFECT
+from broker.attribute_keywords import DEFAULTS_OF_OMS, NAMES, NOT_CARRIED_OUT, OF_SECTION, WITHOUT_EFFECT
 from broker.attribute_scopes import Scope, Scopes, Setting, define_all, gather, overridden
 from broker.attribute_text import AttributesInvalid, Fault, read_entries
 from broker.block import UWSTATP_DEFAULT, UWSTATP_NO, Store
@@ -288,6 +289,7 @@ class Attributes:
     def warnings(self) -> list[str]:
         """Return what somebody should know who may have meant something else."""
         found = [self.refuses_units] if self.refuses_units else []
+        found += self._without_effect()
         if self.broker.pstore == "NO":
             why = "since nobody has said PSTORE: say PSTORE=WARM, or NO if you want that"
             return [*found, f"nothing is stored, {why if self.unsaid('', '', '') else 'with PSTORE=NO'}"]
@@ -298,6 +300,21 @@ class Attributes:
             for each in names
             if self.unsaid(*each)
         ]
+
+    def _without_effect(self) -> Iterator[str]:
+        """Yield what the file says and this broker does not carry out."""
+        drivers = {"JOURNAL", "SQLITE"} - {self.broker.pstore_type}
+        for scope in [*self._scopes.sections.values(), *chain.from_iterable(self._scopes.definitions.values())]:
+            for name, setting in scope.settings.items():
+                where = f"{name}={setting.text} of {scope.section}"
+                if name in NOT_CARRIED_OUT:
+                    yield f"{where} has no effect: {NOT_CARRIED_OUT[name]}"
+                elif (
+                    scope.section in drivers
+                    and setting.line
+                    and setting.text != OF_SECTION[scope.section][name].default
+                ):
+                    yield f"{where} has no effect: it counts with PSTORE-TYPE={scope.section}"
 
     @property
     def refuses_units(self) -> str:

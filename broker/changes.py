@@ -11,8 +11,9 @@ frozen, for speed. The parts of one commit become durable together or not at all
     deleted    messages removed unreceived: cancelled, timed out, purged
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 NUMBER_BYTES = 8  # of a message number in a value, least significant first
 
@@ -27,6 +28,13 @@ class NewMessage:
 
 
 @dataclass(slots=True)
+class CopiedMessage(NewMessage):
+    """A message that the store has already, to be added with these properties beside its own. `filled` reads it."""
+
+    number: int = 0
+
+
+@dataclass(slots=True)
 class Put:
     """Keyed state to be written; `numbers_at` maps offsets in the value to places among the adds."""
 
@@ -37,7 +45,10 @@ class Put:
 
 @dataclass(slots=True, kw_only=True)
 class Changes:
-    """One commit. With a producer's identifier a repeat adds nothing and gets the first answer."""
+    """One commit. With a producer's identifier a repeat adds nothing and gets the first answer.
+
+    It is known by each queue's messages, which stand side by side then.
+    """
 
     adds: Sequence[NewMessage] = ()
     puts: Sequence[Put] = ()
@@ -45,6 +56,7 @@ class Changes:
     delivered: Sequence[range] = ()
     deleted: Sequence[range] = ()
     producer: str | None = None
+    copies: bool = False  # some of the adds are CopiedMessages
 
     def is_empty(self) -> bool:
         return not (self.adds or self.puts or self.drops or self.delivered or self.deleted)
@@ -61,6 +73,7 @@ def together(parts: Iterable[Changes]) -> Changes:
     delivered: list[range] = []
     deleted: list[range] = []
     producer: str | None = None
+    copies = False
     for part in parts:
         assert producer is None or part.producer in (None, producer), "one commit has one producer's identifier"
         producer = part.producer or producer
@@ -70,6 +83,7 @@ def together(parts: Iterable[Changes]) -> Changes:
         adds += part.adds
         delivered += part.delivered
         deleted += part.deleted
+        copies = copies or part.copies
     return Changes(
         adds=adds,
         puts=[put for put in latest.values() if put is not None],
@@ -77,7 +91,29 @@ def together(parts: Iterable[Changes]) -> Changes:
         delivered=delivered,
         deleted=deleted,
         producer=producer,
+        copies=copies,
     )
+
+
+class Content(Protocol):
+    """What a store tells of a message."""
+
+    @property
+    def payload(self) -> bytes: ...
+    @property
+    def properties(self) -> Mapping[str, str] | None: ...
+
+
+def filled(changes: Changes, read: Callable[[int], Content]) -> Changes:
+    """Return the same changes with every message as it is to be added; what `read` raises is raised."""
+    adds: list[NewMessage] = []
+    for message in changes.adds:
+        if isinstance(message, CopiedMessage):
+            found = read(message.number)
+            properties = {**(found.properties or {}), **(message.properties or {})}
+            message = NewMessage(message.queue, found.payload, properties or None)
+        adds.append(message)
+    return replace(changes, adds=adds, copies=False)
 
 
 def _moved(put: Put, places: int) -> Put:

@@ -14,7 +14,6 @@ from broker.codes import Code
 from broker.decision import NOBODY, Held
 from broker.records import ConversationState
 from broker.service import KEPT, MESSAGES, Service, Waiting
-from broker.states import POSTPONED
 from broker.uow import Name, UnitOfWork
 
 
@@ -145,7 +144,7 @@ class Conversation(Held):
         if not line:
             return False
         first = line[0]  # one that sleeps is not held: `sleeping.py` wakes the first of a line that is
-        return not (isinstance(first, UnitOfWork) and (first.status is POSTPONED or first.is_withheld))
+        return not (isinstance(first, UnitOfWork) and (first.back or first.is_withheld))
 
     def is_empty(self) -> bool:
         """Nothing of it waits, is being sent or received."""

@@ -13,6 +13,7 @@
     effect     asks for
     Answer     a reply to be handed out
     Commit     changes to be made durable, and Durable or Failed to be said of the ticket
+    Expect     a Tick, when so much time has passed
     Log        a line in the broker's log
     Reported   a line in the report of the persistent store
 
@@ -237,6 +238,13 @@ class Commit:
     changes: Changes
 
 
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """Something is due in so much time: a Tick is wanted then."""
+
+    microseconds: int
+
+
 class Level(IntEnum):
     """How urgent a line of the log is; the numbers are those of `logging`."""
 
@@ -273,7 +281,7 @@ class Reported:
     length: int = 0
 
 
-Effect = Answer | Commit | Log | Reported
+Effect = Answer | Commit | Expect | Log | Reported
 
 # Fields of the control block that travel with a stored message, as properties that no caller can set.
 _MSGTYPE, _MSGID, _USER_DATA = "broker-msgtype", "broker-msgid", "broker-user-data"

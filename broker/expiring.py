@@ -29,7 +29,7 @@ def end_lifetimes(world: World) -> None:
     for number in [number for _, number in world.dues.passing.up_to(world.clocks.volatile)]:
         found = world.active[identifier(number)]
         talk = world.conversations[found.conv_id]
-        if found.status is Status.POSTPONED:
+        if found.back and found.back <= world.clocks.volatile:
             accept_again(world, talk, found)
         if found.due and found.due <= world.clocks.volatile and not talk.is_pending:
             close(world, talk, closing(world, talk, found, Event.LIFETIME_OVER))
@@ -99,6 +99,7 @@ class Ending:
 
 def _end_lasting(world: World) -> None:
     clock = world.clocks.persistent
+    _end_delays(world, clock)
     ending = Ending(world)
     for _, number in list(islice(world.dues.lasting.up_to(clock), ENDED_AT_ONCE)):
         ending.take_awake(world.active[identifier(number)])
@@ -111,8 +112,23 @@ def _end_lasting(world: World) -> None:
     decide(world, together(ending.changes), Decision(ending.apply, ending.held, undo=ending.undo))
 
 
+def _end_delays(world: World, clock: int) -> None:
+    """Let units of work be received again whose delay is over. Nothing is written: their records say when it was."""
+    for number in [number for _, number in world.dues.lasting.up_to(clock)]:
+        found = world.active[identifier(number)]
+        if found.status is Status.ACCEPTED and 0 < found.back <= clock:
+            accept_again(world, world.conversations[found.conv_id], found)
+    for uowid in world.units.overdue(clock, ENDED_AT_ONCE):
+        record = world.units.find(uowid)
+        assert record is not None, "what is due is asleep"
+        is_held = uowid in world.holds or record.conv_id in world.holds
+        if record.status is Status.ACCEPTED and 0 < record.back <= clock and not is_held:
+            world.units.take(uowid)  # it sleeps on
+            world.units.add(record._replace(back=0))
+
+
 def accept_again(world: World, talk: Conversation, found: UnitOfWork) -> None:
-    """Let a unit of work that was put off be received again."""
+    """Let a unit of work that was put off, or whose delay is over, be received again."""
     world.disarm(found)
     found.status = Status.ACCEPTED
     found.back = 0

@@ -20,6 +20,7 @@ from broker.block import Option, Reply
 from broker.changes import Changes, together
 from broker.codes import BrokerError, Code
 from broker.conversation import Conversation, Side
+from broker.dead_letters import MOVED_BYTES_MAX
 from broker.deciding import decide
 from broker.decision import Busy, Decision, Held
 from broker.effects import Call
@@ -27,13 +28,13 @@ from broker.moves import Closing, close, closing, end, release
 from broker.parking import with_instance
 from broker.participant import Participant
 from broker.publishing import drop_all_uncommitted
-from broker.receiver import Backing, back_out
+from broker.receiver import Backing
 from broker.receiving import nonact_of, services_of
-from broker.service import Rank, Registration, Service
+from broker.service import Rank, Registration, Service, ServiceName
 from broker.sleeping import identifier, retire
 from broker.states import Event
-from broker.subscribing import leave_topics, take_back_publications
-from broker.uow import Name
+from broker.subscribing import change_connection, leave_topics
+from broker.uow import Name, UnitOfWork
 from broker.world import World
 
 
@@ -52,9 +53,8 @@ def log_on(world: World, call: Call, participant: Participant) -> None:
                 world.parking.remove(parked)
                 world.refuse(parked.call.handle, Code.NEW_LOCATION)
             drop_all_uncommitted(world, participant)
-            take_back_publications(world, participant)
+            change_connection(world, participant)
         participant.has_logged_on = True
-        world.move(participant, call.caller)
         world.move(participant, call.caller)
         world.answer(call.handle, Reply(client_id=participant.client_id))
 
@@ -125,6 +125,7 @@ def deregister(world: World, call: Call, participant: Participant) -> None:
     ]
     leaving = Leaving(world, participant, talks)
     if call.request.option is Option.NONE and not leaving.is_nothing:
+        leaving.stay()
         raise BrokerError(Code.DEREGISTER_NOT_COMPLETE)
 
     def apply() -> None:
@@ -143,12 +144,15 @@ class Leaving:
         self._participant = participant
         self._talks: list[Conversation] = []
         self._closings: list[tuple[Conversation, Closing]] = []
-        self._backings: list[Backing] = []
+        self._received: list[tuple[Conversation, Side, UnitOfWork]] = []
         for talk in talks:
             if talk.is_pending:
                 raise Busy(talk)
             if talk.is_uow:
                 self._look_at(talk)
+        self._backings = self._backed_out()
+        if not world.is_store_up and not self._changes().is_empty():
+            self.stay()
 
     def _look_at(self, talk: Conversation) -> None:
         name = self._participant.name
@@ -159,9 +163,35 @@ class Leaving:
             if sent is not None:
                 self._closings.append((talk, closing(self._world, talk, sent, Event.CONVERSATION_OVER)))
             if received is not None:
-                self._backings.append(back_out(self._world, talk, received, ""))
+                self._received.append((talk, side, received))
             if sent is not None or received is not None:
                 self._talks.append(talk)
+
+    def _backed_out(self) -> list[Backing]:
+        """Give back what it was receiving: of each service, and of the answers from it, the first counts as tried.
+
+        That one its program was at; what it had got ahead it had not begun with.
+        """
+        received = {unit.uowid: (talk, side, unit) for talk, side, unit in self._received}
+        backings: list[Backing] = []
+        tried: set[tuple[ServiceName, Side]] = set()
+        moved = 0
+        in_order = (uowid for uowid in self._participant.owner.reading if uowid in received)
+        for uowid in dict.fromkeys([*in_order, *received]):
+            talk, side, unit = received[uowid]
+            place = (talk.service.name, side)
+            backing = Backing(self._world, talk, unit, "", is_counted=place not in tried)
+            tried.add(place)
+            if moved and moved + backing.moved_bytes > MOVED_BYTES_MAX:
+                backing.stay()
+            moved += backing.moved_bytes
+            backings.append(backing)
+        return backings
+
+    def stay(self) -> None:
+        """Let nothing become a dead letter with this."""
+        for backing in self._backings:
+            backing.stay()
 
     @property
     def is_nothing(self) -> bool:
@@ -170,20 +200,33 @@ class Leaving:
     def then(self, apply: Callable[[], None], handle: int) -> None:
         """Take it back and go on; when the store says no, nothing has happened."""
 
-        def whole(_: int) -> None:
-            self._take_back()
+        def whole(first: int) -> None:
+            self._take_back(first)
             apply()
 
-        decide(self._world, self._changes(), Decision(whole, self._held(), handle=handle, who=self._participant))
+        def ask_less() -> None:
+            if not self._give_way():
+                return
+            decision.handle = None  # it is answered once the other is decided
+            try:
+                self.then(apply, handle)
+            except BrokerError as refusal:
+                self._world.refuse(handle, refusal.code, refusal.text)
+
+        decision = Decision(whole, self._held(), handle=handle, who=self._participant, undo=ask_less)
+        decide(self._world, self._changes(), decision)
 
     def force(self, apply: Callable[[], None]) -> None:
         """Take it back and go on, whatever the store says; what it has not heard it is told when it is back."""
 
-        def whole(_: int) -> None:
-            self._take_back()
+        def whole(first: int) -> None:
+            self._take_back(first)
             apply()
 
         def unwritten() -> None:
+            if self._give_way():
+                self.force(apply)
+                return
             self._world.unwritten.update((done.unit.uowid, done.changes) for _, done in self._closings)
             self._world.unwritten.update((backing.uowid, backing.changes) for backing in self._backings)
             whole(0)
@@ -196,15 +239,20 @@ class Leaving:
     def _held(self) -> list[Held]:
         return [*self._talks, self._participant]
 
+    def _give_way(self) -> bool:
+        """Ask less of the store; False where nothing could be left out."""
+        return any([backing.give_way() for backing in self._backings])
+
     def _changes(self) -> Changes:
         parts = [done.changes for _, done in self._closings]
         return together([*parts, *(backing.changes for backing in self._backings)])
 
-    def _take_back(self) -> None:
+    def _take_back(self, first: int) -> None:
         for talk, done in self._closings:
             close(self._world, talk, done)
         for backing in self._backings:
-            backing.apply()
+            backing.apply(first)
+            first += len(backing.changes.adds)
 
 
 def depart(world: World, participant: Participant, code: Code) -> None:

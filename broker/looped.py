@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from broker.block import Request
 from broker.codes import BrokerError
-from broker.effects import Abandoned, Answer, Call, Command, Commit, Effect, ForbidNew, Input, Physical, Stored
+from broker.effects import Abandoned, Answer, Call, Command, Commit, Effect, Expect, ForbidNew, Input, Physical, Stored
+from broker.lifetimes import MICROSECONDS
 from broker.running import BATCH_MAX, NO_REQUEST, Answered, Running, handing_back, refusal, seconds_to_wait
 from broker.slots import Errand, Slot
 from broker.world import World
@@ -21,6 +22,7 @@ from database.pace import Pace
 from journal.courtesy import courteous
 
 T = TypeVar("T")
+SLACK_SECONDS = 0.001  # by which a timer of the loop may be early
 TURNS_MAX = 16  # that a group waits for more: those who always come one by one wait no longer for each other
 
 
@@ -243,8 +245,10 @@ class Looped:
                 self._queue.append(effect)
                 if not self._is_flushing:
                     self._flush_soon()
+            elif type(effect) is Expect:
+                self._loop.call_later(effect.microseconds / MICROSECONDS + SLACK_SECONDS, self._give, None)
             else:
-                assert not isinstance(effect, Answer | Commit), "these are done"
+                assert not isinstance(effect, Answer | Commit | Expect), "these are done"
                 self._running.aside.append(effect)
 
     # Time.

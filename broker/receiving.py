@@ -32,7 +32,7 @@ from broker.sending import code_of_loss
 from broker.service import STORED, Rank, Service, Waiting, first, merged
 from broker.showing import reply_of
 from broker.sleeping import conversation, head, identifier, settle
-from broker.states import ACCEPTED, DELIVERED, POSTPONED, Event
+from broker.states import ACCEPTED, DELIVERED, Event
 from broker.uow import UnitOfWork
 from broker.world import World
 
@@ -142,7 +142,7 @@ def can_have(world: World, talk: Conversation, side: Side) -> bool:
     unit = talk.reading[side]
     if unit is None:
         unit = head(world, talk, side)
-        if unit.status is POSTPONED or unit.is_withheld:
+        if unit.back or unit.is_withheld:
             return False
     return not unit.is_lasting or world.is_store_up
 

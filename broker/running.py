@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from broker.attributes import JournalAttributes, SqliteAttributes
 from broker.beginning import Beginning
 from broker.block import NEW, Function, Option, Reception, Reply, Request, Store
+from broker.changes import Changes, filled
 from broker.codes import Code, detailed
 from broker.effects import (
     Answer,
@@ -143,7 +144,10 @@ class Running:
         assert self.store is not None, "a broker without a store has nothing to commit"
         began = time.perf_counter()
         try:
-            answers = self.store.commit_many([commit.changes for commit in commits])
+            if any(commit.changes.copies for commit in commits):
+                answers = self._with_copies(commits)
+            else:
+                answers = self.store.commit_many([commit.changes for commit in commits])
             seconds = time.perf_counter() - began
             if count := sum(not commit.changes.is_empty() for commit in commits):
                 self.latencies.note(seconds, count)
@@ -155,6 +159,25 @@ class Running:
             self.store.disconnect()
             return [Failed(commit.ticket, True, text) for commit in commits]
         return [_outcome(commit.ticket, answer) for commit, answer in zip(commits, answers, strict=True)]
+
+    def _with_copies(self, commits: Sequence[Commit]) -> list[int | StoreError]:
+        """Carry out commits of which some copy messages; one whose messages cannot be read is not made."""
+        assert self.store is not None
+        answers: list[int | StoreError] = []
+        batch: list[Changes] = []
+        places: list[int] = []
+        for place, commit in enumerate(commits):
+            answers.append(0)
+            try:
+                batch.append(filled(commit.changes, self.store.read) if commit.changes.copies else commit.changes)
+                places.append(place)
+            except StoreUnavailable as failure:
+                answers[place] = failure
+            except StoreError as failure:
+                answers[place] = CommitRefused(str(failure))
+        for place, answer in zip(places, self.store.commit_many(batch), strict=True):
+            answers[place] = answer
+        return answers
 
     def waited_seconds(self) -> float:
         """Return how long commits have waited for the device, all together."""

@@ -174,6 +174,8 @@ def _wake(world: World, talk: Conversation, number: int) -> UnitOfWork:
     woken.adcount, woken.postpones = record.adcount, record.postpones
     woken.ustatus, woken.producer = record.ustatus, record.producer
     woken.is_withheld, woken.is_released = world.withheld.has(record), bool(flags & Flag.RELEASED)
+    if woken.status is ACCEPTED and woken.back <= world.clock_of(woken) and not woken.is_withheld:
+        woken.back = 0  # the delay is over, and nobody has looked
     world.rise(woken)
     world.arm(woken)
     return woken
@@ -234,7 +236,7 @@ def retire(world: World, service: Service) -> None:
         for at, waiting in enumerate(line):
             if not isinstance(waiting, UnitOfWork) or waiting.is_withheld:
                 continue
-            if waiting.status is ACCEPTED and waiting.is_stored:
+            if waiting.status is ACCEPTED and waiting.is_stored and not waiting.back:
                 line[at] = put_to_sleep(world, talk, waiting)
         world.touch(talk)
 

@@ -5,7 +5,7 @@ Rule 2: nothing here reads a clock, a file or a socket.
 
     RECEIVED ──commit──▶ ACCEPTED ──receive──▶ DELIVERED ──receiver's commit──▶ PROCESSED
         │                  │  ▲ ▲                 │ │ │
-        │                  │  │ └──── backout ────┘ │ └── receiver's cancel ──▶ CANCELLED
+        │                  │  │ └──── backout ────┘ │ └── receiver's cancel, dead letter ──▶ CANCELLED
         ├─ backout         │  └─ delay over ─ POSTPONED
         ▼                  ├─ cancel ──▶ CANCELLED
     BACKEDOUT              └─ lifetime over ──▶ TIMEOUT
@@ -36,6 +36,7 @@ class Event(Enum):
     RECEIVER_BACKOUT = auto()  # also when it goes away
     RECEIVER_CANCEL = auto()
     POSTPONE = auto()  # a backout of what has been tried often enough
+    DEAD_LETTER = auto()  # a backout of what has been tried often enough, and put off: its messages go elsewhere
     SETUSTATUS = auto()  # by either
     LIFETIME_OVER = auto()  # time
     STATUS_LIFETIME_OVER = auto()
@@ -109,6 +110,7 @@ TRANSITIONS: Mapping[tuple[Status, Event], Row] = {
     (DELIVERED, Event.RECEIVER_BACKOUT): _stays(ACCEPTED),
     (DELIVERED, Event.RECEIVER_CANCEL): _ends(CANCELLED),
     (DELIVERED, Event.POSTPONE): _stays(POSTPONED),
+    (DELIVERED, Event.DEAD_LETTER): _ends(CANCELLED),
     (DELIVERED, Event.SETUSTATUS): _stays(DELIVERED),
     (POSTPONED, Event.DELAY_OVER): _stays(ACCEPTED),
     (POSTPONED, Event.CANCEL): _ends(CANCELLED),
@@ -125,7 +127,7 @@ TRANSITIONS: Mapping[tuple[Status, Event], Row] = {
 # Nobody asks for these: where no row says otherwise they change nothing.
 OF_THEMSELVES = frozenset({Event.LIFETIME_OVER, Event.STATUS_LIFETIME_OVER, Event.DELAY_OVER, Event.CONVERSATION_OVER})
 # These count as a delivery that was attempted in vain.
-COUNTED = frozenset({Event.RECEIVER_BACKOUT, Event.POSTPONE, Event.LIFETIME_OVER})
+COUNTED = frozenset({Event.RECEIVER_BACKOUT, Event.POSTPONE, Event.DEAD_LETTER, Event.LIFETIME_OVER})
 
 
 class Left(NamedTuple):

@@ -12,11 +12,14 @@ from collections.abc import Callable, Sequence
 
 from broker.block import Reply, Request
 from broker.codes import BrokerError, Code
-from broker.effects import Abandoned, Answer, Call, Command, Commit, Input, Physical
+from broker.effects import Abandoned, Answer, Call, Command, Commit, Expect, Input, Physical
 from broker.interrupts import whole
+from broker.lifetimes import MICROSECONDS
 from broker.looking.question import Page, Steps
 from broker.running import BATCH_MAX, NO_REQUEST, Answered, Running, handing_back, refusal, seconds_to_wait
 from broker.world import World
+
+NOBODY = -1  # whose handle it is that a tick is expected with though no call waits for it
 
 
 class Slot:
@@ -209,8 +212,8 @@ class Threaded:
         self._lead(errand.slot)
 
     def awaits(self, handle: int) -> bool:
-        """Say whether the call is not answered yet."""
-        return handle in self._slots
+        """Say whether the call is not answered yet; NOBODY's never is."""
+        return handle in self._slots or handle == NOBODY
 
     def _wait(self, slot: Slot) -> None:
         """Wait for the answer, and lead when told to."""
@@ -268,8 +271,10 @@ class Threaded:
                         found.wake()
             elif type(effect) is Commit:
                 self._queue.append((effect, slot))
+            elif type(effect) is Expect:
+                self.expect(effect.microseconds / MICROSECONDS, NOBODY)
             else:
-                assert not isinstance(effect, Answer | Commit), "these are done"
+                assert not isinstance(effect, Answer | Commit | Expect), "these are done"
                 self._running.aside.append(effect)
 
     def _leads_now(self) -> bool:

@@ -36,6 +36,7 @@ def tick(world: World, given: Tick) -> None:
         tell_store(world)
     _write_clock(world)
     _end_waits(world)
+    world.topics.come_again(world.clocks.volatile)
     end_lifetimes(world)
     expire(world)
     finish_hold(world)

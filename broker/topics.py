@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
+from heapq import heappop
 from typing import NamedTuple
 
 from broker.attributes import Attributes, TopicAttributes
@@ -42,6 +43,9 @@ class Topics:
         # The last ones that are gone, by topic and whose they were.
         self.past: OrderedDict[tuple[str, str, str], Past] = OrderedDict()
         self.is_ending = False  # some are on their way out
+        self.later: list[
+            tuple[int, str, int]
+        ] = []  # heap: when, on the second count, which subscription has what again
         self.published: deque[Topic] = deque()  # have something for who waits
         self.ready: deque[Subscription] = deque()  # may have: they could hand out nothing, or have got something back
         self.sweeping: deque[Topic] = deque()  # have publications that everybody has
@@ -166,6 +170,15 @@ class Topics:
 
     def _of_subscription(self, subscription: Subscription) -> Order:
         return self.lasting if subscription.is_durable else self.passing
+
+    def come_again(self, clock: int) -> None:
+        """Let be handed out again what was given back, and whose delay is over."""
+        while self.later and self.later[0][0] <= clock:
+            _, subscription_id, order = heappop(self.later)
+            subscription = self.subscriptions.get(subscription_id)
+            if subscription is not None:
+                subscription.come_again(order)
+                self.ready.append(subscription)
 
     def overdue(self, order: Order, clock: int) -> Iterator[Publication | Subscription]:
         """Yield what is due; it may be changed meanwhile."""

@@ -304,7 +304,7 @@ class Units:
         return len(self._dues) > 0
 
     def overdue(self, clock: int, limit: int) -> list[str]:
-        """Return at most so many UOWIDs whose lifetime, status lifetime or, of POSTPONED ones, delay is over."""
+        """Return at most so many UOWIDs whose lifetime, status lifetime or delay is over."""
         found = []
         for _, number in self._dues.up_to(clock):
             found.append(identifier(number))
@@ -320,7 +320,8 @@ class Units:
         """Return when on the pseudo-clock the unit has to be looked at, 0 for never."""
         if is_withheld(record, self._held_up_to):
             return 0
-        return record.back if record.status is Status.POSTPONED else record.ends
+        is_delayed = record.status is Status.ACCEPTED and record.back and (not record.ends or record.back < record.ends)
+        return record.back if is_delayed or record.status is Status.POSTPONED else record.ends
 
     def _count_one(self, record: UowRecord, sign: int) -> None:
         service = Parties.of(record).service(is_reply=bool(record.flags & Flag.FROM_SERVER))
@@ -355,7 +356,9 @@ def _place(row: bytes) -> int:
 
 
 def _dues(heads: Heads) -> npt.NDArray[np.uint64]:
-    return np.where(heads["status"] == Status.POSTPONED, heads["back"], heads["ends"])
+    backs, ends = heads["back"], heads["ends"]
+    is_delayed = (heads["status"] == Status.ACCEPTED) & (backs > 0) & ((ends == 0) | (backs < ends))
+    return np.where(is_delayed | (heads["status"] == Status.POSTPONED), backs, ends)
 
 
 def _ordered(keys: npt.NDArray[np.uint64], numbers: npt.NDArray[np.uint64]) -> Order:

@@ -105,7 +105,7 @@ class UnitOfWork:
         self.lifetime = 0  # seconds, 0 for no end
         self.status_lifetime = 0  # seconds, likewise
         self.ends = 0  # on its clock: when the lifetime is over, 0 for never
-        self.back = 0  # on its clock: when a postponed one is accepted again
+        self.back = 0  # on its clock: when one that was given back can be received again; 0 if it can be
         self.due = 0  # its key in the order of such ends, 0 for none
         self.created = 0
         self.committed = 0

@@ -229,7 +229,12 @@ class Speaker:
         unknown = sorted(fields.keys() - FIELDS_OF_REQUEST)
         if unknown:
             raise TypeError(f"a session has no field {', '.join(unknown)}")
+        self.token = token
         self._who = {**fields, "user_id": plain_text(user, "user"), "token": plain_text(token, "token")}
+
+    @property
+    def user_and_token(self) -> tuple[str, str]:
+        return self._who["user_id"], self._who["token"]
 
     def say(self, function: Function, option: Option = Option.NONE, **fields: Any) -> Request:
         """Return a request of this user."""

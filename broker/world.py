@@ -123,7 +123,7 @@ class World:
         self.effects: list[Effect] = []
         self.touched: deque[Conversation] = deque()  # may have something for who waits, or may go to sleep
         self.released: deque[Held] = deque()  # are no longer on their way to the store
-        self.producers = Producers(self.released)
+        self.producers, self.remembered = Producers(self.released), restored.remembered
         self.quiescing = 0  # servers that deregister when their last conversation is done
         self.leaving: deque[Leaver] = deque()  # wanted to go away, and can now
         self.stayed: deque[Participant] = deque()  # were going away, and are where they were unless they have gone
@@ -301,8 +301,11 @@ class World:
     # The ends of lifetimes and delays.
 
     def arm(self, unit: UnitOfWork) -> None:
-        """Let the unit's lifetime, or its delay, come to an end."""
-        unit.due = 0 if unit.is_withheld else unit.back if unit.status is POSTPONED else unit.ends
+        """Let the unit's lifetime, or its delay, come to an end: the first of both, but POSTPONED waits."""
+        due = unit.back or unit.ends
+        if due > unit.ends > 0 and unit.status is not POSTPONED:
+            due = unit.ends
+        unit.due = 0 if unit.is_withheld else due
         if unit.due:
             self._dues_of(unit).add(unit.due, int(unit.uowid, 16))
 

@@ -93,7 +93,8 @@ def document(message: "Message") -> dict[str, Any]:
 
 def _service(name: str) -> "ServiceName":
     from broker.codes import BrokerError
-    from broker.server.destinations import ToService, parse, queue_service
+    from broker.server.destinations import ToService, parse
+    from broker.service_text import queue_service
 
     try:
         found = parse(name) if name.startswith("/") else ToService(queue_service(name))

@@ -168,7 +168,7 @@ def said_of(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
 def _queue(name: str) -> tuple[str, str, str]:
     """Return the names of the service that a queue is."""
     from broker.codes import BrokerError
-    from broker.server.destinations import queue_service
+    from broker.service_text import queue_service
 
     try:
         return queue_service(name)

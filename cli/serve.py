@@ -46,6 +46,14 @@ ReportFile = Annotated[
 StompPort = Annotated[
     int | None, typer.Option("--stomp-port", metavar="PORT", min=0, max=65535, help="Of STOMP; 0: any.  [61613]")
 ]
+Erase = Annotated[
+    str | None,
+    typer.Option(
+        "--erase",
+        metavar="BROKER-ID",
+        help="Begin with an empty store (PSTORE=COLD), erasing what this broker has in it.",
+    ),
+]
 _ADDRESS = re.compile(r"([^\s:/]+:([0-9]{1,5}))(?::TCP)?", re.IGNORECASE)
 _OPTIONS = {  # that give attributes
     "host": "HOST",
@@ -72,6 +80,7 @@ def serve(  # noqa: PLR0913 - one for each option
     partner: PartnerAddress = None,
     report: ReportFile = None,
     create: options.Create = False,
+    erase: Erase = None,
     is_unit: IsUnit = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -81,26 +90,40 @@ def serve(  # noqa: PLR0913 - one for each option
     the store in the spool directory (PSTORE=WARM). Prints where it listens; logs
     to stderr, one line each. A stop loses nothing that was acknowledged.
 
+    --erase confirms, for this start alone, that the store is erased.
+
     With PSTORE-UNLOAD here and PSTORE-LOAD at the partner it moves the store
     there, whole and compared, and ends by itself.
     """
+    from broker.server.serving import Server
+
+    given: dict[str, str | int | None] = {"host": host, "stomp_port": stomp_port, "http_port": http_port}
+    if is_unit:
+        said = given | {"run_mode": run_mode, "partner": partner, "erase": erase}
+        for line in _unit(file, spool, said).splitlines():
+            output.print_line(line)
+        return
+    given |= _mode(run_mode, partner, create=create)
+    attributes = _attributes(file, spool, given, as_json=as_json)
+    if erase is not None:
+        _check_erasable(attributes)
+        attributes = _attributes(file, spool, given | {"pstore": "COLD"}, as_json=as_json)
+    _log_to_stderr(as_json=as_json)
+    _run_to_its_end(partial(Server, attributes, report=report, create=create, erase=erase), as_json=as_json)
+
+
+def _run_to_its_end(make: Callable[..., "Server"], *, as_json: bool) -> None:
+    """Run the server until it ends. Failure where it cannot serve, or another broker has its store."""
     from broker.pstore import StartRefused
     from broker.server.access import AccessRefused
     from broker.server.moving_words import MoveFailed
     from broker.server.served import PortRefused
-    from broker.server.serving import Server, StoreTaken
+    from broker.server.serving import StoreTaken
     from broker.server.standby import StandbyEnds
 
-    given: dict[str, str | int | None] = {"host": host, "stomp_port": stomp_port, "http_port": http_port}
-    if is_unit:
-        for line in _unit(file, spool, given | {"run_mode": run_mode, "partner": partner}).splitlines():
-            output.print_line(line)
-        return
-    attributes = _attributes(file, spool, given | _mode(run_mode, partner, create=create), as_json=as_json)
-    _log_to_stderr(as_json=as_json)
     try:
         with ProgressBar(is_bytes=False, is_long=True) as bar:
-            asyncio.run(_run(partial(Server, attributes, report=report, show=bar, create=create), as_json=as_json))
+            asyncio.run(_run(partial(make, show=bar), as_json=as_json))
     except (AccessRefused, PortRefused, StandbyEnds, MoveFailed) as refused:
         raise Failure(str(refused), ExitCode.UNUSABLE) from refused
     except StoreTaken as taken:
@@ -128,6 +151,15 @@ def _mode(run_mode: str | None, partner: str | None, *, create: bool) -> dict[st
     return said
 
 
+def _check_erasable(attributes: "Attributes") -> None:
+    """Raise Usage where the start would open no store of its own, which --erase could empty."""
+    broker = attributes.broker
+    if broker.run_mode != "STANDARD":
+        raise Usage(f"--erase goes with RUN-MODE=STANDARD, not with {broker.run_mode}")
+    if broker.pstore == "NO":
+        raise Usage("--erase begins with an empty store, and PSTORE=NO has none: say PSTORE=COLD, HOT or WARM")
+
+
 async def _run(make: Callable[..., "Server"], *, as_json: bool) -> None:
     from broker.server.systemd import Systemd
 
@@ -153,6 +185,8 @@ def _unit(file: Path | None, spool: Path | None, said: Mapping[str, str | int | 
     """Return the unit file of a server that is called like this one, with absolute paths."""
     from broker.server.unit_file import STATE_DIRECTORY, unit_file
 
+    if said.get("erase") is not None:
+        raise Usage("--erase is for one start: in a unit file it would erase the store at each restart")
     program = Path(sys.argv[0]).absolute()
     is_module = program.name == "__main__.py"
     command = [*([sys.executable, "-m", "cli"] if is_module else [str(program)]), "serve"]

@@ -7,7 +7,7 @@ whole, identifiers are numbers in the order in which they are made, and an answe
 
 import contextlib
 import copy
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -39,7 +39,7 @@ class Terms:
     is_deferred: bool = True
     uows_max: int | None = None
     messages_max: int = 16
-    delivery_max: int | None = None
+    delivery_max: int | None = None  # 0: neither a delay nor an end
     postpone_attempts: int = 0
     postpone_delay: int = 300
 
@@ -78,7 +78,8 @@ class Uow:
     read: int = 0  # messages handed out of this delivery
     receiver: Name | None = None
     ends: int = 0  # when its status goes
-    back: int = 0  # when a postponed one is accepted again
+    back: float = 0  # when one that was given back can be received again
+    turn: int = 0  # of its delivery, among all
     tells_server: bool = False  # what is written of it tells whose the conversation is
     is_held: bool = False  # since the store was restored
 
@@ -128,6 +129,8 @@ class Model:
         self.talks: dict[int, Talk] = {}
         self.uows: dict[int, Uow] = {}
         self.waits: list[tuple[int, Ask, int]] = []
+        self.deliveries = 0
+        self.dead_letters: list[tuple[list[bytes], bool]] = []  # the messages of each, and whether it is persistent
         self.answers: dict[int, Answer] = {}
         self.clock = 0  # of what is persistent
         self.unwritten = 0  # seconds of it that the store has not heard of
@@ -252,11 +255,17 @@ class Model:
         return unit.status is Status.DELIVERED and is_same(me, unit.receiver)
 
     def _back_out_of(self, me: Name) -> None:
-        for unit in self._going_on_of(me):
+        self._take_back(self._going_on_of(me))
+
+    def _take_back(self, units: Sequence[Uow]) -> None:
+        """Of what is received the first of each service, in either direction, has been tried, and nothing else."""
+        tried: set[tuple[str, str]] = set()
+        for unit in sorted(units, key=lambda unit: unit.turn):
             if unit.status is Status.RECEIVED:
                 self._complete(unit, Status.BACKEDOUT)
             else:
-                self._back_out(unit)
+                self._back_out(unit, is_tried=(unit.service, unit.side) not in tried)
+                tried.add((unit.service, unit.side))
 
     def _leave(self, me: Name) -> None:
         self._back_out_of(me)
@@ -305,11 +314,7 @@ class Model:
         if ask.option is not Option.IMMED and going_on:
             raise Refused(Code.DEREGISTER_NOT_COMPLETE)
         self._check_store_for_all(going_on)
-        for unit in going_on:
-            if unit.status is Status.RECEIVED:
-                self._complete(unit, Status.BACKEDOUT)
-            else:
-                self._back_out(unit)
+        self._take_back(going_on)
         self._unregister(me, ask.service, Code.PARTNER_DEREGISTERED)
         return {}
 
@@ -527,21 +532,32 @@ class Model:
             return is_left
         return talk.kind == UNITS and not is_left and (talk.server is None or talk.is_asleep)
 
-    def _back_out(self, unit: Uow) -> None:
-        """By the receiver: it is available again, from its first message."""
+    def _back_out(self, unit: Uow, *, is_tried: bool = True) -> None:
+        """By the receiver: it is available again, from its first message; once it was tried twice after a while."""
         talk = self.talks[unit.talk]
-        unit.adcount += 1
+        unit.adcount += is_tried or self._times_out(unit)
         unit.read, unit.receiver = 0, None
         is_answering = any(answer.status is Status.RECEIVED for answer in self._units_of(talk, SERVER))
         if unit.side == CLIENT and not talk.is_assigned and not is_answering:  # decided: who answers keeps it
             talk.server = None
         terms = unit.terms
-        is_tried = terms.delivery_max is not None and unit.adcount >= terms.delivery_max
-        if is_tried and not self._times_out(unit) and unit.postpones < terms.postpone_attempts:
-            unit.postpones += 1
-            unit.status, unit.back = Status.POSTPONED, self._clock_of(unit) + terms.postpone_delay
-            return
+        is_over = is_tried and bool(terms.delivery_max) and unit.adcount >= (terms.delivery_max or 0)
+        if is_over and not self._times_out(unit):
+            if unit.postpones < terms.postpone_attempts:
+                unit.postpones += 1
+                unit.status, unit.back = Status.POSTPONED, self._clock_of(unit) + terms.postpone_delay
+                return
+            if not (unit.is_persistent and self.is_forbidden):  # decided: no new ones are made where there is no room
+                self._bury(unit)
+                return
+        if is_tried and unit.adcount > 1 and terms.delivery_max != 0:
+            unit.back = self._clock_of(unit) + min(0.1 * 2 ** (unit.adcount - 2), 60)
         self._available(unit)  # decided: a backout that ends in a time-out counts once
+
+    def _bury(self, unit: Uow) -> None:
+        """Its messages go to the dead letters, from where nobody here receives."""
+        self.dead_letters.append((list(unit.bodies), unit.is_persistent))
+        self._complete(unit, Status.CANCELLED)
 
     def _available(self, unit: Uow) -> None:
         """Accepted again, unless its lifetime is over, which it then is at once."""
@@ -641,6 +657,8 @@ class Model:
             raise Refused(*WITHOUT_STORE)
         if unit.status is Status.ACCEPTED:
             unit.status, unit.receiver, unit.read = Status.DELIVERED, me, 0
+            self.deliveries += 1
+            unit.turn, unit.back = self.deliveries, 0
             if side == SERVER:
                 talk.server = me
         talk.is_asleep = False
@@ -661,7 +679,7 @@ class Model:
                     raise Refused(Code.END_OF_UOW)
                 return unit
         for unit in units:
-            if unit.status is Status.POSTPONED or unit.is_held:  # decided: it holds up those after it
+            if unit.is_held or unit.back > self._clock_of(unit):  # decided: it holds up those after it
                 raise Refused(Code.NO_UOWS)
             if unit.status is Status.ACCEPTED:
                 return unit
@@ -907,6 +925,9 @@ class Model:
             if unit.status in COMPLETE and unit.ends and self._clock_of(unit) >= unit.ends:
                 self._forget(unit)
             is_back = unit.status is Status.POSTPONED and self._clock_of(unit) >= unit.back
+            if unit.status is Status.ACCEPTED and unit.back and self._clock_of(unit) >= unit.back:
+                unit.back = 0
+                self.touched.add(unit.talk)
             if unit.status is Status.ACCEPTED or is_back:
                 unit.adcount += self._is_overdue(unit)
                 self._available(unit)

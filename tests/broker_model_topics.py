@@ -4,7 +4,7 @@ Written from EntireX 8.0, Concepts of Persistent Messaging: a subscriber gets wh
 subscribed, a durable one after a restart too; what all have acknowledged is removed at once, and what is too old.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from broker.block import Function, Option, Reception, Store
@@ -55,6 +55,8 @@ class Subscription:
     is_durable: bool
     due: list[int] = field(default_factory=list)  # publications it has not acknowledged, oldest first
     read: dict[int, int] = field(default_factory=dict)  # messages of those that were handed out
+    tried: dict[int, int] = field(default_factory=dict)  # how often each was given back
+    back: dict[int, float] = field(default_factory=dict)  # when it can be received again
     held: set[int] = field(default_factory=set)  # of those: since the store was restored
 
 
@@ -154,6 +156,7 @@ class Topics:
             raise Refused(Code.UOW_NOT_FOUND)
         if ask.publication == NEW:
             waiting = [number for number in mine.due if number not in mine.read and number not in mine.held]
+            waiting = [number for number in waiting if mine.back.get(number, 0) <= self.seconds]
             if not waiting:
                 raise Refused(Code.NO_UOWS)
             number = waiting[0]
@@ -273,13 +276,23 @@ class Topics:
         if publication.number not in mine.read:
             raise Refused(Code.WRONG_STATUS)
         if option is Option.BACKOUT:
-            del mine.read[publication.number]
+            self._give_back(mine, [publication.number])
             return {}
         self._needs_store(is_needed=mine.is_durable or self._is_stored(publication))
         del mine.read[publication.number]
         mine.due.remove(publication.number)
+        mine.tried.pop(publication.number, None)
         self.sweep()
         return {}
+
+    def _give_back(self, mine: Subscription, numbers: Iterable[int]) -> None:
+        """The first of them was tried, and comes again after a while once that was twice; the others were not."""
+        for place, number in enumerate(numbers):
+            del mine.read[number]
+            if not place:
+                mine.tried[number] = mine.tried.get(number, 0) + 1
+                if mine.tried[number] > 1:
+                    mine.back[number] = self.seconds + min(0.1 * 2 ** (mine.tried[number] - 2), 60)
 
     def _shown(self, publication: Publication) -> Answer:
         return {
@@ -335,7 +348,7 @@ class Topics:
         self._back_out(me)
         for each in list(self.subscriptions):
             if is_same(me, each.owner):
-                each.read = {}
+                self._give_back(each, list(each.read))
                 if not each.is_durable:
                     self._remove(each)
 
@@ -344,7 +357,7 @@ class Topics:
         self._back_out(me)
         for each in self.subscriptions:
             if is_same(me, each.owner) and each.is_durable:
-                each.read = {}
+                self._give_back(each, list(each.read))
 
     def _back_out(self, me: Name) -> None:
         for publication in list(self.publications.values()):
@@ -372,6 +385,7 @@ class Topics:
         self.subscriptions = [each for each in self.subscriptions if each.is_durable]
         for each in self.subscriptions:
             each.read, each.owner = {}, (*each.owner[:2], 0)
+            each.tried, each.back = {}, {}  # decided: a publication's attempts are not written
         self.sweep()
 
     def stored_messages(self) -> int:

@@ -11,6 +11,7 @@ from broker.server.flow import Then
 from broker.server.frames import V12, Frame, FrameReader, encode
 from broker.server.limits import StompLimits
 from broker.server.login import LoggedOn
+from broker.server.losses import Losses
 from broker.server.stomp_session import StompSession
 from tests.kernel_desk import Desk
 
@@ -49,6 +50,7 @@ class StompDesk:
     def __init__(self, desk: Desk | None = None, limits: StompLimits | None = None) -> None:
         self.desk = desk or Desk()
         self.limits = limits or StompLimits()
+        self.losses = Losses()
         self.connections: list[Connection] = []
         self.asked: list[Asked] = []  # not begun
         self.open: list[Asked] = []  # begun, and not answered
@@ -86,8 +88,9 @@ class StompDesk:
                 return
 
     def wait(self, seconds: float) -> None:
-        """Let time pass for the connections, not for the broker."""
+        """Let time pass, for the connections and for the broker."""
         self.now += seconds
+        self.desk.tick(seconds)
         due = sorted((timer for timer in self.timers if timer.due <= self.now), key=lambda timer: timer.due)
         self.timers = [timer for timer in self.timers if timer not in due]
         for timer in due:
@@ -110,7 +113,7 @@ class Connection:
     def __post_init__(self) -> None:
         self.stomp.connections.append(self)
         self.caller = 1000 + len(self.stomp.connections)
-        self.session = StompSession(self, self.stomp.limits, self.stomp.desk.attributes)
+        self.session = StompSession(self, self.stomp.limits, self.stomp.desk.attributes, self.stomp.losses)
 
     # The outlet.
 
@@ -124,8 +127,6 @@ class Connection:
         asked = Asked(self, request, then)
         self.stomp.asked.append(asked)
         return asked
-
-    ask_unasked = ask
 
     def ask_built_in(self, request: Request, then: Then) -> Asked:
         raise AssertionError("there is no server behind this connection")
@@ -236,6 +237,7 @@ def waiting(stomp: StompDesk, destination: str = "/queue/a") -> list[bytes]:
     """Return what a newcomer gets, and gives back."""
     looker = stomp.connect("LOOKER")
     looker.subscribe(destination, ack="client", prefetch_count="10000")
+    stomp.wait(60)  # for what comes again after a delay
     found = looker.bodies()
     looker.vanish()
     return found

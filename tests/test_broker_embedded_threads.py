@@ -311,7 +311,7 @@ HAMMERED = """
 
     sent, received, interrupts = [], [], 0
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    broker = Broker.open(sys.argv[1])
+    broker = Broker.open(sys.argv[1], max_delivery_count=0)
     alice, bob = broker.session("ALICE", token="A"), broker.session("BOB", token="B")
     alice.log_on()
     bob.log_on()

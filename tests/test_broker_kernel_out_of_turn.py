@@ -11,7 +11,7 @@ from broker.codes import Code
 from broker.effects import ReleasePublications
 from broker.ranges import UP_TO
 from broker.records import HELD, HELDS, SUBSCRIPTION, SUBSCRIPTIONS, HeldRecord, SubscriptionRecord
-from tests.kernel_desk import Desk, Person, Said
+from tests.kernel_desk import Desk, Person, Said, attributes
 from tests.test_broker_kernel_topics import BACKOUT, COMMIT, TOPIC, control, get, publish, subscribe
 
 OPERATOR = 900_000
@@ -41,7 +41,7 @@ def bodies(person: Person) -> list[bytes | None]:
 @pytest.fixture
 def desk() -> Desk:
     """Return the desk of somebody who publishes and a durable subscriber; another one never acknowledges anything."""
-    desk = Desk()
+    desk = Desk(attributes(max_delivery_count="0"))  # what is given back comes at once
     _, reader = people(desk)
     subscribe(reader)
     return desk

@@ -268,12 +268,12 @@ def test_what_times_out_is_not_looked_for_among_what_does_not() -> None:
 # Postponing.
 
 
-def test_what_was_tried_too_often_is_put_off_for_a_while_and_not_for_ever() -> None:
+def test_what_was_tried_too_often_is_put_off_for_a_while_and_then_a_dead_letter() -> None:
     desk = Desk(attributes(max_delivery_count="2", postpone_attempts="2", postpone_delay="30S", **LONG))
     white, black = people(desk)
     sent = white.send(b"poison", uwstatp=1)
     statuses = []
-    for _ in range(6):
+    for _ in range(4):
         assert black.receive("NEW").uowid == sent.uowid
         statuses.append(black.sync(Option.BACKOUT, sent.uowid).status)
         if statuses[-1] is Status.POSTPONED:
@@ -283,8 +283,10 @@ def test_what_was_tried_too_often_is_put_off_for_a_while_and_not_for_ever() -> N
             assert black.receive("NEW").code is Code.NO_CONVERSATION
             desk.tick(1)
     accepted, postponed = Status.ACCEPTED, Status.POSTPONED
-    assert statuses == [accepted, postponed, postponed, accepted, accepted, accepted]
-    assert desk.paper.uows()[sent.uowid].adcount == 6
+    assert statuses == [accepted, postponed, postponed, Status.CANCELLED]
+    record = desk.paper.uows()[sent.uowid]
+    assert (record.status, record.adcount, record.postpones) == (Status.CANCELLED, 4, 2)
+    assert [message.queue for message in desk.paper.messages.values()] == ["QUEUE/DEAD-LETTER/-"]
 
 
 @pytest.mark.parametrize("store", [Store.OFF, Store.BROKER])

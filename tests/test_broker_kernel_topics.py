@@ -113,7 +113,9 @@ def test_a_publication_without_subscribers_is_accepted_and_gone(desk: Desk, pape
     assert control(paper, Option.LAST).status is Status.PROCESSED
 
 
-def test_a_backout_by_a_subscriber_gives_the_publication_again(paper: Person, reader: Person) -> None:
+def test_a_backout_by_a_subscriber_gives_the_publication_again_and_from_the_second_on_after_a_delay(
+    desk: Desk, paper: Person, reader: Person
+) -> None:
     subscribe(reader)
     publish(paper, b"1")
     publish(paper, b"2")
@@ -122,8 +124,27 @@ def test_a_backout_by_a_subscriber_gives_the_publication_again(paper: Person, re
     assert control(reader, BACKOUT, second).code is Code.OK
     assert control(reader, BACKOUT, first).code is Code.OK
     assert [get(reader).body, get(reader).body] == [b"1", b"2"], "older ones first"
-    assert control(reader, BACKOUT, second).code is Code.OK
-    assert get(reader).body == b"2"
+    for delay in (0.1, 0.2, 0.4):
+        assert control(reader, BACKOUT, second).code is Code.OK
+        waiting = reader.start(Function.RECEIVE_PUBLICATION, topic=TOPIC, publication_id="NEW", wait="1H")
+        desk.tick(delay - 0.001)
+        assert waiting not in desk.answers
+        desk.tick(0.001)
+        assert desk.answers[waiting].body == b"2"
+
+
+def test_a_lost_durable_subscriber_has_tried_the_first_of_what_it_had(desk: Desk, paper: Person) -> None:
+    for time in range(3):
+        reader = Person(desk, "READER", "PC9", caller=9)
+        subscribe(reader)
+        if not time:
+            publish(paper, b"1")
+            publish(paper, b"2")
+        assert [get(reader).body for _ in range(2)] == ([b"1", b"2"] if time < 2 else [b"2", None])
+        reader.gone()
+    desk.tick(0.1)
+    reader = Person(desk, "READER", "PC9", caller=9)
+    assert get(reader).body == b"1"
 
 
 def test_acknowledgements_may_come_out_of_turn(desk: Desk, paper: Person, reader: Person) -> None:

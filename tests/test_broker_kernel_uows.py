@@ -354,6 +354,7 @@ def test_a_backout_by_the_receiver_makes_it_available_again_and_counts(
         black.receive("NEW")
         said = black.sync(Option.BACKOUT, sent.uowid)
         assert (said.status, said.reply.adcount) == (Status.ACCEPTED, count)
+        desk.tick()
     assert desk.paper.uows()[sent.uowid].adcount == 3
 
     twin = Person(desk, "BLACK", "PC3", caller=3)

@@ -159,7 +159,7 @@ def test_neither_persistence_nor_persistent_status_changes_the_way_to_the_end(va
 
 
 def test_an_attempt_is_counted_when_a_receiver_gives_up_or_time_does() -> None:
-    assert {Event.RECEIVER_BACKOUT, Event.POSTPONE, Event.LIFETIME_OVER} == COUNTED
+    assert {Event.RECEIVER_BACKOUT, Event.POSTPONE, Event.DEAD_LETTER, Event.LIFETIME_OVER} == COUNTED
 
 
 def test_an_administrator_moves_only_what_waits() -> None:

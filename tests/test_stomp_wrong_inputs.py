@@ -37,7 +37,7 @@ FRAMES: list[tuple[str, dict[str, str], tuple[str, ...]]] = [
     ("UNSUBSCRIBE", {}, ("id", "missing")),
     ("UNSUBSCRIBE", {"id": "none"}, ("subscription", "'none'")),
     *((command, {}, ("id", "missing")) for command in ("ACK", "NACK")),
-    *((command, {"id": "none", "receipt": "1"}, ("message", "'none'")) for command in ("ACK", "NACK")),
+    *((command, {"id": "none", "receipt": "1"}, ("id", "'none'")) for command in ("ACK", "NACK")),
     ("ACK", {"id": "none", "transaction": "x"}, ("transaction", "'x'")),
     *((command, {}, ("transaction", "missing")) for command in ("BEGIN", "COMMIT", "ABORT")),
     *((command, {"transaction": "none"}, ("transaction", "'none'")) for command in ("COMMIT", "ABORT")),

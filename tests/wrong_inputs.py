@@ -13,13 +13,16 @@ from typing import Any
 from database import (
     AsyncMessageDatabase,
     DatabaseView,
+    DiskError,
     InvalidName,
     LimitExceeded,
     MessageDatabase,
     NoSuchMessage,
     NotUndelivered,
     OutsideBlock,
+    back_up,
 )
+from database.restore import restore
 
 LINES_MAX = 3
 CHARACTERS_MAX = 420
@@ -144,6 +147,10 @@ _SIZES = (
     _of("cleanup --spool {spool}", "MSG_CLEANUP_INTERVAL", "often", MSG_CLEANUP_INTERVAL="often"),
     _of("cleanup --spool {spool}", "RETENTION_AGE", "-1d", RETENTION_AGE="-1d"),
     _of("cleanup --spool {spool}", "RETENTION_BYTES", "lots", RETENTION_BYTES="lots"),
+    *(
+        Command((*line.split(), "--spool", " "), ("--spool", "a path", "' '"), 2, b"", {})
+        for line in ("list", "send q x", "recover")
+    ),
     _of("cleanup --spool {spool} --retention-directory ''", "--retention-directory", "a path", "empty"),
 )
 _AGES = (
@@ -302,11 +309,19 @@ class Call:
         return self.name
 
 
+def _open_a_file(place: Path) -> object:
+    place.mkdir(exist_ok=True)
+    (place / "notes").write_text("not a directory")
+    return MessageDatabase.open(place / "notes")
+
+
 def _at(directory: object, raises: type[Exception], *named: str) -> tuple[Call, ...]:
     """Return what it is to open this for writing, and for looking."""
     return (
         Call(f"open({directory!r})", lambda _, __: MessageDatabase.open(directory), raises, named),  # type: ignore[arg-type]
         Call(f"view({directory!r})", lambda _, __: DatabaseView.open(directory), raises, named),  # type: ignore[arg-type]
+        Call(f"back_up to {directory!r}", lambda db, _: back_up(db.directory, directory), raises, named),  # type: ignore[arg-type]
+        Call(f"restore into {directory!r}", lambda _, place: restore(place, directory), raises, named),  # type: ignore[arg-type]
     )
 
 
@@ -430,11 +445,15 @@ _TYPES: tuple[Call, ...] = (
 
 
 CALLS: tuple[Call, ...] = (
+    Call("open(a file)", lambda _, place: _open_a_file(place), DiskError, ("notes", "not a directory")),
     *_at("", ValueError, "directory", "empty"),
     *_at(b"", TypeError, "directory", "bytes"),
     *_at(b"spool", TypeError, "directory", "bytes"),
     *_at(None, TypeError, "directory", "None"),
     *_at(5, TypeError, "directory", "int"),
     *_at("a\0b", ValueError, "directory", "NUL"),
+    *_at(" ", ValueError, "directory", "' '", "blanks"),
+    *_at("\t\n", ValueError, "directory", "blanks"),
+    *_at("\ud800x", ValueError, "directory", "\\ud800x"),
     *_TYPES,
 )

@@ -36,7 +36,7 @@ _PARTIES = ("user_id", "token", "receiver_user", "receiver_token", "server_class
 class UowRow:
     """A unit of work, or the status that is kept of one. Sizes are bytes, lifetimes seconds.
 
-    `ends_in` is what is left of its lifetime, or of its status's; `back_in` of the delay of one that is put off. The
+    `ends_in` is what is left of its lifetime, or of its status's; `back_in` of the delay after it was given back. The
     receiver is the server instance, or the client of an answer (`from_server`). `asleep`: the store alone has it.
     `held`: since the store was restored from a backup; nobody receives it before RELEASE, its lifetime stands still.
     """
@@ -276,7 +276,7 @@ def uow_row(world: World, record: UowRecord, *, is_asleep: bool) -> UowRow:
         committed=time_of(record.committed),
         changed=time_of(record.changed),
         ends_in=left_of(record.ends, clock),
-        back_in=left_of(record.back, clock) if status is POSTPONED else None,
+        back_in=left_of(record.back, clock) if status is POSTPONED or record.back > clock else None,
         producer=record.producer,
         asleep=is_asleep and status not in COMPLETE,
         held=is_held,

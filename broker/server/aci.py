@@ -74,7 +74,7 @@ class Aci:
         except TooMany as failure:
             raise HTTPException(503, str(failure)) from None
         try:
-            answered = served.guard.told(identity, await _called(http, callers, caller, request))
+            answered = served.guard.told(identity, request, await _called(http, callers, caller, request))
         finally:
             callers.done(caller)
         if request.function is Function.LOGOFF and answered.reply.code is Code.OK:

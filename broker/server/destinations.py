@@ -7,22 +7,14 @@ destination                    names
 /conversation/ID               the conversation
 /temp/LABEL                    the answers to what this connection has sent with `reply-to:/temp/LABEL`
 /aci                           the broker itself: SEND takes a control block there (`stomp_aci.py`)
-
-A queue's NAME of at most 32 bytes is the SERVER, and the SERVICE is `-`. A longer one is cut behind its 32nd byte at
-the latest, never within a character, and never so that `-` would be left: two names never are one service.
 """
 
 from functools import lru_cache
 from typing import NamedTuple
 
-from broker.block import FIELDS
 from broker.codes import BrokerError, Code, detailed
+from broker.service_text import destination_of, queue_service
 from broker.words import ServiceName
-
-QUEUE_CLASS = "QUEUE"
-NO_SERVICE = "-"
-PART_BYTES = FIELDS["SERVER-NAME"].width
-NAME_BYTES_MAX = 2 * PART_BYTES
 
 
 class ToService(NamedTuple):
@@ -31,10 +23,7 @@ class ToService(NamedTuple):
     names: ServiceName
 
     def __str__(self) -> str:
-        server_class, server, service = self.names
-        if server_class == QUEUE_CLASS and queue_service(text := _queue_name(server, service)) == self.names:
-            return f"/queue/{text}"
-        return f"/service/{server_class}/{server}/{service}"
+        return destination_of(self.names)
 
 
 class ToTopic(NamedTuple):
@@ -100,37 +89,3 @@ def _parse(text: str) -> Destination:
 
 
 _known = lru_cache(16384)(_parse)
-
-
-@lru_cache(16384)
-def destination_of(names: ServiceName) -> str:
-    """Return the destination that names the service, as a MESSAGE says it."""
-    return str(ToService(names))
-
-
-def queue_service(name: str) -> ServiceName:
-    """Return the service of a queue; 00200183 for a name that is empty, or of more than 64 bytes."""
-    if not name:
-        text = f"the name of a queue is empty; write 1 to {NAME_BYTES_MAX} bytes"
-        raise BrokerError(Code.INVALID_SERVICE_NAME, detailed(Code.INVALID_SERVICE_NAME, text))
-    data = name.encode()
-    if len(data) <= PART_BYTES:
-        return (QUEUE_CLASS, name, NO_SERVICE)
-    cut = _cut(data, PART_BYTES)
-    if data[cut:] == NO_SERVICE.encode():
-        cut = _cut(data, cut - 1)
-    if len(data) - cut > PART_BYTES:
-        text = f"the name of a queue has at most {NAME_BYTES_MAX} bytes"
-        raise BrokerError(Code.INVALID_SERVICE_NAME, detailed(Code.INVALID_SERVICE_NAME, text))
-    return (QUEUE_CLASS, data[:cut].decode(), data[cut:].decode())
-
-
-def _cut(data: bytes, at: int) -> int:
-    """Return where the text can be cut: there, or before the character that lies across."""
-    while data[at] & 0xC0 == 0x80:
-        at -= 1
-    return at
-
-
-def _queue_name(server: str, service: str) -> str:
-    return server if service == NO_SERVICE else server + service

@@ -40,10 +40,6 @@ class Outlet(Protocol):
         """Call the broker, if the user may; its answer goes to `then`."""
         ...
 
-    def ask_unasked(self, request: Request, then: Then) -> Cancellable:
-        """Call the broker for what the server does by itself, whatever the user may."""
-        ...
-
     def ask_built_in(self, request: Request, then: Then) -> Cancellable:
         """Call one of the server's own services, if the user may."""
         ...
@@ -132,12 +128,8 @@ class Flow:
         frame: Frame | None,
         *,
         allowed: Collection[Code] = (),
-        is_unasked: bool = False,
     ) -> None:
-        """Call the broker about a frame; a refusal ends the connection, unless its code is allowed.
-
-        `is_unasked`: the server does it by itself, whatever the user may.
-        """
+        """Call the broker about a frame; a refusal ends the connection, unless its code is allowed."""
         self.begun += 1
         size = len(request.body)
         self.bytes += size
@@ -161,10 +153,7 @@ class Flow:
                 return
             self._settle()
 
-        if is_unasked:
-            self.outlet.ask_unasked(request, answered)
-        else:
-            self.outlet.ask(request, answered)
+        self.outlet.ask(request, answered)
 
     def call(self, ask: Callable[[Request, Then], object], request: Request, then: Then) -> None:
         """Make a call whose answer is the client's own matter, whatever it says."""

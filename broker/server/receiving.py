@@ -108,24 +108,16 @@ class Subscription:
 class Unit:
     """What is received as one: a unit of work or a publication."""
 
-    __slots__ = ("conv_id", "count", "id", "intake", "is_gone", "last", "numbers", "subscription", "timer")
+    __slots__ = ("conv_id", "id", "intake", "is_gone", "last", "numbers", "subscription")
 
     def __init__(self, intake: "Intake", subscription: Subscription, reply: Reply) -> None:
         self.intake = intake
         self.subscription = subscription
         self.id = reply.publication_id or reply.uowid
         self.conv_id = reply.conv_id
-        self.count = reply.adcount  # deliveries that were given back
         self.numbers: list[int] = []  # of its messages that were handed out
         self.last = 0  # the number of its last one, once that was handed out
         self.is_gone = False  # committed or given back, or about to be
-        self.timer: Cancellable | None = None  # until it is given back
-
-
-class Grave(Protocol):
-    """Where a unit of work goes that was given back too often."""
-
-    def take(self, answered: Answered, go_on: Callable[[], None], done: Callable[[bool], None]) -> None: ...
 
 
 class Receiver(Protocol):
@@ -144,11 +136,9 @@ class Receiver(Protocol):
     def hand_out(self, frame: Frame, number: int, unit: Unit) -> None: ...
     def handed_out_last(self, unit: Unit) -> None: ...
     def forget(self, unit: Unit) -> None: ...
-    def hold_back(self, unit: Unit, seconds: float) -> None: ...
     def after(self, seconds: float, then: Callable[[], None]) -> Cancellable: ...
     def refuse(self, reply: Reply) -> None: ...
     def is_over(self, intake: "Intake") -> None: ...
-    def burial(self, reply: Reply) -> "Grave | None": ...
 
 
 class Intake:
@@ -161,12 +151,10 @@ class Intake:
         self.correlation = ""  # what they are marked with
         self.is_answered = False  # one has arrived, and nothing was said in the conversation since then
         self._receiver = receiver
+        self.gets_one_at_a_time = False  # it was lost too often in a row, and has acknowledged nothing since
         self._shut: Reply | None = None  # an operator wants no more to be received, and what is in flight to be done
         self._asked: Cancellable | None = None
         self._current: Unit | None = None  # whose last message was not handed out yet
-        self._given_back: dict[str, int] = {}  # publications, which the broker does not count
-        self._grave: Grave | None = None  # of the current unit
-        self._is_moving = False  # a message is on its way there
 
     def add(self, subscription: Subscription) -> None:
         self.subscriptions.append(subscription)
@@ -195,15 +183,12 @@ class Intake:
     def go_on(self) -> None:
         """Ask for the next message if there is somebody for it."""
         receiver = self._receiver
-        if (
-            self._asked is not None
-            or self._is_moving
-            or not self.subscriptions
-            or not (receiver.is_open and receiver.is_writable)
-        ):
+        if self._asked is not None or not self.subscriptions or not (receiver.is_open and receiver.is_writable):
             return
         if self._current is not None:
             request = self.source.rest(self._current.id, self._current.conv_id)
+        elif self.gets_one_at_a_time and any(subscription.inflight for subscription in self.subscriptions):
+            return
         elif any(subscription.has_room for subscription in self.subscriptions):
             request = self.source.next()
         else:
@@ -216,8 +201,6 @@ class Intake:
         if not receiver.is_open:
             return
         if reply.code is Code.OK:
-            if self._buries(answered):
-                return
             self._take(answered)
         elif reply.code is Code.END_OF_UOW:
             return  # the conversation goes on when its unit is settled
@@ -229,37 +212,12 @@ class Intake:
             receiver.after(SHUT_SECONDS, self.go_on)
             return
         elif reply.code in LATER:
-            receiver.after(max(RETRY_SECONDS, receiver.limits.redelivery_delay(reply.adcount)), self.go_on)
+            receiver.after(RETRY_SECONDS, self.go_on)
             self._miss()
             return
         elif reply.code not in NOTHING_YET:
             receiver.refuse(self._shut or reply)
             return
-        self.go_on()
-
-    def _buries(self, answered: Answered) -> bool:
-        """Move the message to the dead letters, if that is where it belongs; False if not."""
-        reply = answered.reply
-        if self._current is None:
-            grave = self._receiver.burial(reply)
-            if grave is None:
-                return False
-            self._grave, self._current = grave, Unit(self, self.subscriptions[0], reply)
-        if self._grave is None:
-            return False
-        self._is_moving = True
-        self._grave.take(answered, self._moved, self._buried)
-        return True
-
-    def _moved(self) -> None:
-        self._is_moving = False
-        self.go_on()
-
-    def _buried(self, is_moved: bool) -> None:
-        self._is_moving = False
-        unit, self._grave, self._current = self._current, None, None
-        if unit is not None and not is_moved:
-            self.give_back(unit)
         self.go_on()
 
     def _take(self, answered: Answered) -> None:
@@ -291,16 +249,6 @@ class Intake:
                 return subscription
         return self.subscriptions[0]
 
-    # Giving back.
-
-    def give_back(self, unit: Unit) -> None:
-        """Let the unit be received again, after a delay that grows."""
-        count = unit.count
-        if not unit.conv_id:
-            count = self._given_back.get(unit.id, 0)
-            self._given_back[unit.id] = count + 1
-        self._receiver.hold_back(unit, self._receiver.limits.redelivery_delay(count))
-
     def let_go(self, unit: Unit) -> None:
         """Know the unit no longer as one that is in flight."""
         unit.is_gone = True
@@ -315,7 +263,7 @@ class Intake:
         return self._current
 
     def _drop_current(self) -> None:
-        self._current = self._grave = None
+        self._current = None
         self.stop()
 
     def _miss(self) -> None:

@@ -2,45 +2,48 @@
 
 from collections.abc import Callable, Mapping
 
-from broker.attributes import Attributes
-from broker.block import Option, Reply, Request
+from broker.block import FIELDS, Option, Reply, Request
 from broker.codes import BrokerError, Code, detailed
-from broker.server.dead_letters import Burial, is_dead
 from broker.server.destinations import Destination, InConversation, Temporary, ToService, ToTopic, parse
 from broker.server.flow import Cancellable, Flow, Then
 from broker.server.foreign import check_subscription
 from broker.server.frames import V10, V12, Frame
 from broker.server.limits import StompLimits
+from broker.server.losses import Losses, Subscriber
 from broker.server.receiving import ACK_MODES, AUTO, SETTLED, Acknowledged, Intake, Subscription, Unit
 from broker.server.sources import ConversationSource, ServiceSource, Source, TopicSource
 from broker.server.transactions import Taken, Transaction
 
 PREFETCH = ("prefetch-count", "activemq.prefetchSize")
+NAMES = ("durable-subscription-name", "activemq.subscriptionName", "durable-subscriber-name")
+TOKEN_BYTES_MAX = FIELDS["TOKEN"].width
+Place = Destination | tuple[ToTopic, str]  # what an intake receives for: one subscription alone, to a topic
 
 
 class Consumer:
     """What a connection receives."""
 
-    def __init__(self, flow: Flow, attributes: Attributes) -> None:
+    def __init__(self, flow: Flow, losses: Losses) -> None:
         self.limits: StompLimits = flow.limits
-        self._attributes = attributes
         self._flow = flow
+        self._losses = losses
         self._number = 0  # of the last message that was handed out
         self._flight: dict[int, Unit] = {}  # by that number
         self._subscriptions: dict[str, Subscription] = {}
-        self._intakes: dict[Destination, Intake] = {}
+        self._intakes: dict[Place, Intake] = {}
         self._unwritten: list[Unit] = []  # to be committed once their last message has left
         self._done = Acknowledged()  # of messages whose units are committed
-        self._held: set[Unit] = set()  # to be given back after a delay
         self._expected = 0  # conversations that are being begun, whose answers are to be awaited
         flow.on_end.append(self._stop)
 
     def _stop(self) -> None:
+        for intake in dict.fromkeys(unit.intake for unit in self._flight.values()):
+            self._losses.note(self._subscriber(intake))
         self.stop_receiving()
-        for unit in self._held:
-            if unit.timer is not None:
-                unit.timer.cancel()
-        self._flight, self._intakes, self._unwritten, self._held = {}, {}, [], set()
+        self._flight, self._intakes, self._unwritten = {}, {}, []
+
+    def _subscriber(self, intake: Intake) -> Subscriber:
+        return (*self._flow.speaker.user_and_token, str(intake.source.where))
 
     def stop_receiving(self) -> None:
         """Receive nothing more; what was not written is given back with the rest."""
@@ -64,10 +67,31 @@ class Consumer:
         if ack not in ACK_MODES:
             raise _refusal(Code.INVALID_OPTION, f"ack:{ack[:40]} is none of {', '.join(ACK_MODES)}")
         subscription = Subscription(id_, ack, self._prefetch(headers))
-        is_durable = headers.get("durable", "").lower() == "true"
+        is_durable, name = _is_durable(headers), _name(headers)
         if is_durable and not isinstance(where, ToTopic):
             raise _refusal(Code.INVALID_OPTION, "durable goes with a topic; what is sent to a service is kept anyway")
-        self._flow.when_settled(lambda: self._begin(frame, subscription, where, is_durable=is_durable))
+        if isinstance(where, ToTopic):
+            label = (name and f"/{name}") if is_durable else f"\0{id_}"
+            if is_durable:
+                self._check_name(where, label)
+            topic = TopicSource(self._flow.speaker, where, label, is_durable=is_durable)
+            self._flow.when_settled(lambda: self._receive_from((where, id_), topic, subscription, frame))
+        else:
+            self._flow.when_settled(lambda: self._begin(frame, subscription, where))
+
+    def _check_name(self, where: ToTopic, label: str) -> None:
+        """Refuse a durable subscription that this connection has already, or a name that is none. BrokerError."""
+        token = self._flow.speaker.token + label
+        if not token.isprintable():
+            raise _refusal(Code.INVALID_CHARACTER, "the name of a durable subscription is not text")
+        if len(token.encode()) > TOKEN_BYTES_MAX:
+            text = f"client-id and name of a durable subscription, {token[:80]!r}, have at most {TOKEN_BYTES_MAX} bytes"
+            raise _refusal(Code.OUT_OF_RANGE, text)
+        for each in self._intakes.values():
+            source = each.source
+            if isinstance(source, TopicSource) and source.is_durable and (source.where, source.label) == (where, label):
+                text = f"this connection has that durable subscription to {where} already; name another one {NAMES[0]}"
+                raise _refusal(Code.INVALID_OPTION, text)
 
     def _prefetch(self, headers: Mapping[str, str]) -> int:
         text = next((headers[name] for name in PREFETCH if name in headers), None)
@@ -77,17 +101,9 @@ class Consumer:
             raise _refusal(Code.INVALID_NUMBER, f"prefetch-count {text[:40]!r} is no number of messages")
         return min(int(text), self.limits.prefetch_max)
 
-    def _begin(self, frame: Frame, subscription: Subscription, where: Destination, *, is_durable: bool) -> None:
-        self._subscriptions[subscription.id] = subscription
-        intake = self._intakes.get(where)
-
-        def begun(_: Reply | None = None) -> None:
-            assert intake is not None
-            intake.add(subscription)
-            self._flow.receipt(frame)
-            self._flow.go_on()
-
+    def _begin(self, frame: Frame, subscription: Subscription, where: ToService | InConversation | Temporary) -> None:
         if isinstance(where, Temporary):
+            self._subscriptions[subscription.id] = subscription
             subscription.label = where.label
             for each in self._intakes.values():
                 if each.label == where.label:
@@ -98,31 +114,28 @@ class Consumer:
             self._flow.receipt(frame)
             self._flow.go_on()
             return
-        if intake is not None:
-            if isinstance(where, ToTopic):
-                refusal = _refusal(Code.INVALID_OPTION, f"this connection has subscribed to {where} already")
-                self._flow.fail(refusal.code, refusal.text, frame)
-                return
-            begun()
-            return
-        intake = self._intakes[where] = Intake(self, self._source(where, is_durable=is_durable))
-        request = intake.source.begin()
+        speaker = self._flow.speaker
+        source = ServiceSource(speaker, where) if isinstance(where, ToService) else ConversationSource(speaker, where)
+        self._receive_from(where, source, subscription, frame)
+
+    def _receive_from(self, place: Place, source: Source, subscription: Subscription, frame: Frame) -> None:
+        """Receive for a subscription, together with others to the same place."""
+        self._subscriptions[subscription.id] = subscription
+        known = self._intakes.get(place)
+        intake = self._intakes[place] = known or Intake(self, source)
+        if known is None:
+            intake.gets_one_at_a_time = self._losses.gets_one_at_a_time(self._subscriber(intake))
+
+        def begun(_: Reply | None = None) -> None:
+            intake.add(subscription)
+            self._flow.receipt(frame)
+            self._flow.go_on()
+
+        request = source.begin() if known is None else None
         if request is None:
             begun()
         else:
             self._flow.ask(request, begun, frame)
-
-    def _source(self, where: Destination, *, is_durable: bool) -> Source:
-        speaker = self._flow.speaker
-        match where:
-            case ToService():
-                return ServiceSource(speaker, where)
-            case ToTopic():
-                return TopicSource(speaker, where, is_durable=is_durable)
-            case InConversation():
-                return ConversationSource(speaker, where)
-            case Temporary():
-                raise AssertionError("nothing is received from there")
 
     # Answers.
 
@@ -153,7 +166,7 @@ class Consumer:
         return intake is not None
 
     def _has_in_flight(self, intake: Intake) -> bool:
-        units = (*self._flight.values(), *self._held, *self._unwritten)
+        units = (*self._flight.values(), *self._unwritten)
         return intake.current is not None or any(unit.intake is intake for unit in units)
 
     def _answered(self, intake: Intake) -> None:
@@ -194,16 +207,19 @@ class Consumer:
         subscription = self._subscriptions.get(id_)
         if subscription is None:
             raise _refusal(Code.UOW_NOT_FOUND, f"there is no subscription {id_[:80]!r}")
-        forgets = headers.get("durable", "").lower() == "true"
+        forgets = _is_durable(headers)
         self._flow.when_settled(lambda: self._leave(frame, subscription, forgets=forgets))
 
     def _leave(self, frame: Frame, subscription: Subscription, *, forgets: bool) -> None:
+        """Give back what is in flight, and end the last one. DEREGISTER gives back by itself, and counts the first."""
         del self._subscriptions[subscription.id]
         requests: list[Request] = []
         for where, intake in list(self._intakes.items()):
             if subscription in intake.subscriptions:
-                requests += self._taken_back(intake, subscription)
+                given_back = self._taken_back(intake, subscription)
                 intake.remove(subscription)
+                if intake.subscriptions or not isinstance(intake.source, ServiceSource):
+                    requests += given_back
                 if not intake.subscriptions:
                     del self._intakes[where]
                     source = intake.source
@@ -220,7 +236,7 @@ class Consumer:
     def _taken_back(self, intake: Intake, subscription: Subscription) -> list[Request]:
         """Return the calls that give back what is in flight to a subscription."""
         current = [intake.current] if intake.current is not None else []
-        units = dict.fromkeys([*self._flight.values(), *self._held, *current])
+        units = dict.fromkeys([*self._flight.values(), *current])
         mine = [unit for unit in units if unit.intake is intake and unit.subscription is subscription]
         for unit in mine:
             self.forget(unit)
@@ -279,10 +295,6 @@ class Consumer:
         """End the connection: it can receive nothing."""
         self._flow.fail(reply.code, reply.text)
 
-    def burial(self, reply: Reply) -> Burial | None:
-        """Return what moves the unit to the dead letters, None when it does not belong there."""
-        return Burial(self._flow, reply) if is_dead(self._attributes, reply) else None
-
     def is_over(self, intake: Intake) -> None:
         """A conversation is over."""
         self._intakes = {where: each for where, each in self._intakes.items() if each is not intake}
@@ -290,16 +302,6 @@ class Consumer:
             intake.remove(subscription)
             if subscription.is_automatic and not any(each.label == intake.label for each in self._intakes.values()):
                 self._subscriptions.pop(subscription.id, None)
-
-    def hold_back(self, unit: Unit, seconds: float) -> None:
-        """Give the unit back after a while."""
-        self.forget(unit)
-        self._held.add(unit)
-        unit.timer = self._flow.outlet.after(seconds, lambda: self._back_out(unit))
-
-    def _back_out(self, unit: Unit) -> None:
-        self._held.discard(unit)
-        self._settle(unit.intake.source.settle(Option.BACKOUT, unit.id), unit.intake.go_on, None)
 
     # ACK and NACK.
 
@@ -359,7 +361,10 @@ class Consumer:
         _, _, digits = text.rpartition("-")
         number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else 0
         if not 0 < number <= self._number:
-            raise _refusal(Code.UOW_NOT_FOUND, f"no message of this connection has the {name} {text[:80]!r}")
+            text = (
+                f"Message not found: {frame.command} names the {name} {text[:80]!r}, which this connection did not get"
+            )
+            raise BrokerError(Code.UOW_NOT_FOUND, text)
         return number
 
     def _commit_all(self, units: list[Unit], frame: Frame) -> None:
@@ -403,28 +408,37 @@ class Consumer:
         for number in unit.numbers:
             self._done.add(number)
         self.forget(unit)
+        self._losses.forget(self._subscriber(unit.intake))
+        unit.intake.gets_one_at_a_time = False
         self._answered(unit.intake)
 
     def refuse_units(self, units: Mapping[Unit, None] | list[Unit]) -> None:
-        """Give units back, after a delay that grows."""
+        """Give units back; when they come again the broker knows."""
         for unit in units:
-            unit.intake.give_back(unit)
+            self.forget(unit)
+            self._settle(unit.intake.source.settle(Option.BACKOUT, unit.id), unit.intake.go_on, None)
             unit.intake.go_on()
 
     def forget(self, unit: Unit) -> None:
         """Know a unit no longer as one that is in flight."""
         unit.intake.let_go(unit)
-        self._held.discard(unit)
-        if unit.timer is not None:
-            unit.timer.cancel()
         for number in unit.numbers:
             self._flight.pop(number, None)
 
 
 def was_settled(*, is_acknowledged: bool) -> BrokerError:
-    """Return the refusal of an ACK or a NACK that says the contrary of what has become of the message."""
-    what = "acknowledged, and is gone" if is_acknowledged else "given back, and comes again"
-    return _refusal(Code.UOW_NOT_FOUND, f"the message was {what}")
+    """Return the refusal of a NACK of what is acknowledged, or of an ACK of what was given back."""
+    gone, again = "the NACK is too late: it was acknowledged", "the ACK is too late: it was given back, and comes again"
+    return BrokerError(Code.UOW_NOT_FOUND, f"Message not found: {gone if is_acknowledged else again}")
+
+
+def _name(headers: Mapping[str, str]) -> str:
+    """Return the name of a durable subscription, "" where it has none of its own."""
+    return next((headers[each] for each in NAMES if headers.get(each)), "")
+
+
+def _is_durable(headers: Mapping[str, str]) -> bool:
+    return headers.get("durable", "").lower() == "true" or bool(_name(headers))
 
 
 def _needed(headers: Mapping[str, str], name: str) -> str:

@@ -24,6 +24,7 @@ from broker.server.foreign import check_headers
 from broker.server.frames import V10, VERSIONS, Frame
 from broker.server.guard import ANONYMOUS, Refused
 from broker.server.limits import StompLimits
+from broker.server.losses import Losses
 from broker.server.stomp_aci import DESTINATION, Calls
 from broker.server.stomp_receiving import Consumer
 from broker.server.stomp_sending import Producer
@@ -36,14 +37,14 @@ _TO_CONNECT = ("CONNECT", "STOMP")
 class StompSession:
     """One connection. `take` is told its frames, `written` when all has left, `lost` when it is not there any more."""
 
-    def __init__(self, outlet: Outlet, limits: StompLimits, attributes: Attributes) -> None:
+    def __init__(self, outlet: Outlet, limits: StompLimits, attributes: Attributes, losses: Losses) -> None:
         self.limits = limits
         self.user = ""
         self.token = ""
         self.heart_beats = (0, 0)  # milliseconds: how often we send, how often the client does; 0 never
         self._outlet = outlet
         self._flow = flow = Flow(outlet, limits)
-        self._consumer = Consumer(flow, attributes)
+        self._consumer = Consumer(flow, losses)
         self._producer = Producer(flow, self._consumer, attributes)
         self._calls = Calls(flow, self._consumer.subscription_to, self._consumer.answer_number)
         flow.dispatch = self._dispatch

@@ -22,8 +22,9 @@ from typing import Any
 from broker.block import NEW, UWSTATP_MAX, UWSTATP_NO, Reception, Reply, Store
 from broker.codes import BrokerError, Code, detailed
 from broker.running import Answered
-from broker.server.destinations import Destination, InConversation, ToTopic, destination_of
+from broker.server.destinations import Destination, InConversation, ToTopic
 from broker.server.frames import V10, V12, Frame, is_sayable
+from broker.service_text import destination_of
 
 _TERMS = frozenset(("persistent", "lifetime", "status-lifetime", "status-lifetimes", "user-status", "producer-id"))
 _OF_FRAME = frozenset(("destination", "receipt", "transaction", "content-length"))

@@ -27,8 +27,9 @@ from typing import Any
 from broker.block import FIELDS
 from broker.codes import BrokerError
 from broker.server import passwords
-from broker.server.destinations import PART_BYTES, QUEUE_CLASS, ToService, ToTopic, parse
+from broker.server.destinations import ToService, ToTopic, parse
 from broker.server.guard import BROKER, Right, escaped, service_name, topic_name
+from broker.service_text import PART_BYTES, QUEUE_CLASS
 from broker.wildcards import fits
 from database.arguments import shown
 from journal.disk import Disk, RealDisk
