@@ -853,7 +853,8 @@ class Model:
         """It waits again where it did, and what is left of its lifetime and its delay begins to pass."""
         passed = self.clock - self.topics.held_since
         unit.is_held = False
-        unit.created, unit.back = unit.created + passed, unit.back + passed
+        unit.created += passed
+        unit.back += passed if unit.back else 0
         self.touched.add(unit.talk)
 
     def _hold(self, *, goes_on: bool) -> None:

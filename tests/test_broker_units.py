@@ -75,10 +75,18 @@ class Model:
         due = {
             one.uowid: at
             for one in records.values()
-            if 0 < (at := one.back if one.status is Status.POSTPONED else one.ends) <= clock
+            if 0 < (at := looked_at(one)) <= clock
         }
         assert sorted(due, key=lambda uowid: (due[uowid], uowid)) == units.overdue(clock, 1 << 40)
         assert units.overdue(clock, 3) == units.overdue(clock, 1 << 40)[:3]
+
+
+def looked_at(one: UowRecord) -> int:
+    """Return when the first of its lifetime and its delay is over; the lifetime of a POSTPONED one waits."""
+    if one.status is Status.POSTPONED:
+        return one.back
+    ends = [one.ends, one.back if one.status is Status.ACCEPTED else 0]
+    return min(filter(None, ends), default=0)
 
 
 def odd(chance: random.Random, number: int) -> UowRecord:
