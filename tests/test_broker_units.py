@@ -72,11 +72,7 @@ class Model:
                 counts = [counts[0] + 1, counts[1] + one.messages, counts[2] + one.size]
         assert dict(units.counts()) == ({("CLASS", "SERVER", "SERVICE"): Count(*counts)} if counts[0] else {})
         clock = chance.randrange(2000)
-        due = {
-            one.uowid: at
-            for one in records.values()
-            if 0 < (at := looked_at(one)) <= clock
-        }
+        due = {one.uowid: at for one in records.values() if 0 < (at := looked_at(one)) <= clock}
         assert sorted(due, key=lambda uowid: (due[uowid], uowid)) == units.overdue(clock, 1 << 40)
         assert units.overdue(clock, 3) == units.overdue(clock, 1 << 40)[:3]
 
