@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/installed
 
-.PHONY: help venv demo test resend torture soak campaign simulate simulate-faults faults fuzz bench lint audit format clean
+.PHONY: help venv demo test clients resend torture soak campaign simulate simulate-faults faults fuzz bench lint audit format clean
 
 help:
 	@echo "make demo      the main job on 336,776 real flights, with a kill, a recovery and a report"
@@ -18,6 +18,7 @@ help:
 	@echo "make resend    writers with threads, killed, killed again at their start, sending again: RUNS=n"
 	@echo "make torture   real brokers and clients, killed, stopped, overtaken, without room: MINUTES=n, ARGS=\"--seed n\""
 	@echo "make soak      real load for MINUTES=n, with memory, descriptors, threads and files watched"
+	@echo "make clients   the test suites of foreign STOMP clients, in SUITES=DIR (docs/foreign-clients.md)"
 	@echo "make bench     the benchmarks, as a table; ARGS=--quick for a look"
 	@echo "make lint      format, lint, types and layers, checked"
 	@echo "make audit     ask for known holes in what is installed; needs the network"
@@ -71,6 +72,10 @@ torture: $(READY)
 
 soak: $(READY)
 	$(BIN)/python -m tests.campaign.soak --minutes $(or $(MINUTES),10)
+
+clients: $(READY)
+	@$(BIN)/python -c "import pytest_mock, pytest_ordering" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[clients]"
+	$(BIN)/python -m tests.clients $(SUITES) $(ARGS)
 
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)

@@ -9,7 +9,9 @@ def check_together(scopes: Scopes) -> None:
     """Add to the faults what is right by itself but not beside the rest."""
     said = scopes.effective(scopes.sections["BROKER"])
     if not any(scopes.definitions.values()):
-        reason = "no SERVICE and no TOPIC is defined, so that nothing could be sent"
+        reason = (
+            "no SERVICE and no TOPIC is defined, so that nothing could be sent; define one, or say DEFAULT-VALUES=OMS"
+        )
         scopes.fault(0, "", reason, Code.SERVICE_SECTION_MISSING)
     _check_mode(scopes, said)
     for service in scopes.definitions["SERVICE"]:
@@ -24,7 +26,7 @@ def _check_mode(scopes: Scopes, said: dict[str, Setting]) -> None:
     if mode.value == "STANDARD":
         return
     if start.value != START_OF_MODE[mode.value]:
-        reason = f"RUN-MODE={mode.value} takes PSTORE={START_OF_MODE[mode.value]}"
+        reason = f"RUN-MODE={mode.value} takes PSTORE={START_OF_MODE[mode.value]}, not {start.text}"
         scopes.fault(start.line or mode.line, "PSTORE", reason)
     if mode.value == "STANDBY" and said["PSTORE-TYPE"].value == "SQLITE":
         reason = (
@@ -33,7 +35,9 @@ def _check_mode(scopes: Scopes, said: dict[str, Setting]) -> None:
         )
         scopes.fault(mode.line, "RUN-MODE", reason)
     if said["PARTNER-CLUSTER-ADDRESS"].value is None:
-        scopes.fault(mode.line, "PARTNER-CLUSTER-ADDRESS", f"RUN-MODE={mode.value} needs the partner's address")
+        scopes.fault(
+            mode.line, "PARTNER-CLUSTER-ADDRESS", f"RUN-MODE={mode.value} needs the partner's address, host:port:TCP"
+        )
 
 
 def _check_length(scopes: Scopes, scope: Scope, keyword: str) -> None:
@@ -41,7 +45,7 @@ def _check_length(scopes: Scopes, scope: Scope, keyword: str) -> None:
     longest = scopes.effective(scopes.sections["JOURNAL"])["MAX-MESSAGE-SIZE"]
     setting = scopes.effective(scope)[keyword]
     if longest.value is not None and setting.value > longest.value:
-        reason = f"{setting.text} is more than MAX-MESSAGE-SIZE={longest.text}"
+        reason = f"{setting.text} is more than MAX-MESSAGE-SIZE={longest.text}; make one or the other fit"
         scopes.fault(setting.line or longest.line, keyword, reason, Code.VALUE_OUT_OF_RANGE)
 
 

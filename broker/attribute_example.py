@@ -1,6 +1,6 @@
 """An attribute file that says every attribute with the value that counts without it: something to begin with."""
 
-from broker.attribute_keywords import NAMES, OF_SECTION
+from broker.attribute_keywords import NAMES, NOT_CARRIED_OUT, OF_SECTION
 from broker.attributes import Attributes
 
 _HEAD = """\
@@ -10,7 +10,7 @@ _HEAD = """\
 
 
 def example_of(attributes: Attributes) -> str:
-    """Return the text of a file with these attributes; those without a value are comments."""
+    """Return the text of a file with these attributes; those without a value, or an effect, are comments."""
     lines = [_HEAD]
     section = ""
     for shown in attributes.shown():
@@ -22,7 +22,8 @@ def example_of(attributes: Attributes) -> str:
                 lines.append(" " + "".join(f" {name}={value}" for name, value in names))
         if section in NAMES and shown.keyword in OF_SECTION["BROKER"]:
             continue  # it is BROKER's, unless a definition says otherwise
-        lines.append(f"  {shown.keyword}={_quoted(shown.value)}" if shown.value else f"*  {shown.keyword}=")
+        is_comment = not shown.value or shown.keyword in NOT_CARRIED_OUT
+        lines.append(f"{'* ' if is_comment else ' '} {shown.keyword}={_quoted(shown.value)}")
     return "\n".join(lines) + "\n"
 
 

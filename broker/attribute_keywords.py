@@ -9,14 +9,17 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from broker.attribute_text import quoted
 from broker.block import UWSTATP_MAX, Store
 from broker.codes import Code
 from broker.lifetimes import NEVER, duration
+from broker.reachability import PORT_MAX
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 COUNT_MAX = (1 << 31) - 1
 UNLIMITED = "UNLIM"  # no bound, or no end
-_SIZE = re.compile(r"([0-9]{1,12})([BKMG]?)", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,40})([BKMG]?)", re.IGNORECASE)
+_DIGITS_MAX = 40  # of a number: more is out of any range
 _SIZE_UNITS = {"": 1, "B": 1, "K": KIB, "M": MIB, "G": GIB}
 
 
@@ -51,7 +54,7 @@ def yes_or_no(text: str) -> bool:
     try:
         return {"YES": True, "Y": True, "NO": False, "N": False}[text.upper()]
     except KeyError:
-        raise BadValue(f"{text} is neither YES nor NO", Code.VALUE_NOT_YES_OR_NO) from None
+        raise BadValue(f"{quoted(text)} is neither YES nor NO", Code.VALUE_NOT_YES_OR_NO) from None
 
 
 def one_of(*words: str, **meanings: Any) -> Read:
@@ -60,7 +63,7 @@ def one_of(*words: str, **meanings: Any) -> Read:
 
     def read(text: str) -> Any:
         if text.upper() not in known:
-            raise BadValue(f"{text} is none of {', '.join(known)}")
+            raise BadValue(f"{quoted(text)} is none of {', '.join(known)}")
         return known[text.upper()]
 
     return read
@@ -68,13 +71,14 @@ def one_of(*words: str, **meanings: Any) -> Read:
 
 def count(low: int, high: int = COUNT_MAX, *, unlimited: bool = False) -> Read:
     """Return a reader of whole numbers; None is unlimited."""
+    or_else = _or_else(unlimited=unlimited)
 
     def read(text: str) -> int | None:
         if unlimited and text.upper() == UNLIMITED:
             return None
         if not (text.isascii() and text.isdecimal()):
-            raise BadValue(f"{text} is not a whole number")
-        return _within(int(text), low, high, text)
+            raise BadValue(f"{quoted(text)} is not a whole number from {low} to {high}{or_else}")
+        return _within(int(text.lstrip("0")[:_DIGITS_MAX] or "0"), low, high, text, or_else)
 
     return read
 
@@ -85,20 +89,25 @@ def size(low: int, high: int) -> Read:
     def read(text: str) -> int:
         match = _SIZE.fullmatch(text)
         if match is None:
-            raise BadValue(f"{text} is not a size; write a number and B, K, M or G, as in 25M")
+            raise BadValue(f"{quoted(text)} is not a size; write a number and B, K, M or G, as in 25M")
         return _within(int(match[1]) * _SIZE_UNITS[match[2].upper()], low, high, text)
 
     return read
 
 
-def _within(value: int, low: int, high: int, text: str) -> int:
+def _or_else(*, unlimited: bool) -> str:
+    return f", or {UNLIMITED}" if unlimited else ""
+
+
+def _within(value: int, low: int, high: int, text: str, or_else: str = "") -> int:
     if not low <= value <= high:
-        raise BadValue(f"{text} is out of range, {low} to {high}", Code.VALUE_OUT_OF_RANGE)
+        raise BadValue(f"{quoted(text)} is out of range, {low} to {high}{or_else}", Code.VALUE_OUT_OF_RANGE)
     return value
 
 
 def time(*, unlimited: bool = False, zero: bool = False, unit: str = "") -> Read:
     """Return a reader of durations in microseconds; NEVER is unlimited, `unit` what a bare number has."""
+    or_else = _or_else(unlimited=unlimited)
 
     def read(text: str) -> int:
         if unlimited and text.upper() == UNLIMITED:
@@ -106,9 +115,9 @@ def time(*, unlimited: bool = False, zero: bool = False, unit: str = "") -> Read
         try:
             found = duration(text + unit if text.isdecimal() else text)
         except ValueError as failure:
-            raise BadValue(str(failure)) from None
+            raise BadValue(f"{failure}{or_else}") from None
         if not found and not zero:
-            raise BadValue(f"{text} is no time at all", Code.VALUE_OUT_OF_RANGE)
+            raise BadValue(f"{text} is no time at all; write 1S or more{or_else}", Code.VALUE_OUT_OF_RANGE)
         return found
 
     return read
@@ -119,9 +128,9 @@ def text_of(width: int) -> Read:
 
     def read(text: str) -> str:
         if not text.isprintable():
-            raise BadValue("it cannot be printed")
-        if len(text.encode()) > width:
-            raise BadValue(f"it has at most {width} bytes", Code.VALUE_TOO_LONG)
+            raise BadValue(f"{quoted(text)} is no value; write characters that can be printed, at most {width} bytes")
+        if (size := len(text.encode())) > width:
+            raise BadValue(f"it has at most {width} bytes, not {size:,}", Code.VALUE_TOO_LONG)
         return text
 
     return read
@@ -129,8 +138,10 @@ def text_of(width: int) -> Read:
 
 def address(text: str) -> str:
     """Return a transport address, host:port:TCP."""
-    if not re.fullmatch(r"[^\s:]+:[0-9]{1,5}:TCP", text, re.IGNORECASE) or len(text) > 32:
-        raise BadValue(f"{text} is not an address host:port:TCP of at most 32 characters")
+    match = re.fullmatch(r"[^\s:]+:([0-9]{1,5}):TCP", text, re.IGNORECASE)
+    if match is None or not 1 <= int(match[1]) <= PORT_MAX or len(text) > 32:
+        expected = f"an address host:port:TCP of at most 32 characters, with a port of 1 to {PORT_MAX}"
+        raise BadValue(f"{quoted(text)} is not {expected}")
     return text
 
 
@@ -212,9 +223,9 @@ KEYWORDS = (
     Keyword("CONTROL-INTERVAL", _BROKER, time(), "60S"),
     Keyword("MAX-TAKEOVER-ATTEMPTS", _BROKER, count(1, unlimited=True), UNLIMITED),
     Keyword("HOST", _BROKER, text_of(255), "127.0.0.1"),  # where a server listens
-    Keyword("STOMP-PORT", _BROKER, count(0, 65535), "61613"),  # 0: any that is free
-    Keyword("HTTP-PORT", _BROKER, count(0, 65535), "1971"),
-    Keyword("STOMP-TLS-PORT", _BROKER, count(0, 65535), "61612"),  # where there is a certificate
+    Keyword("STOMP-PORT", _BROKER, count(0, PORT_MAX), "61613"),  # 0: any that is free
+    Keyword("HTTP-PORT", _BROKER, count(0, PORT_MAX), "1971"),
+    Keyword("STOMP-TLS-PORT", _BROKER, count(0, PORT_MAX), "61612"),  # where there is a certificate
     Keyword("USERS-FILE", _BROKER, PATH, ""),  # who may log on; without one everybody
     Keyword("TLS-CERTIFICATE", _BROKER, PATH, ""),  # the chain, in PEM
     Keyword("TLS-KEY", _BROKER, PATH, ""),  # where it is not in the same file
@@ -238,6 +249,12 @@ KEYWORDS = (
     Keyword("ADASVC", frozenset({"NET"}), text_of(32), ""),
 )
 WITHOUT_EFFECT = ("ADABAS", "NET")
+# What is known and not carried out, and why: a start and `oms attributes` say so to whoever says one.
+NOT_CARRIED_OUT: Mapping[str, str] = {
+    "PSTORE-VERSION": "there is one format of the store",
+    "PUBLISHER-NONACT": "what a publisher has begun is dropped with its connection, or after CLIENT-NONACT",
+    **dict.fromkeys(("DBID", "FNR", "ADASVC"), "there is no driver for Adabas here"),
+}
 SECTIONS = ("BROKER", "SERVICE", "TOPIC", "JOURNAL", "SQLITE", *WITHOUT_EFFECT)
 # What begins a definition in its section, and what else names it.
 NAMES: Mapping[str, tuple[str, ...]] = {"SERVICE": ("CLASS", "SERVER", "SERVICE"), "TOPIC": ("TOPIC",)}

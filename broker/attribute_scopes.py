@@ -19,9 +19,10 @@ from broker.attribute_keywords import (
     START_OF_MODE,
     BadValue,
     Keyword,
+    Read,
     text_of,
 )
-from broker.attribute_text import Entry, Fault
+from broker.attribute_text import Entry, Fault, quoted
 from broker.codes import Code
 
 # A topic is stored or not by what itself says.
@@ -113,10 +114,10 @@ def gather(entries: Sequence[Entry], scopes: Scopes) -> None:
             scope = scopes.sections.get(section)
             if scope is None:
                 known = ", ".join(SECTIONS)
-                scopes.fault(entry.line, "DEFAULTS", f"{entry.value} is no section; there are {known}")
+                scopes.fault(entry.line, "DEFAULTS", f"{quoted(entry.value)} is no section; there are {known}")
         elif scope is None:
             if not section:
-                scopes.fault(entry.line, entry.keyword, "it stands before the first DEFAULTS=")
+                scopes.fault(entry.line, entry.keyword, "it stands before the first DEFAULTS=, as in DEFAULTS=BROKER")
         elif entry.keyword in NAMES.get(section, ()):
             scope = _name(entry, section, scope, scopes)
         else:
@@ -144,11 +145,11 @@ def _name(entry: Entry, section: str, scope: Scope, scopes: Scopes) -> Scope:
         scopes.fault(entry.line, entry.keyword, f"a definition begins with {first}=")
         return scope
     if entry.keyword in scope.names:
-        scopes.fault(entry.line, entry.keyword, "it is said twice in one definition")
+        scopes.fault(entry.line, entry.keyword, "it is said twice in one definition; remove one of them")
     try:
-        scope.names[entry.keyword] = text_of(NAME_BYTES_MAX[section])(entry.value)
+        scope.names[entry.keyword] = _read(text_of(NAME_BYTES_MAX[section]), entry)
     except BadValue as failure:
-        scopes.fault(entry.line, entry.keyword, str(failure), failure.code)
+        scopes.fault(entry.line, entry.keyword, _reason(failure, entry.value), failure.code)
         scope.names[entry.keyword] = entry.value
     return scope
 
@@ -163,29 +164,47 @@ def put(entry: Entry, scope: Scope, scopes: Scopes) -> None:
     said = scope.settings.get(keyword.name)
     if said is not None:
         where = f" in line {said.line}" if said.line else ""
-        scopes.fault(entry.line, entry.keyword, f"it is said already{where}")
+        scopes.fault(entry.line, entry.keyword, f"it is said already{where}; remove one of the two")
         return
     try:
-        scope.settings[keyword.name] = Setting(keyword.read(entry.value), entry.value, entry.line)
+        scope.settings[keyword.name] = Setting(_read(keyword.read, entry), entry.value, entry.line)
     except BadValue as failure:
-        scopes.fault(entry.line, entry.keyword, str(failure), failure.code)
+        scopes.fault(entry.line, entry.keyword, _reason(failure, entry.value), failure.code)
+
+
+def _read(read: Read, entry: Entry) -> Any:
+    """Return what the entry's value means. BadValue; also for an empty one that a file says."""
+    found = read(entry.value)
+    if not entry.value and entry.line:
+        raise BadValue("an empty text is none; write it behind the =, in quotation marks where it has blanks")
+    return found
+
+
+def _reason(failure: BadValue, value: str) -> str:
+    return str(failure) if value else f"its value is missing: {failure}"
 
 
 def _unknown(name: str, section: str) -> str:
-    elsewhere = [each for each in SECTIONS if CANONICAL.get(name) in OF_SECTION[each]]
+    elsewhere = [each for each in SECTIONS if CANONICAL.get(name) in OF_SECTION[each] or name in NAMES.get(each, ())]
     if elsewhere:
         return f"it does not belong to {section} but to {' or '.join(elsewhere)}"
     close = get_close_matches(name, OF_SECTION[section], n=1)
-    return "there is no such attribute" + (f"; is it {close[0]}?" if close else "")
+    return "there is no such attribute; " + (
+        f"is it {close[0]}?" if close else "`oms attributes --example` shows which there are"
+    )
 
 
 def _check_names(scope: Scope, scopes: Scopes) -> None:
     for name in NAMES[scope.section]:
         if name not in scope.names:
-            scopes.fault(scope.line, name, "it is missing from the definition that begins here")
+            scopes.fault(scope.line, name, f"it is missing from the definition that begins here; add {name}=")
     twins = [other for other in scopes.definitions[scope.section] if other.names == scope.names]
     if twins[0] is not scope:
-        scopes.fault(scope.line, NAMES[scope.section][0], f"the definition stands in line {twins[0].line} already")
+        scopes.fault(
+            scope.line,
+            NAMES[scope.section][0],
+            f"the definition stands in line {twins[0].line} already; remove one of the two",
+        )
 
 
 def overridden(given: Mapping[str, str], scopes: Scopes) -> None:
@@ -194,7 +213,7 @@ def overridden(given: Mapping[str, str], scopes: Scopes) -> None:
         canonical = CANONICAL.get(name.upper().replace("_", "-"), "")
         sections = [each for each in ("BROKER", "JOURNAL", "SQLITE") if canonical in OF_SECTION[each]]
         if not sections:
-            scopes.fault(0, name, "there is no such attribute", Code.UNKNOWN_KEYWORD)
+            scopes.fault(0, name, _unknown(name.upper().replace("_", "-"), "BROKER"), Code.UNKNOWN_KEYWORD)
         for section in sections[:1] if sections[:1] == ["BROKER"] else sections:  # of the drivers each may be used
             scopes.sections[section].settings.pop(canonical, None)
             put(Entry(0, canonical, value), scopes.sections[section], scopes)

@@ -7,7 +7,8 @@
       CLASS=RPC, SERVER=*, SERVICE="CALL NAT"
 
 Names are in any case, and `_` is `-`. A value ends at a blank or a comma, unless it stands in quotation
-marks. What is wrong is gathered: whoever corrects a file wants to hear all of it.
+marks. What is wrong is gathered: whoever corrects a file wants to hear all of it. A value that is missing is an entry
+with an empty one: its attribute says what it takes.
 """
 
 import re
@@ -18,7 +19,9 @@ from typing import NamedTuple
 from broker.codes import Code
 
 _TOKEN = re.compile(r'\s*(?:(?P<equals>=)|(?P<comma>,)|"(?P<quoted>[^"]*)"|(?P<word>[^\s,="]+)|(?P<odd>"))')
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_LINE_END = re.compile(r"\r\n|\r|\n")  # as an editor counts lines
+_QUOTED_MAX = 40  # characters of a value in an error
 
 
 class Fault(NamedTuple):
@@ -52,10 +55,18 @@ class Entry:
     value: str
 
 
+def quoted(text: str) -> str:
+    """Return a text as an error shows it: as it is where that is plain to see, else in quotation marks, and cut."""
+    if len(text) > _QUOTED_MAX:
+        return f"{text[:_QUOTED_MAX]!r}…"
+    is_plain = text.isprintable() and not any(character.isspace() for character in text)
+    return text if text and is_plain else repr(text) if text else "an empty text"
+
+
 def read_entries(text: str, file: str, faults: list[Fault]) -> list[Entry]:
     """Return the entries of the text in order, and add what is wrong to the faults."""
     found: list[Entry] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(_LINE_END.split(text.removeprefix("\ufeff")), 1):
         if line.lstrip()[:1] not in ("", "*", "#"):
             for item in _read_line(number, line):
                 if isinstance(item, Entry):
@@ -80,14 +91,14 @@ def _read_line(number: int, line: str) -> Iterator[Entry | tuple[str, str]]:
         if kinds[0] == "comma":
             at += 1
         elif kinds[:2] != ["word", "equals"] or _NAME.fullmatch(tokens[at].text) is None:
-            yield tokens[at].text, "this is not NAME=value"
+            yield quoted(tokens[at].text), "this is not NAME=value, as in STORE=BROKER"
             return
         elif len(kinds) < 3 or kinds[2] == "comma" or kinds[2:] == ["word", "equals"] or tokens[at + 2].text == "":
-            yield keyword, "its value is missing"
+            yield Entry(number, keyword, "")
             at += 2 if len(kinds) < 3 or kinds[2] != "quoted" else 3
         elif kinds[2] in ("word", "quoted"):
             yield Entry(number, keyword, tokens[at + 2].text)
             at += 3
         else:
-            yield keyword, "its value cannot be read; put it in quotation marks"
+            yield keyword, 'its value cannot be read; put it in quotation marks, as in NAME="value"'
             return

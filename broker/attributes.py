@@ -11,11 +11,12 @@ is unlimited, or nothing said.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from broker.attribute_checks import check_together
-from broker.attribute_keywords import DEFAULTS_OF_OMS, NAMES, OF_SECTION, WITHOUT_EFFECT
+from broker.attribute_keywords import DEFAULTS_OF_OMS, NAMES, NOT_CARRIED_OUT, OF_SECTION, WITHOUT_EFFECT
 from broker.attribute_scopes import Scope, Scopes, Setting, define_all, gather, overridden
 from broker.attribute_text import AttributesInvalid, Fault, read_entries
 from broker.block import UWSTATP_DEFAULT, UWSTATP_NO, Store
@@ -24,6 +25,7 @@ from broker.lifetimes import duration
 from broker.wildcards import fits
 
 BUILT_IN = "DEFAULTS=BROKER\n  DEFAULT-VALUES=OMS\n"
+FILE_BYTES_MAX = 4 << 20  # of an attribute file; what never ends is none
 _REMEMBERED_MAX = 10_000  # names whose definition is known without a search
 
 
@@ -287,6 +289,7 @@ class Attributes:
     def warnings(self) -> list[str]:
         """Return what somebody should know who may have meant something else."""
         found = [self.refuses_units] if self.refuses_units else []
+        found += self._without_effect()
         if self.broker.pstore == "NO":
             why = "since nobody has said PSTORE: say PSTORE=WARM, or NO if you want that"
             return [*found, f"nothing is stored, {why if self.unsaid('', '', '') else 'with PSTORE=NO'}"]
@@ -297,6 +300,21 @@ class Attributes:
             for each in names
             if self.unsaid(*each)
         ]
+
+    def _without_effect(self) -> Iterator[str]:
+        """Yield what the file says and this broker does not carry out."""
+        drivers = {"JOURNAL", "SQLITE"} - {self.broker.pstore_type}
+        for scope in [*self._scopes.sections.values(), *chain.from_iterable(self._scopes.definitions.values())]:
+            for name, setting in scope.settings.items():
+                where = f"{name}={setting.text} of {scope.section}"
+                if name in NOT_CARRIED_OUT:
+                    yield f"{where} has no effect: {NOT_CARRIED_OUT[name]}"
+                elif (
+                    scope.section in drivers
+                    and setting.line
+                    and setting.text != OF_SECTION[scope.section][name].default
+                ):
+                    yield f"{where} has no effect: it counts with PSTORE-TYPE={scope.section}"
 
     @property
     def refuses_units(self) -> str:
@@ -338,12 +356,26 @@ class Attributes:
 
 def read(path: Path, **given: str) -> Attributes:
     """Return the attributes of a file; `given` are values in the place of its own. AttributesInvalid."""
+    return parse(_text_of(path), str(path), **given)
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of an attribute file. AttributesInvalid."""
+    line = 0
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as failure:
-        reason = failure.strerror if isinstance(failure, OSError) else "it is not UTF-8"
-        raise AttributesInvalid([Fault(str(path), 0, "", str(reason), Code.ATTRIBUTES_UNREADABLE)]) from failure
-    return parse(text, str(path), **given)
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+        if len(data) <= FILE_BYTES_MAX:
+            return data.decode()
+        reason = f"it has more than {FILE_BYTES_MAX:,} bytes, which no attribute file has"
+    except OSError as failure:
+        reason = failure.strerror or "it cannot be read"
+    except UnicodeDecodeError as failure:
+        line = failure.object.count(b"\n", 0, failure.start) + 1
+        reason = "it is not UTF-8; save it in UTF-8"
+    except ValueError:
+        reason = "no file has a NUL in its path"
+    raise AttributesInvalid([Fault(str(path), line, "", reason, Code.ATTRIBUTES_UNREADABLE)])
 
 
 def built_in(**given: str) -> Attributes:

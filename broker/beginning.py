@@ -107,6 +107,13 @@ def _elsewhere(attributes: Attributes, directory: Path) -> Attributes:
     return moved
 
 
+def with_start(attributes: Attributes, pstore: str) -> Attributes:
+    """Return the attributes with another kind of start."""
+    other = copy.copy(attributes)
+    other.broker = replace(attributes.broker, pstore=pstore)
+    return other
+
+
 def start(wanted: Wanted) -> Beginning:
     """Open the store, begin it as PSTORE says, and restore what it holds. StartRefused: then nothing is left open."""
     attributes, now = wanted.attributes, wanted.clock()

@@ -2,8 +2,9 @@
 
 A field of characters holds what is printable, is never padded, and "" where nothing is said; a number
 is 0 where nothing is said. FIELDS has every field with its width, who sets it, and since which API
-version. Beside the block go the message itself (`body`), its `properties`, and the producer's
-identifier of a unit of work (`producer`).
+version. Beside the block go the message itself (`body`), its `properties`, the producer's
+identifier of a unit of work (`producer`), and which one of several subscriptions of its caller to one
+topic is meant (`subscription`, as `topic.py` says).
 
 Request and Reply are values: made once, never changed afterwards. They are not frozen, since making
 a frozen one takes as long as half of a call.
@@ -268,6 +269,7 @@ class Request:
     body: bytes = b""
     properties: Mapping[str, str] | None = None
     producer: str = ""
+    subscription: str = ""
     parts: Sequence["Request"] = ()  # with SYNCPOINT COMMIT of BOTH: what is committed together instead (`joint.py`)
 
 

@@ -3,7 +3,7 @@
 A field has the name that it has in `Request` and `Reply`; functions, options and statuses are their names, bytes are
 base64. What says nothing is left out. The message is `body`, in base64, or `body_text` where it is text; of a reply it
 is `body_text` where the request said `"as_text": true` and the message is UTF-8. The return code is `error_code` and
-`error_text`.
+`error_text`, and `error_advice` says what to do about it.
 """
 
 import json
@@ -49,8 +49,12 @@ def parsed(data: bytes | str) -> Any:
         raise
     except RecursionError:
         raise BadBlock("it is nested too deeply") from None
-    except ValueError as failure:
-        raise BadBlock(f"this is not JSON: {failure}") from None
+    except json.JSONDecodeError as failure:
+        raise BadBlock(f"this is not JSON, at line {failure.lineno}, character {failure.colno}") from None
+    except UnicodeDecodeError as failure:
+        raise BadBlock(f"this is not JSON in UTF-8, at byte {failure.start + 1}") from None
+    except ValueError:  # of a number
+        raise BadBlock("this is not JSON: a number has too many digits") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -63,7 +67,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(text: str) -> NoReturn:
-    raise BadBlock(f"this is not JSON: {text}")
+    raise BadBlock(f"this is not JSON: {text} is no number there")
 
 
 def request_of(said: Any, *, is_beside: bool = False) -> tuple[Request, bool]:
@@ -72,9 +76,9 @@ def request_of(said: Any, *, is_beside: bool = False) -> tuple[Request, bool]:
     The message is in the block, or comes beside it.
     """
     if not isinstance(said, dict):
-        raise BadBlock("a control block is an object")
+        raise BadBlock('a control block is an object, as in {"function": "LOGON"}')
     if "function" not in said:
-        raise BadBlock("it says no function")
+        raise BadBlock('it says no function; a control block has one, as in {"function": "LOGON"}')
     values: dict[str, Any] = {}
     as_text = False
     for name, value in said.items():
@@ -107,6 +111,8 @@ def said_of(answered: Answered, *, as_text: bool = False, body: bool = True) -> 
     """Return the answer as it is written, its message only with `body`."""
     reply, message, properties = answered
     found: dict[str, Any] = {"error_code": reply.code.value, "error_text": reply.text or reply.code.text}
+    if reply.code.advice:
+        found["error_advice"] = reply.code.advice
     for name in REPLY_FIELDS[2:]:
         value = getattr(reply, name)
         if value != getattr(_SILENT, name):
@@ -141,8 +147,8 @@ def answered_of(said: Any) -> Answered:
         if body is None and BODY_TEXT in said:
             body = _text(BODY_TEXT, said[BODY_TEXT]).encode()
         properties = _properties("properties", said["properties"]) if "properties" in said else None
-    except (KeyError, TypeError, ValueError) as failure:
-        raise BadBlock(f"this is no answer of a broker: {failure}") from None
+    except (KeyError, TypeError, ValueError):
+        raise BadBlock("this is no answer of a broker, or of one that says more than this version knows") from None
     code = values["code"]
     values["text"] = "" if code is Code.OK else values.get("text") or code.text
     return Answered(Reply(**values), body, properties)

@@ -45,7 +45,10 @@ class Put:
 
 @dataclass(slots=True, kw_only=True)
 class Changes:
-    """One commit. With a producer's identifier a repeat adds nothing and gets the first answer."""
+    """One commit. With a producer's identifier a repeat adds nothing and gets the first answer.
+
+    It is known by each queue's messages, which stand side by side then.
+    """
 
     adds: Sequence[NewMessage] = ()
     puts: Sequence[Put] = ()

@@ -20,18 +20,23 @@
 `Code` is the one table; the manual's is printed from it. Numbers from 9000 are the broker's own.
 """
 
+from collections.abc import Mapping
 from enum import Enum, IntEnum
+
+from broker.advice import ADVICE
 
 
 class Code(Enum):
     """A return code: `Code("00740301")` finds it by its digits."""
 
     text: str
+    advice: str  # what whoever is told it can do
 
     def __new__(cls, digits: str, text: str = "") -> "Code":
         code = object.__new__(cls)
         code._value_ = digits
         code.text = text
+        code.advice = ADVICE.get(digits, "")
         return code
 
     def __str__(self) -> str:
@@ -237,12 +242,33 @@ class CommandCode(IntEnum):
 
 
 class BrokerError(Exception):
-    """The broker said no, or not now: `code` says why, `text` with the details of this case."""
+    """The broker said no, or not now: `code` says why, `text` with the details of this case, a note what to do."""
 
     def __init__(self, code: Code, text: str = "") -> None:
         self.code = code
         self.text = text or code.text
         super().__init__(f"{code.value} {self.text}")
+        if code.advice:
+            self.__notes__ = [code.advice]
+
+
+# The manual's codes speak of units of work where a call is about a publication, too.
+_OF_PUBLICATIONS: Mapping[Code, str] = {
+    Code.UOW_NOT_FOUND: "Publication not found",
+    Code.WRONG_STATUS: "Publication is not in the correct status",
+    Code.NOT_THE_CREATOR: "Publication was not created by the caller",
+    Code.WRONG_UOW_TYPE: "Illegal operation: the topic does not allow it",
+    Code.MAX_MESSAGES: "MAX-MESSAGES-IN-PUBLICATION of the topic reached",
+    Code.NO_UOWS: "Topic found: no publications",
+    Code.END_OF_UOW: "Topic found: end of the publication",
+    Code.NO_NEW_UOWS: "New publications are not allowed",
+}
+
+
+def about_publication(code: Code, detail: str = "") -> BrokerError:
+    """Return the refusal of a call about a publication, in words that are not about units of work."""
+    text = _OF_PUBLICATIONS[code]
+    return BrokerError(code, f"{text}: {detail}" if detail else text)
 
 
 def detailed(code: Code, detail: str) -> str:

@@ -7,7 +7,6 @@ the store knows, and tells it by an old message number.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from hashlib import blake2b
 
 from broker.block import Reply
 from broker.changes import Changes, NewMessage
@@ -20,6 +19,7 @@ from broker.participant import Participant
 from broker.producers import First
 from broker.recording import bound, key, put, put_with_messages, record_of
 from broker.records import ConversationState
+from broker.remembered import scoped
 from broker.showing import reply_of, reply_of_record
 from broker.sleeping import conversation, unit_of_number
 from broker.states import ACCEPTED, PROCESSED
@@ -135,7 +135,7 @@ class Committing:
         if not unit.is_persistent:
             return Changes(puts=[put(record)])
         begins = not talk.key
-        producer = _scoped(unit) if unit.producer else None
+        producer = scoped(unit.owner.user, unit.owner.token, unit.producer) if unit.producer else None
         return Changes(adds=messages, puts=[put_with_messages(record, 0, is_first=begins)], producer=producer)
 
     def _messages(self) -> Sequence[NewMessage]:
@@ -173,9 +173,9 @@ class Committing:
             drops = self._forget(sending)
         uowid, unit = unit_of_number(world, first), sending.unit
         reply = _nameless() if uowid is None else reply_to_repeat(world, uowid, "")
-        payloads = [each.payload for each in self._messages()]
         whose = producer_key(sending.talk, unit)
-        first_one = world.producers.learn(whose, uowid or unit.uowid, reply.conv_id or unit.conv_id, payloads)
+        first_one = world.producers.learn(whose, uowid or unit.uowid, reply.conv_id or unit.conv_id)
+        first_one.contain(each.payload for each in self._messages())
         first_one.is_named = uowid is not None
         return reply, drops
 
@@ -216,11 +216,3 @@ def reply_to_repeat(world: World, uowid: str, conv_id: str) -> Reply:
     if record is not None:
         return reply_of_record(record)
     return Reply(uowid=uowid, conv_id=conv_id, uow_status=PROCESSED)  # complete, and no trace is kept of it
-
-
-def _scoped(unit: UnitOfWork) -> str:
-    """Return the producer's identifier as the store gets it: within USER-ID and TOKEN; the queue is the service's."""
-    digest = blake2b(digest_size=32)
-    for text in (unit.owner.user, unit.owner.token, unit.producer):
-        digest.update(len(text.encode()).to_bytes(4, "little") + text.encode())
-    return digest.hexdigest()

@@ -44,7 +44,9 @@ def _unit(database: MessageDatabase, changes: Changes) -> Draft | None:
 
 
 def _long_way(database: MessageDatabase, changes: Changes) -> Draft:
-    block = database.drafting.gathering(changes.producer)
+    # Under one identifier each queue's part is known by itself, so that it is known as a part when it comes alone.
+    is_by_queue = changes.producer is not None and len({message.queue for message in changes.adds}) > 1
+    block = database.drafting.gathering(changes.producer, is_by_queue=is_by_queue)
     for message in changes.adds:
         block.add(message.queue, message.payload, properties=message.properties)
     for numbers in changes.delivered:

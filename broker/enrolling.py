@@ -13,9 +13,9 @@ from broker.withdrawing import put_subscription, subscription_record
 from broker.world import World
 
 
-def new_subscription(world: World, topic: Topic, owner: Owner, name: Name | None) -> Subscription:
+def new_subscription(world: World, topic: Topic, owner: Owner, name: Name | None, label: str = "") -> Subscription:
     """Return a subscription of a participant, or a durable one without a name, to what is committed from now on."""
-    subscription = Subscription(world.identifiers.next(), topic, owner, name)
+    subscription = Subscription(world.identifiers.next(), topic, owner, name, label)
     subscription.subscribed = subscription.active = world.now
     subscription.position = max(topic.last_order, world.highest) if topic.is_stored else topic.last_order
     subscription.cursor = subscription.position

@@ -51,8 +51,8 @@ class Sending:
 
     def _heard(self, answered: Answered) -> UnitStatus:
         self.status = unit_status(answered)
-        if self.status.uowid:  # of the first, where it turned out to be a repeat
-            self.uowid, self.conv_id = self.status.uowid, self.status.conv_id
+        # Of the first, where it is a repeat; "" where no trace is kept of that one.
+        self.uowid, self.conv_id = self.status.uowid, self.status.conv_id
         return self.status
 
 

@@ -33,7 +33,7 @@ from broker.receiving import nonact_of, services_of
 from broker.service import Rank, Registration, Service, ServiceName
 from broker.sleeping import identifier, retire
 from broker.states import Event
-from broker.subscribing import leave_topics, take_back_publications
+from broker.subscribing import change_connection, leave_topics
 from broker.uow import Name, UnitOfWork
 from broker.world import World
 
@@ -53,9 +53,8 @@ def log_on(world: World, call: Call, participant: Participant) -> None:
                 world.parking.remove(parked)
                 world.refuse(parked.call.handle, Code.NEW_LOCATION)
             drop_all_uncommitted(world, participant)
-            take_back_publications(world, participant)
+            change_connection(world, participant)
         participant.has_logged_on = True
-        world.move(participant, call.caller)
         world.move(participant, call.caller)
         world.answer(call.handle, Reply(client_id=participant.client_id))
 

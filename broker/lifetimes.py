@@ -17,8 +17,9 @@ from typing import Final
 
 MICROSECONDS = 1_000_000  # of a second
 _UNITS = {"": 1, "S": 1, "M": 60, "H": 3600, "D": 86400}
-_DURATION = re.compile(r"([0-9]{1,10})([SMHD]?)", re.IGNORECASE)
+_DURATION = re.compile(r"([0-9]{1,40})([SMHD]?)", re.IGNORECASE)
 _WAIT = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,6})?)([SMHD]?)", re.IGNORECASE)
+_QUOTED_MAX = 40  # characters of a text in an error
 NEVER = 0  # a lifetime without an end, and when it is over
 
 YEAR_SECONDS = 366 * 86400
@@ -29,10 +30,11 @@ def duration(text: str) -> int:
     """Return a duration: "30S", "5M", "12H", "1D", "90". ValueError for anything else, and above a hundred years."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not a duration; write a number and S, M, H or D, as in 30S")
+        said = (repr(text) if len(text) <= _QUOTED_MAX else f"{text[:_QUOTED_MAX]!r}…") if text else "an empty text"
+        raise ValueError(f"{said} is not a duration; write a number and S, M, H or D, as in 30S")
     found = int(match[1]) * _UNITS[match[2].upper()] * MICROSECONDS
     if found > DURATION_MAX:
-        raise ValueError(f"{text} is more than a hundred years")
+        raise ValueError(f"{text} is more than a hundred years; write a shorter time, as in 30D")
     return found
 
 

@@ -40,7 +40,7 @@ class Participant(Leaver):
         self.talks: dict[str, Conversation] = {}  # by CONV-ID: on either side, also of before it went and came again
         self.parked: dict[int, Parked] = {}  # by number: calls of it that wait
         self.repeats: dict[str, Repeat] = {}  # by UOWID and CONV-ID of the first: what it is sending again
-        self.topics: dict[str, Topic] = {}  # that it has subscribed to or received from
+        self.topics: dict[tuple[str, str], Topic] = {}  # that it has subscribed to or received from, with the label
         self.used = 0  # on the second count: its last call
         self.due = 0  # its key in the order of time-outs
 

@@ -1,7 +1,7 @@
 """Producers' identifiers: which unit of work each was used for first, and a repeat of it while it goes on.
 
 The identifier belongs to the unit of work as a whole, within USER-ID, TOKEN and service. What this start has seen is
-here; what an earlier one saw the store knows, by number of messages and digest as well, and tells it at the commit.
+here; what an earlier one saw the store knows, by number of messages and digest as well (`remembered.py`).
 """
 
 from collections import OrderedDict, deque
@@ -91,11 +91,11 @@ class Producers:
             for first in found:
                 first.together = found
 
-    def learn(self, key: ProducerKey, uowid: str, conv_id: str, payloads: Iterable[bytes]) -> First:
-        """Keep and return a unit of work that an earlier start has seen committed."""
+    def learn(self, key: ProducerKey, uowid: str, conv_id: str) -> First:
+        """Keep and return a unit of work that an earlier start has seen committed; the caller says what it holds."""
         self.begin(key, uowid, conv_id)
-        self.commit(key, uowid, payloads)
-        return self._firsts[key]
+        self._release(first := self._firsts[key])
+        return first
 
     def forget(self, key: ProducerKey, uowid: str) -> None:
         """Forget a unit of work that was not committed, and never will be."""

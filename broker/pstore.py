@@ -7,13 +7,15 @@
     what is no broker's        refused            refused                             refused
 
 Nothing is erased by accident: who wants a cold start of a store that holds something names the id of the broker
-whose data that is. PSTORE=NO is a broker without a store. (EntireX 9.6, Managing the Broker Persistent Store,
-"Restrictions" and "Broker Checkpoints in Adabas"; that a cold start asks, and WARM, are ours.)
+whose data that is (`erase=` of an opening, `oms serve --erase`). PSTORE=NO is a broker without a store. (EntireX 9.6,
+Managing the Broker Persistent Store, "Restrictions" and "Broker Checkpoints in Adabas"; that a cold start asks, and
+WARM, are ours.)
 """
 
 import json
 import logging
 import platform as machine
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -337,16 +339,22 @@ def _check_cold(store: Store, wanted: StoreStart, found: MasterRecord) -> None:
     if not is_own and not wanted.force_cold:
         raise StartRefused(
             Code.INVALID_BROKER_ID,
-            f"the persistent store belongs to {whose}, not to {wanted.broker_id}; FORCE-COLD=Y takes it over; "
-            "nothing was changed",
+            f"the persistent store belongs to {whose}, not to {wanted.broker_id}. To erase it, set FORCE-COLD=Y and "
+            f"confirm it {_confirmation(found.broker_id)}; nothing was changed",
         )
     if wanted.erase != found.broker_id and _holds_anything(store):
         given = "" if wanted.erase is None else f", not {wanted.erase}"
         raise StartRefused(
             Code.RESTART_FAILED,
             f"PSTORE=COLD would erase what the persistent store of {whose} holds, {store.message_count():,} messages "
-            f"among it; confirm it with the broker id {found.broker_id}{given}; nothing was changed",
+            f"among it. PSTORE=WARM goes on with it. To erase it, confirm it {_confirmation(found.broker_id)}{given}; "
+            "nothing was changed",
         )
+
+
+def _confirmation(broker_id: str) -> str:
+    """Return how a cold start is told, in a program and on the command line, whose data it may erase."""
+    return f"with the broker id: erase={broker_id!r} in a program, oms serve --erase {shlex.quote(broker_id)}"
 
 
 def _holds_anything(store: Store) -> bool:
@@ -375,6 +383,7 @@ def _cold(store: Store, wanted: StoreStart, found: MasterRecord | None) -> Begun
         store.commit(Changes(puts=kept))
     else:
         reported = _erased(store, found) if wanted.is_reported else []
+        _log.warning("a cold start erases the persistent store of broker %s", found.broker_id)
         store.erase({put.key: put.value for put in kept})
     for put in puts:
         kind = kind_of(put.key)

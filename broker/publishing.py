@@ -12,7 +12,7 @@ subscribed before, at a broker that has taken it over either.
 
 from broker.block import NEW, Option, Reply, Request, Store
 from broker.changes import Changes, NewMessage
-from broker.codes import BrokerError, Code, detailed
+from broker.codes import BrokerError, Code, about_publication, detailed
 from broker.deciding import NO_STORE, decide
 from broker.decision import Busy, Decision
 from broker.effects import Call, stored_properties
@@ -45,9 +45,9 @@ def send_publication(world: World, call: Call, participant: Participant) -> None
     if len(request.body) > attributes.max_publication_message_length:
         raise BrokerError(Code.LENGTH_EXCEEDED)
     if publication.count >= attributes.max_messages_in_publication:
-        raise BrokerError(Code.MAX_MESSAGES)
+        raise about_publication(Code.MAX_MESSAGES, str(attributes.max_messages_in_publication))
     if topic.is_stored and world.is_new_forbidden:
-        raise BrokerError(Code.NO_NEW_UOWS)
+        raise about_publication(Code.NO_NEW_UOWS)
     if topic.is_stored and not world.is_store_up:
         raise BrokerError(Code.DURABLE_WITHOUT_STORE, detailed(Code.DURABLE_WITHOUT_STORE, NO_STORE))
     message = NewMessage(topic.queue, request.body, stored_properties(request))
@@ -75,13 +75,13 @@ def _found(world: World, request: Request, participant: Participant) -> Publicat
     """Return the caller's publication that is not committed."""
     found = world.topics.publications.get(request.publication_id)
     if found is None:
-        raise BrokerError(Code.UOW_NOT_FOUND)
+        raise about_publication(Code.UOW_NOT_FOUND, _unknown(request))
     if found.is_pending:
         raise Busy(found)
     if found.owner.name != participant.owner.name:
-        raise BrokerError(Code.NOT_THE_CREATOR)
+        raise about_publication(Code.NOT_THE_CREATOR)
     if found.status is not Status.RECEIVED:
-        raise BrokerError(Code.WRONG_STATUS)
+        raise about_publication(Code.WRONG_STATUS, f"{found.publication_id} is {found.status.name}")
     return found
 
 
@@ -207,7 +207,7 @@ def drop_all_uncommitted(world: World, participant: Participant) -> None:
 def set_user_status(world: World, call: Call, participant: Participant, publication: Publication) -> None:
     """Give a publication of the caller's own another user status."""
     if publication.owner.name != participant.owner.name:
-        raise BrokerError(Code.NOT_THE_CREATOR)
+        raise about_publication(Code.NOT_THE_CREATOR)
     ustatus = call.request.ustatus
 
     def apply(_: int) -> None:
@@ -226,7 +226,7 @@ def show_last(world: World, call: Call, participant: Participant) -> None:
     request, owner = call.request, participant.owner
     topics = [world.topics.topic(request.topic)] if request.topic else list(world.topics.topics.values())
     if request.topic and not topics[0].attributes.allow_durable:
-        raise BrokerError(Code.WRONG_UOW_TYPE)
+        raise about_publication(Code.WRONG_UOW_TYPE, f"LAST in {request.topic} needs ALLOW-DURABLE=YES")
     topics = [topic for topic in topics if topic.attributes.allow_durable]
     gone = [past for past in _past_of(world, owner) if past.allows_durable and request.topic in ("", past.topic)]
     replies = [_shown_past(past) for past in gone]
@@ -235,7 +235,7 @@ def show_last(world: World, call: Call, participant: Participant) -> None:
         shown(each) for topic in topics for each in topic.publications.values() if each.owner.name == owner.name
     ]
     if not replies:
-        raise BrokerError(Code.UOW_NOT_FOUND)
+        raise about_publication(Code.UOW_NOT_FOUND, f"you have begun none{request.topic and f' in {request.topic}'}")
     world.answer(call.handle, max(replies, key=lambda reply: reply.publication_id))
 
 
@@ -245,10 +245,14 @@ def show_past(world: World, call: Call, participant: Participant) -> None:
     for past in _past_of(world, participant.owner):
         if past.publication_id == request.publication_id:
             if request.option is not Option.QUERY:
-                raise BrokerError(Code.WRONG_STATUS)
+                raise about_publication(Code.WRONG_STATUS, "it is complete, and gone")
             world.answer(call.handle, _shown_past(past))
             return
-    raise BrokerError(Code.UOW_NOT_FOUND)
+    raise about_publication(Code.UOW_NOT_FOUND, _unknown(request))
+
+
+def _unknown(request: Request) -> str:
+    return f"no publication {request.publication_id} is there, or it is complete, and gone"
 
 
 def _shown_past(past: Past) -> Reply:

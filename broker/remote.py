@@ -10,7 +10,6 @@ waited for. Sessions that a new broker does not know log on again by themselves.
 """
 
 import asyncio
-import re
 import ssl
 import time
 from itertools import count
@@ -22,7 +21,8 @@ import httpx
 from broker.async_session import AsyncSession
 from broker.block import Request
 from broker.effects import Physical
-from broker.remote_calls import SESSION, Ask, Heard, Line, Lost, Outcome, RemoteOptions, Steps, Unreached
+from broker.reachability import reason_of, trusting
+from broker.remote_calls import PATH, SESSION, Ask, Heard, Line, Lost, Outcome, RemoteOptions, Steps, Unreached
 from broker.running import CLOSED, Answered, refusal, spelled
 from broker.session import Session
 
@@ -35,11 +35,11 @@ _UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 def _settings(line: Line, options: RemoteOptions) -> dict[str, Any]:
     verify: ssl.SSLContext | bool = False  # to read all certificates of the system takes a while
     if line.url.startswith("https:"):
-        verify = ssl.create_default_context(cafile=options.ca_file or None)
+        try:
+            verify = trusting(options.ca_file)
+        except ValueError as wrong:
+            raise ValueError(f"ca_file: {wrong}") from None
     return {"verify": verify, "trust_env": False, "limits": _LIMITS}
-
-
-_ERRNO = re.compile(r"\[Errno -?[0-9]+\] ")  # of the system's words, for programs
 
 
 def _asked(ask: Ask) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def _heard(response: httpx.Response) -> Heard:
 
 
 def _failed(ask: Ask, failure: httpx.TransportError) -> Outcome:
-    text = f"{ask.url}: {_ERRNO.sub('', str(failure)) or type(failure).__name__}"
+    text = f"{ask.url.removesuffix(PATH)}: {reason_of(failure)}"
     return Unreached(text) if isinstance(failure, _UNREACHED) else Lost(text)
 
 

@@ -26,11 +26,13 @@ from broker.block import Function, Option, Reply, Request, Store
 from broker.block_json import BadBlock, answered_of, block_of, parsed
 from broker.codes import Code, detailed
 from broker.effects import Physical
+from broker.reachability import checked_url
 from broker.running import Answered, seconds_to_wait
 from broker.words import number_of_seconds
 from database.arguments import plain_text
 
 SESSION = "Broker-Session"
+PATH = "/aci"  # of the control block
 POLL_SECONDS = 25.0  # of a WAIT in one request: proxies cut longer ones off
 WAIT_SECONDS = 900.0  # of WAIT=YES
 _PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 1.0
@@ -171,7 +173,7 @@ class Line:
         session, standing.session = standing.session, ""
         if session:
             auth = _auth(standing.logon) if standing.logon is not None else None
-            yield Ask("DELETE", f"{self.url}/aci", {SESSION: session}, auth, b"", self._options.call_seconds)
+            yield Ask("DELETE", f"{self.url}{PATH}", {SESSION: session}, auth, b"", self._options.call_seconds)
 
     def _reached(self, request: Request, standing: Standing) -> Steps:
         """Ask until there is an answer, or patience ends."""
@@ -207,7 +209,7 @@ class Line:
         headers = {"Content-Type": "application/json", SESSION: session}
         content = json.dumps(block_of(replace(request, password=""))).encode()
         seconds = _seconds(request) + self._options.call_seconds
-        return Ask("POST", f"{self.url}/aci", headers, _auth(request), content, seconds + _SPARE_SECONDS)
+        return Ask("POST", f"{self.url}{PATH}", headers, _auth(request), content, seconds + _SPARE_SECONDS)
 
     def _made_of(self, outcome: Outcome, request: Request, standing: Standing) -> Answered | str:
         """Return the answer; or why it is to be asked again, of the partner if need be."""
@@ -258,15 +260,6 @@ class Line:
             self.targets[1:] = [*self.targets[1:], url]
 
 
-def checked_url(url: str) -> str:
-    """Return the URL of a server, without a path. ValueError."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
-        raise ValueError(f"{url!r} is no URL of a broker; write http://HOST:1971 or https://HOST:1971")
-    assert parts.port is None or parts.port >= 0, "asked for, so that a port that is none is noticed"
-    return f"{parts.scheme}://{parts.netloc}"
-
-
 def _unspeakable(request: Request) -> Answered | None:
     """Return the refusal of a call that has no words in JSON: what is no member, or no text."""
     for kind, value, code in (
@@ -312,11 +305,12 @@ def _answer_of(heard: Heard) -> Answered | str:
             return answered_of(said)
         text = str(said["error"])
     except (BadBlock, KeyError, TypeError):
-        return f"this is no broker: HTTP {heard.status}, {heard.content[:80]!r}"
+        return f"what answers there is no broker (HTTP status {heard.status}); give the address of `oms serve`"
     if heard.status in _AGAIN:
         return text
     code = _REFUSALS.get(heard.status, Code.NOT_ACTIVE)
-    return Answered(Reply(code=code, text=detailed(code, text)))
+    is_said = text.startswith(code.value)  # with the code's own text
+    return Answered(Reply(code=code, text=text.removeprefix(code.value).strip() if is_said else detailed(code, text)))
 
 
 def _note(standing: Standing, request: Request, code: Code) -> None:

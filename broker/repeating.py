@@ -3,6 +3,9 @@
 Its SENDs are answered with the first UOWID and add nothing. Its COMMIT compares the number of messages and their digest
 with the first: the same ones get the first answer, with the status that it has by now; others are refused.
 
+Where the first is of an earlier start, is complete, and left no trace, nobody knows its UOWID any more: the SENDs of a
+repeat are answered with an identifier of its own, under which it goes on, and its COMMIT with none.
+
 Units of work that were committed together are repeated together: some of them are other content, and so are more.
 
 The first               the repeat
@@ -19,8 +22,10 @@ from broker.conversation import CLIENT, SERVER
 from broker.decision import Busy
 from broker.effects import Call
 from broker.participant import Participant, name_of
-from broker.producers import First, Repeat
-from broker.sleeping import conversation
+from broker.producers import First, ProducerKey, Repeat
+from broker.queues import ServiceQueue, parse_queue
+from broker.remembered import Known, scoped
+from broker.sleeping import conversation, unit_of_number
 from broker.states import RECEIVED
 from broker.uow import Name
 from broker.world import World
@@ -71,7 +76,8 @@ def check_are_all(repeated: list[First], begun: list[str]) -> None:
 
 
 def _reused(first: First) -> BrokerError:
-    return BrokerError(Code.PRODUCER_REUSED, detailed(Code.PRODUCER_REUSED, f"{first.uowid}; nothing was added"))
+    which = first.uowid if first.is_named else "one that is complete and left no persistent status"
+    return BrokerError(Code.PRODUCER_REUSED, detailed(Code.PRODUCER_REUSED, f"{which}; nothing was added"))
 
 
 def forget(participant: Participant, repeat: Repeat) -> None:
@@ -100,7 +106,8 @@ def _first(world: World, call: Call, participant: Participant) -> First | None:
         talk, over = conversation(world, request.conv_id), world.ended.get(request.conv_id)
         names = talk.service.name if talk is not None else over.service if over is not None else names
     owner = participant.owner
-    first = world.producers.find((owner.user, owner.token, names, request.producer))
+    key = (owner.user, owner.token, names, request.producer)
+    first = world.producers.find(key) or _of_earlier_start(world, key)
     if first is None:
         return None
     coming = world.beginning.get(first.uowid)
@@ -125,6 +132,41 @@ def _first(world: World, call: Call, participant: Participant) -> First | None:
         text = f"who has {unit.uowid} open waits for a unit of work that is open here: commit that or back it out first"
         raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, text))
     raise Busy(first)
+
+
+def _of_earlier_start(world: World, key: ProducerKey) -> First | None:
+    """Return the unit of work that an earlier start has seen committed, learnt with all of its commit."""
+    if not len(world.remembered):
+        return None
+    user, token, names, producer = key
+    name = scoped(user, token, producer)
+    queues = [str(ServiceQueue(*names, is_reply=is_reply)) for is_reply in (False, True)]
+    found = [known for known in (world.remembered.find(queue, name) for queue in queues) if known is not None]
+    if not found:
+        return None
+    newest = max(found, key=lambda known: known.first)
+    together = {known: _learnt(world, known, key) for known in world.remembered.together_with(newest)}
+    if len(together) > 1:
+        for first in together.values():
+            first.together = list(together.values())
+    return together[newest]
+
+
+def _learnt(world: World, known: Known, key: ProducerKey) -> First:
+    user, token, names, producer = key
+    queue = parse_queue(known.queue)
+    if isinstance(queue, ServiceQueue):
+        names = queue[:3]
+    uowid = unit_of_number(world, known.first)
+    conv_id = reply_to_repeat(world, uowid, "").conv_id if uowid is not None else ""
+    # A repeat goes on under names of its own where no trace is kept of the first.
+    uowid_there, conv_there = uowid or world.identifiers.next(), conv_id or world.identifiers.next()
+    first = world.producers.learn((user, token, names, producer), uowid_there, conv_there)
+    first.is_named = uowid is not None
+    first.messages, first.digest = known.messages, known.digest
+    if known.messages == 1:
+        first.last = known.digest
+    return first
 
 
 def _waits_for(world: World, waiting: Name, name: Name) -> bool:

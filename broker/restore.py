@@ -42,6 +42,7 @@ from broker.records import (
     RecordKind,
     SubscriptionRecord,
 )
+from broker.remembered import Remembered
 from broker.units import Person, Units
 from broker.withheld import Withheld
 
@@ -64,6 +65,7 @@ class Restored:
     held: Mapping[str, HeldRecord] = field(default_factory=dict)  # publications, by the subscription's identifier
     lost: Sequence[str] = ()  # keys whose values are damaged
     reported: Sequence[Reported] = ()  # records that the restart has dropped
+    remembered: Remembered = field(default_factory=Remembered)  # producers' identifiers
 
 
 def without_store() -> Restored:
@@ -107,6 +109,7 @@ def restored(store: Store, *, now: int) -> Restored:
         held=found.held,
         lost=lost,
         reported=reported,
+        remembered=Remembered(store.identifiers()),
     )
 
 

@@ -288,11 +288,14 @@ def _check_combination(said: _Said) -> Refusal | None:
     return _check_conv_id(said, rule, options) or _check_wait(said, rule) or _check_role(said, rule)
 
 
+_TO_SERVE = "REGISTER for the service first; a client names the CONV-ID of its conversation"
+
+
 def _check_conv_id(said: _Said, rule: Rule, options: Mapping[Option, Rule]) -> Refusal | None:
     if said.conv_id in (rule.server_conv_ids if said.is_server else rule.conv_ids):
         return None
     if said.function == Function.RECEIVE and not said.is_server and said.conv_id in ("ANY", "NEW"):
-        return Refusal(Code.RECEIVE_ANY_BY_CLIENT if said.conv_id == "ANY" else Code.RECEIVE_NEW_BY_CLIENT, "")
+        return Refusal(Code.RECEIVE_ANY_BY_CLIENT if said.conv_id == "ANY" else Code.RECEIVE_NEW_BY_CLIENT, _TO_SERVE)
     if any(said.conv_id in (other.server_conv_ids if said.is_server else other.conv_ids) for other in options.values()):
         return Refusal(Code.OPTION_CONV_ID, f"{Option(said.option).name}, CONV-ID={said.conv_id}")
     return Refusal(Code.FUNCTION_CONV_ID, f"{Function(said.function).name}, CONV-ID={said.conv_id}")
@@ -310,7 +313,7 @@ def _check_wait(said: _Said, rule: Rule) -> Refusal | None:
 
 def _check_role(said: _Said, rule: Rule) -> Refusal | None:
     if "server" in rule.needs and not said.is_server:
-        return Refusal(Code.DEREGISTER_BY_CLIENT, "")
+        return Refusal(Code.DEREGISTER_BY_CLIENT, "you have not registered for it")
     return None
 
 

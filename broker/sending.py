@@ -166,12 +166,12 @@ def _check_limits(world: World, service: Service) -> None:
         raise BrokerError(Code.UOWS_NOT_ALLOWED)
     if attributes.max_uows == 0:
         raise BrokerError(Code.UOWS_NOT_SUPPORTED)
+    limit = world.attributes.broker.max_uows  # which a service has as well, where it says none of its own
+    if limit is not None and world.active_count >= limit:
+        raise BrokerError(Code.MAX_UOWS, f"MAX-UOWS of the broker reached: {limit}")
     limit = attributes.max_uows
     if limit is not None and service.units >= limit:
-        raise BrokerError(Code.MAX_UOWS)
-    limit = world.attributes.broker.max_uows
-    if limit is not None and world.active_count >= limit:
-        raise BrokerError(Code.MAX_UOWS)
+        raise BrokerError(Code.MAX_UOWS, detailed(Code.MAX_UOWS, str(limit)))
 
 
 def _new_unit(world: World, terms: Terms, request: Request, participant: Participant) -> UnitOfWork:

@@ -27,7 +27,10 @@ def destination_of(names: ServiceName) -> str:
 
 
 def queue_service(name: str) -> ServiceName:
-    """Return the service of a queue; 00200183 for a name of more than 64 bytes."""
+    """Return the service of a queue; 00200183 for a name that is empty, or of more than 64 bytes."""
+    if not name:
+        text = f"the name of a queue is empty; write 1 to {NAME_BYTES_MAX} bytes"
+        raise BrokerError(Code.INVALID_SERVICE_NAME, detailed(Code.INVALID_SERVICE_NAME, text))
     data = name.encode()
     if len(data) <= PART_BYTES:
         return (QUEUE_CLASS, name, NO_SERVICE)

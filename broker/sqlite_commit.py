@@ -4,8 +4,9 @@ Limits and the window of producers' identifiers are those of the message databas
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from broker.changes import NUMBER_BYTES, Changes, NewMessage, Put
 from broker.pstore import CommitRefused, ProducerReused
@@ -25,6 +26,7 @@ SCHEMA = (
     "INSERT INTO counters VALUES (1, 0)",
 )
 
+_SOME = "some of the commit was sent before, the rest was not; nothing was written"
 _REMEMBER = "REPLACE INTO producers (queue, producer, first, digest, added) VALUES (?, ?, ?, ?, ?)"
 
 
@@ -113,11 +115,10 @@ def _remove(connection: sqlite3.Connection, numbers: range) -> None:
 
 def _add(connection: sqlite3.Connection, changes: Changes, properties: Sequence[bytes], now: int) -> int:
     (first,) = connection.execute("SELECT next_number FROM counters").fetchone()
-    producer, rows = changes.producer, []
-    for place, (message, encoded) in enumerate(zip(changes.adds, properties, strict=True)):
-        if message.queue != changes.adds[0].queue:
-            producer = None  # it stands with the first queue's messages
-        rows.append((first + place, message.queue, bytes(message.payload), encoded, now, producer))
+    rows = [
+        (first + place, message.queue, bytes(message.payload), encoded, now, changes.producer)
+        for place, (message, encoded) in enumerate(zip(changes.adds, properties, strict=True))
+    ]
     connection.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)", rows)
     connection.execute("UPDATE counters SET next_number = ?", (first + len(rows),))
     return int(first)
@@ -153,8 +154,13 @@ def decode_digest(told: bytes) -> tuple[int, int]:
     return int.from_bytes(told[:4], "little"), int.from_bytes(told[4:], "little")
 
 
-def _digest(changes: Changes) -> bytes:
-    return encode_digest(len(changes.adds), digest([xxh3(message.payload) for message in changes.adds]))
+def _parts(changes: Changes) -> Iterator[tuple[int, str, bytes]]:
+    """Yield for each queue the place of its first message, its name, and the digest of its messages."""
+    place = 0
+    for queue, messages in groupby(changes.adds, key=lambda message: message.queue):
+        hashes = [xxh3(message.payload) for message in messages]
+        yield place, queue, encode_digest(len(hashes), digest(hashes))
+        place += len(hashes)
 
 
 def _known(connection: sqlite3.Connection, changes: Changes, limits: Limits, now: int) -> int:
@@ -162,23 +168,28 @@ def _known(connection: sqlite3.Connection, changes: Changes, limits: Limits, now
     encode_name(changes.producer or "", "producer identifier")
     if not changes.adds:
         return 0
-    found = connection.execute(
-        "SELECT first, digest FROM producers WHERE queue = ? AND producer = ? AND added >= ?",
-        (changes.adds[0].queue, changes.producer, now - round(limits.producer_seconds * 1_000_000)),
-    ).fetchone()
-    if found is None:
+    since, firsts = now - round(limits.producer_seconds * 1_000_000), set[int]()
+    for place, queue, told in _parts(changes):
+        found = connection.execute(
+            "SELECT first, digest FROM producers WHERE queue = ? AND producer = ? AND added >= ?",
+            (queue, changes.producer, since),
+        ).fetchone()
+        if found is not None and decode_digest(found[1]) != decode_digest(told):
+            raise ProducerReused(f"producer identifier {changes.producer!r} was used for another payload")
+        firsts.add(found[0] - place if found is not None else 0)
+    if firsts == {0}:
         return 0
-    if decode_digest(found[1]) != decode_digest(_digest(changes)):
-        raise ProducerReused(f"producer identifier {changes.producer!r} was used for another payload")
+    if len(firsts) > 1:
+        raise ProducerReused(_SOME)
     for numbers in (*changes.delivered, *changes.deleted):
         sql = "SELECT count(*) FROM messages WHERE number BETWEEN ? AND ?"
         if connection.execute(sql, (numbers.start, numbers.stop - 1)).fetchone()[0]:
-            raise ProducerReused("some of the commit was sent before, the rest was not; nothing was written")
-    return int(found[0])
+            raise ProducerReused(_SOME)
+    return firsts.pop()
 
 
 def _remember(connection: sqlite3.Connection, changes: Changes, first: int, limits: Limits, now: int) -> None:
-    row = (changes.adds[0].queue, changes.producer, first, _digest(changes), now)
-    place = connection.execute(_REMEMBER, row).lastrowid
-    assert place is not None
-    connection.execute("DELETE FROM producers WHERE place <= ?", (place - limits.producers_max,))
+    for at, queue, told in _parts(changes):
+        place = connection.execute(_REMEMBER, (queue, changes.producer, first + at, told, now)).lastrowid
+        assert place is not None
+        connection.execute("DELETE FROM producers WHERE place <= ?", (place - limits.producers_max,))

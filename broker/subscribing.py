@@ -1,7 +1,8 @@
 """SUBSCRIBE, UNSUBSCRIBE, RECEIVE_PUBLICATION and what a subscriber does with a publication.
 
 A durable subscription belongs to USER-ID and TOKEN, is kept by the store, and goes on where its
-acknowledgements have come to. Any other lasts as long as the participant is there. What was handed out
+acknowledgements have come to. Any other lasts as long as the participant is there. One participant has several by
+labels (`topic.py`), each of which gets every publication. What was handed out
 and not acknowledged is handed out again after a BACKOUT, or to a durable subscriber that comes again; of
 connections of a user without TOKEN, who share a durable subscription, each has what was handed out to it.
 
@@ -13,9 +14,9 @@ connections of a user without TOKEN, who share a durable subscription, each has 
 from collections.abc import Callable
 from heapq import heappush
 
-from broker.block import NEW, Option, Reception, Reply
+from broker.block import NEW, Option, Reception, Reply, Request
 from broker.changes import Changes, together
-from broker.codes import BrokerError, Code, detailed
+from broker.codes import BrokerError, Code, about_publication, detailed
 from broker.deciding import NO_STORE, decide
 from broker.decision import Busy, Decision
 from broker.effects import Answer, Body, Call, Expect, Stored
@@ -51,6 +52,9 @@ from broker.withdrawing import (
 )
 from broker.world import World
 
+_NOT_RECEIVED = "you are not receiving one of this PUBLICATION-ID; with NEW you receive the next one"
+_NOT_SETTLED = "{} is for its publisher while it is RECEIVED, and for a subscriber who is receiving it"
+
 
 def subscribe(world: World, call: Call, participant: Participant) -> None:
     """Let a participant have what is published from now on."""
@@ -65,15 +69,15 @@ def subscribe(world: World, call: Call, participant: Participant) -> None:
         )
     if is_durable and world.attributes.broker.subscriber_store != "PSTORE":
         raise BrokerError(Code.DURABLE_WITHOUT_STORE)
-    known = _settled(topic, participant)
+    label = call.request.subscription
+    known = _settled(topic, participant, label)
     if is_durable and known is not None and not known.is_durable:
         known = _replaced(world, participant, known)
     if known is not None and (known.is_durable or not is_durable):
         _renew(world, known)
         world.answer(call.handle, Reply(topic=topic.name))
         return
-    name = None if is_durable else participant.name
-    subscription = known or new_subscription(world, topic, participant.owner, name)
+    subscription = known or _new(world, topic, participant, call.request)
 
     def apply(_: int) -> None:
         _use(participant, subscription)
@@ -83,14 +87,21 @@ def subscribe(world: World, call: Call, participant: Participant) -> None:
     begin(world, subscription, Decision(apply, (), call.handle, participant, Code.DURABLE_WITHOUT_STORE))
 
 
-def _settled(topic: Topic, participant: Participant) -> Subscription | None:
+def _new(world: World, topic: Topic, participant: Participant, request: Request) -> Subscription:
+    owner, label = participant.owner, request.subscription
+    if request.option is Option.DURABLE:
+        return new_subscription(world, topic, world.owner(owner.user, owner.token + label), None)
+    return new_subscription(world, topic, owner, participant.name, label)
+
+
+def _settled(topic: Topic, participant: Participant, label: str) -> Subscription | None:
     """Return what the caller has subscribed; Busy while something about it is on its way to the store.
 
     So is one that is not there yet: a call that was made behind its SUBSCRIBE counts for it.
     """
-    found = topic.subscription_of(participant.owner, participant.name)
+    found = topic.subscription_of(participant.owner, participant.name, label)
     if found is None:
-        found = topic.coming.get(durable_key(participant.owner))
+        found = topic.coming.get(durable_key(participant.owner, label))
     if found is not None and found.is_pending:
         raise Busy(found)
     return found
@@ -98,7 +109,7 @@ def _settled(topic: Topic, participant: Participant) -> Subscription | None:
 
 def _replaced(world: World, participant: Participant, subscription: Subscription) -> Subscription:
     """Return the durable subscription that the caller's user has from elsewhere, in the place of its own; else that."""
-    topic, key = subscription.topic, durable_key(participant.owner)
+    topic, key = subscription.topic, durable_key(participant.owner, subscription.label)
     durable = topic.coming.get(key) or topic.subscribers.get(key)
     if durable is None:
         return subscription
@@ -115,7 +126,7 @@ def unsubscribe(world: World, call: Call, participant: Participant) -> None:
     topic = world.topics.topic(call.request.topic)
     if not topic.attributes.allow_user_subscribe:
         raise BrokerError(Code.SUBSCRIBE_NOT_ALLOWED)
-    subscription = _own(world, topic, participant)
+    subscription = _own(world, topic, participant, call.request.subscription)
 
     def apply(_: int) -> None:
         world.answer(call.handle, Reply(topic=topic.name))
@@ -123,13 +134,12 @@ def unsubscribe(world: World, call: Call, participant: Participant) -> None:
     decide_end(world, subscription, Decision(apply, (), call.handle, participant, Code.DURABLE_WITHOUT_STORE))
 
 
-def _own(world: World, topic: Topic, participant: Participant) -> Subscription:
+def _own(world: World, topic: Topic, participant: Participant, label: str) -> Subscription:
     """Return the caller's subscription; Busy while something about it is on its way."""
-    found = _settled(topic, participant)
+    found = _settled(topic, participant, label)
     if found is None:
-        raise BrokerError(
-            Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, f"the caller has not subscribed to {topic.name}")
-        )
+        text = f"Subscription not found: you have not subscribed to {topic.name}; SUBSCRIBE first"
+        raise BrokerError(Code.UOW_NOT_FOUND, text)
     _use(participant, found)
     _renew(world, found)
     return found
@@ -137,7 +147,8 @@ def _own(world: World, topic: Topic, participant: Participant) -> Subscription:
 
 def _use(participant: Participant, subscription: Subscription) -> None:
     """Let its topic be among the participant's, until one of both is no more."""
-    participant.topics[subscription.topic.name] = subscription.topic
+    topic = subscription.topic
+    participant.topics[topic.name, subscription.label_of(participant.owner)] = topic
     subscription.users.add(participant.name)
 
 
@@ -156,16 +167,17 @@ def receive_publication(world: World, call: Call, participant: Participant) -> N
     request = call.request
     if request.publication_id.upper() != NEW:
         publication = world.topics.publications.get(request.publication_id)
-        if publication is None or _settled(publication.topic, participant) is None:
-            raise BrokerError(Code.UOW_NOT_FOUND)  # of which topic it is matters to its subscribers only
-        subscription = _own(world, publication.topic, participant)
+        if publication is None or _settled(publication.topic, participant, request.subscription) is None:
+            # Of which topic it is matters to its subscribers only.
+            raise about_publication(Code.UOW_NOT_FOUND, _NOT_RECEIVED)
+        subscription = _own(world, publication.topic, participant, request.subscription)
         if publication.order not in subscription.outstanding:
-            raise BrokerError(Code.UOW_NOT_FOUND)
+            raise about_publication(Code.UOW_NOT_FOUND, _NOT_RECEIVED)
         if subscription.outstanding[publication.order].given >= publication.count:
-            raise BrokerError(Code.END_OF_UOW)
+            raise about_publication(Code.END_OF_UOW)
         hand_out(world, call, participant, subscription, publication)
         return
-    subscription = _own(world, world.topics.topic(request.topic), participant)
+    subscription = _own(world, world.topics.topic(request.topic), participant, request.subscription)
     done = _read(subscription, participant) if subscription.topic.attributes.auto_commit_for_subscriber else []
     if not done:
         _receive_or_wait(world, call, participant, subscription)
@@ -191,7 +203,7 @@ def _receive_or_wait(world: World, call: Call, participant: Participant, subscri
     if receive_next(world, call, participant, subscription):
         return
     if not park(world, call, participant, (), [with_subscription(subscription)]):
-        raise BrokerError(Code.NO_UOWS)
+        raise about_publication(Code.NO_UOWS)
 
 
 def receive_next(world: World, call: Call, participant: Participant, subscription: Subscription) -> bool:
@@ -272,7 +284,7 @@ def control_publication(world: World, call: Call, participant: Participant) -> N
         return
     if request.option is Option.QUERY:
         if not is_own:
-            raise BrokerError(Code.NOT_THE_CREATOR)
+            raise about_publication(Code.NOT_THE_CREATOR)
         world.answer(call.handle, shown(publication))
         return
     if is_own and publication.status is Status.RECEIVED:
@@ -285,10 +297,11 @@ def control_publication(world: World, call: Call, participant: Participant) -> N
 
 
 def _by_subscriber(world: World, call: Call, participant: Participant, publication: Publication) -> None:
-    subscription = _settled(publication.topic, participant)
+    subscription = _settled(publication.topic, participant, call.request.subscription)
     if subscription is None or publication.order not in subscription.outstanding:
         is_own = publication.owner.name == participant.owner.name
-        raise BrokerError(Code.WRONG_STATUS if is_own or subscription is not None else Code.NOT_THE_CREATOR)
+        code = Code.WRONG_STATUS if is_own or subscription is not None else Code.NOT_THE_CREATOR
+        raise about_publication(code, _NOT_SETTLED.format(Option(call.request.option).name))
     if call.request.option is Option.BACKOUT:
         give_back(world, subscription, publication.order)
         world.answer(call.handle, shown(publication))
@@ -400,21 +413,30 @@ def give_back(world: World, subscription: Subscription, order: int, *, is_counte
 def leave_topics(world: World, participant: Participant) -> None:
     """Let a participant's subscriptions end that do not outlive it, and drop what it has not committed."""
     drop_all_uncommitted(world, participant)
-    for topic in list(participant.topics.values()):
-        passing = topic.subscribers.get(passing_key(participant.name))
+    for (_, label), topic in list(participant.topics.items()):
+        passing = topic.subscribers.get(passing_key(participant.name, label))
         if passing is not None:
             end_subscription(world, passing)
-    take_back_publications(world, participant)
-    for topic in participant.topics.values():
-        durable = topic.subscribers.get(durable_key(participant.owner))
+    _take_back_publications(world, participant)
+    for (_, label), topic in participant.topics.items():
+        durable = topic.subscribers.get(durable_key(participant.owner, label))
         if durable is not None:
             durable.users.discard(participant.name)
 
 
-def take_back_publications(world: World, participant: Participant) -> None:
+def change_connection(world: World, participant: Participant) -> None:
+    """Give back what the former connection was handed out, and end the subscriptions that only it tells apart."""
+    for (_, label), topic in list(participant.topics.items()):
+        passing = topic.subscribers.get(passing_key(participant.name, label)) if label else None
+        if passing is not None:
+            end_subscription(world, passing)
+    _take_back_publications(world, participant)
+
+
+def _take_back_publications(world: World, participant: Participant) -> None:
     """Let what a participant was handed out for a durable subscription and has not acknowledged be handed out again."""
-    for topic in participant.topics.values():
-        durable = topic.subscribers.get(durable_key(participant.owner))
+    for (_, label), topic in participant.topics.items():
+        durable = topic.subscribers.get(durable_key(participant.owner, label))
         if durable is not None:
             for place, order in enumerate(durable.of_reader(participant.name)):
                 give_back(world, durable, order, is_counted=not place)

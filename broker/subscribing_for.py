@@ -47,8 +47,8 @@ def unsubscribe_for(world: World, given: UnsubscribeFor) -> None:
     key = f"d{given.user}\0{given.token}"
     found = topic.coming.get(key) or topic.subscribers.get(key)
     if found is None:
-        who = f"{given.user} has no durable subscription of {topic.name}"
-        raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, who))
+        text = f"Subscription not found: {given.user} has no durable subscription of {topic.name}"
+        raise BrokerError(Code.UOW_NOT_FOUND, text)
     if found.is_pending:
         raise Busy(found)
 

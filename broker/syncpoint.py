@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 
 from broker.block import BOTH, Option
 from broker.changes import Changes, together
-from broker.codes import BrokerError, Code
+from broker.codes import BrokerError, Code, detailed
 from broker.committing import Committing, Sending, reply_to_end
 from broker.conversation import OPEN, Conversation
 from broker.deciding import decide
@@ -49,6 +49,7 @@ from broker.uow import UnitOfWork
 from broker.world import World
 
 _LAST, _COMMITTED = Option.LAST, Event.COMMIT
+_UNKNOWN = "{} was none, or is complete and left no persistent status"
 
 
 class About:
@@ -85,7 +86,7 @@ def syncpoint(world: World, call: Call, participant: Participant) -> None:
         return
     found = unit(world, request.uowid)
     if found is None or request.conv_id not in ("", found.conv_id):
-        raise BrokerError(Code.UOW_NOT_FOUND)
+        raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, _UNKNOWN.format(request.uowid)))
     if isinstance(found, UowRecord):
         _of_complete(world, call, participant, found)
         return
@@ -95,7 +96,7 @@ def syncpoint(world: World, call: Call, participant: Participant) -> None:
         raise Busy(talk)
     about = About(call, participant, talk, found)
     if not about.is_sender and not about.is_receiver:
-        raise BrokerError(Code.NOT_THE_CREATOR)
+        raise _not_the_callers(about)
     talk.used = participant.used
     _OPTIONS[request.option](world, about)
 
@@ -105,8 +106,14 @@ def _is_by_receiver(about: About) -> bool:
     if about.is_receiver and about.unit.status is DELIVERED:
         return True
     if not about.is_sender:
-        raise BrokerError(Code.NOT_THE_CREATOR)
+        raise _not_the_callers(about)
     return False
+
+
+def _not_the_callers(about: About) -> BrokerError:
+    """Return the refusal of a call about a unit of work of others, or one that the caller receives no more."""
+    text = f"{Option(about.call.request.option).name} is for its sender, and for who is receiving it now"
+    return BrokerError(Code.NOT_THE_CREATOR, detailed(Code.NOT_THE_CREATOR, text))
 
 
 def _commit(world: World, about: About) -> None:
@@ -259,17 +266,22 @@ _ENDS_OF_REPEATS = (Option.COMMIT, Option.EOC, Option.EOCCANCEL, Option.BACKOUT)
 def _end_repeat(world: World, call: Call, participant: Participant, repeat: Repeat) -> None:
     """Compare a repeat with the first, which is all that its COMMIT does, or let it be."""
     if call.request.option is not Option.BACKOUT:
-        check_is_same(repeat)
-        if world.joint is None:
-            check_are_all([repeat.first], [])
-        else:
-            world.joint.repeats.append(repeat.first)
+        _check_repeat(world, repeat)
 
     def apply(_: int) -> None:
         forget(participant, repeat)
         world.answer(call.handle, reply_to_end(world, repeat.first))
 
     decide(world, NOTHING, Decision(apply, handle=call.handle, who=participant))
+
+
+def _check_repeat(world: World, repeat: Repeat) -> None:
+    """Refuse to commit a repeat that is something else than the first; of a joint all of it is seen later."""
+    check_is_same(repeat)
+    if world.joint is None:
+        check_are_all([repeat.first], [])
+    else:
+        world.joint.repeats.append(repeat.first)
 
 
 # What is complete.
@@ -319,7 +331,8 @@ def _show_last(world: World, call: Call, participant: Participant) -> None:
     last = max(last, asleep or "")
     found = unit(world, last) if last else None
     if found is None:
-        raise BrokerError(Code.UOW_NOT_FOUND)
+        where = f" in the conversation {conv_id}" if conv_id else ""
+        raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, f"you have begun none{where}"))
     if isinstance(found, UowRecord):
         world.answer(call.handle, reply_of_record(found))
         return
@@ -338,6 +351,9 @@ def _commit_both(world: World, call: Call, participant: Participant) -> None:
     request, owner = call.request, participant.owner
     sent = [each for each in owner.sending.values() if request.conv_id in ("", each.conv_id)]
     received = [each for each in owner.reading.values() if request.conv_id in ("", each.conv_id)]
+    if not sent and len(received) == 1 and (repeat := _repeat_in(participant, request.conv_id)) is not None:
+        _commit_with_repeat(world, call, participant, received[0], repeat)
+        return
     if len(sent) != 1 or len(received) != 1:
         raise BrokerError(Code.UOWS_NOT_FOUND)
     talks = []
@@ -369,6 +385,34 @@ def _commit_both(world: World, call: Call, participant: Participant) -> None:
     parts = [binding(world, talks[1], received[0]), committing.changes(binds=binds), done.changes]
     decision = Decision(apply, talks, handle=call.handle, who=participant, code=code_of_loss(sent[0]))
     decide(world, together(parts), decision)
+
+
+def _repeat_in(participant: Participant, conv_id: str) -> Repeat | None:
+    """Return the only repeat that the participant has begun, in the conversation if one is said."""
+    repeats = participant.repeats
+    found = {id(each): each for name, each in repeats.items() if conv_id in ("", name)}
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _commit_with_repeat(
+    world: World, call: Call, participant: Participant, received: UnitOfWork, repeat: Repeat
+) -> None:
+    """Commit what was received, and compare with the first what is sent again."""
+    talk = conversation(world, received.conv_id)
+    assert talk is not None, "a unit of work has its conversation"
+    if talk.is_pending:
+        raise Busy(talk)
+    _check_repeat(world, repeat)
+    about, done = About(call, participant, talk, received), committed(world, talk, received, "")
+
+    def apply(_: int) -> None:
+        forget(participant, repeat)
+        reply = reply_to_end(world, repeat.first)
+        close(world, talk, done)
+        bind(world, talk, received)
+        world.answer(call.handle, reply)
+
+    decide(world, together([binding(world, talk, received), done.changes]), about.decision(apply))
 
 
 def _commit_received_alone(world: World, about: About, done: Closing, committing: Committing, first: int) -> None:

@@ -2,6 +2,13 @@
 
 A subscriber gets what is committed after it has subscribed. A publication goes when the last of those
 who were to have it has acknowledged it, or when its lifetime is over.
+
+A participant can have several subscriptions to a topic, which its calls tell apart by a label:
+
+label      the subscription
+""         its only one, or the durable one of its user and TOKEN
+/NAME      the durable one of its user and the TOKEN followed by /NAME
+\\0...     another one that lasts as long as the participant is there, at one connection
 """
 
 from collections.abc import Iterable, Iterator
@@ -99,6 +106,7 @@ class Subscription(Held):
         "ends",
         "expiration",
         "is_durable",
+        "label",
         "last_committed",
         "name",
         "outstanding",
@@ -111,12 +119,13 @@ class Subscription(Held):
         "window",
     )
 
-    def __init__(self, subscription_id: str, topic: "Topic", owner: Owner, name: Name | None) -> None:
+    def __init__(self, subscription_id: str, topic: "Topic", owner: Owner, name: Name | None, label: str = "") -> None:
         super().__init__()
         self.subscription_id = subscription_id
         self.topic = topic
         self.owner = owner
         self.name = name  # of the participant whose it is while that one is there; None for a durable one
+        self.label = label  # by which that participant tells it apart; a durable one's is in its owner's TOKEN
         self.is_durable = name is None
         self.users: set[Name] = set()  # participants among whose topics it is
         self.window: Window | None = None  # up to the position: what is held since the store was restored, or was
@@ -131,6 +140,10 @@ class Subscription(Held):
         self.ends = 0  # when it expires; a durable one on the pseudo-clock
         self.expiration = 0  # how long after its last use, microseconds; as its attributes said then, 0 for never
         self.due = 0
+
+    def label_of(self, owner: Owner) -> str:
+        """Return by what label a participant of this owner calls it."""
+        return self.owner.token.removeprefix(owner.token) if self.is_durable else self.label
 
     def next(self) -> Publication | None:
         """Return the publication that is handed out next; None when there is none, or it would be too far ahead.
@@ -242,23 +255,24 @@ class Topic:
         """How long after its last use a durable subscription expires, microseconds; 0 for never."""
         return self.attributes.subscription_expiration or 0
 
-    def subscription_of(self, owner: Owner, name: Name) -> Subscription | None:
+    def subscription_of(self, owner: Owner, name: Name, label: str) -> Subscription | None:
         """Return what a participant has subscribed for as long as it is there, else its user durably, here or not."""
-        passing = self.subscribers.get(passing_key(name))
-        return passing if passing is not None else self.subscribers.get(durable_key(owner))
+        passing = self.subscribers.get(passing_key(name, label))
+        return passing if passing is not None else self.subscribers.get(durable_key(owner, label))
 
     def wanting(self, publication: Publication) -> Iterator[Subscription]:
         return (each for each in self.subscribers.values() if each.wants(publication))
 
 
-def durable_key(owner: Owner) -> str:
-    return f"d{owner.user}\0{owner.token}"
+def durable_key(owner: Owner, label: str = "") -> str:
+    return f"d{owner.user}\0{owner.token}{label}"
 
 
-def passing_key(name: Name) -> str:
-    return f"p{name[0]}\0{name[1]}\0{name[2]}"
+def passing_key(name: Name, label: str) -> str:
+    return f"p{name[0]}\0{name[1]}\0{name[2]}{label}"
 
 
 def key_of(subscription: Subscription) -> str:
     """Return under what its topic knows a subscription."""
-    return durable_key(subscription.owner) if subscription.name is None else passing_key(subscription.name)
+    name = subscription.name
+    return durable_key(subscription.owner) if name is None else passing_key(name, subscription.label)

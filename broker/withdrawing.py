@@ -246,18 +246,19 @@ def end_subscription(world: World, subscription: Subscription) -> None:
         if subscription.wants(publication):
             one_less(world, publication)
     for name in subscription.users:
-        _part_from(world, name, topic)
+        _part_from(world, name, subscription)
     world.topics.unused.see_topic(topic)
     world.forget_idle(subscription.owner)
 
 
-def _part_from(world: World, name: Name, topic: Topic) -> None:
+def _part_from(world: World, name: Name, subscription: Subscription) -> None:
     """Let a participant have the topic among its own no longer, unless it has another subscription there."""
-    participant = world.participants.get(name)
+    participant, topic = world.participants.get(name), subscription.topic
     if participant is not None:
-        left = topic.subscription_of(participant.owner, name)
+        label = subscription.label_of(participant.owner)
+        left = topic.subscription_of(participant.owner, name, label)
         if left is None or name not in left.users:
-            participant.topics.pop(topic.name, None)
+            participant.topics.pop((topic.name, label), None)
 
 
 # What time ends.

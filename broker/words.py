@@ -229,6 +229,7 @@ class Speaker:
         unknown = sorted(fields.keys() - FIELDS_OF_REQUEST)
         if unknown:
             raise TypeError(f"a session has no field {', '.join(unknown)}")
+        self.token = token
         self._who = {**fields, "user_id": plain_text(user, "user"), "token": plain_text(token, "token")}
 
     @property

@@ -123,7 +123,7 @@ class World:
         self.effects: list[Effect] = []
         self.touched: deque[Conversation] = deque()  # may have something for who waits, or may go to sleep
         self.released: deque[Held] = deque()  # are no longer on their way to the store
-        self.producers = Producers(self.released)
+        self.producers, self.remembered = Producers(self.released), restored.remembered
         self.quiescing = 0  # servers that deregister when their last conversation is done
         self.leaving: deque[Leaver] = deque()  # wanted to go away, and can now
         self.stayed: deque[Participant] = deque()  # were going away, and are where they were unless they have gone

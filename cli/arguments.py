@@ -4,6 +4,7 @@ What an argument may be is read where it is declared: in the annotations of the 
 parses the line says only that something is wrong.
 """
 
+import errno
 import inspect
 import os
 import re
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cli.failures import Usage
+from cli.failures import Failure, Usage, meaning
 
 NUMBER_MAX = (1 << 63) - 1  # what a count, a message's number or a sequence can be
 NEAR = 0.75  # so much of two options alike, of which one may be meant
@@ -45,7 +46,7 @@ class Kind(NamedTuple):
             said, values = (text.casefold(), str.casefold) if self.any_case else (text, str)
             return said in [values(str(one.value)) for one in self.type]
         if self.type is Path:
-            return text != ""
+            return text.strip() != ""
         if self.type not in (int, float):
             return True
         try:
@@ -87,7 +88,8 @@ class Kind(NamedTuple):
     def about(self) -> str:
         """Return what the help says of it, as the end of a sentence."""
         text = self.help.partition("  [")[0].removesuffix(".")
-        return f": {text[:1].lower()}{text[1:]}" if text else ""
+        is_name = text[1:2].isupper()  # the help begins with a word in capitals
+        return f": {text if is_name else text[:1].lower() + text[1:]}" if text else ""
 
 
 def _came(text: str) -> str:
@@ -136,7 +138,18 @@ def _in_our_words(command: TyperCommand | TyperGroup, ctx: Any, line: Sequence[s
     try:
         yield
     except typer.TyperException as wrong:
-        raise Usage(_text_of(wrong, command, ctx, line) + _see(ctx)) from None
+        raise _unreadable(wrong, command, ctx, line) or Usage(_text_of(wrong, command, ctx, line) + _see(ctx)) from None
+
+
+def _unreadable(wrong: typer.TyperException, command: Any, ctx: Any, line: Sequence[str]) -> Failure | None:
+    """Return what it means that a path is there and may not be read, as for any other; None where that is not it."""
+    kind = _kinds(command).get(getattr(getattr(wrong, "param", None), "name", ""))
+    if kind is None or kind.type is not Path:
+        return None
+    for found, text, _ in _values(command, ctx, line):
+        if found == kind and os.access(text, os.F_OK) and not os.access(text, os.R_OK):
+            return meaning(PermissionError(errno.EACCES, os.strerror(errno.EACCES), text))
+    return None
 
 
 def _see(ctx: Any) -> str:
@@ -160,7 +173,7 @@ def _text_of(wrong: typer.TyperException, command: Any, ctx: Any, line: Sequence
                     return kind.refusal(text, variable)
         case "UsageError":
             if extra := _parsed(command, ctx, line)[1]:
-                return f"{ctx.command_path} takes no argument {extra[0]!r} here"
+                return f"there is no place for the argument {extra[0]!r}"
         case _:
             pass
     theirs: str = wrong.format_message()
@@ -177,7 +190,8 @@ def _no_option(option: str, kinds: Iterable[Kind], command: Any, line: Sequence[
     near = get_close_matches(came, [name for param in command.params for name in param.opts], n=1, cutoff=NEAR)
     if near and near[0].startswith("-"):
         return f"there is no option {came!r}; did you mean {near[0]}?"
-    behind = f"; a {arguments[0].metavar} that begins with - goes behind --" if arguments else ""
+    article = "an" if arguments and arguments[0].metavar[0] in "AEIOU" else "a"
+    behind = f"; {article} {arguments[0].metavar} that begins with - goes behind --" if arguments else ""
     return f"there is no option {came!r}{behind}"
 
 
@@ -192,7 +206,7 @@ def _misused(option: str, command: Any, line: Sequence[str]) -> str:
 
 
 def _check_values(command: Any, ctx: Any, line: Sequence[str]) -> None:
-    """Usage for values that can be parsed and mean nothing: an empty path, a number that is none or has no end."""
+    """Usage for values that can be parsed and mean nothing: a path without a name, a number without an end."""
     for kind, text, variable in _values(command, ctx, line):
         if not kind.fits(text):
             raise Usage(kind.refusal(text, variable) + _see(ctx))

@@ -1,6 +1,7 @@
 """`oms info`: what a running broker knows, as a table for people, or as the server's own JSON."""
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -66,8 +67,10 @@ def information(  # noqa: PLR0913 - the command line's options
     plain, said = operator.said_of(words or ())
     if len(plain) > 1:
         raise Usage(f"one object is asked for at a time, not {' and '.join(plain)}; rows are picked with NAME=VALUE")
+    if "" in plain:
+        raise Usage("OBJECT is an empty text; `oms info` lists what can be asked")
     if not plain:
-        _list(server.get("/info"), as_json=as_json)
+        _list(server.get("info", has="objects"), as_json=as_json)
         return
     found = _pages(server, plain[0], said, None if everything else limit)
     if as_json:
@@ -85,7 +88,8 @@ def _pages(server: operator.Server, name: str, said: Sequence[tuple[str, str]], 
     cursor = ""
     while True:
         wanted = most if limit is None else min(most, limit - len(rows))
-        found = server.get(f"/info/{name}", [*said, ("limit", str(wanted)), *([("cursor", cursor)] if cursor else [])])
+        more = [("limit", str(wanted)), *([("cursor", cursor)] if cursor else [])]
+        found = server.get("info", name, has="rows", said=[*said, *more])
         rows += found["rows"]
         cursor = found["next"] or ""
         if not cursor or (limit is not None and len(rows) >= limit):
@@ -131,7 +135,11 @@ def _columns(name: str, row: Mapping[str, Any], said: str) -> list[str]:
     names = [each.strip().replace("-", "_").lower() for each in said.split(",")]
     unknown = sorted(set(names) - set(row))
     if unknown:
-        raise Usage(f"{name} has no column {unknown[0]}; it has {', '.join(row)}")
+        near = get_close_matches(unknown[0], row, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise Usage(
+            f"{name} has no column {unknown[0] or 'without a name'}; {meant}`--columns all` shows all {len(row)}"
+        )
     return names
 
 

@@ -25,6 +25,7 @@ Url = Annotated[
     ),
 ]
 _USER, _PASSWORD, _CA_FILE = "OMS_USER", "OMS_PASSWORD", "OMS_CA_FILE"  # variables of the environment
+_MEANING = {"0008": ExitCode.NO, "0020": ExitCode.USAGE}  # of classes of return codes: denied, and a mistake of ours
 
 
 def send(url: str, name: str, payload: bytes, *, properties: Mapping[str, str], producer: str | None) -> dict[str, Any]:
@@ -109,16 +110,23 @@ def _logged_on(url: str) -> Iterator["Session"]:
     """Log on for the block, as OMS_USER or who runs the command; what the broker refuses is the command's failure."""
     from importlib.util import find_spec
 
-    from broker.codes import BrokerError
+    from broker.codes import BrokerError, Code
     from broker.connecting import connect
+    from broker.reachability import checked_url
 
     if find_spec("httpx") is None:
         raise Failure("--broker takes an extra: pip install 'oms-journal[server]'", ExitCode.UNUSABLE)
-    if not url.startswith(("http://", "https://")):
-        raise Usage(f"--broker wants http://HOST:PORT or https://HOST:PORT, not {url!r}")
+    try:
+        checked_url(url)
+    except ValueError as wrong:
+        raise Usage(f"--broker: {wrong}") from None
     password, ca_file = os.environ.get(_PASSWORD, ""), os.environ.get(_CA_FILE, "")
     try:
-        with connect(url, ca_file=ca_file) as broker:
+        there = connect(url, ca_file=ca_file)
+    except ValueError as wrong:
+        raise Usage(f"{_CA_FILE}: {str(wrong).removeprefix('ca_file: ')}") from None
+    try:
+        with there as broker:
             user = os.environ.get(_USER) or getpass.getuser()[:32]
             fields = {"password": password} if password else {}
             with broker.session(user, **fields) as session:
@@ -126,7 +134,10 @@ def _logged_on(url: str) -> Iterator["Session"]:
     except ValueError as wrong:
         raise Usage(str(wrong)) from None
     except BrokerError as refused:
-        raise Failure(str(refused), ExitCode.UNUSABLE, error=refused.code.value) from refused
+        code = _MEANING.get(refused.code.error_class, ExitCode.UNUSABLE)
+        is_who = refused.code is Code.PASSWORD_WRONG
+        advice = f"{_USER} and {_PASSWORD} say who you are" if is_who else refused.code.advice
+        raise Failure(f"{refused}; {advice}", code, error=refused.code.value) from refused
 
 
 def refuse_beside(**said: object) -> None:

@@ -1,6 +1,8 @@
 """`oms attributes`: whether an attribute file is right, and what counts once it is read."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,15 +62,24 @@ def attributes(file: File = None, example: Example = False, as_json: options.AsJ
         _print(found, said_in="built-in" if file is None else "line {}")
 
 
-def failure_of(invalid: "AttributesInvalid", *, as_json: bool) -> Usage:
-    """Return what ends the command: the one fault, or how many were told before it."""
+def failure_of(
+    invalid: "AttributesInvalid", *, as_json: bool, options_of: Mapping[str, str] = MappingProxyType({})
+) -> Usage:
+    """Return what ends the command: the one fault, or how many were told before it.
+
+    `options_of` are the options of the command line that give attributes: what stands in no line is told as theirs.
+    """
     faults = invalid.faults
+    texts = [
+        f"{options_of[each.keyword]}: {each.reason}" if not each.line and each.keyword in options_of else str(each)
+        for each in faults
+    ]
     if len(faults) > 1 and not as_json:
-        for fault in faults[:FAULTS_SHOWN]:
-            output.note(str(fault))
+        for told in texts[:FAULTS_SHOWN]:
+            output.note(told)
         if len(faults) > FAULTS_SHOWN:
             output.note(f"and {len(faults) - FAULTS_SHOWN:,} more")
-    text = str(faults[0]) if len(faults) == 1 else f"{faults[0].file}: {len(faults)} faults, nothing can be started"
+    text = texts[0] if len(faults) == 1 else f"{faults[0].file}: {len(faults)} faults, nothing can be started"
     return Usage(text, faults=[fault._asdict() | {"code": fault.code.value} for fault in faults])
 
 

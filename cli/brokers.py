@@ -30,7 +30,7 @@ def opened(spool: Path, broker_id: str, **given: Any) -> Iterator[Broker]:
         except StartRefused as refused:
             raise _refusal(refused, spool) from refused
         except BrokerError as refused:
-            raise Failure(str(refused), ExitCode.UNUSABLE, error=refused.code.value) from refused
+            raise Failure(f"{refused}; {refused.code.advice}", ExitCode.UNUSABLE, error=refused.code.value) from refused
 
 
 def last_committed(session: Session, tell: Callable[[str], None] = lambda _: None) -> UnitStatus | None:

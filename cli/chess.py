@@ -13,7 +13,7 @@ from cli import options, output
 from cli.chess_pgn import OPERA, RESULTS, Game, PgnError, Side, move_fault, numbered, read, written
 from cli.chess_sheet import sheet_path
 from cli.demo_screen import WIDTH_MAX, Screen
-from cli.failures import ExitCode, Usage
+from cli.failures import ExitCode, Failure, Usage
 from cli.interrupts import held_back
 from cli.places import own_directory
 from cli.wording import counted
@@ -215,13 +215,14 @@ def _make_step(spool: Path, side: Side, move: str | None, *, as_json: bool) -> N
     else:
         _tell_step(spool, side, outcome, moves, calls)
     if said is not None and outcome is not Outcome.MOVED:
-        raise typer.Exit(ExitCode.NO)
+        raise Failure(f"{said} was not sent", ExitCode.NO)
 
 
 def _written(move: str) -> str:
     found = written(move)
     if found is None:
-        raise Usage(f"{move} is no move as a PGN has it (e4, Nbd7, exd8=Q+, O-O), nor one of {', '.join(RESULTS)}")
+        shown = move or "an empty text"
+        raise Usage(f"{shown} is no move as a PGN has it (e4, Nbd7, exd8=Q+, O-O), nor one of {', '.join(RESULTS)}")
     return found
 
 

@@ -61,7 +61,7 @@ def command(  # noqa: PLR0913 - the command line's options
     server = operator.Server(broker, user, password, ca_file)
     plain, said = operator.said_of(words or ())
     if not plain:
-        _list(server.get("/command"), as_json=as_json)
+        _list(server.get("command", has="commands"), as_json=as_json)
         return
     order = _order(plain, said)
     if known is not None:
@@ -106,7 +106,7 @@ def _order(plain: Sequence[str], said: Sequence[tuple[str, str]]) -> dict[str, A
     for word in map(str.upper, plain[1:]):
         place = "option" if word in _OPTIONS else "object"
         if place in order:
-            raise Usage(f"{order[place]} and {word} cannot both be the {place}")
+            raise Usage(f"{order[place]} and {word} cannot both be the {place}; `oms cmd` lists objects and options")
         order[place] = word
     for name, value in said:
         if name in order:
@@ -118,11 +118,11 @@ def _order(plain: Sequence[str], said: Sequence[tuple[str, str]]) -> dict[str, A
 def _value(name: str, value: str) -> Any:
     if name == "client_id":
         if not value.isascii() or not value.isdigit():
-            raise Usage(f"client_id={value} is no number")
+            raise Usage(f"client_id={value} is no number; `oms info PARTICIPANT` shows it")
         return int(value)
     if name in ("exclude_attach", "all"):
         if value.lower() not in ("yes", "no", "true", "false"):
-            raise Usage(f"{name} is yes or no")
+            raise Usage(f"{name} is yes or no, not {value!r}")
         return value.lower() in ("yes", "true")
     return value
 

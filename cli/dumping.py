@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the engine is imported when a command needs it
     from journal.dump import DumpedDamage, DumpedOperation
 
 REDACTED = "***"
+CHECKPOINT_MEANINGS = {"ETBC": "cold start", "ETBH": "hot start", "ETBT": "termination"}
 PREVIEW_CHARACTERS = 40
 
 
@@ -159,12 +160,16 @@ class _Shown:
             "vouched": found.vouched,
             "damaged": found.damaged,
         }
+        if checkpoint := _checkpoint(found):
+            document["checkpoint"] = dict.fromkeys(checkpoint, REDACTED) if self.redact else checkpoint
         return document | ({"payload": found.payload} if self.payload else {})
 
     def _line(self, found: "DumpedOperation") -> str:
         subject = f"key {found.key}" if found.key is not None else f"{found.queue} #{found.message}"
         parts = [subject] + ([size_text(found.length)] if found.length is not None else [])
         parts += [f"{key}={value}" for key, value in (self._properties(found) or {}).items()]
+        if not self.redact and (checkpoint := _checkpoint(found)):
+            parts.append("{meaning} {start} of broker {broker_id}, {time}, by {job}".format(**checkpoint))
         marks = {"moved": found.moved, "NOT VOUCHED FOR": not found.vouched, "DAMAGED": found.damaged}
         parts += [mark for mark, is_set in marks.items() if is_set]
         if self.payload and found.payload is not None:
@@ -176,3 +181,20 @@ class _Shown:
         if found.properties is None or not self.redact:
             return found.properties
         return dict.fromkeys(found.properties, REDACTED)
+
+
+def _checkpoint(found: "DumpedOperation") -> dict[str, Any] | None:
+    """Return what a broker's checkpoint says, None for any other operation.
+
+    (EntireX 9.6, Managing the Broker Persistent Store, "Broker Checkpoints in Adabas".)
+    """
+    from broker.records import CHECKPOINT, CHECKPOINTS, RecordError
+
+    if found.payload is None or found.damaged or not (found.key or "").startswith(CHECKPOINTS):
+        return None
+    try:
+        name, starts, time, broker_id, job = CHECKPOINT.decode(found.payload)
+    except RecordError:
+        return None
+    meaning, when = CHECKPOINT_MEANINGS[name.name], iso_microseconds(time)
+    return {"name": name.name, "meaning": meaning, "start": starts, "time": when, "broker_id": broker_id, "job": job}

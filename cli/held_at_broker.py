@@ -99,7 +99,7 @@ def _rows(server: Server, subject: str, said: Sequence[tuple[str, str]]) -> Iter
     cursor = ""
     while True:
         more = [("cursor", cursor)] if cursor else []
-        page = server.get(f"/info/{subject}", [*said, ("limit", str(PAGE)), *more])
+        page = server.get("info", subject, has="rows", said=[*said, ("limit", str(PAGE)), *more])
         yield from page["rows"]
         cursor = page["next"] or ""
         if not cursor:

@@ -51,6 +51,8 @@ def send(  # noqa: PLR0913
     refused, as it comes from a variable that is not set, unless you say --empty. With --broker it
     is a unit of work of its own, committed, sent as OMS_USER with OMS_PASSWORD; its UOWID is printed.
     """
+    if producer_id == "":
+        raise Usage("--producer-id is an empty text; give an identifier of your own, or leave it out")
     pairs = dict(_pair(text) for text in properties or ())
     limit = engine_options(max_message_size=max_message_size).max_message_size
     payload = _payload(text, limit, is_empty=empty)

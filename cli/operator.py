@@ -2,19 +2,20 @@
 
 import getpass
 import json
-import ssl
 import sys
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from http.client import HTTPException
+from ssl import SSLContext
 from typing import Annotated, Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 import typer
 
+from broker.reachability import checked_url, reason_of, trusting
 from cli.failures import ExitCode, Failure, Usage
 from cli.wording import printable
 
@@ -22,6 +23,7 @@ BROKER_DEFAULT = "http://127.0.0.1:1971"
 TIMEOUT_SECONDS = 30.0
 _SERVICE = ("server_class", "server_name", "service")
 _WRONG_WORDS = frozenset({3, 5, 21, 22, 26, 27, 30, 31, 53, 901})  # codes of the command and information services
+_UNIT_FAILED = frozenset({25, 74})
 
 Broker = Annotated[
     str, typer.Option("--broker", envvar="OMS_BROKER", metavar="URL", help="The server, http:// or https://.")
@@ -40,15 +42,15 @@ class Server:
     """A server that is asked. Failure with UNUSABLE when it is not there."""
 
     def __init__(self, url: str, user: str = "", password: str = "", ca_file: str = "") -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise Usage(f"--broker is http://HOST:PORT or https://HOST:PORT, not {url}")
-        self.url = url.rstrip("/")
+        try:
+            self.url = checked_url(url, may_have_path=True)
+        except ValueError as wrong:
+            raise Usage(f"--broker: {wrong}") from None
         self._headers = {"Accept": "application/json"}
         self._user, self._password = user, password
         if user:
             self._say_who()
-        context = _context(ca_file) if parts.scheme == "https" else None
+        context = _context(ca_file) if self.url.startswith("https:") else None
         handlers = [] if context is None else [HTTPSHandler(context=context)]
         self._opener = build_opener(ProxyHandler({}), *handlers)  # a broker is behind no proxy of the web
 
@@ -56,14 +58,21 @@ class Server:
         token = b64encode(f"{self._user}:{self._password}".encode()).decode()
         self._headers["Authorization"] = f"Basic {token}"
 
-    def get(self, path: str, said: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
-        """Return the answer to a question."""
+    def get(self, *path: str, has: str, said: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+        """Return the answer to a question; what has no such part is none of a broker's. Failure."""
         query = f"?{urlencode(said)}" if said else ""
-        return self._answered(f"{quote(path)}{query}", {}, None)
+        found = self._answered("".join(f"/{quote(part, safe='')}" for part in path) + query, {}, None)
+        return self._checked(found, has)
 
     def post(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a document."""
-        return self._answered(quote(path), {"Content-Type": "application/json"}, json.dumps(document).encode())
+        found = self._answered(quote(path), {"Content-Type": "application/json"}, json.dumps(document).encode())
+        return self._checked(found, "affected")
+
+    def _checked(self, found: dict[str, Any], has: str) -> dict[str, Any]:
+        if has not in found:
+            raise _no_broker(self.url)
+        return found
 
     def _answered(self, path: str, headers: dict[str, str], body: bytes | None) -> dict[str, Any]:
         """Return the answer; who has said no password is asked for it once a server wants one."""
@@ -85,9 +94,8 @@ class Server:
                 with refused:
                     raise _refusal(refused.code, _document(refused.read(), self.url)) from None
         except (URLError, HTTPException, OSError) as failure:
-            reason = getattr(failure, "reason", None) or failure
-            reason = getattr(reason, "strerror", None) or reason
-            raise Failure(f"no answer from {self.url}: {reason}", ExitCode.UNUSABLE, url=self.url) from failure
+            text = f"no answer from {self.url}: {reason_of(failure)}; --broker URL or OMS_BROKER says where it is"
+            raise Failure(text, ExitCode.UNUSABLE, url=self.url) from failure
 
 
 def _asked(user: str) -> str:
@@ -97,11 +105,16 @@ def _asked(user: str) -> str:
     return getpass.getpass(f"password of {printable(user)}: ")
 
 
-def _context(ca_file: str) -> ssl.SSLContext:
+def _context(ca_file: str) -> SSLContext:
     try:
-        return ssl.create_default_context(cafile=ca_file or None)
-    except (OSError, ssl.SSLError) as failure:
-        raise Usage(f"--ca-file {ca_file}: {failure}") from failure
+        return trusting(ca_file)
+    except ValueError as wrong:
+        raise Usage(f"--ca-file: {wrong}") from None
+
+
+def _no_broker(url: str) -> Failure:
+    text = f"what answers at {url} is no broker; --broker URL or OMS_BROKER says where `oms serve` listens for HTTP"
+    return Failure(text, ExitCode.UNUSABLE, url=url)
 
 
 def _document(data: bytes, url: str) -> dict[str, Any]:
@@ -110,20 +123,24 @@ def _document(data: bytes, url: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise Failure(f"what answers at {url} is no broker", ExitCode.UNUSABLE, url=url)
+        raise _no_broker(url)
     return found
 
 
 def _refusal(status: int, said: Mapping[str, Any]) -> Failure:
     """Return what a refusal means here."""
     if "error" in said:  # outside of the command and information services
-        code = ExitCode.USAGE if status in (400, 415) else ExitCode.NO if status in (401, 403) else ExitCode.UNUSABLE
-        return Failure(str(said["error"]), code, status=status)
+        code = (
+            ExitCode.USAGE if status in (400, 404, 415) else ExitCode.NO if status in (401, 403) else ExitCode.UNUSABLE
+        )
+        advice = "; --user USER and OMS_PASSWORD say who you are" if status == HTTPStatus.UNAUTHORIZED else ""
+        return Failure(f"{said['error']}{advice}", code, status=status)
     text = str(said.get("text", status))
     if said.get("error_code", "00000000") != "00000000":
         text += f" ({said['error_code']} {said.get('error_text', '')})"
     facts = {"status": status, "cis_code": said.get("code"), "error_code": said.get("error_code")}
-    if said.get("code") in _WRONG_WORDS:
+    is_unsaid = said.get("code") in _UNIT_FAILED and said.get("error_code") == "00000000"  # which unit of work
+    if said.get("code") in _WRONG_WORDS or is_unsaid:
         return Usage(text, **facts)
     return Failure(text, ExitCode.UNUSABLE if status == 503 else ExitCode.NO, **facts)
 

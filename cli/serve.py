@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from broker.reachability import PORT_MAX
 from cli import options, output
 from cli.attributes import failure_of
 from cli.failures import ExitCode, Failure, Usage, meaning
@@ -44,6 +46,22 @@ ReportFile = Annotated[
 StompPort = Annotated[
     int | None, typer.Option("--stomp-port", metavar="PORT", min=0, max=65535, help="Of STOMP; 0: any.  [61613]")
 ]
+Erase = Annotated[
+    str | None,
+    typer.Option(
+        "--erase",
+        metavar="BROKER-ID",
+        help="Begin with an empty store (PSTORE=COLD), erasing what this broker has in it.",
+    ),
+]
+_ADDRESS = re.compile(r"([^\s:/]+:([0-9]{1,5}))(?::TCP)?", re.IGNORECASE)
+_OPTIONS = {  # that give attributes
+    "host": "HOST",
+    "stomp-port": "STOMP-PORT",
+    "http-port": "HTTP-PORT",
+    "run-mode": "RUN-MODE",
+    "partner": "PARTNER-CLUSTER-ADDRESS",
+}
 IsUnit = Annotated[bool, typer.Option("--systemd-unit", help="Print a unit file for systemd that serves so, and end.")]
 
 
@@ -62,6 +80,7 @@ def serve(  # noqa: PLR0913 - one for each option
     partner: PartnerAddress = None,
     report: ReportFile = None,
     create: options.Create = False,
+    erase: Erase = None,
     is_unit: IsUnit = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -71,26 +90,40 @@ def serve(  # noqa: PLR0913 - one for each option
     the store in the spool directory (PSTORE=WARM). Prints where it listens; logs
     to stderr, one line each. A stop loses nothing that was acknowledged.
 
+    --erase confirms, for this start alone, that the store is erased.
+
     With PSTORE-UNLOAD here and PSTORE-LOAD at the partner it moves the store
     there, whole and compared, and ends by itself.
     """
+    from broker.server.serving import Server
+
+    given: dict[str, str | int | None] = {"host": host, "stomp_port": stomp_port, "http_port": http_port}
+    if is_unit:
+        said = given | {"run_mode": run_mode, "partner": partner, "erase": erase}
+        for line in _unit(file, spool, said).splitlines():
+            output.print_line(line)
+        return
+    given |= _mode(run_mode, partner, create=create)
+    attributes = _attributes(file, spool, given, as_json=as_json)
+    if erase is not None:
+        _check_erasable(attributes)
+        attributes = _attributes(file, spool, given | {"pstore": "COLD"}, as_json=as_json)
+    _log_to_stderr(as_json=as_json)
+    _run_to_its_end(partial(Server, attributes, report=report, create=create, erase=erase), as_json=as_json)
+
+
+def _run_to_its_end(make: Callable[..., "Server"], *, as_json: bool) -> None:
+    """Run the server until it ends. Failure where it cannot serve, or another broker has its store."""
     from broker.pstore import StartRefused
     from broker.server.access import AccessRefused
     from broker.server.moving_words import MoveFailed
     from broker.server.served import PortRefused
-    from broker.server.serving import Server, StoreTaken
+    from broker.server.serving import StoreTaken
     from broker.server.standby import StandbyEnds
 
-    given: dict[str, str | int | None] = {"host": host, "stomp_port": stomp_port, "http_port": http_port}
-    if is_unit:
-        for line in _unit(file, spool, given | {"run_mode": run_mode, "partner": partner}).splitlines():
-            output.print_line(line)
-        return
-    attributes = _attributes(file, spool, given | _mode(run_mode, partner, create=create), as_json=as_json)
-    _log_to_stderr(as_json=as_json)
     try:
         with ProgressBar(is_bytes=False, is_long=True) as bar:
-            asyncio.run(_run(partial(Server, attributes, report=report, show=bar, create=create), as_json=as_json))
+            asyncio.run(_run(partial(make, show=bar), as_json=as_json))
     except (AccessRefused, PortRefused, StandbyEnds, MoveFailed) as refused:
         raise Failure(str(refused), ExitCode.UNUSABLE) from refused
     except StoreTaken as taken:
@@ -111,8 +144,20 @@ def _mode(run_mode: str | None, partner: str | None, *, create: bool) -> dict[st
         if run_mode.upper() in START_OF_MODE:
             said["pstore"] = START_OF_MODE[run_mode.upper()]
     if partner is not None:
-        said["partner_cluster_address"] = partner if partner.count(":") > 1 else f"{partner}:TCP"
+        address = _ADDRESS.fullmatch(partner)
+        if address is None or not 1 <= int(address[2]) <= PORT_MAX:
+            raise Usage(f"--partner is HOST:PORT, with a port of 1 to {PORT_MAX}, not {partner!r}")
+        said["partner_cluster_address"] = f"{address[1]}:TCP"
     return said
+
+
+def _check_erasable(attributes: "Attributes") -> None:
+    """Raise Usage where the start would open no store of its own, which --erase could empty."""
+    broker = attributes.broker
+    if broker.run_mode != "STANDARD":
+        raise Usage(f"--erase goes with RUN-MODE=STANDARD, not with {broker.run_mode}")
+    if broker.pstore == "NO":
+        raise Usage("--erase begins with an empty store, and PSTORE=NO has none: say PSTORE=COLD, HOT or WARM")
 
 
 async def _run(make: Callable[..., "Server"], *, as_json: bool) -> None:
@@ -140,6 +185,8 @@ def _unit(file: Path | None, spool: Path | None, said: Mapping[str, str | int | 
     """Return the unit file of a server that is called like this one, with absolute paths."""
     from broker.server.unit_file import STATE_DIRECTORY, unit_file
 
+    if said.get("erase") is not None:
+        raise Usage("--erase is for one start: in a unit file it would erase the store at each restart")
     program = Path(sys.argv[0]).absolute()
     is_module = program.name == "__main__.py"
     command = [*([sys.executable, "-m", "cli"] if is_module else [str(program)]), "serve"]
@@ -162,11 +209,20 @@ def _attributes(
     from broker.attribute_text import AttributesInvalid
     from broker.beginning import attributes_of
 
+    if said.get("host") == "":
+        raise Usage("--host is an empty text; give the name or the address of an interface, as in 127.0.0.1")
+    if spool is not None and spool.exists() and not spool.is_dir():
+        raise Usage(f"{spool} is not a directory; --spool DIR or SPOOL_DIRECTORY gives another")
     given = {name: str(value) for name, value in said.items() if value is not None}
     try:
         return attributes_of(spool, file, given)
     except AttributesInvalid as invalid:
-        raise failure_of(invalid, as_json=as_json) from None
+        options_of = {
+            attribute: f"--{option}"
+            for option, attribute in _OPTIONS.items()
+            if file is None or said.get(attribute.lower().replace("-", "_")) is not None
+        }
+        raise failure_of(invalid, as_json=as_json, options_of=options_of) from None
 
 
 def _start_failure(refused: Exception) -> Failure:

@@ -112,17 +112,18 @@ def _print(lines: Sequence[str], *, is_drawn: bool) -> None:
 
 def look(server: operator.Server, moment: float) -> Seen:
     """Ask the server for everything that is shown. Failure."""
-    (broker,) = server.get("/info/BROKER")["rows"]
+    limit = [("limit", str(SERVICES_MAX))]
+    (broker,) = server.get("info", "BROKER", has="rows")["rows"]
     if broker.get("refusal"):
         return Seen(moment=moment, broker=broker, statistics={}, latency={}, services=(), topics=())
-    (statistics,) = server.get("/info/STATISTICS")["rows"]
+    (statistics,) = server.get("info", "STATISTICS", has="rows")["rows"]
     return Seen(
         moment=moment,
         broker=broker,
         statistics=statistics,
-        latency=server.get("/info/LATENCY")["summary"],
-        services=server.get("/info/SERVICE", [("limit", str(SERVICES_MAX))])["rows"],
-        topics=server.get("/info/TOPIC", [("limit", str(SERVICES_MAX))])["rows"],
+        latency=server.get("info", "LATENCY", has="summary")["summary"],
+        services=server.get("info", "SERVICE", has="rows", said=limit)["rows"],
+        topics=server.get("info", "TOPIC", has="rows", said=limit)["rows"],
     )
 
 

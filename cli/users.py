@@ -165,7 +165,7 @@ def _known(users: "Users", name: str) -> "User":
     try:
         return users[name]
     except KeyError:
-        raise Failure(f"there is no user {name}", ExitCode.NO) from None
+        raise Failure(f"there is no user {name}; `oms user list` shows who there is", ExitCode.NO) from None
 
 
 def _change(file: Path, change: "Callable[[Users], Users]", *, is_new: bool = False) -> None:

@@ -6,7 +6,17 @@ again at once.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -55,6 +65,7 @@ class AsyncMessageDatabase:
         self._owns = owns
         self._opened: MessageDatabase | None = None
         self._commits: LoopCommit | None = None
+        self._withdrawn: set[Future[None]] = set()  # done when what a cancelled take got is given back
 
     @classmethod
     def open(
@@ -66,7 +77,7 @@ class AsyncMessageDatabase:
         progress: Progress = no_progress,
         **named: Unpack[NamedOptions],
     ) -> "AsyncMessageDatabase":
-        """Return a database that is recovered and opened on `async with`; arguments as MessageDatabase.open."""
+        """Return a database that is recovered and opened by `async with` or `await`; as MessageDatabase.open."""
         chosen, path = Options.chosen(options, named), directory_of(directory)
         return cls(lambda: MessageDatabase.open(path, options=chosen, disk=disk, progress=progress))
 
@@ -77,7 +88,13 @@ class AsyncMessageDatabase:
             raise TypeError(f"database must be an open MessageDatabase, not {shown(database)}")
         return cls(lambda: database, owns=False)
 
+    def __await__(self) -> Generator[Any, None, "AsyncMessageDatabase"]:
+        """Open it, for who closes it by `await db.close()` and not by leaving a block."""
+        return self.__aenter__().__await__()
+
     async def __aenter__(self) -> "AsyncMessageDatabase":
+        if self._commits is not None and not self._commits.is_closed:
+            return self  # it was awaited
         loop = asyncio.get_running_loop()
         self._opened = await asyncio.to_thread(self._opening)
         self._commits = LoopCommit(self._opened, loop)
@@ -260,14 +277,44 @@ class AsyncMessageDatabase:
 
         A call that is cancelled gives the message back.
         """
+        while True:
+            withdrawn = [*self._withdrawn]
+            message = await self._taken(queue)
+            if message is not None or not withdrawn:
+                return message
+            # What a cancelled call had got was not back yet, and may be what this one looked for.
+            await asyncio.wait([asyncio.wrap_future(returned) for returned in withdrawn])
+
+    async def _taken(self, queue: str) -> Message | None:
         database, taking = self._database, Future[Message | None]()
+
+        def take() -> None:
+            try:
+                taking.set_result(database.take(queue))
+            except BaseException as failure:
+                taking.set_exception(failure)
+
         try:
-            await self._off_loop(lambda: taking.set_result(database.take(queue)))
+            # Shielded: a thread that never began would leave nothing that says so.
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, take))
             return taking.result()
         except BaseException:
             # The thread may have the message by now, or get it yet: it would be nobody's.
-            taking.add_done_callback(lambda taken: _give_back(database, taken.result()))
+            self._withdraw(database, taking)
             raise
+
+    def _withdraw(self, database: MessageDatabase, taking: "Future[Message | None]") -> None:
+        """Give back what a call got, or gets, that nobody waits for any more."""
+        returned = Future[None]()
+        self._withdrawn.add(returned)
+
+        def give_back(taken: "Future[Message | None]") -> None:
+            if taken.exception() is None and (message := taken.result()) is not None:
+                database.give_back(message)
+            self._withdrawn.discard(returned)
+            returned.set_result(None)
+
+        taking.add_done_callback(give_back)
 
     def release(self, number: Number) -> bool:
         """Give back a message that was taken; False when it was not. Not awaited: it is in memory."""
@@ -305,11 +352,6 @@ class AsyncMessageDatabase:
 
 def _not_entered() -> JournalError:
     return DatabaseClosed("the database is not open yet: write `async with AsyncMessageDatabase.open(...) as db`")
-
-
-def _give_back(database: MessageDatabase, message: Message | None) -> None:
-    if message is not None:
-        database.give_back(message)
 
 
 class AsyncCommitBlock:

@@ -26,6 +26,7 @@ from journal.errors import BehindItsBackup, DiskError, NothingToBackUp, NotReadB
 from journal.format import FileHeader
 from journal.manifest import Manifest
 from journal.names import DataFileName
+from recovery.place import directory_of
 from recovery.restoring import refuse_unfinished
 from recovery.startup import refuse_backup
 from recovery.validate import Progress, no_progress
@@ -130,11 +131,12 @@ class Backup:
         """Lock the directory of the backup; it is made where it is missing, and must be outside the database's.
 
         NotThisBackup where it holds anything but a backup, IsBackup where the spool does, RestoreUnfinished where a
-        restore into the spool was ended, DatabaseLocked where another process has the backup, DiskError.
+        restore into the spool was ended, DatabaseLocked where another process has the backup, DiskError. TypeError and
+        ValueError for what names no directory.
         """
         options, disk = options or BackupOptions(), disk or RealDisk()
         onto = onto or disk
-        path, target = Path(spool).absolute(), Path(directory).absolute()
+        path, target = directory_of(spool, "spool"), directory_of(directory)
         check_apart(path, target)
         refuse_backup(disk, path)
         refuse_unfinished(disk, path)

@@ -21,6 +21,7 @@ from journal.format import Previous
 from journal.manifest import Manifest
 from journal.names import DataFileName, UnfinishedName
 from journal.owner import Ownership
+from recovery.place import make_directory
 
 
 class BackupPlace:
@@ -43,11 +44,11 @@ class BackupPlace:
         NotThisBackup where it holds anything else, DatabaseLocked, DiskError, NewerFormat; ManifestDamaged, unless it
         `rebuilds` the manifest from the data files that are whole.
         """
+        make_directory(disk, directory)
         try:
-            disk.make_directory(directory)
             entries = disk.list(directory)
         except OSError as failure:
-            raise DiskError(directory, failure, "make") from failure
+            raise DiskError(directory, failure, "list") from failure
         found = _found(disk, directory, key, rebuilds=rebuilds)
         if found is None:
             _refuse_strangers(directory, entries)

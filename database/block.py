@@ -46,6 +46,7 @@ class Operations:
     removals: list[Removal] = field(default_factory=list)
     values: list[tuple[bytes, NewValue | None]] = field(default_factory=list)  # None drops the key
     producer: bytes = b""  # one identifier for the whole commit
+    is_by_queue: bool = False  # it stands for each queue's messages by themselves
     gone: list[int] = field(default_factory=list)  # removals that only a resend may have: the first has done them
 
     def is_empty(self) -> bool:
@@ -98,13 +99,13 @@ class Operations:
             part = self.messages[start:end]
             head = part[0]
             has_properties = any(message.properties for message in part)
-            is_whole = bool(self.producer) and not start
+            is_whole = bool(self.producer) and not start and not self.is_by_queue
             composer.add(
                 Added(
                     queue=head.queue,
                     payloads=[message.payload for message in part],
                     properties=[message.properties for message in part] if has_properties else None,
-                    producer=self.producer if is_whole else head.producer,
+                    producer=self.producer if is_whole or self.is_by_queue else head.producer,
                     flags=WHOLE_COMMIT if is_whole else 0,
                 )
             )
@@ -126,17 +127,30 @@ class Operations:
         return runs if self.messages else []
 
     def _identifiers(self) -> list[tuple[Scope, int, int, int]]:
+        if self.is_by_queue:
+            found = [
+                (start, [xxh3(message.payload) for message in self.messages[start:end]]) for start, end in self._runs()
+            ]
+            return _once(
+                [((self.messages[at].queue, self.producer), at, len(hashes), digest(hashes)) for at, hashes in found]
+            )
         if self.producer and self.messages:
             hashes = [xxh3(message.payload) for message in self.messages]
             return [((self.messages[0].queue, self.producer), 0, len(hashes), digest(hashes))]
-        found = [
-            ((message.queue, message.producer), distance, 1, xxh3(message.payload))
-            for distance, message in enumerate(self.messages)
-            if message.producer
-        ]
-        if len({scope for scope, *_ in found}) < len(found):
-            raise DuplicateConflict("a producer identifier stands twice in one commit; nothing was written")
-        return found
+        return _once(
+            [
+                ((message.queue, message.producer), distance, 1, xxh3(message.payload))
+                for distance, message in enumerate(self.messages)
+                if message.producer
+            ]
+        )
+
+
+def _once(identifiers: list[tuple[Scope, int, int, int]]) -> list[tuple[Scope, int, int, int]]:
+    """Return the identifiers, each of which stands once in a commit. DuplicateConflict."""
+    if len({scope for scope, *_ in identifiers}) < len(identifiers):
+        raise DuplicateConflict("a producer identifier stands twice in one commit; nothing was written")
+    return identifiers
 
 
 def _ascending(numbers: Sequence[int]) -> Numbers:

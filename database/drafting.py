@@ -61,9 +61,14 @@ class Drafting:
         """Return a block that gathers operations, to be entered."""
         return CommitBlock(self.encode, write, self.encode.producer(producer_id))
 
-    def gathering(self, producer_id: str | None) -> CommitBlock:
-        """Return an entered block whose operations the layer above drafts itself."""
-        return self.block(lambda _: range(0), producer_id).__enter__()
+    def gathering(self, producer_id: str | None, *, is_by_queue: bool = False) -> CommitBlock:
+        """Return an entered block whose operations the layer above drafts itself.
+
+        `is_by_queue`: the identifier stands for each queue's messages by themselves, in the order of the queues.
+        """
+        block = self.block(lambda _: range(0), producer_id).__enter__()
+        block.operations.is_by_queue = is_by_queue
+        return block
 
     def operations(self, operations: Operations) -> Draft:
         """Return the draft of gathered operations."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from index import sealed
-from journal import names
 from journal.disk import Disk
 from journal.segment import Sealed
 
@@ -39,4 +38,9 @@ class SealedIndex:
         try:
             sealed.write(self._disk, self._directory, sealed.encode(self._owner, self._files.values()))
         except OSError as failure:
-            _log.warning("%s: %s", names.INDEX, failure.strerror)
+            _log.warning(
+                "cannot note in %s which data files hold which messages: %s; whoever reads without the lock "
+                "looks into all of them until that is possible",
+                self._directory,
+                failure.strerror,
+            )

@@ -22,6 +22,7 @@ from journal.message import FrameReader, Message, Source
 from journal.operations import Operation
 from journal.segment import Sealed
 from recovery.examined import read_contents
+from recovery.place import directory_of
 from recovery.restoring import refuse_unfinished
 from recovery.survey import data_files, survey
 from recovery.validate import as_followed, examine
@@ -34,7 +35,7 @@ class _OutOfDate(Exception):
 def look_up(directory: str | Path, number: int, *, disk: Disk | None = None) -> Message:
     """Return an undelivered message; NoSuchMessage, MessageDamaged, DiskError, RestoreUnfinished."""
     disk = disk or RealDisk()
-    path = Path(directory).absolute()
+    path = directory_of(directory)
     refuse_unfinished(disk, path)
     found = sealed.read(disk, path) if path.is_dir() else None
     if found is not None:

@@ -70,7 +70,7 @@ class LoopCommit:
         self._thread = ThreadPoolExecutor(1, "oms-commit")
         self._batch: Batch | None = None
         self._is_leading = False  # on the loop, now
-        self._is_closed = False
+        self.is_closed = False
         self._pace = Pace()
         self._told: list[Batch] = []
         self._plain_bytes = min(PLAIN_BYTES, database.options.max_data_file_size // 4)
@@ -80,7 +80,7 @@ class LoopCommit:
 
     def close(self) -> None:
         """Let go of the thread, once it has led what it was told to."""
-        self._is_closed = True
+        self.is_closed = True
         self._thread.shutdown(wait=False)
 
     def commit(self, draft: AnyDraft) -> "asyncio.Future[Any]":
@@ -133,7 +133,7 @@ class LoopCommit:
 
     def lead(self) -> None:
         """Write the next group: here when the device is fast, else in a thread."""
-        if self._is_closed:  # somebody still has to write what others wait for
+        if self.is_closed:  # somebody still has to write what others wait for
             threading.Thread(target=self._group.lead, name="oms-commit").start()
             return
         if not self._pace.is_fast:

@@ -37,6 +37,7 @@ from journal.operations import MIB
 from journal.owner import Ownership, read_holder
 from recovery import findings, holding
 from recovery.counting import Numbers
+from recovery.place import directory_of, make_directory
 from recovery.report import RecoveryReport
 from recovery.restoring import Split, refuse_unfinished
 from recovery.startup import RecoveryOptions, Started, refuse_backup, start
@@ -102,13 +103,13 @@ def restore(
     RestoreRefused where the backup was never finished or the directory is not empty; DatabaseLocked where another
     restore is at work in it; DiskError, NewerFormat. What of the backup is damaged is salvaged and reported; where its
     manifest is, the data files tell what it consists of.
-    TypeError for a `hold` that is none of True, False and None.
+    TypeError for a `hold` that is none of True, False and None; TypeError and ValueError for what names no directory.
     """
     options = options or RestoreOptions()
     if not isinstance(options.hold, bool | None):
         raise TypeError(f"hold must be True, False or None, not {options.hold!r}")
     disk = disk or RealDisk()
-    source, target = Path(backup).absolute(), Path(directory).absolute()
+    source, target = directory_of(backup, "backup"), directory_of(directory)
     _check_apart(source, target)
     for _ in range(ATTEMPTS_MAX):
         found, damaged = _manifest(disk, source, options)
@@ -197,8 +198,8 @@ def _recovery_options(options: RestoreOptions, split: Split) -> RecoveryOptions:
 def _copy_all(disk: Disk, source: Path, target: Path, found: Manifest, options: RestoreOptions) -> tuple[str, ...]:
     """Copy the backup's files into the directory, which is marked before; return which are not as they were."""
     reading = ForgivingDisk(disk) if options.unreadable_as_damaged else disk
+    make_directory(disk, target)
     try:
-        disk.make_directory(target)
         _check_empty(disk, target)
         ownership = Ownership.acquire(disk, target)
         try:

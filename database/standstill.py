@@ -18,6 +18,7 @@ from journal.errors import RecoveryRefused
 from journal.names import DataFileName, parse
 from journal.owner import Ownership
 from recovery.examined import Examined, read_contents
+from recovery.place import directory_of
 from recovery.report import Verdict
 from recovery.restoring import refuse_unfinished
 from recovery.startup import refuse_backup
@@ -51,7 +52,7 @@ class Standstill:
         DatabaseLocked, IsBackup, RestoreUnfinished, RecoveryRefused where data files are damaged, DiskError,
         NewerFormat, NotThisDatabase.
         """
-        disk, path = disk or RealDisk(), Path(directory).absolute()
+        disk, path = disk or RealDisk(), directory_of(directory)
         refuse_backup(disk, path)
         refuse_unfinished(disk, path)
         refuse_newer(disk, path)

@@ -169,7 +169,8 @@ class DatabaseLocked(JournalError):
 
     def __init__(self, path: Path, *, pid: int, host: str) -> None:
         by = f"is in use by process {pid} on {host or 'an unknown host'}"
-        super().__init__(f"{path.parent} {by if pid else 'is being opened by another process at this moment'}")
+        opening = "is being opened by another process or thread at this moment"
+        super().__init__(f"{path.parent} {by if pid else opening}")
         self.path = path
         self.pid = pid
         self.host = host

@@ -186,11 +186,18 @@ class FrameReader:
                     seed = (identity + offset) & SEED_MASK
                     if hashed(data[at + 8 : start], seed) == checksum and hashed(payload) == payload_hash:
                         name = data[at + _PLAIN.size : at + _PLAIN.size + name_size]
-                        queue = queues.get(name) or queues.setdefault(name, name.decode())
-                        yield make(Message, (number, queue, payload, {}, time, None, sequence, offset))
-                        continue
+                        if queue := queues.get(name) or self._queue(name):
+                            yield make(Message, (number, queue, payload, {}, time, None, sequence, offset))
+                            continue
             yield self._message(number, offset)
             data, base = self._data, self._base
+
+    def _queue(self, name: bytes) -> str:
+        """Return the name as text and remember it; nothing where it is none, which whoever reads the records tells."""
+        try:
+            return self._queues.setdefault(name, name.decode())
+        except UnicodeDecodeError:
+            return ""
 
     def _load_for(self, wanted: Sequence[tuple[int, int]], index: int) -> None:
         """Read from the frame on: as much as is worth it for what is wanted next."""

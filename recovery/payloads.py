@@ -18,6 +18,7 @@ from journal.disk import Disk
 from journal.errors import DiskError, FormatError
 from journal.evidence import Expected, gather
 from journal.operations import Operation
+from journal.records import MOVED
 from journal.sweep import sweep
 from journal.walk import BadPayload
 from recovery.decide import Action
@@ -26,6 +27,7 @@ from recovery.report import FileReport, Unreadable
 
 UNREADABLE_MAX = 100  # of one file that are told one by one
 _OTHER_ROWS = "the footer does not say what the frames do"
+_NUMBERS = "its messages' numbers are not behind those of the commit before"
 
 
 def with_payloads(disk: Disk, examined: Sequence[Examined], reports: Sequence[FileReport]) -> list[FileReport]:
@@ -49,7 +51,7 @@ def with_payloads(disk: Disk, examined: Sequence[Examined], reports: Sequence[Fi
 def _bad_in(disk: Disk, examined: Examined) -> tuple[list[BadPayload | Unreadable], Contents | None]:
     """Return what cannot be read, and the contents of a file in which a repair may have found it."""
     if examined.decision.action is not Action.KEEP:
-        return list(examined.bad_payloads), None
+        return [*examined.bad_payloads, *_out_of_order(examined)], None
     try:
         with DataFile(disk, examined.path) as file:
             footer = file.footer(identity=examined.task.identity)
@@ -62,6 +64,18 @@ def _bad_in(disk: Disk, examined: Examined) -> tuple[list[BadPayload | Unreadabl
         return [], None  # clean-up was faster, or a start
     except OSError as failure:
         raise DiskError(examined.path, failure, "read") from failure
+
+
+def _out_of_order(examined: Examined) -> Iterator[Unreadable]:
+    """Yield the commits whose messages have no number behind the one before: some of both are found by no number."""
+    if examined.contents is None:
+        return
+    columns = examined.contents.columns
+    rows = np.flatnonzero((columns["kind"] == Operation.ADD) & (columns["flags"] & MOVED == 0))
+    numbers = columns["number"][rows]
+    for row in rows[1:][numbers[1:] <= numbers[:-1]].tolist():
+        offset = int(columns["offset"][row])
+        yield Unreadable(kind="commit", file=examined.path.name, offset=offset, reason=_NUMBERS)
 
 
 def _walked(file: DataFile, footer: Footer) -> Iterator[BadPayload | Unreadable]:

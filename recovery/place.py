@@ -8,6 +8,7 @@
 A directory that does not exist holds nothing.
 """
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,19 +20,39 @@ from journal.errors import DiskError, NotADatabase
 _NOBODYS = "lost+found"  # of the file system: in every directory that is a volume of its own
 
 
-def directory_of(directory: object) -> Path:
+def directory_of(directory: object, what: str = "directory") -> Path:
     """Return the absolute path that a caller names. TypeError, ValueError for what names no directory."""
     if not isinstance(directory, str | os.PathLike):
         came = "None" if directory is None else type(directory).__name__
-        raise TypeError(f"directory must be text or a path, not {came}")
+        raise TypeError(f"{what} must be text or a path, not {came}")
     text = os.fspath(directory)
     if not isinstance(text, str):
-        raise TypeError(f"directory must be text or a path of text, not {type(text).__name__}")
+        raise TypeError(f"{what} must be text or a path of text, not {type(text).__name__}")
     if not text:
-        raise ValueError('directory is empty, as a variable is that nobody has set; the working directory is "."')
+        raise ValueError(f'{what} is empty, as a variable is that nobody has set; the working directory is "."')
+    if not text.strip():
+        raise ValueError(
+            f"{what} is {text!r}, of blanks only, as a variable is that was set by mistake; "
+            "a directory of that name has a path with more in it"
+        )
     if "\0" in text:
-        raise ValueError(f"directory has a NUL character in it: {text!r}")
+        raise ValueError(f"{what} has a NUL character in it: {text!r}")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} has a character that no file name can have: {text!r}") from None
     return Path(text).absolute()
+
+
+def make_directory(disk: Disk, directory: Path) -> None:
+    """Make the directory where it is missing; DiskError, also where a file has its name."""
+    try:
+        disk.make_directory(directory)
+    except FileExistsError:
+        failure = NotADirectoryError(errno.ENOTDIR, "it is there, and is not a directory")
+        raise DiskError(directory, failure, "use") from None
+    except OSError as failure:
+        raise DiskError(directory, failure, "make") from failure
 
 
 def holds_database(disk: Disk, directory: Path) -> bool:

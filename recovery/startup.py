@@ -115,10 +115,7 @@ def start(disk: Disk, directory: Path, options: RecoveryOptions) -> Started:
     else:
         if not options.create:
             place.check_place(disk, directory, aside=options.aside)
-        try:
-            disk.make_directory(directory)
-        except OSError as failure:
-            raise DiskError(directory, failure, "make") from failure
+        place.make_directory(disk, directory)
         ownership = options.claim(disk, directory)
     try:
         return _Start(disk, directory, options).run(ownership, began)

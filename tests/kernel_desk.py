@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, cast
 
 from broker.attributes import Attributes, built_in
@@ -31,6 +32,9 @@ from broker.pstore import RESTORED_KEY, ProducerReused, Values
 from broker.pstore import Store as StorePort
 from broker.records import UOW, UOWS, Status, UowRecord
 from broker.restore import Restored, restored
+from broker.stored import StoredIdentifier
+from index.duplicates import digest
+from journal.format import xxh3
 
 SECOND = 1_000_000
 T0 = 1_700_000_000 * SECOND
@@ -46,18 +50,24 @@ class Paper:
     keys: dict[str, bytes] = field(default_factory=dict)
     newest: int = 0  # number of the newest message ever
     commits: list[Changes] = field(default_factory=list)
-    producers: dict[tuple[str, str], tuple[int, list[bytes]]] = field(default_factory=dict)  # first number, and what
+    producers: dict[tuple[str, str], tuple[int, list[bytes], int]] = field(default_factory=dict)  # first, what, when
 
     def commit(self, changes: Changes) -> int:
         if changes.producer is not None:
-            scope = (changes.adds[0].queue, changes.producer)
-            payloads = [message.payload for message in changes.adds]
-            if scope in self.producers:
-                first, known = self.producers[scope]
+            firsts, place, news = set(), 0, {}
+            for queue, messages in groupby(changes.adds, key=lambda message: message.queue):
+                payloads, scope = [message.payload for message in messages], (queue, changes.producer)
+                first, known, _ = self.producers.get(scope, (place, payloads, 0))
                 if known != payloads:
                     raise ProducerReused("the identifier was used for another payload")
-                return first
-            self.producers[scope] = (self.newest + 1, payloads)
+                firsts.add(first - place)
+                news[scope] = (self.newest + 1 + place, payloads, len(self.commits))
+                place += len(payloads)
+            if firsts != {0}:
+                if len(firsts) > 1:
+                    raise ProducerReused("some of it was sent before")
+                return firsts.pop()
+            self.producers |= news
         self.commits.append(changes)
         first = self.newest + 1 if changes.adds else 0
         for message in changes.adds:
@@ -80,6 +90,10 @@ class Paper:
         return {key.removeprefix(UOWS): UOW.decode(value) for key, value in self.keys.items() if key.startswith(UOWS)}
 
     # What a restart asks of a store.
+
+    def identifiers(self) -> Iterator[StoredIdentifier]:
+        for (queue, producer), (first, payloads, when) in self.producers.items():
+            yield StoredIdentifier(queue, producer, first, len(payloads), digest(list(map(xxh3, payloads))), when)
 
     def highest(self) -> int:
         return self.newest

@@ -20,6 +20,14 @@ from tests.cli_runner import command_line, environment
 TIMEOUT_SECONDS = 20.0
 
 
+class NotServing(AssertionError):
+    """A server did not start."""
+
+    def __init__(self, serving: "Serving") -> None:
+        super().__init__(f"the server did not start: {serving.log}")
+        self.serving = serving
+
+
 class Serving:
     """A server on a spool directory; ends with its block, kindly unless it was killed."""
 
@@ -47,7 +55,7 @@ class Serving:
             self.child.wait(TIMEOUT_SECONDS)
             self._reading.join(TIMEOUT_SECONDS)
             self._close()
-            raise AssertionError(f"the server did not start: {self.log}")
+            raise NotServing(self)
 
     def hear_ports(self) -> bool:
         """Wait until it says where it listens; a standby says so again when it has taken over. False at its end."""

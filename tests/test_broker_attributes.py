@@ -375,7 +375,7 @@ def test_the_environment_says_what_the_message_server_reads_from_it() -> None:
         ("MAX-UOW-MESSAGE-LENGTH=2G", "MAX-UOW-MESSAGE-LENGTH", "out of range", Code.VALUE_OUT_OF_RANGE),
         ("MAX-UOW-MESSAGE-LENGTH=big", "MAX-UOW-MESSAGE-LENGTH", "is not a size", Code.VALUE_INVALID),
         ("PARTNER-CLUSTER-ADDRESS=HOST2", "PARTNER-CLUSTER-ADDRESS", "host:port:TCP", Code.VALUE_INVALID),
-        ("CLASS=A", "CLASS", "there is no such attribute", Code.UNKNOWN_KEYWORD),
+        ("CLASS=A", "CLASS", "it does not belong to BROKER but to SERVICE", Code.UNKNOWN_KEYWORD),
         ("DEFAULTS=NOWHERE", "DEFAULTS", "NOWHERE is no section; there are BROKER", Code.VALUE_INVALID),
     ],
 )

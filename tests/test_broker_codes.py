@@ -1,12 +1,22 @@
 """The return codes: every one of the manual with its own text, found by its digits."""
 
+import ast
 import inspect
 import re
 
 import pytest
 
 from broker import codes
+from broker.advice import ADVICE
+from broker.block import Reply
+from broker.block_json import answered_of, said_of
+from broker.cis import Cis, CisRefused
 from broker.codes import BrokerError, Code, CommandCode, detailed
+from broker.running import Answered
+from broker.server.frames import Frame
+from broker.server.stomp_words import error_frame
+from tests.project import REPOSITORY
+from tests.wrong_inputs import FORBIDDEN, faults_of
 
 # Every code that the manuals name, class by class.
 OF_THE_MANUAL = {
@@ -79,3 +89,84 @@ def test_the_answers_to_commands_are_those_of_the_manual_with_a_text_each() -> N
     assert {int(code) for code in CommandCode} == COMMAND_CODES
     assert len({code.text for code in CommandCode}) == len(CommandCode)
     assert CommandCode(50).text == "the command is refused in this RUN-MODE"
+
+
+# What people are told.
+
+VERBS = {
+    *(
+        "ask",
+        "back",
+        "begin",
+        "call",
+        "choose",
+        "commit",
+        "correct",
+        "define",
+        "deregister",
+        "discard",
+        "end",
+        "finish",
+    ),
+    *("give", "let", "log", "look", "name", "read", "receive", "register", "say", "send", "start", "subscribe", "tell"),
+    *("try", "use", "wait", "write"),
+}
+TOLD = [code for code in Code if code is not Code.OK]
+
+
+def test_every_code_but_done_says_what_to_do_and_nothing_else_does() -> None:
+    assert set(ADVICE) == {code.value for code in TOLD}
+    assert {code for code in Code if not code.advice} == {Code.OK}
+
+
+@pytest.mark.parametrize("code", TOLD, ids=str)
+def test_the_advice_of_a_code_is_a_sentence_that_begins_with_what_to_do(code: Code) -> None:
+    assert code.advice.split()[0] in VERBS, code.advice
+    assert not code.advice.endswith((".", ";", ",")) and len(code.advice) <= 110
+    assert code.text.lower() not in code.advice.lower()
+    assert faults_of(f"{code}: {code.advice}", (str(code.value),)) == []
+
+
+@pytest.mark.parametrize("code", TOLD, ids=str)
+def test_whoever_is_told_a_code_is_told_what_to_do(code: Code) -> None:
+    """As an exception in a traceback, over STOMP, and over HTTP."""
+    raised = BrokerError(code, detailed(code, "of this case"))
+    frame = error_frame(code, raised.text, Frame("SEND", {"destination": "/queue/A", "receipt": "1"}))
+    answered = said_of(Answered(Reply(code=code, text=raised.text)))
+
+    assert raised.__notes__ == [code.advice]
+    first, second, third = frame.body.decode().splitlines()
+    assert first == f"{code.value} {code.text}: of this case" == frame.headers["message"]
+    assert second == "of the frame SEND to /queue/A"
+    assert third.lower() == f"{code.advice}.".lower() and third[0].isupper()
+    assert faults_of(frame.body.decode(), (str(code.value), code.text)) == []
+    assert (answered["error_code"], answered["error_advice"]) == (code.value, code.advice)
+    assert answered_of(answered).reply.code is code
+
+
+def test_what_is_done_needs_no_advice() -> None:
+    assert "error_advice" not in said_of(Answered(Reply()))
+
+
+@pytest.mark.parametrize("code", Cis, ids=str)
+def test_what_an_operator_is_told_is_a_sentence(code: Cis) -> None:
+    assert code.text[0].isupper() and not code.text.endswith(".")
+    assert faults_of(CisRefused(code, "uowid must say which").text, ("uowid",)) == []
+
+
+RAISED = {"BrokerError", "detailed", "_refusal", "BadFrame", "BadBlock", "CisRefused", "Refusal", "Turned", "Refused"}
+RAISED |= {"HTTPException", "refusal", "StartRefused", "AccessRefused", "MoveFailed", "StandbyEnds", "UsersInvalid"}
+
+
+def test_no_text_of_a_refusal_in_the_broker_has_words_of_others() -> None:
+    """Of every refusal as it stands in the code: the rules that hold for texts, as far as they stand there."""
+    count = 0
+    for module in (REPOSITORY / "broker").rglob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in RAISED:
+                for part in ast.walk(node):
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value:
+                        count += 1
+                        found = [hit for pattern in FORBIDDEN if (hit := re.search(pattern, part.value))]
+                        assert found == [], f"{module.name}: {part.value}"
+    assert count >= 250

@@ -338,7 +338,8 @@ def test_a_resent_unit_of_several_messages_is_received_once(
             else:
                 assert alice.query(*uowids).status is Status.ACCEPTED
     assert got == [*parts]
-    assert is_received or len(uowids) == 1
+    assert len(uowids - {""}) == 1, "the first one's, or none's where no trace is kept of it"
+    assert is_received or "" not in uowids
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
@@ -478,7 +479,7 @@ def test_a_start_does_what_pstore_says(kind: Kind, directory: Path, pstore: str)
         sent = alice.send(SERVICE, b"x")
     if pstore == "COLD":
         with (
-            pytest.raises(StartRefused, match="confirm it with the broker id ETB001"),
+            pytest.raises(StartRefused, match=r"confirm it with .*--erase ETB001"),
             kind.open(directory, pstore="COLD"),
         ):
             pass
@@ -605,5 +606,5 @@ def test_what_the_broker_has_to_say_is_logged(kind: Kind, directory: Path, caplo
 def test_an_error_carries_its_code_and_its_text(alice: Session) -> None:
     with pytest.raises(BrokerError) as caught:
         alice.query("NOBODYS")
-    assert str(caught.value) == "00780305 UOW not found"
+    assert str(caught.value).startswith("00780305 UOW not found: NOBODYS")
     assert caught.value.code.error_class == "0078"

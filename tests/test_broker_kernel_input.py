@@ -197,6 +197,35 @@ def test_a_resent_unit_is_one_unit_whatever_became_of_the_first(
     assert white.sync(COMMIT, other.uowid).status is Status.ACCEPTED
 
 
+@pytest.mark.parametrize("uwstatp", [1, 255])
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_unit_of_an_earlier_start_is_named_at_its_repeats_commit_or_not_at_all(
+    desk: Desk, white: Person, black: Person, is_done: bool, uwstatp: int
+) -> None:
+    first = white.send(b"head", SYNC, producer="batch 7", uwstatp=uwstatp)
+    white.send(b"line 1", SYNC, first.conv_id)
+    white.sync(COMMIT, first.uowid)
+    if is_done:
+        black.receive()
+        black.receive(first.conv_id)
+        black.sync(COMMIT, first.uowid)
+    desk = desk.restart()
+    white = Person(desk, "WHITE", "PC1")
+    before = dict(desk.paper.messages), desk.paper.uows(), desk.kernel.world.active_count
+    is_known = not is_done or uwstatp == 1
+    for _ in range(2):
+        said = _send_again(white, [b"head", b"line 1"])
+        assert {each.code for each in said} == {Code.OK}
+        assert said[-1].uowid == (first.uowid if is_known else "")
+        assert said[-1].status is (Status.PROCESSED if is_done else Status.ACCEPTED)
+        assert not is_known or {each.uowid for each in said} == {first.uowid}
+        refused = white.send(b"other", producer="batch 7")
+        assert refused.code is Code.PRODUCER_REUSED
+        which = first.uowid if is_known else "one that is complete and left no persistent status"
+        assert f": {which}; nothing was added" in refused.reply.text
+    assert (dict(desk.paper.messages), desk.paper.uows(), desk.kernel.world.active_count) == before
+
+
 @pytest.mark.parametrize("bodies", [[b"head"], [b"head", b"line 2"], [b"line 1", b"head"], [b"head", b"line 1", b""]])
 @pytest.mark.parametrize("restarts", [False, True])
 def test_other_content_under_a_known_identifier_is_refused_and_logged_as_no_error(
@@ -217,8 +246,12 @@ def test_other_content_under_a_known_identifier_is_refused_and_logged_as_no_erro
     assert _send_again(white, [b"head", b"line 1"])[-1].uowid == first.uowid
 
 
-def test_a_resent_unit_is_answered_where_a_new_one_would_be_refused(desk: Desk, white: Person) -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_resent_unit_is_answered_where_a_new_one_would_be_refused(desk: Desk, white: Person, restarts: bool) -> None:
     first = _send_again(white, [b"head", b"line 1"])[0]
+    if restarts:
+        desk = desk.restart()
+        white = Person(desk, "WHITE", "PC1")
     desk.give(ForbidNew())
     assert {(each.code, each.uowid) for each in _send_again(white, [b"head", b"line 1"])} == {(Code.OK, first.uowid)}
     assert white.send(b"x").code is Code.NO_NEW_UOWS
@@ -356,7 +389,8 @@ def test_a_repeat_after_a_restart_adds_nothing(
 
 @pytest.mark.parametrize("uwstatp", [255, 1])
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_both_with_a_repeat_after_a_restart_commits_what_was_received(uwstatp: int, is_lost: bool) -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_both_with_a_repeat_commits_what_was_received(uwstatp: int, is_lost: bool, restarts: bool) -> None:
     desk = Desk()
     white, black = Person(desk, "WHITE", "T"), Person(desk, "BLACK", "T", caller=2)
     black.register()
@@ -366,14 +400,14 @@ def test_both_with_a_repeat_after_a_restart_commits_what_was_received(uwstatp: i
     first = black.sync(COMMIT, BOTH)
     assert first.code is Code.OK
     other = white.send(b"d4", COMMIT, move.conv_id)
-    desk = desk.restart()
-    white, black = Person(desk, "WHITE", "T"), Person(desk, "BLACK", "T", caller=2)
-    black.register()
+    if restarts:
+        desk = desk.restart()
+        white, black = Person(desk, "WHITE", "T"), Person(desk, "BLACK", "T", caller=2)
+        black.register()
     assert black.receive("ANY").uowid == other.uowid
     black.send(b"e5", SYNC, move.conv_id, producer="p", uwstatp=uwstatp)
     desk.is_slow = True
     handle = black.start(Function.SYNCPOINT, COMMIT, uowid=BOTH)
-    desk.settle(1)
     assert handle not in desk.answers, "what was received is not durable yet"
     if is_lost:
         desk.fail()

@@ -6,6 +6,7 @@ import pytest
 
 from broker.changes import Changes, NewMessage, Put, together
 from broker.pstore import CommitRefused, MessageUnreadable, ProducerReused, Store, StoreUnavailable
+from broker.remembered import Remembered
 from broker.sqlite_store import SqliteStore
 from broker.stored import StoredMessage, StoredRecord
 from tests.broker_stores import DRIVERS, MESSAGE_BYTES_MAX, Driver, added, contents, payloads, put
@@ -159,7 +160,16 @@ def test_messages_of_several_queues_under_one_identifier_are_a_repeat_together(d
         assert store.commit(sent) == store.commit(sent) == 1
         with pytest.raises(ProducerReused, match="order-1"):
             store.commit(together(added(b"one", b"2", queue=queue, producer="order-1") for queue in "ab"))
+        with pytest.raises(ProducerReused, match="some of the commit was sent before"):
+            store.commit(together(added(b"one", b"two", queue=queue, producer="order-1") for queue in "ac"))
         assert store.message_count() == 4
+        found = list(store.identifiers())
+        assert [(each.queue, each.first, each.messages) for each in found] == [("a", 1, 2), ("b", 3, 2)]
+        assert len({(each.producer, each.added, each.digest) for each in found}) == 1
+        known = Remembered(found)
+        whole = [known.find(queue, "order-1") for queue in "ab"]
+        for one in whole:
+            assert one is not None and known.together_with(one) == whole
         store.close()
 
 

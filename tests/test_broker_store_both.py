@@ -99,6 +99,8 @@ def changes(chance: random.Random, live: list[int]) -> Changes:
         removed.append(range(10**6, 10**6 + 2))  # gone, or never there
     half = chance.randrange(len(removed) + 1)
     producer = f"order-{chance.randrange(20)}" if adds and chance.random() < 0.2 else None
+    if producer:
+        adds.sort(key=lambda message: message.queue)
     return Changes(
         adds=adds,
         puts=puts,

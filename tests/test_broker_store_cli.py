@@ -1,13 +1,16 @@
 """The commands for messages leave the persistent store of a broker alone; those that only look work on it."""
 
+import os
+import platform
 from pathlib import Path
 
 import pytest
 
+from broker.broker import Broker
 from broker.journal_store import JournalStore
 from database.database import MessageDatabase
 from tests.broker_stores import added, begun
-from tests.cli_runner import oms, oms_json
+from tests.cli_runner import oms, oms_json, oms_lines
 
 
 @pytest.fixture
@@ -60,6 +63,34 @@ def test_a_command_that_changes_messages_is_refused(spool: Path, arguments: tupl
 )
 def test_a_command_that_looks_or_repairs_works(spool: Path, arguments: tuple[str, ...]) -> None:
     oms(*arguments, spool=spool)
+
+
+def test_a_person_reads_the_checkpoints_of_a_broker_in_a_dump(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    for _ in range(2):
+        Broker.open(spool, broker_id="ETB007").close()
+
+    dumped = oms("dump", spool=spool).stdout.splitlines()
+    said = [line.split("  ")[-1].split(",")[0] for line in dumped if "checkpoint" in line]
+    assert said == [
+        *("cold start 1 of broker ETB007", "termination 1 of broker ETB007"),
+        *("hot start 2 of broker ETB007", "termination 2 of broker ETB007"),
+    ]
+    assert all(f", by {platform.node()[:64]} {os.getpid()}" in line for line in dumped if "checkpoint" in line)
+    found = [line["checkpoint"] for line in oms_lines("dump", spool=spool) if "checkpoint" in line]
+    assert [(each["name"], each["start"], each["broker_id"]) for each in found][2:] == [
+        *(("ETBH", 2, "ETB007"), ("ETBT", 2, "ETB007")),
+    ]
+    assert found[0]["time"] < found[1]["time"] < found[2]["time"]
+    for arguments in (("dump", "--redact"), ("dump", "--redact", "--json")):
+        assert "ETB007" not in oms(*arguments, spool=spool).stdout
+
+
+def test_what_is_no_checkpoint_is_dumped_as_any_key(tmp_path: Path) -> None:
+    with MessageDatabase.open(tmp_path / "spool") as database:
+        database.put("broker/checkpoint/ETBC", b"nothing of a broker's")
+    (line,) = oms("dump", spool=tmp_path / "spool").stdout.splitlines()
+    assert line.endswith("key broker/checkpoint/ETBC  21 B")
 
 
 def test_the_messages_of_everybody_else_are_taken_as_ever(tmp_path: Path) -> None:

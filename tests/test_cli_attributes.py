@@ -50,7 +50,7 @@ def test_a_wrong_file_names_every_line_and_attribute_and_exits_2(file: Path) -> 
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
         f"oms: {file}, line 3: PSTORE: TEPID is none of NO, HOT, COLD, WARM",
-        f"oms: {file}, line 6: UWTIME: 'SOON' is not a duration; write a number and S, M, H or D, as in 30S",
+        f"oms: {file}, line 6: UWTIME: 'SOON' is not a duration; write a number and S, M, H or D, as in 30S, or UNLIM",
         f"oms: {file}: 2 faults, nothing can be started",
     ]
 

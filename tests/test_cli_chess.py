@@ -507,6 +507,7 @@ def test_two_people_play_by_hand(tmp_path: Path) -> None:
     assert by_hand(spool, "white", "f3").startswith("It is black's turn: oms chess black MOVE")
     assert by_hand(spool, "white") == "Black has not answered yet; it is black's turn."
     assert by_hand(spool, "white", "g4", code=1) == "Black has not answered yet; it is black's turn."
+    assert oms("chess", "white", "g4", "--spool", str(spool), code=1).stderr == "oms: g4 was not sent\n"
     assert by_hand(spool, "black").startswith("It is black's turn: oms chess black MOVE")
     assert by_hand(spool, "black", "e7", code=2) == "e7 is no move of black's pawns; nothing was sent"
     assert by_hand(spool, "black", "e5").startswith("It is white's turn")

@@ -111,7 +111,7 @@ def test_a_command_that_destroys_is_not_given_without_asking(server: Serving, qu
 
 def test_what_is_refused_says_both_codes(server: Serving) -> None:
     refused = oms("cmd", "PURGE", "uowid=1111111111111111", "--yes", "--broker", url(server), code=1)
-    assert "not purged (00780305 UOW not found)" in refused.stderr
+    assert "not purged: there is none of uowid" in refused.stderr and "(00780305 UOW not found)" in refused.stderr
     failed = oms("cmd", "PURGE", "uowid=1", "--yes", "--json", "--broker", url(server), code=1)
     assert json.loads(failed.stderr)["error_code"] == "00780305"
     for words in (["DANCE"], ["START"], ["SHUTDOWN"], ["TRACE-ON", "LEVEL1", "LEVEL2"], ["PURGE", "client_id=x"]):

@@ -371,7 +371,7 @@ def test_an_opener_beside_one_that_has_not_said_yet_who_it_is_hears_just_that(tm
     assert (holder is None) == is_new
     assert other.try_lock(LOCK_BYTE_BASE + (holder.number if holder is not None else 0) + 1)
     try:
-        with pytest.raises(DatabaseLocked, match="is being opened by another process at this moment") as locked:
+        with pytest.raises(DatabaseLocked, match="is being opened by another process or thread") as locked:
             open_small(tmp_path)
     finally:
         other.close()

@@ -119,3 +119,20 @@ def test_leaving_the_block_while_tasks_commit_hangs_nobody(
     db.close()
     with MessageDatabase.open(tmp_path) as again:
         assert set(answers) <= set(again.numbers("q"))
+
+
+def test_a_database_that_is_awaited_is_open_until_it_is_closed(tmp_path: Path) -> None:
+    async def play() -> None:
+        db = await AsyncMessageDatabase.open(tmp_path / "spool")
+        assert await db.add("q", b"x") == 1
+        assert await db is db
+        async with db as entered:  # which closes it
+            assert entered is db
+            assert await db.add("q", b"y") == 2
+        with pytest.raises(DatabaseClosed):
+            await db.add("q", b"z")
+        again = await AsyncMessageDatabase.open(tmp_path / "spool")
+        assert again.undelivered_count("q") == 2
+        await again.close()
+
+    asyncio.run(asyncio.wait_for(play(), TIMEOUT_SECONDS))

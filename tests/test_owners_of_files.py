@@ -3,18 +3,23 @@
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import pytest
 
+from cli.failures import ExitCode
+from cli.main import main
 from database import MessageDatabase
 from journal.disk import RealDisk
 from journal.errors import DiskError
 from tests.cli_runner import oms
 from tests.forking import forked
 from tests.small_files import MODEST, churn, open_small
+from tests.wrong_inputs import faults_of
 
 SERVICE = 54_321  # a user that nobody is
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -158,3 +163,27 @@ def test_permissions_that_the_owner_took_from_itself_are_named(home: Path) -> No
         db.add("q", b"x")
     (spool / "omsmsg.lock").chmod(stat.S_IRUSR)
     assert f"{spool / 'omsmsg.lock'} is yours, and its permissions (0400) do not let you" in refusal(home)
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "words",
+    ["list", "verify", "send q x", "receive q", "recover", "cleanup", "backup {other}", "backup --verify {spool}"],
+)
+def test_a_command_in_another_users_directory_says_whose_it_is(home: Path, words: str) -> None:
+    spool = home / "spool"
+    oms("send", "q", "x", spool=spool)
+    os.chown(spool, 0, 0)
+    said = home / "said"
+    line = words.format(spool=spool, other=home / "other").split()
+
+    def asks() -> None:
+        with said.open("w") as file, redirect_stderr(file), pytest.raises(SystemExit) as ended:
+            sys.argv = ["oms", *line, "--spool", str(spool)]
+            main()
+        assert ended.value.code == ExitCode.UNUSABLE
+
+    assert as_service(asks) == 0
+    text = said.read_text()
+    assert f"{spool} belongs to root (uid 0) and you are uid {SERVICE}" in text
+    assert not faults_of(text, (str(spool),))

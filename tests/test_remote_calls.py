@@ -9,6 +9,7 @@ import pytest
 from broker.block import ANY, NEW, Function, Option, Reception, Reply, Request, Store
 from broker.block_json import said_of
 from broker.codes import Code
+from broker.reachability import checked_url
 from broker.remote_calls import (
     Ask,
     Heard,
@@ -19,7 +20,6 @@ from broker.remote_calls import (
     RemoteOptions,
     Steps,
     Unreached,
-    checked_url,
 )
 from broker.running import Answered
 

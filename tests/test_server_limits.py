@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.asynchronous import AsyncBroker
+from broker.codes import Code
 from broker.server.administration import Administration
 from broker.server.frames import V12, Frame, FrameLimits, encode
 from broker.server.limits import StompLimits
@@ -50,7 +51,7 @@ class Place:
 
     def __init__(self, listener: StompListener, port: int) -> None:
         self.listener = listener
-        self._port = port
+        self.port = port
         self._peers: list[Peer] = []
 
     async def peer(self, login: str = "", *, connects: bool = True, receive_bytes: int | None = None) -> Peer:
@@ -58,7 +59,7 @@ class Place:
         if receive_bytes is not None:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         raw.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", self._port))
+        await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", self.port))
         peer = Peer(*await asyncio.open_connection(sock=raw, limit=1 << 12 if receive_bytes else 1 << 20))
         self._peers.append(peer)
         if connects:
@@ -123,6 +124,94 @@ def test_what_is_cut_off_anywhere_leaves_nothing(server: Serving) -> None:
 
     assert last.hear().body == b"whole"
     last.close()
+
+
+# Connections that end.
+
+
+def test_who_goes_on_sending_behind_its_error_can_still_read_it(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        peer = await place.peer()
+        peer.say("SEND", destination="nowhere")
+        assert "00200183" in await peer.error()
+        for _ in range(3):  # a closed socket would answer the first one with a reset, and the others would fail
+            peer.say("SEND", b"e4", destination="/queue/a")
+            await peer.writer.drain()
+            other = await place.peer()
+            other.say("SEND", destination="/queue/b", receipt="1")
+            assert (await other.hear()).startswith(b"RECEIPT")  # what was sent before has been read, and did nothing
+        peer.close()
+
+    placed(tmp_path, StompLimits(linger_seconds=3600), script)
+
+
+def test_who_does_not_hang_up_after_its_error_keeps_nothing(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        first, second = await place.peer(), await place.peer()
+        first.say("SUBSCRIBE", destination="/queue/a", id="1", ack="client")
+        first.say("SEND", b"e4", destination="/queue/a")
+        assert (await first.hear()).startswith(b"MESSAGE")
+        first.say("SEND", destination="nowhere")
+        assert "00200183" in await first.error()
+        second.say("SUBSCRIBE", destination="/queue/a", id="1", ack="client")
+        assert (await second.hear()).startswith(b"MESSAGE")
+
+    placed(tmp_path, StompLimits(linger_seconds=3600), script)
+
+
+def test_who_is_gone_before_its_error_is_no_mistake_of_the_server(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        loop, raw = asyncio.get_running_loop(), socket.create_connection(("127.0.0.1", place.port), PATIENCE)
+        raw.setblocking(False)
+        await loop.sock_sendall(raw, b"CONNECT\n\n\0")
+        await asyncio.wait_for(loop.sock_recv(raw, 4096), PATIENCE)
+        (connection,) = place.listener.connections
+        raw.close()  # the ERROR is answered with a reset
+        connection.end(Code.TRANSPORT_TIMED_OUT, "no heart-beat")
+        async with asyncio.timeout(PATIENCE):
+            while place.listener.connections:
+                await asyncio.sleep(0.01)
+
+    placed(tmp_path, StompLimits(linger_seconds=3600), script)
+
+
+def test_who_reads_late_reads_all_up_to_its_error_and_the_end(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        peer = await place.peer(receive_bytes=1 << 12)
+        (connection,) = place.listener.connections
+        peer.say("SUBSCRIBE", destination="/queue/a", id="1")
+        peer.say("SEND", b"x" * (4 << 20), destination="/queue/a")
+        async with asyncio.timeout(PATIENCE):
+            while connection.is_writable:
+                await asyncio.sleep(0.01)
+        connection.end(Code.TRANSPORT_TIMED_OUT, "no heart-beat")
+        data = await asyncio.wait_for(peer.reader.read(), PATIENCE)
+        assert data.startswith(b"\nMESSAGE\n")
+        assert data.partition(b"\0\nERROR\n")[2].endswith(b"no heart-beat\0\n")
+
+    placed(tmp_path, StompLimits(linger_seconds=3600), script)
+
+
+def test_who_does_not_hang_up_after_its_error_holds_up_no_stop(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        peer = await place.peer()
+        peer.say("SEND", destination="nowhere")
+        assert "00200183" in await peer.error()
+        await asyncio.wait_for(place.listener.stop(), PATIENCE)
+        assert not place.listener.connections
+
+    placed(tmp_path, StompLimits(linger_seconds=3600, stop_seconds=3600), script)
+
+
+def test_who_does_not_hang_up_after_its_error_takes_nobodys_place(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        for _ in range(5):
+            peer = await place.peer()
+            peer.say("SEND", destination="nowhere")
+            assert "00200183" in await peer.error()
+        assert (place.listener.accepted, place.listener.refused) == (5, 0)
+
+    placed(tmp_path, StompLimits(linger_seconds=3600, connections=2), script)
 
 
 # Those who are slow.

@@ -39,7 +39,15 @@ def test_every_field_of_the_control_block_is_in_it_and_no_other(place: WebPlace)
     said, heard = schemas["Request"]["properties"], schemas["Reply"]["properties"]
 
     assert set(said) == {*REQUEST_FIELDS, "body_text", "as_text"} and "parts" not in said
-    assert set(heard) == {*REPLY_FIELDS, "error_code", "error_text", "properties", "body", "body_text"} - {
+    assert set(heard) == {
+        *REPLY_FIELDS,
+        "error_code",
+        "error_text",
+        "error_advice",
+        "properties",
+        "body",
+        "body_text",
+    } - {
         "code",
         "text",
     }

@@ -14,7 +14,7 @@ from broker.broker import Broker
 from broker.connecting import connect
 from broker.records import Status
 from broker.server.partner import introduction
-from tests.stomp_server import Wire
+from tests.stomp_server import Wire, eventually
 from tests.two_brokers import Pair, asked, wait_for
 
 NONCE = "0123456789abcdef"
@@ -47,7 +47,9 @@ def test_a_standby_waits_takes_over_and_gets_a_standby_of_its_own(pair: Pair) ->
     """EntireX 8.0, Concepts of Persistent Messaging: either is started first, and the partners change places."""
     second = pair.start(1, "STANDBY")
     wait_for(second, "waiting for the standard broker")
-    assert asked(second.http_port, "/peer/ping") == {"run_mode": "STANDBY", "is_ready": False}
+    found = asked(second.http_port, "/peer/ping")
+    assert found.pop("lot"), "nobody ever had the store"
+    assert found == {"run_mode": "STANDBY", "is_ready": False}
     assert second.port == 0, "a standby does not listen for STOMP"
 
     first = pair.start(0, "STANDARD")
@@ -124,11 +126,61 @@ def test_a_takeover_that_fails_too_often_is_the_end(pair: Pair) -> None:
     first = pair.start(0, "STANDARD")
     second = pair.start(1, "STANDBY", MAX_TAKEOVER_ATTEMPTS="2")
     wait_for(second, "handshake with", "done")
-    with socket.create_server(("127.0.0.1", pair.ports[3])):
-        first.kill()
+    with pair.without_data(first, second):
         assert second.child.wait(20) == 4
-    wait_for(second, "takeover attempt 1 of 2 failed: cannot listen for STOMP")
+    wait_for(second, "takeover attempt 1 of 2 failed:", "holds no persistent store")
     wait_for(second, "MAX-TAKEOVER-ATTEMPTS=2")
+
+
+@pytest.mark.parametrize("mode", ["STANDARD", "STANDBY"])
+def test_a_port_that_another_program_has_is_told_at_the_start(pair: Pair, mode: str) -> None:
+    with socket.create_server(("127.0.0.1", pair.ports[1])), pytest.raises(AssertionError, match="cannot listen"):
+        pair.start(0, mode)
+    (failed,) = pair.failed
+    assert failed.child.returncode == 4
+    assert f"cannot listen for STOMP on 127.0.0.1:{pair.ports[1]}: Address already in use" in str(failed.log)
+    assert not pair.spool.exists(), "and nothing was begun"
+
+
+def test_a_standby_has_its_port_and_refuses_who_connects_until_it_has_taken_over(pair: Pair) -> None:
+    first = pair.start(0, "STANDARD")
+    second = pair.start(1, "STANDBY")
+    wait_for(second, "handshake with", "done")
+    wait_for(second, f"STOMP 127.0.0.1:{pair.ports[3]}: held, and connections are refused")
+    for _ in range(3):
+        with pytest.raises(ConnectionRefusedError):
+            Wire(pair.ports[3])
+    for host in ("127.0.0.1", "0.0.0.0"):
+        with pytest.raises(OSError, match="in use"):
+            socket.create_server((host, pair.ports[3]))  # which allows that the address is used again
+    with pair.without_data(first, second):
+        wait_for(second, "takeover attempt 1 failed")
+        with pytest.raises(ConnectionRefusedError):
+            Wire(pair.ports[3])
+    assert second.hear_ports()
+    assert second.port == pair.ports[3]
+    Wire(second.port).close()
+
+
+@pytest.mark.parametrize("handshake", ["YES", "NO"])
+def test_of_two_standbys_on_a_new_directory_one_begins_the_store(pair: Pair, handshake: str) -> None:
+    both = [pair.start(number, "STANDBY", HANDSHAKE=handshake) for number in (0, 1)]
+    eventually(lambda: any(asked(each.http_port, "/peer/ping")["run_mode"] == "STANDARD" for each in both))
+    both.sort(key=lambda each: str(asked(each.http_port, "/peer/ping")["run_mode"]))
+    first, second = both
+    assert first.hear_ports()
+    done = ("handshake with", "done") if handshake == "YES" else ("is the standard broker, and answers",)
+    wait_for(second, *done)
+    sent(first.port, b"of a new store")
+    first.kill()
+    assert second.hear_ports()
+    assert received(second.port) == b"of a new store"
+
+
+def test_a_standby_whose_partner_is_itself_says_so_and_ends(pair: Pair) -> None:
+    second = pair.start(1, "STANDBY", PARTNER_CLUSTER_ADDRESS=f"127.0.0.1:{pair.ports[2]}:TCP")
+    assert second.child.wait(20) == 4
+    wait_for(second, f"PARTNER-CLUSTER-ADDRESS=127.0.0.1:{pair.ports[2]}:TCP is this broker itself")
 
 
 def test_two_brokers_do_not_share_a_store_that_has_no_fence(pair: Pair) -> None:

@@ -3,6 +3,8 @@
 import socket
 from pathlib import Path
 
+import pytest
+
 from tests.guarded_server import USERS, Files, set_users
 from tests.two_brokers import Pair, wait_for
 
@@ -18,9 +20,13 @@ def test_brokers_with_tls_and_the_same_users_take_over_and_those_with_others_do_
         wait_for(stranger, "its security settings are not the standby's")
 
         with socket.create_server(("127.0.0.1", 0)) as held:
-            second = pair.start(1, "STANDBY", STOMP_TLS_PORT=str(held.getsockname()[1]))
-            wait_for(second, "handshake with", "done")
-            first.kill()
-            wait_for(second, "takeover attempt 1 failed: cannot listen for STOMP-TLS")
+            port = str(held.getsockname()[1])
+            with pytest.raises(AssertionError, match=f"cannot listen for STOMP-TLS on 127.0.0.1:{port}"):
+                pair.start(1, "STANDBY", STOMP_TLS_PORT=port)
+        second = pair.start(1, "STANDBY")
+        wait_for(second, "handshake with", "done")
+        wait_for(second, "STOMP-TLS 127.0.0.1:", "held, and connections are refused")
+        with pair.without_data(first, second):
+            wait_for(second, "takeover attempt 1 failed")
         assert second.hear_ports(), "an attempt that failed leaves nothing behind that the next one would stumble over"
         wait_for(second, "RUN-MODE is STANDARD now")

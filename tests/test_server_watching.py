@@ -48,6 +48,14 @@ def test_a_store_that_cannot_be_seen_is_not_taken_over() -> None:
     assert watch.verdict(11 * INTERVAL) is Verdict.UNSEEN
 
 
+@pytest.mark.parametrize(("drawn", "expected"), [(None, Verdict.UNSEEN), (True, Verdict.BEGIN), (False, Verdict.LEFT)])
+def test_a_store_that_nobody_ever_had_is_begun_by_who_has_drawn_it(drawn: bool | None, expected: Verdict) -> None:
+    watch = Watch(INTERVAL, 0.0, drawn=drawn)
+    assert watch.verdict(0.0) is expected
+    watch.look(holder(is_open=False), 0.0)
+    assert watch.verdict(0.0) is Verdict.TAKE, "somebody has begun it"
+
+
 def test_as_long_as_the_count_moves_a_lost_network_is_no_takeover_however_long_it_lasts() -> None:
     watch = Watch(INTERVAL, 0.0)
     for tick in range(1, 1000):

@@ -1,10 +1,13 @@
 """A frame whose checksum is right and whose content nobody understands costs that frame, and nothing else."""
 
+import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from xxhash import xxh3_64_intdigest
 
-from database import DatabaseView, MessageDatabase
+from database import DatabaseView, MessageDamaged, MessageDatabase
 from database.backup import back_up
 from database.backup_check import verify_backup
 from journal.disk import RealDisk
@@ -16,7 +19,7 @@ from recovery.validate import validate_directory
 from tests import foreign_reader
 from tests.crash_model import SPOOL, Account, State, Unattended, Writer, found_after, open_unattended, state_of
 from tests.faulty_disk import SimulatedDisk
-from tests.strange_frames import STRANGE, Strange, write_unchecked
+from tests.strange_frames import STRANGE, Strange, single_add, write_unchecked
 
 PLACES = ["first", "middle", "last of a file", "last of all"]
 ENDINGS = ["closed", "killed"]
@@ -210,3 +213,41 @@ def test_a_database_of_a_generator_of_messages_gives_all_the_others(tmp_path: Pa
         assert loss.numbers == ()
     with MessageDatabase.open(tmp_path / "spool") as db:
         assert db.recovery.intact
+
+
+def test_a_queue_whose_name_is_no_text_in_a_sealed_file_costs_its_message_only(tmp_path: Path) -> None:
+    """The footer has the name right: whoever reads by it meets the record when the message is read."""
+    with MessageDatabase.open(tmp_path / "spool") as db:
+        kept, lost = db.add("kept", b"before"), db.add("lost", b"message")
+        after, place = db.add("kept", b"after"), db.read(lost)
+    file = tmp_path / "spool" / "omsmsg-0000000001.data"
+    data = bytearray(file.read_bytes())
+    start, (identity,) = place.offset, struct.unpack_from("<Q", data, 56)
+    records = start + 56 + struct.unpack_from("<I", data, start + 12)[0]
+    data[start:records] = data[start:records].replace(b"lost", b"l\xfft!")
+    checksum = xxh3_64_intdigest(bytes(data[start + 8 : records]), (identity + start) % 2**64)
+    struct.pack_into("<Q", data, start, checksum)
+    file.write_bytes(data)
+
+    with DatabaseView.open(tmp_path / "spool") as view:
+        assert [message.number for message in view.undelivered()] == [kept, after]
+        assert view.stats().undelivered == 3
+        with pytest.raises(MessageDamaged, match=f"message {lost}"):
+            view.read(lost)
+    with MessageDatabase.open(tmp_path / "spool", validation="footers") as db:
+        assert db.take("lost") is None
+
+
+def test_a_message_with_a_number_of_before_is_told_by_whoever_verifies_payloads(tmp_path: Path) -> None:
+    with MessageDatabase.open(tmp_path / "spool") as db:
+        first = db.add("q", b"before")
+        offset = write_unchecked(db._journal, replace(single_add(payload=b"m", is_right=True), messages=0))
+        later = [db.add("q", b"after") for _ in range(3)]
+        (running,) = validate_directory(tmp_path / "spool", payloads=True)
+        assert [message.number for message in db.undelivered()] == [first, *later]
+    (closed,) = validate_directory(tmp_path / "spool", payloads=True)
+
+    (told,) = running.unreadable
+    assert (running.verdict, told.kind, told.offset) == (Verdict.CLEAN, "commit", offset)
+    assert "number" in told.reason
+    assert closed.unreadable_count == 1

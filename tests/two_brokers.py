@@ -6,14 +6,14 @@ import random
 import signal
 import socket
 import urllib.request
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from broker.attributes import BUILT_IN
-from tests.stomp_server import TIMEOUT_SECONDS, Serving, eventually
+from tests.stomp_server import TIMEOUT_SECONDS, NotServing, Serving, eventually
 
 _PORTS = range(10_000, 32_000)  # below those that systems give to whoever asks for any
 
@@ -21,8 +21,7 @@ _PORTS = range(10_000, 32_000)  # below those that systems give to whoever asks 
 def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens at, and that nobody is given meanwhile who asks for any port.
 
-    A standby does not listen yet. Were its port one that the system gives away, somebody else could listen there, or
-    who tries to connect to it could be given it for its own end, and be connected to itself.
+    Were a port one that the system gives away, somebody else could have it before a broker does.
     """
     chance = random.SystemRandom()
     found: dict[int, socket.socket] = {}
@@ -44,6 +43,7 @@ class Pair:
         self.hosts = hosts
         self.ports = free_ports(4)  # HTTP and STOMP of the first, and of the second
         self.started: list[Serving] = []
+        self.failed: list[Serving] = []  # that did not listen
 
     def file(self, number: int, mode: str, **attributes: str) -> Path:
         """Write the attribute file of broker 0 or 1."""
@@ -61,9 +61,26 @@ class Pair:
         """Start broker 0 or 1; return when it says where it listens."""
         file = self.file(number, mode, **attributes)
         http, stomp = self.ports[2 * number : 2 * number + 2]
-        serving = Serving(self.spool, str(file), port=stomp, http_port=http, within=list(within))
+        try:
+            serving = Serving(self.spool, str(file), port=stomp, http_port=http, within=list(within))
+        except NotServing as failure:
+            self.failed.append(failure.serving)
+            raise
         self.started.append(serving)
         return serving
+
+    @contextmanager
+    def without_data(self, first: Serving, second: Serving) -> Iterator[None]:
+        """Kill the standard broker, and let its standby find no data in the store until the block ends."""
+        second.child.send_signal(signal.SIGSTOP)
+        first.kill()
+        away = self.directory / "away"
+        away.mkdir()
+        moved = [path.rename(away / path.name) for path in self.spool.iterdir() if path.name != "omsmsg.lock"]
+        second.child.send_signal(signal.SIGCONT)
+        yield
+        for path in moved:
+            path.rename(self.spool / path.name)
 
     def __enter__(self) -> "Pair":
         return self

@@ -13,13 +13,16 @@ from typing import Any
 from database import (
     AsyncMessageDatabase,
     DatabaseView,
+    DiskError,
     InvalidName,
     LimitExceeded,
     MessageDatabase,
     NoSuchMessage,
     NotUndelivered,
     OutsideBlock,
+    back_up,
 )
+from database.restore import restore
 
 LINES_MAX = 3
 CHARACTERS_MAX = 420
@@ -31,12 +34,15 @@ FORBIDDEN: Mapping[str, str] = {
     r"\bErrno\b": "the system's numbers",
     r"<class|<function|object at 0x|NoneType": "the interpreter's names",
     r"__\w+__|\bargument of type\b|positional argument|unexpected keyword": "the interpreter's words",
-    r"Usage:|Invalid value|Missing (argument|option|parameter|command)|[Nn]o such option": "typer's",
+    r"Usage:|Invalid value(:| for ['\"-])|Missing (argument|option|parameter|command)|[Nn]o such option": "typer's",
     r"valid (integer|float)": "typer's",
     r"unexpected extra argument|requires an argument|does not take a value|is not in the range": "typer's",
     r"╭|╰|│": "a box",
     r"omsmsg\.\w+|\.new\b": "a file that nobody can act on",
     r"codec can't|invalid literal|out of range\b.*list": "the interpreter's words",
+    r"embedded null|not a valid \w+$|could not be cast|nonnumeric port|bytearray\(|enclosed in double": "another's",
+    r"_ssl\.c|\[SSL|\[X509|Remote end closed|Server disconnected|illegal status": "a library's",
+    r"connection attempts failed|Not Found|Method Not Allowed|Missing boundary|multipart data\.": "a library's",
 }
 
 
@@ -141,6 +147,10 @@ _SIZES = (
     _of("cleanup --spool {spool}", "MSG_CLEANUP_INTERVAL", "often", MSG_CLEANUP_INTERVAL="often"),
     _of("cleanup --spool {spool}", "RETENTION_AGE", "-1d", RETENTION_AGE="-1d"),
     _of("cleanup --spool {spool}", "RETENTION_BYTES", "lots", RETENTION_BYTES="lots"),
+    *(
+        Command((*line.split(), "--spool", " "), ("--spool", "a path", "' '"), 2, b"", {})
+        for line in ("list", "send q x", "recover")
+    ),
     _of("cleanup --spool {spool} --retention-directory ''", "--retention-directory", "a path", "empty"),
 )
 _AGES = (
@@ -159,7 +169,7 @@ _WORDS = (
     _of("chess green", "SIDE", "green", "white"),
     _of("chess white e9 --spool {empty}", "e9"),
     _of("user allow {file} USER fly x", "RIGHT", "fly", "send"),
-    _of("serve --run-mode FAST", "RUN-MODE", "FAST", "STANDBY"),
+    _of("serve --run-mode FAST", "--run-mode", "FAST", "STANDBY"),
     _of("info --broker somewhere", "--broker", "somewhere"),
     _of("cmd PING --broker ftp://x", "--broker", "ftp://x"),
     _of("send q x --broker somewhere", "--broker", "somewhere"),
@@ -299,11 +309,19 @@ class Call:
         return self.name
 
 
+def _open_a_file(place: Path) -> object:
+    place.mkdir(exist_ok=True)
+    (place / "notes").write_text("not a directory")
+    return MessageDatabase.open(place / "notes")
+
+
 def _at(directory: object, raises: type[Exception], *named: str) -> tuple[Call, ...]:
     """Return what it is to open this for writing, and for looking."""
     return (
         Call(f"open({directory!r})", lambda _, __: MessageDatabase.open(directory), raises, named),  # type: ignore[arg-type]
         Call(f"view({directory!r})", lambda _, __: DatabaseView.open(directory), raises, named),  # type: ignore[arg-type]
+        Call(f"back_up to {directory!r}", lambda db, _: back_up(db.directory, directory), raises, named),  # type: ignore[arg-type]
+        Call(f"restore into {directory!r}", lambda _, place: restore(place, directory), raises, named),  # type: ignore[arg-type]
     )
 
 
@@ -427,11 +445,15 @@ _TYPES: tuple[Call, ...] = (
 
 
 CALLS: tuple[Call, ...] = (
+    Call("open(a file)", lambda _, place: _open_a_file(place), DiskError, ("notes", "not a directory")),
     *_at("", ValueError, "directory", "empty"),
     *_at(b"", TypeError, "directory", "bytes"),
     *_at(b"spool", TypeError, "directory", "bytes"),
     *_at(None, TypeError, "directory", "None"),
     *_at(5, TypeError, "directory", "int"),
     *_at("a\0b", ValueError, "directory", "NUL"),
+    *_at(" ", ValueError, "directory", "' '", "blanks"),
+    *_at("\t\n", ValueError, "directory", "blanks"),
+    *_at("\ud800x", ValueError, "directory", "\\ud800x"),
     *_TYPES,
 )

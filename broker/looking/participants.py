@@ -62,7 +62,7 @@ def _row(world: World, found: Participant) -> ParticipantRow:
         physical_id=found.physical,
         logged_on=found.has_logged_on,
         services=sorted("/".join(service) for service in found.services)[:NAMES_MAX],
-        topics=sorted(found.topics)[:NAMES_MAX],
+        topics=sorted({topic for topic, _ in found.topics})[:NAMES_MAX],
         conversations=len(found.talks),
         sending=len(found.owner.sending),
         delivering=sum(unit.reader == name for unit in found.owner.reading.values()),

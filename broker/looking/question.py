@@ -16,9 +16,11 @@ from typing import Any, TypeVar
 
 from broker.cis import Cis, CisRefused
 from broker.lifetimes import MICROSECONDS
+from broker.records import Status
 from broker.wildcards import fits
 
 LIMIT_DEFAULT = 100
+SHOWN_MAX = 40  # characters of what was said, in an error
 LIMIT_MAX = 1000
 STEP_ROWS = 25  # made between two pauses: about a millisecond
 STEP_LOOKS = 500  # that were looked at and not wanted count a part of a row
@@ -55,6 +57,17 @@ class Question:
             return frozenset(values).__contains__
         return partial(fits, values)
 
+    def statuses(self) -> frozenset[Status] | None:
+        """Return the statuses that are asked for, None for any. CisRefused."""
+        said = self.selectors.get("status")
+        if said is None:
+            return None
+        known = tuple(status.name for status in Status)
+        wrong = sorted(set(map(str.upper, said)) - set(known))
+        if wrong:
+            raise CisRefused(Cis.INVALID_SELECTOR, f"status={wrong[0][:SHOWN_MAX]!r} is none of {', '.join(known)}")
+        return frozenset(Status[each.upper()] for each in said)
+
     def sees(self, row: Row) -> bool:
         """Return whether who asks may see a row."""
         return self.may_see is None or self.may_see(row)
@@ -70,7 +83,9 @@ class Question:
         try:
             return _as_key(json.loads(self.cursor))
         except (ValueError, RecursionError):
-            raise CisRefused(Cis.INVALID_SELECTOR, "the cursor is none that an answer has said") from None
+            raise CisRefused(
+                Cis.INVALID_SELECTOR, "the cursor is none that an answer has said; take `next` of a page as it is"
+            ) from None
 
     def after_identifier(self) -> str:
         """Return the identifier that is the cursor, "" for the first page. CisRefused."""
@@ -78,7 +93,10 @@ class Question:
         if found is None:
             return ""
         if not isinstance(found, str) or not _IDENTIFIER.fullmatch(found):
-            raise CisRefused(Cis.INVALID_SELECTOR, "the cursor is one of another information object")
+            raise CisRefused(
+                Cis.INVALID_SELECTOR,
+                "the cursor is one of another information object; take `next` of a page of this one",
+            )
         return found
 
 
@@ -130,7 +148,9 @@ def page_of(
     try:
         ordered: list[Any] = sorted([key for key in keys if after is None or key > after])
     except TypeError:
-        raise CisRefused(Cis.INVALID_SELECTOR, "the cursor is one of another information object") from None
+        raise CisRefused(
+            Cis.INVALID_SELECTOR, "the cursor is one of another information object; take `next` of a page of this one"
+        ) from None
     rows: list[Row] = []
     effort, last = 0, None
     for key in ordered:
@@ -169,7 +189,12 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 def _as_key(found: Any) -> Any:
-    return tuple(map(_as_key, found)) if isinstance(found, list) else found
+    """Return a key that JSON has held: text, whole numbers, and lists of them. ValueError."""
+    if isinstance(found, list):
+        return tuple(map(_as_key, found))
+    if found is not None and type(found) not in (str, int):
+        raise ValueError("no key has that")
+    return found
 
 
 def _everything(_: str) -> bool:

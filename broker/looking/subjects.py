@@ -6,12 +6,13 @@ of the request field; FILES and LATENCY are ours and have none. (EntireX 10.3, C
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any
 
 from broker.cis import Cis, CisRefused
 from broker.looking.conversations import ConversationRow, conversations
 from broker.looking.participants import ParticipantRow, clients, participants
-from broker.looking.question import LIMIT_DEFAULT, LIMIT_MAX, Question, Steps
+from broker.looking.question import LIMIT_DEFAULT, LIMIT_MAX, SHOWN_MAX, Question, Steps
 from broker.looking.services import ServerRow, ServiceRow, servers, services
 from broker.looking.topics import PublicationRow, SubscriberRow, TopicRow, publications, subscribers, topics
 from broker.looking.uow_statistics import UowStatisticsRow, uow_statistics
@@ -23,6 +24,7 @@ _SERVICE = ("server_class", "server_name", "service")
 _USER = ("user_id", "token")
 _RECEIVER = ("receiver_user", "receiver_token")
 Look = Callable[[World, Question], Steps]
+LISTED = "`oms info` and GET /info list them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,10 +176,13 @@ def subject_of(name: str) -> Subject:
     """Return the subject of a name, in any case. CisRefused."""
     wanted = name.strip().upper().replace("_", "-")
     if not wanted:
-        raise CisRefused(Cis.SUBJECT_MISSING)
+        raise CisRefused(Cis.SUBJECT_MISSING, LISTED)
     found = SUBJECTS.get(ALIASES.get(wanted, wanted))
     if found is None:
-        raise CisRefused(Cis.INVALID_SUBJECT, f"{wanted}: {REFUSED.get(wanted, 'there is none of this name')}")
+        near = get_close_matches(wanted, SUBJECTS, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        why = REFUSED.get(wanted, f"there is none of this name; {meant}{LISTED}")
+        raise CisRefused(Cis.INVALID_SUBJECT, f"{wanted[:SHOWN_MAX]}: {why}")
     return found
 
 
@@ -194,11 +199,13 @@ def question_of(subject: Subject, said: Sequence[tuple[str, str]]) -> Question:
             selectors.setdefault(name, []).append(value)
         else:
             known = ", ".join((*subject.selectors, "limit", "cursor"))
-            raise CisRefused(Cis.INVALID_SELECTOR, f"{subject.name} has no selector {name}; it has {known}")
+            raise CisRefused(
+                Cis.INVALID_SELECTOR, f"{subject.name} has no selector {name[:SHOWN_MAX]!r}; it has {known}"
+            )
     return Question(selectors=selectors, limit=limit, cursor=cursor)
 
 
 def _limit(value: str) -> int:
     if not (value.isascii() and value.isdigit() and len(value) < 10 and 1 <= int(value) <= LIMIT_MAX):
-        raise CisRefused(Cis.INVALID_SELECTOR, f"limit={value[:20]} is not from 1 to {LIMIT_MAX}")
+        raise CisRefused(Cis.INVALID_SELECTOR, f"limit={value[:20]!r} is not a whole number from 1 to {LIMIT_MAX}")
     return int(value)

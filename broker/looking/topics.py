@@ -154,13 +154,14 @@ def _subscriber_row(world: World, found: Subscription) -> SubscriberRow:
 
 def publications(world: World, question: Question) -> Steps:
     """Return the publications, by their identifiers: those that are being published too."""
-    names = ("publication_id", "topic", "user_id", "token", "status")
-    is_one, is_topic, is_user, is_token, is_status = (question.fits(name) for name in names)
+    names = ("publication_id", "topic", "user_id", "token")
+    is_one, is_topic, is_user, is_token = (question.fits(name) for name in names)
+    statuses = question.statuses()
     known = world.topics.publications
 
     def row(publication_id: str) -> PublicationRow | None:
         found = known.get(publication_id)
-        if found is None or not (is_topic(found.topic.name) and is_status(found.status.name)):
+        if found is None or not (is_topic(found.topic.name) and (statuses is None or found.status in statuses)):
             return None
         if not (is_user(found.owner.user) and is_token(found.owner.token)):
             return None

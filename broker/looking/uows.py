@@ -23,13 +23,12 @@ from broker.looking.question import (
 )
 from broker.looking.services import ServiceFilter
 from broker.recording import record_of, service_name
-from broker.records import Flag, Status, UowRecord
+from broker.records import Flag, UowRecord
 from broker.states import COMPLETE, POSTPONED
 from broker.units import Parties, Wanted
 from broker.uow import UnitOfWork
 from broker.world import World
 
-STATUSES = tuple(status.name for status in Status)
 _PARTIES = ("user_id", "token", "receiver_user", "receiver_token", "server_class", "server_name", "service")
 
 
@@ -111,22 +110,12 @@ class Choice:
     def __init__(self, world: World, question: Question) -> None:
         self._withheld = world.withheld
         self._held = _yes_or_no(question, "held")
-        self._statuses = self._asked(question)
+        self._statuses = question.statuses()
         self._is_service = ServiceFilter(question)
         self._uowid, self._conv_id, self._ustatus = (question.fits(name) for name in ("uowid", "conv_id", "ustatus"))
         self._user, self._token = question.fits("user_id"), question.fits("token")
         self._receiver, self._receiver_token = question.fits("receiver_user"), question.fits("receiver_token")
         self._has_parties = any(name in question.selectors for name in _PARTIES)
-
-    @staticmethod
-    def _asked(question: Question) -> frozenset[int] | None:
-        said = question.selectors.get("status")
-        if said is None:
-            return None
-        wrong = sorted(set(map(str.upper, said)) - set(STATUSES))
-        if wrong:
-            raise CisRefused(Cis.INVALID_SELECTOR, f"status={wrong[0]} is none of {', '.join(STATUSES)}")
-        return frozenset(Status[each.upper()] for each in said)
 
     def may_be(self, unit: UnitOfWork, talk: Conversation) -> bool:
         """Say whether one that is awake may be asked for, by what most questions ask for."""

@@ -29,10 +29,12 @@ from broker.server.openapi import described
 from broker.server.openapi_aci import CALL, LEAVE
 from broker.server.operators import administration_of
 from broker.server.served import Served
+from broker.server.web import shown
 from broker.server.web_limits import WebLimits
 
 MULTIPART = "multipart/mixed"
 _FORM = "multipart/form-data"
+_PARTS = "the parts `block`, in JSON, and `body`"
 _AT_ONCE = ("", "NO")
 _OVER = detailed(Code.LOGON_REQUIRED, "the session is over")
 
@@ -72,7 +74,7 @@ class Aci:
         except TooMany as failure:
             raise HTTPException(503, str(failure)) from None
         try:
-            answered = served.guard.told(identity, await _called(http, callers, caller, request))
+            answered = served.guard.told(identity, request, await _called(http, callers, caller, request))
         finally:
             callers.done(caller)
         if request.function is Function.LOGOFF and answered.reply.code is Code.OK:
@@ -84,7 +86,7 @@ class Aci:
         callers = self._callers_of(http)
         if callers is not None and callers.end_named(http.headers.get(HEADER, ""), _identity_of(http).user):
             return Response(status_code=204)
-        raise HTTPException(404, f"there is no session of this {HEADER}")
+        raise HTTPException(404, f"there is no session of this {HEADER}: it has ended, or the header is missing")
 
     def _callers_of(self, http: HttpRequest) -> Callers | None:
         """Return the sessions of the broker that is served; None while there is none."""
@@ -118,7 +120,9 @@ async def _read(http: HttpRequest) -> tuple[Request, bool]:
             request.body = body or b""
             return request, as_text
         if kind != "application/json":
-            raise HTTPException(415, f"the control block comes as application/json or {_FORM}")
+            raise HTTPException(
+                415, f"the control block comes as application/json or {_FORM}, not as {shown(kind) or 'nothing'}"
+            )
         return request_of(parsed(await http.body()))
     except BadBlock as failure:
         raise HTTPException(400, str(failure)) from None
@@ -131,20 +135,22 @@ async def _parts(http: HttpRequest) -> tuple[bytes, bytes | None]:
     parser.spool_max_size = longest + 1
     try:
         form = await parser.parse()
-    except MultiPartException as failure:
-        raise BadBlock(f"this is no form: {failure.message}") from None
+    except MultiPartException:
+        raise BadBlock(f"this is no form as {_FORM} has it; it has {_PARTS}") from None
     except (KeyError, ValueError):
-        raise BadBlock("this is no form: its boundary is missing") from None
+        raise BadBlock(
+            f"this is no form: its boundary is missing in the header Content-Type; it has {_PARTS}"
+        ) from None
     try:
         found: dict[str, bytes] = {}
         for name, part in form.multi_items():
             if name not in ("block", "body") or name in found:
-                raise BadBlock("a form has the parts `block`, in JSON, and `body`, each once")
+                raise BadBlock(f"a form has {_PARTS}, each once, and not {shown(name)}")
             found[name] = part.encode() if isinstance(part, str) else await part.read()
     finally:
         await form.close()
     if "block" not in found:
-        raise BadBlock("the form has no part `block`")
+        raise BadBlock(f"the form has no part `block`; it has {_PARTS}")
     return found["block"], found.get("body")
 
 

@@ -148,7 +148,7 @@ class Commands:
         self._may()
         is_allowed = order.command == "ALLOW-NEWUOWMSGS"
         if broker.store is None:
-            raise CisRefused(Cis.ALLOW_FAILED if is_allowed else Cis.FORBID_FAILED, "PSTORE=NO")
+            raise CisRefused(Cis.ALLOW_FAILED if is_allowed else Cis.FORBID_FAILED, "PSTORE=NO: there is no store")
         if is_allowed:
             broker.allow_new_uow_messages()
         else:
@@ -158,7 +158,11 @@ class Commands:
     async def _clean_up(self, broker: AsyncBroker, _: Order) -> Done:
         self._may()
         if not isinstance(broker.store, MakesRoom):
-            why = "PSTORE=NO" if broker.store is None else "this kind of store gives space back by itself"
+            why = (
+                "PSTORE=NO: there is no store"
+                if broker.store is None
+                else "this kind of store gives space back by itself"
+            )
             raise CisRefused(Cis.CANNOT_EXECUTE, why)
         cleaning = asyncio.create_task(_cleaned(broker.store))
         done, _pending = await asyncio.wait((cleaning,), timeout=CLEANUP_SECONDS)
@@ -198,13 +202,16 @@ class Commands:
 
     async def _may_move(self, broker: AsyncBroker, order: Order, code: Cis) -> None:
         if not order.uowid:
-            raise CisRefused(code, "uowid must name it")
+            raise CisRefused(code, "uowid must say which")
         question = Question(selectors={"uowid": [order.uowid.replace("*", "?")]})
         for row in await _found(broker, uows, question):
             self._may(_service_of(row))
             return
         self._may_see()
-        raise CisRefused(code, error_code=str(Code.UOW_NOT_FOUND.value), error_text=Code.UOW_NOT_FOUND.text)
+        code_said = str(Code.UOW_NOT_FOUND.value)
+        raise CisRefused(
+            code, f"there is none of uowid {order.uowid!r}", error_code=code_said, error_text=Code.UOW_NOT_FOUND.text
+        )
 
     def _may_see(self) -> None:
         """Tell only who may look that there is nothing."""
@@ -221,10 +228,10 @@ class Commands:
 
     async def _subscribe(self, broker: AsyncBroker, order: Order) -> Done:
         if not order.topic:
-            raise CisRefused(Cis.TOPIC_MISSING)
+            raise CisRefused(Cis.TOPIC_MISSING, "topic must name it")
         self._may(topic_name(order.topic))
         if not order.user_id:
-            raise CisRefused(Cis.USER_MISSING)
+            raise CisRefused(Cis.USER_MISSING, "user_id must name it")
         topic, user, token = order.topic, order.user_id, order.token or ""
         if order.command == "SUBSCRIBE":
             await _given(broker, Cis.SUBSCRIBE_FAILED, lambda handle: SubscribeFor(handle, topic, user, token))
@@ -251,7 +258,7 @@ class Commands:
         """Shut down all servers of a service, or a server of all its services, or of one."""
         is_one_service = all(order.names) and not any("*" in name for name in order.names)
         if not is_one_service and (order.target == "SERVICE" or any(order.names)):
-            raise CisRefused(Cis.SERVICE_NOT_UNIQUE)
+            raise CisRefused(Cis.SERVICE_NOT_UNIQUE, "say all three, without *")
         if order.target == "SERVICE":
             self._may(service_name(*order.names))
         rows = await _found(broker, servers, Question(selectors=_selectors(order), limit=LIMIT_MAX))
@@ -259,7 +266,7 @@ class Commands:
             self._may(_service_of(row))
         if not rows:
             self._may_see()
-            raise CisRefused(missing)
+            raise CisRefused(missing, f"no server fits {_said(order)}; `oms info SERVER` shows who is there")
         if order.target == "SERVER" and len({row["client_id"] for row in rows}) > 1:
             raise CisRefused(Cis.USER_NOT_UNIQUE, "there are several; say token or client_id")
         count = 0
@@ -290,11 +297,13 @@ class Commands:
         }
         rows = await _found(broker, participants, Question(selectors=selectors))
         if not rows:
-            raise CisRefused(Cis.PARTICIPANT_NOT_FOUND)
+            raise CisRefused(
+                Cis.PARTICIPANT_NOT_FOUND, f"nobody fits {_said(order)}; `oms info PARTICIPANT` shows who is there"
+            )
         if len(rows) > 1:
             raise CisRefused(Cis.USER_NOT_UNIQUE, "there are several; say token or client_id")
         if not order.is_immediate and not rows[0]["services"]:
-            raise CisRefused(Cis.SERVERS_ONLY)
+            raise CisRefused(Cis.SERVERS_ONLY, "this one serves nothing; say IMMED")
         client_id = rows[0]["client_id"]
         await _given(
             broker,
@@ -306,12 +315,12 @@ class Commands:
 
     async def _shut_conversation(self, broker: AsyncBroker, order: Order) -> Done:
         if not order.conv_id:
-            raise CisRefused(Cis.CONVERSATION_MISSING)
+            raise CisRefused(Cis.CONVERSATION_MISSING, "conv_id must name it")
         question = Question(selectors={"conv_id": [order.conv_id.replace("*", "?")]})
         rows = await _found(broker, conversations, question)
         if not rows:
             self._may_see()
-            raise CisRefused(Cis.CONVERSATION_NOT_FOUND)
+            raise CisRefused(Cis.CONVERSATION_NOT_FOUND, f"there is none of conv_id {order.conv_id!r}")
         self._may(_service_of(rows[0]))
         await _given(
             broker,
@@ -346,6 +355,11 @@ def _selectors(order: Order) -> dict[str, list[str]]:
         **dict(zip(("server_class", "server_name", "service"), (name or None for name in order.names), strict=True)),
     }
     return {name: [value.replace("*", "?")] for name, value in said.items() if value is not None}
+
+
+def _said(order: Order) -> str:
+    """Return what an order picks participants by."""
+    return " ".join(f"{name}={values[0]}" for name, values in _selectors(order).items())
 
 
 async def _found(broker: AsyncBroker, look: Callable[..., object], question: Question) -> list[Row]:

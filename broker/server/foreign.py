@@ -26,7 +26,7 @@ class Foreign:
 
 
 _NO, _ZERO = ("false",), ("0",)
-_DURABLE = "a durable subscription is `durable:true`, and known by the user and its client-id"
+_DURABLE = "a durable subscription is `durable:true`, with `durable-subscription-name` where a client has several"
 _LIFETIME = "say `lifetime`, as in 90S or 5M"
 _QUEUE_ARGUMENT = "queues are set up by the broker's attributes, not by their clients"
 _DELAY = "messages cannot be delayed"
@@ -47,9 +47,6 @@ FOREIGN: Mapping[str, Foreign] = {
     "activemq.maximumPendingMessageLimit": Foreign(_SUBSCRIBE, "nothing is dropped for who is slow", ("-1", "0")),
     "transformation": Foreign(_SUBSCRIBE, "a body is handed out as it came"),
     # Durable subscriptions by other names.
-    "activemq.subscriptionName": Foreign((*_SUBSCRIBE, *_UNSUBSCRIBE), _DURABLE),
-    "durable-subscription-name": Foreign((*_SUBSCRIBE, *_UNSUBSCRIBE), _DURABLE),
-    "durable-subscriber-name": Foreign((*_SUBSCRIBE, *_UNSUBSCRIBE), _DURABLE),
     "x-queue-name": Foreign(_SUBSCRIBE, _DURABLE),
     "persistent": Foreign(_SUBSCRIBE, _DURABLE, _NO),
     # How a queue is set up.

@@ -22,7 +22,10 @@ from broker.running import Answered
 ANONYMOUS = "ANONYMOUS"  # who does not say who it is, where nobody asks
 BROKER = "broker"  # the name of the broker itself
 _WORDS = frozenset({"NEW", "OLD", "ANY", "NONE"})
-_HIDDEN: Mapping[Code, Code] = {Code.NOT_THE_CREATOR: Code.UOW_NOT_FOUND}
+_ABOUT_OTHERS = (Code.NOT_THE_CREATOR, Code.UOW_NOT_FOUND)
+_NOT_FOUND = detailed(
+    Code.UOW_NOT_FOUND, "there is none of yours of this identifier, or it is complete and left no persistent status"
+)
 _INTERNAL = ("SAG", "ETBCIS")  # the command and information services
 
 
@@ -90,18 +93,26 @@ class Guard:
         """Return the code and the text that a call is refused with, None when it may go to the broker."""
         return None if self.is_open else refusal(identity, request)
 
-    def told(self, identity: Identity, answered: Answered) -> Answered:
+    def told(self, identity: Identity, request: Request, answered: Answered) -> Answered:
         """Return what the user is told: of what is somebody else's no more than of what there is not.
 
         Identifiers are numbers that ascend. Who may look at the broker is told whose fault it is.
         """
-        hidden = _HIDDEN.get(answered.reply.code)
-        if hidden is None or self.is_open or identity.may(Right.LOOK, BROKER):
+        code = answered.reply.code
+        if code not in _ABOUT_OTHERS or self.is_open or identity.may(Right.LOOK, BROKER):
             return answered
-        return Answered(Reply(code=hidden, text=hidden.text))
+        if code is Code.UOW_NOT_FOUND and not _names_something(request):
+            return answered
+        return Answered(Reply(code=Code.UOW_NOT_FOUND, text=_NOT_FOUND))
 
 
 OPEN = Guard()
+
+
+def _names_something(request: Request) -> bool:
+    """Say whether the call is about a unit of work or a publication that may be somebody else's."""
+    said = {request.uowid.upper(), request.publication_id.upper()} - _WORDS - {""}
+    return bool(said or request.parts)
 
 
 def service_name(server_class: str, server_name: str, service: str) -> str:

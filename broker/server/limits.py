@@ -29,5 +29,5 @@ class StompLimits:
     unsent_bytes: int = 1 << 20  # receipts and answers that are not read; beyond it nothing more is read or done
     heart_beat_milliseconds: int = 100  # the shortest interval, either way
     log_lines: int = 20  # about connections that end with an ERROR, between two looks
-    linger_seconds: float = 5.0  # for the last frames to a connection that ends
+    linger_seconds: float = 5.0  # for the last frames to a connection that ends, and until its client hangs up
     stop_seconds: float = 10.0  # for what is under way when the server stops

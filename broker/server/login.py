@@ -49,9 +49,9 @@ class Login:
         refused = self._guard.refusal(self.identity, request)
         return None if refused is None else Answered(Reply(code=refused[0], text=refused[1]))
 
-    def told(self, answered: Answered) -> Answered:
+    def told(self, request: Request, answered: Answered) -> Answered:
         """Return what the user is told of an answer."""
-        return self._guard.told(self.identity, answered)
+        return self._guard.told(self.identity, request, answered)
 
     def cancel(self) -> None:
         """Let nobody be told any more."""

@@ -9,8 +9,9 @@ import httpx
 from broker.attributes import Attributes
 from broker.migration import Offer, decode_offer, encode_offer
 from broker.pstore import StartRefused
+from broker.reachability import reason_of
 from broker.server.moving_words import MoveFailed, Refused
-from broker.server.partner import partner_client, partner_url
+from broker.server.partner import answer_of, partner_client, partner_url
 
 _log = logging.getLogger("oms.server")
 CONNECT_SECONDS = 5.0
@@ -46,17 +47,14 @@ class Partner:
         body = {"content": content} if isinstance(content, bytes) else {"json": content}
         timeout = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
         try:
-            answer = await self._client.post(self._path + path, timeout=timeout, **body)
+            asked = self._client.build_request("POST", self._path + path, timeout=timeout, **body)
+            status, document = await answer_of(self._client, asked)
         except httpx.HTTPError as failure:
-            raise Unreachable(str(failure) or type(failure).__name__) from failure
-        try:
-            document = answer.json()
-        except ValueError:
-            document = None
-        if not isinstance(document, dict):
-            raise PartnerSays(answer.status_code, f"status {answer.status_code}, and not in JSON")
-        if answer.status_code != httpx.codes.OK:
-            raise PartnerSays(answer.status_code, str(document.get("error", answer.status_code)))
+            raise Unreachable(reason_of(failure)) from failure
+        if document is None:
+            raise PartnerSays(status, f"status {status}, and not in JSON")
+        if status != httpx.codes.OK:
+            raise PartnerSays(status, str(document.get("error", status)))
         return document
 
     async def ask_confirmed(self, path: str, content: dict[str, Any], *, seconds: float) -> dict[str, Any]:

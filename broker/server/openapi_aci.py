@@ -68,6 +68,7 @@ REPLY: Json = {
     "properties": {
         **{_OUT.get(name, name): _field(name) for name in REPLY_FIELDS},
         "error_code": {"type": "string", "pattern": "^[0-9]{8}$", "description": "ERROR-CODE: 00000000 is done."},
+        "error_advice": {"type": "string", "description": "What to do about the code, for people."},
         "properties": _SPECIAL["properties"],
         BODY: _SPECIAL[BODY],
         BODY_TEXT: {"type": "string"},

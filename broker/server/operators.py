@@ -1,13 +1,11 @@
 """The routes for operators: `GET /info/{OBJECT}`, `POST /command`, and what there is to be asked and said."""
 
-import json
-from typing import Any
-
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from broker.block_json import BadBlock, parsed
 from broker.cis import Cis, CisRefused
 from broker.codes import Code
 from broker.looking.subjects import REFUSED as REFUSED_SUBJECTS
@@ -17,6 +15,7 @@ from broker.server.guard import Identity
 from broker.server.openapi import described
 from broker.server.openapi_admin import COMMAND, COMMANDS_THERE, INFORMATION, INFORMATION_THERE
 from broker.server.order import COMMANDS, REFUSED, SELECTORS
+from broker.server.web import shown
 
 _STATUSES = {
     Cis.NOT_AUTHORIZED: 403,
@@ -111,11 +110,12 @@ async def command(request: Request) -> Response:
     """Carry out a command."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != "application/json":
-        raise HTTPException(415, "a command comes as application/json")
+        raise HTTPException(415, f"a command comes as application/json, not as {shown(kind) or 'nothing'}")
     try:
-        said: Any = json.loads(await request.body())
-    except (ValueError, RecursionError):
-        raise HTTPException(400, "the command is not JSON") from None
+        said = parsed(await request.body())
+    except BadBlock as wrong:
+        text = f'no command: {wrong}; write it as in {{"command": "PURGE", "uowid": "…"}}'
+        raise HTTPException(400, text) from None
     try:
         return JSONResponse(await administration_of(request).command(identity_of(request), said))
     except CisRefused as refused:

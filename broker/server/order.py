@@ -26,16 +26,23 @@ or 2H; `identifiers` is a list, and of publications, as `uowid`, it has PUBLICAT
 object is refused: without it, more would be decided about than was said.)
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from typing import Any
 
+from broker.block import FIELDS
 from broker.cis import Cis, CisRefused
+from broker.looking.question import SHOWN_MAX
 
 SHUT_OBJECTS = ("BROKER", "SERVER", "SERVICE", "PARTICIPANT", "CONVERSATION")
 LEVELS = tuple(f"LEVEL{number}" for number in range(1, 9))
 TEXT_MAX = 255
 IDENTIFIERS_MAX = 1000
+# Who is subscribed by an operator has to be able to log on.
+_NAMES = ("user_id", "token", "topic", "server_class", "server_name", "service")
+_WIDTHS = {field.attribute: field.width for field in FIELDS.values() if field.attribute in _NAMES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,10 +197,10 @@ SELECTORS = tuple(name for name in _SAID if name not in ("command", "object", "o
 def order_of(said: object) -> Order:
     """Return the order that a JSON document says, checked as far as it goes without the broker. CisRefused."""
     if not isinstance(said, Mapping):
-        raise CisRefused(Cis.INVALID_SELECTOR, "a command is a JSON object")
+        raise CisRefused(Cis.INVALID_SELECTOR, 'a command is a JSON object, as in {"command": "CLEANUP"}')
     unknown = sorted(set(said) - set(_SAID))
     if unknown:
-        raise CisRefused(Cis.INVALID_SELECTOR, f"{unknown[0]} is none of {', '.join(_SAID)}")
+        raise CisRefused(Cis.INVALID_SELECTOR, f"{_came(unknown[0])} is none of {', '.join(_SAID)}")
     values = {_SAID[name]: _checked(name, value) for name, value in said.items() if value is not None}
     order = Order(**({"command": ""} | values))
     command = order.command.strip().upper().replace("_", "-")
@@ -201,14 +208,18 @@ def order_of(said: object) -> Order:
     if known is None:
         why = REFUSED.get(command)
         code = Cis.INVALID_COMMAND if why is None else Cis.CANNOT_EXECUTE
-        raise CisRefused(code, f"{command or 'none'}: {why or 'there is none of this name'}")
+        raise CisRefused(code, f"{command[:SHOWN_MAX]}: {why}" if why else _unknown(command))
     target = order.target.strip().upper() or (known.targets[0] if command not in _OBJECT_SAID else "")
     if target not in known.targets:
-        raise CisRefused(Cis.INVALID_SUBJECT, f"the object of {command} is {' or '.join(known.targets)}")
+        came = f", not {target[:SHOWN_MAX]}" if target else ": say which"
+        raise CisRefused(Cis.INVALID_SUBJECT, f"the object of {command} is {' or '.join(known.targets)}{came}")
     option = order.option.strip().upper()
     if option not in known.options or (target == "BROKER" and option == "QUIESCE"):
         has = " or ".join(each for each in known.options if each) or "no option"
-        raise CisRefused(Cis.INVALID_OPTION, f"{command} has {has}")
+        of = f" {target}" if option in known.options else ""
+        raise CisRefused(
+            Cis.INVALID_OPTION, f"{command}{of} has {has}, {f'not {option[:SHOWN_MAX]}' if option else 'say one'}"
+        )
     if command in ("RELEASE", "DISCARD"):
         _check_selectors(command, target, said)
     return replace(order, command=command, target=target, option=option)
@@ -229,12 +240,29 @@ def _checked(name: str, value: object) -> Any:
     kind = {"client_id": int, "exclude_attach": bool, "all": bool}.get(name, str)
     if type(value) is not kind or (isinstance(value, str) and len(value) > TEXT_MAX):
         says = {int: "a number", bool: "true or false", str: f"a text of at most {TEXT_MAX} characters"}[kind]
-        raise CisRefused(Cis.INVALID_SELECTOR, f"{name} is {says}")
+        raise CisRefused(Cis.INVALID_SELECTOR, f"{name} is {says}, not {_came(value)}")
+    width = _WIDTHS.get(name)
+    if width is not None and len(str(value).encode("utf-8", "surrogatepass")) > width:
+        raise CisRefused(Cis.INVALID_SELECTOR, f"{name} has at most {width} bytes, not {_came(value)}")
     return value
+
+
+def _came(value: object) -> str:
+    """Return what an operator said, as an error tells it."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= SHOWN_MAX and text.isprintable() else f"{text[:SHOWN_MAX]!r}…"
+
+
+def _unknown(command: str) -> str:
+    near = get_close_matches(command, COMMANDS, n=1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    said = f"{command[:SHOWN_MAX]} is none" if command else "none is said"
+    return f"{said}; {meant}`oms cmd` and GET /command list them"
 
 
 def _identifiers(value: object) -> tuple[str, ...]:
     is_list = isinstance(value, list) and len(value) <= IDENTIFIERS_MAX
     if not is_list or not all(isinstance(each, str) and len(each) <= TEXT_MAX for each in value):  # type: ignore[attr-defined]
-        raise CisRefused(Cis.INVALID_SELECTOR, f"identifiers is a list of at most {IDENTIFIERS_MAX} texts")
+        text = f"identifiers is a list of at most {IDENTIFIERS_MAX} texts of at most {TEXT_MAX} characters"
+        raise CisRefused(Cis.INVALID_SELECTOR, text)
     return tuple(value)  # type: ignore[arg-type]

@@ -1,20 +1,27 @@
 """The other broker: where it is, how it is asked over HTTP, and what both must have alike."""
 
+import asyncio
 import hashlib
 import hmac
+import json
 import ssl
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker.attributes import Attributes
-from broker.opening import version
+from broker.opening import spool_directory, version
 from broker.pstore import platform
+from broker.reachability import reason_of
+from journal.disk import RealDisk
+from journal.errors import JournalError
+from journal.owner import read_holder
 
 if TYPE_CHECKING:  # of the extra `server`
     import httpx
 
-ANSWER_BYTES_MAX = 1 << 20
+ANSWER_BYTES_MAX = 1 << 20  # what it may send as one answer, whoever it is that listens there
 PING_HEADER = "x-oms-standby"  # of a standby's ping
 
 
@@ -52,17 +59,43 @@ async def ask(
     import httpx
 
     try:
-        answer = await (
-            client.get(path, headers=headers) if body is None else client.post(path, json=body, headers=headers)
-        )
-        found = answer.json()
+        asked = client.build_request("GET" if body is None else "POST", path, json=body, headers=headers)
+        status, found = await answer_of(client, asked)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as failure:
-        raise PartnerSilent(str(failure) or type(failure).__name__) from failure
-    except ValueError as failure:
-        raise PartnerSilent(f"{client.base_url} answers as no broker does") from failure
-    if answer.status_code != 200 or not isinstance(found, dict):
-        raise PartnerSilent(f"{client.base_url} answers {answer.status_code}")
+        raise PartnerSilent(f"{client.base_url}: {reason_of(failure)}") from failure
+    if found is None:
+        raise PartnerSilent(f"{client.base_url} answers as no broker does")
+    if status != 200:
+        raise PartnerSilent(f"{client.base_url} answers {status}")
     return found
+
+
+async def answer_of(client: "httpx.AsyncClient", asked: "httpx.Request") -> tuple[int, dict[str, Any] | None]:
+    """Return the status of an answer and its JSON object; None for one that is none, or beyond ANSWER_BYTES_MAX.
+
+    It is read no further than that, and as it comes: what is compressed could be of any size. httpx.HTTPError.
+    """
+    answer = await client.send(asked, stream=True)
+    content = bytearray()
+    try:
+        async for part in answer.aiter_raw():
+            content += part
+            if len(content) > ANSWER_BYTES_MAX:
+                return answer.status_code, None
+    finally:
+        await answer.aclose()
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        found = None
+    return answer.status_code, found if isinstance(found, dict) else None
+
+
+async def sees_no_store(attributes: Attributes) -> bool:
+    """Say whether nobody ever had the store, as far as can be seen from here; False where nothing can be."""
+    with suppress(JournalError, OSError):
+        return await asyncio.to_thread(read_holder, RealDisk(), spool_directory(attributes)) is None
+    return False
 
 
 def release() -> str:

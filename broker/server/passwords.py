@@ -51,10 +51,10 @@ class Stored(NamedTuple):
 def stored(password: str, cost: Cost = COST) -> Stored:
     """Return what is kept of a new password. ValueError for one that is too short or too long, with the reason."""
     if len(password) < PASSWORD_CHARACTERS_MIN:
-        raise ValueError(f"a password has at least {PASSWORD_CHARACTERS_MIN} characters")
+        raise ValueError(f"a password has at least {PASSWORD_CHARACTERS_MIN} characters, not {len(password)}")
     data = password.encode("utf-8", "surrogatepass")
     if len(data) > PASSWORD_BYTES_MAX:
-        raise ValueError(f"a password has at most {PASSWORD_BYTES_MAX:,} bytes")
+        raise ValueError(f"a password has at most {PASSWORD_BYTES_MAX:,} bytes, not {len(data):,}")
     salt = secrets.token_bytes(_SALT_BYTES)
     return Stored(cost, salt, _digest(data, salt, cost))
 

@@ -1,6 +1,7 @@
 """What two brokers on one store ask each other: `GET /peer/ping`, and `POST /peer/hello` of a standby.
 
-Neither needs a log-on. A ping tells nothing but the run mode and the owner number of the store; an introduction proves
+Neither needs a log-on. A ping tells nothing but the run mode and the owner number of the store, or the lot that a
+standby has drawn which sees that nobody ever had it; an introduction proves
 that both have the same security settings, and tells nobody what they are. So does the header of a standby's ping, with
 which it shows that it sees the store's owner count: anybody may ask; only the standby is remembered as having asked.
 """
@@ -19,7 +20,7 @@ from starlette.routing import Route
 
 from broker.block_json import BadBlock, parsed
 from broker.opening import spool_directory
-from broker.server.partner import PING_HEADER, introduction, ping_header
+from broker.server.partner import PING_HEADER, introduction, ping_header, sees_no_store
 from broker.server.served import Served
 from journal.disk import RealDisk
 from journal.errors import JournalError
@@ -70,6 +71,8 @@ async def _state(served: Served) -> dict[str, Any]:
             holder = await asyncio.to_thread(read_holder, RealDisk(), spool_directory(served.attributes))
             if served.broker is not None and holder is not None:
                 state |= {"owner": holder.number, "count": holder.count}
+    elif served.run_mode == "STANDBY" and await sees_no_store(served.attributes):
+        state["lot"] = served.lot
     return state
 
 

@@ -121,5 +121,5 @@ def _between(order: Order) -> Between:
         before = now - duration(order.older) if order.older else None
         after = now - duration(order.newer) if order.newer else None
     except ValueError as wrong:
-        raise CisRefused(Cis.INVALID_SELECTOR, str(wrong)) from None
+        raise CisRefused(Cis.INVALID_SELECTOR, f"older and newer are ages: {wrong}") from None
     return Between(after=after, before=before)

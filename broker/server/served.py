@@ -1,5 +1,6 @@
 """What the server is at the moment, for whoever answers a request: its broker, its run mode, its listeners."""
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -50,4 +51,5 @@ class Served:
     guard: Guard = OPEN  # who may come in, and do what
     partner: str = ""  # the other broker and how it is, for people
     heard: tuple[int, int] = (0, 0)  # owner and count of the lock file, as the standby's last ping proved to see them
+    lot: str = field(default_factory=lambda: secrets.token_hex(16))  # of two standbys the one with the lower begins
     moving: Answering | None = None  # while the RUN-MODE is PSTORE-LOAD or PSTORE-UNLOAD

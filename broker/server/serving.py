@@ -6,7 +6,8 @@ STANDBY        HTTP listens                         the store is taken over, and
 PSTORE-UNLOAD  HTTP listens                         the store is moved to the partner; the end (`moving.py`)
 PSTORE-LOAD    HTTP listens                         the partner's store is taken in; the end
 
-A standard broker ends when it is told to, or when it finds that its store was taken over.
+Both have STOMP's ports from the first moment, and refuse connections until they listen there. A standard broker ends
+when it is told to, or when it finds that its store was taken over.
 """
 
 import asyncio
@@ -15,8 +16,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -25,14 +26,14 @@ from typing import Any
 
 from broker.asynchronous import AsyncBroker
 from broker.attributes import Attributes
-from broker.beginning import Wanted
+from broker.beginning import Wanted, with_start
 from broker.codes import Code
 from broker.opening import open_store, spool_directory
 from broker.server.access import Access
 from broker.server.administration import Administration
-from broker.server.closed_door import ClosedDoor
 from broker.server.complaints import Complaints
 from broker.server.events import event
+from broker.server.held_port import HeldPort
 from broker.server.limits import StompLimits
 from broker.server.listening import web_listener
 from broker.server.moving_words import Show, no_show
@@ -74,12 +75,14 @@ class Server:
         report: str | None = None,
         show: Show = no_show,
         create: bool = False,
+        erase: str | None = None,
     ) -> None:
         """`on_stop` is told why, as soon as the server is to end; `show` how far a move of the store is.
 
-        `report` is where the report of the store goes; `create` begins one also among files of somebody else.
+        `report` is where the report of the store goes; `create` begins one also among files of somebody else; `erase`
+        names the broker whose data a cold start may erase.
         """
-        self._attributes, self._create = attributes, create
+        self._attributes, self._create, self._erase = attributes, create, erase
         self._on_stop, self._report, self._show = on_stop, report, show
         limits = limits or StompLimits()
         frames = replace(limits.frames, body=attributes.longest_message())
@@ -98,6 +101,7 @@ class Server:
         self._administration = Administration(self._served)
         self._access: Access  # while it runs
         self._addresses: dict[str, list[str]] = {}  # where it listens, by the listener's name
+        self._held: dict[str, HeldPort] = {}  # where it will, by the listener's name
         is_stored = attributes.broker.pstore != "NO"
         self._last_words = "what was acknowledged is durable" if is_stored else "nothing was stored: PSTORE=NO"
         self._taken = ""  # who has taken the store over
@@ -136,6 +140,7 @@ class Server:
                 return await self._move(web, ready)
             if web is not None:
                 await self._start(web, self._access.web_host, self._attributes.broker.http_port)
+            await self._hold_ports()
             is_standby = served.run_mode == "STANDBY"
             beginning = self._stand_by(ready) if is_standby else self._begin(self._wanted())
             await self._unless_stopped(beginning)
@@ -172,21 +177,22 @@ class Server:
     # The run modes.
 
     def _wanted(self) -> Wanted:
-        return Wanted(attributes=self._attributes, report=self._report, create=self._create)
+        return Wanted(attributes=self._attributes, erase=self._erase, report=self._report, create=self._create)
 
-    async def _begin(self, wanted: Wanted, doors: Sequence[ClosedDoor] = ()) -> None:
+    async def _begin(self, wanted: Wanted) -> None:
         """Be the standard broker: open the store, restore it, and listen for STOMP. StartRefused, PortRefused."""
         served, began = self._served, time.monotonic()
         broker = AsyncBroker(wanted)
         async with AsyncExitStack() as undone:
             await undone.enter_async_context(broker)
             await asyncio.to_thread(warn_of_wide, self._attributes)
-            for door in doors:
-                await self._shut(door)
-            for listener, host, port in self._stomp_listeners(broker):
+            undone.callback(self._refuse)
+            for name, host, port in self._stomp_ports():
+                listener = self._stomp_listener(broker, name)
                 await self._start(listener, host, port)
                 undone.push_async_callback(self._shut, listener)
             undone.pop_all()
+        self._let_go()  # the listeners have them
         served.broker, served.run_mode, served.refusal = broker, "STANDARD", Code.NOT_ACTIVE
         took, listening = time.monotonic() - began, self._listening()
         said = event("listening", addresses=listening, seconds=round(took, 3))
@@ -198,8 +204,10 @@ class Server:
         web = [addresses for name, addresses in self._addresses.items() if name in ("HTTP", "HTTPS")]
         if not web:
             raise StandbyEnds("a standby answers over HTTP: pip install 'oms-journal[server]'")
-        said = event("standby", addresses=self._listening())
-        _log.info("listening for %s as a standby", ", ".join(self._listening()), extra=said)
+        held = [f"{name} {each}" for name, port in self._held.items() for each in port.addresses]
+        said = event("standby", addresses=self._listening(), held=held)
+        text = "listening for %s as a standby; %s: held, and connections are refused"
+        _log.info(text, ", ".join(self._listening()), ", ".join(held), extra=said)
         ready(self._listening())
         port = int(web[0][0].rpartition(":")[2])
         await Standby(self._served, port).run(self._take_over)
@@ -216,43 +224,52 @@ class Server:
         ready(self._listening())
         return await run_until(moving, self._stopping)
 
-    async def _take_over(self, passing: Holder | None) -> None:
-        """Become the standard broker; who comes over STOMP meanwhile is sent away. StartRefused, PortRefused."""
-        access, broker = self._access, self._attributes.broker
-        partner = broker.partner_cluster_address or ""
-        doors = [ClosedDoor(partner)]
-        await self._start(doors[0], access.plain_host, broker.stomp_port)
-        try:
-            if access.certificate is not None:
-                doors.append(ClosedDoor(partner, access.certificate))
-                await self._start(doors[1], access.host, broker.stomp_tls_port)
-            opening = partial(open_store, passing=passing)
-            await self._begin(replace(self._wanted(), open_store=opening, is_standby=True), doors)
-        finally:
-            for door in doors:
-                await self._shut(door)
+    async def _take_over(self, passing: Holder | None, *, begins: bool) -> None:
+        """Become the standard broker. StartRefused, PortRefused."""
+        wanted = self._wanted()
+        attributes = with_start(wanted.attributes, "WARM") if begins else wanted.attributes
+        opening = partial(open_store, passing=passing)
+        await self._begin(replace(wanted, attributes=attributes, open_store=opening, is_standby=True))
 
     # Listening, and the end.
 
-    def _stomp_listeners(self, broker: AsyncBroker) -> list[tuple[Listener, str, int]]:
-        """Return what listens for STOMP, where."""
-        access, attributes, limits = self._access, self._attributes.broker, self._limits
-        listening = partial(StompListener, broker, limits, administration=self._administration, guard=access.guard)
-        plain = listening()
-        found: list[tuple[Listener, str, int]] = [(plain, access.plain_host, attributes.stomp_port)]
+    def _stomp_ports(self) -> list[tuple[str, str, int]]:
+        """Return the names of what listens for STOMP, and where."""
+        access, broker = self._access, self._attributes.broker
+        found = [("STOMP", access.plain_host, broker.stomp_port)]
         if access.certificate is not None:
-            encrypted = listening(certificate=access.certificate)
-            found.append((encrypted, access.host, attributes.stomp_tls_port))
+            found.append(("STOMP-TLS", access.host, broker.stomp_tls_port))
         return found
+
+    def _stomp_listener(self, broker: AsyncBroker, name: str) -> StompListener:
+        access = self._access
+        certificate = access.certificate if name == "STOMP-TLS" else None
+        listener = StompListener(
+            broker, self._limits, administration=self._administration, guard=access.guard, certificate=certificate
+        )
+        listener.held = self._held.get(name)
+        return listener
+
+    async def _hold_ports(self) -> None:
+        """Have the ports of STOMP, without listening. PortRefused."""
+        for name, host, port in self._stomp_ports():
+            with _port_refused(name, host, port):
+                self._held[name] = await HeldPort.hold(host, port)
+
+    def _refuse(self) -> None:
+        """Refuse connections again: there is no broker for them yet."""
+        for held in self._held.values():
+            held.refuse()
+
+    def _let_go(self) -> None:
+        for held in self._held.values():
+            held.close()
+        self._held = {}
 
     async def _start(self, listener: Listener, host: str, port: int) -> None:
         """Listen. PortRefused."""
-        try:
+        with _port_refused(listener.name, host, port):
             self._addresses[listener.name] = list(await listener.start(host, port))
-        except (OSError, OverflowError) as failure:
-            errno = failure.errno if isinstance(failure, OSError) else None
-            reason = os.strerror(errno) if errno is not None and errno > 0 else str(failure)
-            raise PortRefused(f"cannot listen for {listener.name} on {host}:{port}: {reason}") from failure
         self._served.listeners.append(listener)
 
     async def _shut(self, listener: Listener) -> int:
@@ -288,6 +305,7 @@ class Server:
         served = self._served
         broker, served.broker = served.broker, served.broker if not self._taken else None
         count = 0
+        self._let_go()
         try:
             for listener in reversed(served.listeners[:]):
                 count += await self._shut(listener)
@@ -298,6 +316,17 @@ class Server:
                     self._last_words = "the persistent store had been lost before"
                 await broker.close()
         return count
+
+
+@contextmanager
+def _port_refused(name: str, host: str, port: int) -> Iterator[None]:
+    """Raise PortRefused where a port cannot be had."""
+    try:
+        yield
+    except (OSError, OverflowError) as failure:
+        errno = failure.errno if isinstance(failure, OSError) else None
+        reason = os.strerror(errno) if errno is not None and errno > 0 else str(failure)
+        raise PortRefused(f"cannot listen for {name} on {host}:{port}: {reason}") from failure
 
 
 def _by_whom(served: Served) -> str:

@@ -81,31 +81,34 @@ class ConversationSource:
 class TopicSource:
     """Publications of a topic."""
 
-    def __init__(self, speaker: Speaker, where: ToTopic, *, is_durable: bool) -> None:
+    def __init__(self, speaker: Speaker, where: ToTopic, label: str, *, is_durable: bool) -> None:
         self._speaker = speaker
         self.where = where
         self.is_durable = is_durable
+        self.label = label  # by which the broker tells it apart (`topic.py`)
 
     def begin(self) -> Request:
         option = Option.DURABLE if self.is_durable else Option.NONE
-        return self._speaker.say(Function.SUBSCRIBE, option, topic=self.where.topic)
+        return self._speaker.say(Function.SUBSCRIBE, option, topic=self.where.topic, subscription=self.label)
 
     def end(self) -> Request | None:
         return None if self.is_durable else self.forget()
 
     def forget(self) -> Request:
         """Return the call that ends the subscription for good."""
-        return self._speaker.say(Function.UNSUBSCRIBE, topic=self.where.topic)
+        return self._speaker.say(Function.UNSUBSCRIBE, topic=self.where.topic, subscription=self.label)
 
     def next(self) -> Request:
         where = self.where.topic
-        return self._speaker.say(Function.RECEIVE_PUBLICATION, topic=where, publication_id=NEW, wait=WAIT)
+        return self._speaker.say(
+            Function.RECEIVE_PUBLICATION, topic=where, publication_id=NEW, wait=WAIT, subscription=self.label
+        )
 
     def rest(self, publication_id: str, _: str) -> Request:
-        return self._speaker.say(Function.RECEIVE_PUBLICATION, publication_id=publication_id)
+        return self._speaker.say(Function.RECEIVE_PUBLICATION, publication_id=publication_id, subscription=self.label)
 
     def settle(self, option: Option, unit_id: str) -> Request:
-        return self._speaker.about_publication(option, unit_id)
+        return self._speaker.about_publication(option, unit_id, subscription=self.label)
 
     def is_over(self, code: Code) -> bool:
         return False

@@ -1,22 +1,31 @@
 """RUN-MODE=STANDBY: wait for the standard broker, shake hands, ping it, and take the store over when it is gone.
 
 (EntireX 8.0, Concepts of Persistent Messaging, "Standby": initialization, handshake, ping, takeover.) What decides is
-not the ping but who owns the store (`watching.py`), and the engine sees to it that there is one owner only.
+not the ping but who owns the store (`watching.py`), and the engine sees to it that there is one owner only. Where
+nobody ever had the store, as two standbys see it that answer each other, one of them begins it.
 """
 
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from broker.attributes import Attributes
 from broker.codes import BrokerError
 from broker.lifetimes import MICROSECONDS
 from broker.opening import spool_directory
 from broker.pstore import StartRefused
-from broker.server.partner import PING_HEADER, PartnerSilent, ask, introduction, partner_client, ping_header
+from broker.server.partner import (
+    PING_HEADER,
+    PartnerSilent,
+    ask,
+    introduction,
+    partner_client,
+    ping_header,
+    sees_no_store,
+)
 from broker.server.served import PortRefused, Served
 from broker.server.watching import Verdict, Watch
 from journal.disk import RealDisk
@@ -30,7 +39,13 @@ OTHERS_MAX = 3  # one answer may come in the middle of a change of owners
 PAUSE_SECONDS = 5.0  # between two attempts to take over
 _STEPS = 4  # in a CONTROL-INTERVAL, at least; a ping has the time of one of them
 
-Take = Callable[[Holder | None], Awaitable[None]]  # StartRefused, PortRefused
+
+class Take(Protocol):
+    """What takes the store over, from a silent owner too, or begins one where there is none."""
+
+    async def __call__(self, passing: Holder | None, *, begins: bool) -> None:
+        """Return when this is the standard broker. StartRefused, PortRefused."""
+        ...
 
 
 class StandbyEnds(Exception):
@@ -76,9 +91,16 @@ class Standby:
                     await self._introduce()
                     return
                 if found.get("run_mode") == "STANDBY":
-                    self._say(
-                        f"standby: {self._name} is a standby too; with HANDSHAKE=NO the first one up becomes standard"
-                    )
+                    await self._draw(found)
+                    if self._watch.drawn:
+                        return  # nobody is there to shake hands with, until the store is begun here
+                    if self._watch.drawn is None:
+                        self._say(
+                            f"standby: {self._name} is a standby too; start one of the two with RUN-MODE=STANDARD, or "
+                            "both with HANDSHAKE=NO: then the first one up becomes standard"
+                        )
+                    else:
+                        self._say(f"standby: {Verdict.LEFT.value}")
             except PartnerSilent as failure:
                 _log.debug("%s", failure)
             await asyncio.sleep(self._step)
@@ -117,7 +139,7 @@ class Standby:
                     due = now() if is_silent else now() + self._interval
                     ping = None
                 verdict = watch.verdict(now()) if is_silent else Verdict.NOT_YET
-                if verdict in (Verdict.TAKE, Verdict.PASS):
+                if verdict in (Verdict.TAKE, Verdict.PASS, Verdict.BEGIN):
                     return verdict
                 if verdict is not Verdict.NOT_YET:
                     self._say(f"standby: no takeover: {verdict.value}", logging.WARNING)
@@ -140,6 +162,7 @@ class Standby:
             self._say(f"standby: {self._name} does not answer: {failure}", logging.WARNING)
             found, self._is_heard = {}, False
         watch.look(await self._look(), now())
+        await self._draw(found)
         if found.get("run_mode") != "STANDARD":
             return False
         self._check_store(before, found)
@@ -150,6 +173,16 @@ class Standby:
             _log.info("standby: %s is the standard broker, and answers", self._name)
         self._served.partner = f"standard broker {self._name}, which answers"
         return True
+
+    async def _draw(self, found: Mapping[str, object]) -> None:
+        """Note which of two standbys that see no store begins it, by what the other has answered. StandbyEnds."""
+        lot, ours = found.get("lot"), self._served.lot
+        if found.get("run_mode") != "STANDBY" or not isinstance(lot, str) or not await sees_no_store(self._attributes):
+            self._watch.drawn = None
+        elif lot == ours:
+            raise StandbyEnds(f"PARTNER-CLUSTER-ADDRESS={self._name} is this broker itself; say where the other one is")
+        else:
+            self._watch.drawn = ours < lot
 
     def _proof(self, seen: Holder | None) -> dict[str, str]:
         """Return what shows the standard broker that it is its standby that pings, where that can be shown."""
@@ -174,10 +207,12 @@ class Standby:
         while True:
             verdict = await self._silence()
             passed = self._watch.holder if verdict is Verdict.PASS else None
-            self._served.partner = f"{self._name}, which does not answer"
-            _log.warning("standby: takeover: %s does not answer, and %s", self._name, verdict.value)
+            begins = verdict is Verdict.BEGIN
+            silence = "is a standby too" if begins else "does not answer"
+            self._served.partner = f"{self._name}, which {silence}"
+            _log.warning("standby: takeover: %s %s, and %s", self._name, silence, verdict.value)
             try:
-                await take(passed)
+                await take(passed, begins=begins)
             except (BrokerError, PortRefused) as failure:
                 if isinstance(failure, StartRefused) and isinstance(failure.__cause__, DatabaseLocked):
                     self._say(f"standby: no takeover: {failure}", logging.WARNING)

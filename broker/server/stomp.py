@@ -13,7 +13,6 @@ from broker.asynchronous import AsyncBroker
 from broker.block import Request
 from broker.codes import Code
 from broker.running import Answered
-from broker.server.addresses import address
 from broker.server.administration import Administration
 from broker.server.events import event
 from broker.server.flow import Cancellable, Then
@@ -21,6 +20,7 @@ from broker.server.frames import BadFrame, Frame, FrameReader, encode
 from broker.server.guard import OPEN, Guard, Identity
 from broker.server.half_frames import HalfFrames
 from broker.server.heart_beats import HeartBeats
+from broker.server.held_port import HeldPort
 from broker.server.internal import begin
 from broker.server.limits import StompLimits
 from broker.server.login import LoggedOn, Login, peer_of
@@ -110,6 +110,8 @@ class StompConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._is_paused = False
         self._written()
+        if self in self._listener.lingering:
+            self._loop.call_soon(self._hang_up)
 
     def connection_lost(self, failure: Exception | None) -> None:
         listener = self._listener
@@ -155,7 +157,7 @@ class StompConnection(asyncio.Protocol):
         if refused is not None:
             return self._loop.call_soon(self._answered, refused, then)
         return self._broker.ask(
-            request, caller=self._caller, then=lambda found: self._answered(login.told(found), then)
+            request, caller=self._caller, then=lambda found: self._answered(login.told(request, found), then)
         )
 
     def _answered(self, answered: Answered, then: Then) -> None:
@@ -197,13 +199,36 @@ class StompConnection(asyncio.Protocol):
         return self._loop.call_later(seconds, then)
 
     def close(self) -> None:
-        """End the connection once all that was said has left, or after a while."""
-        if self._is_closing or self._transport is None:
+        """End the connection once all that was said has left and the client has hung up, or after a while.
+
+        What the client still sends is read and ignored: closing the socket in front of it would reset the connection,
+        and the client could lose the ERROR that it has not read.
+        """
+        transport, listener = self._transport, self._listener
+        if self._is_closing or transport is None:
             return
         self._is_closing = True
         self._flush()
-        self._transport.close()
-        self._lingering = self._loop.call_later(self._listener.limits.linger_seconds, self._transport.abort)
+        if not listener.has_room or not transport.can_write_eof():  # TLS waits for the client's end by itself
+            transport.close()
+        else:
+            listener.lingering[self] = None
+            if self._is_reading_paused:
+                self._is_reading_paused = False
+                transport.resume_reading()
+            if not self._is_paused:
+                self._hang_up()
+            self._broker.gone(self._caller)
+        self._lingering = self._loop.call_later(listener.limits.linger_seconds, transport.abort)
+
+    def _hang_up(self) -> None:
+        """Say that nothing more comes, once all has left."""
+        if self._transport is None:
+            return
+        try:
+            self._transport.write_eof()
+        except OSError:  # the client has reset the connection
+            self._transport.abort()
 
     @property
     def is_writable(self) -> bool:
@@ -217,10 +242,14 @@ class StompConnection(asyncio.Protocol):
 
     def stop(self) -> None:
         """End the connection once what it has begun is durable."""
-        if self._transport is not None and not self._is_closing:
-            self._transport.pause_reading()
-            self._is_reading_paused = False
-            self._session.stop(self._listener.ending)
+        if self._transport is None:
+            return
+        if self._is_closing:
+            self._transport.close()
+            return
+        self._transport.pause_reading()
+        self._is_reading_paused = False
+        self._session.stop(self._listener.ending)
 
     def abort(self) -> None:
         """End the connection at once."""
@@ -310,6 +339,7 @@ class StompListener:
     ) -> None:
         self.name = "STOMP" if certificate is None else "STOMP-TLS"
         self.broker = broker
+        self.held: HeldPort | None = None  # the port, where the server has it already
         self.administration = administration
         self.guard = guard
         self._certificate = certificate
@@ -318,6 +348,7 @@ class StompListener:
         self.loop = asyncio.get_running_loop()
         self.connections: set[StompConnection] = set()
         self.connecting: dict[StompConnection, None] = {}  # that are not CONNECTED, the oldest first
+        self.lingering: dict[StompConnection, None] = {}  # that are over but for the client's end, the oldest first
         self.half_frames = HalfFrames(self.limits)
         self.losses = Losses()
         self.accepted = 0
@@ -327,7 +358,7 @@ class StompListener:
         self.is_stopping = False
         self.ending = "the broker is being stopped"  # what clients are told then
         self.addresses: list[str] = []  # where it listens
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._looking: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
 
@@ -336,15 +367,33 @@ class StompListener:
         made: Callable[[], asyncio.Protocol] = lambda: StompConnection(self)  # noqa: E731 - a name for its type
         if self._certificate is not None:
             made = Door(self._certificate, made)
-        self._server = await self.loop.create_server(made, host, port, backlog=_BACKLOG, reuse_address=True)
+        held = self.held or await HeldPort.hold(host, port)
+        try:
+            for each in held.lend():
+                self._servers.append(await self.loop.create_server(made, sock=each, backlog=_BACKLOG))
+            self.addresses = held.addresses
+        except OSError:
+            self._close_servers()
+            raise
+        finally:
+            if held is not self.held:
+                held.close()
         self.guard.on_change.append(self._check_logins)
         self._look()
-        self.addresses = [address(each) for each in self._server.sockets]
         return self.addresses
+
+    def _close_servers(self) -> None:
+        for server in self._servers:
+            server.close()
 
     @property
     def connection_count(self) -> int:
         return len(self.connections)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a connection that is over can wait for its client's end."""
+        return not self.is_stopping and len(self.connections) <= self.limits.connections
 
     def _check_logins(self) -> None:
         for connection in list(self.connections):
@@ -367,7 +416,11 @@ class StompListener:
         self.half_frames.look(self.loop.time())
 
     def make_room(self) -> bool:
-        """End the connection that has been without CONNECT for longest; False when there is none."""
+        """End the connection that is over for longest, else without CONNECT for longest; False when there is none."""
+        if (over := next(iter(self.lingering), None)) is not None:
+            del self.lingering[over]
+            over.abort()
+            return True
         oldest = next(iter(self.connecting), None)
         if oldest is not None:
             del self.connecting[oldest]
@@ -378,6 +431,7 @@ class StompListener:
         """A connection is over."""
         self.connections.discard(connection)
         self.connecting.pop(connection, None)
+        self.lingering.pop(connection, None)
         self.half_frames.forget(connection)
         if not self.connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
@@ -388,8 +442,7 @@ class StompListener:
         What is not done after `stop_seconds` is cut off.
         """
         self.is_stopping = True
-        if self._server is not None:
-            self._server.close()
+        self._close_servers()
         if self._looking is not None:
             self._looking.cancel()
         connections = list(self.connections)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from broker.block import Option, Reply, Request
+from broker.block import FIELDS, Option, Reply, Request
 from broker.codes import BrokerError, Code, detailed
 from broker.server.destinations import Destination, InConversation, Temporary, ToService, ToTopic, parse
 from broker.server.flow import Cancellable, Flow, Then
@@ -15,6 +15,9 @@ from broker.server.sources import ConversationSource, ServiceSource, Source, Top
 from broker.server.transactions import Taken, Transaction
 
 PREFETCH = ("prefetch-count", "activemq.prefetchSize")
+NAMES = ("durable-subscription-name", "activemq.subscriptionName", "durable-subscriber-name")
+TOKEN_BYTES_MAX = FIELDS["TOKEN"].width
+Place = Destination | tuple[ToTopic, str]  # what an intake receives for: one subscription alone, to a topic
 
 
 class Consumer:
@@ -27,7 +30,7 @@ class Consumer:
         self._number = 0  # of the last message that was handed out
         self._flight: dict[int, Unit] = {}  # by that number
         self._subscriptions: dict[str, Subscription] = {}
-        self._intakes: dict[Destination, Intake] = {}
+        self._intakes: dict[Place, Intake] = {}
         self._unwritten: list[Unit] = []  # to be committed once their last message has left
         self._done = Acknowledged()  # of messages whose units are committed
         self._expected = 0  # conversations that are being begun, whose answers are to be awaited
@@ -64,10 +67,31 @@ class Consumer:
         if ack not in ACK_MODES:
             raise _refusal(Code.INVALID_OPTION, f"ack:{ack[:40]} is none of {', '.join(ACK_MODES)}")
         subscription = Subscription(id_, ack, self._prefetch(headers))
-        is_durable = headers.get("durable", "").lower() == "true"
+        is_durable, name = _is_durable(headers), _name(headers)
         if is_durable and not isinstance(where, ToTopic):
             raise _refusal(Code.INVALID_OPTION, "durable goes with a topic; what is sent to a service is kept anyway")
-        self._flow.when_settled(lambda: self._begin(frame, subscription, where, is_durable=is_durable))
+        if isinstance(where, ToTopic):
+            label = (name and f"/{name}") if is_durable else f"\0{id_}"
+            if is_durable:
+                self._check_name(where, label)
+            topic = TopicSource(self._flow.speaker, where, label, is_durable=is_durable)
+            self._flow.when_settled(lambda: self._receive_from((where, id_), topic, subscription, frame))
+        else:
+            self._flow.when_settled(lambda: self._begin(frame, subscription, where))
+
+    def _check_name(self, where: ToTopic, label: str) -> None:
+        """Refuse a durable subscription that this connection has already, or a name that is none. BrokerError."""
+        token = self._flow.speaker.token + label
+        if not token.isprintable():
+            raise _refusal(Code.INVALID_CHARACTER, "the name of a durable subscription is not text")
+        if len(token.encode()) > TOKEN_BYTES_MAX:
+            text = f"client-id and name of a durable subscription, {token[:80]!r}, have at most {TOKEN_BYTES_MAX} bytes"
+            raise _refusal(Code.OUT_OF_RANGE, text)
+        for each in self._intakes.values():
+            source = each.source
+            if isinstance(source, TopicSource) and source.is_durable and (source.where, source.label) == (where, label):
+                text = f"this connection has that durable subscription to {where} already; name another one {NAMES[0]}"
+                raise _refusal(Code.INVALID_OPTION, text)
 
     def _prefetch(self, headers: Mapping[str, str]) -> int:
         text = next((headers[name] for name in PREFETCH if name in headers), None)
@@ -77,17 +101,9 @@ class Consumer:
             raise _refusal(Code.INVALID_NUMBER, f"prefetch-count {text[:40]!r} is no number of messages")
         return min(int(text), self.limits.prefetch_max)
 
-    def _begin(self, frame: Frame, subscription: Subscription, where: Destination, *, is_durable: bool) -> None:
-        self._subscriptions[subscription.id] = subscription
-        intake = self._intakes.get(where)
-
-        def begun(_: Reply | None = None) -> None:
-            assert intake is not None
-            intake.add(subscription)
-            self._flow.receipt(frame)
-            self._flow.go_on()
-
+    def _begin(self, frame: Frame, subscription: Subscription, where: ToService | InConversation | Temporary) -> None:
         if isinstance(where, Temporary):
+            self._subscriptions[subscription.id] = subscription
             subscription.label = where.label
             for each in self._intakes.values():
                 if each.label == where.label:
@@ -98,32 +114,28 @@ class Consumer:
             self._flow.receipt(frame)
             self._flow.go_on()
             return
-        if intake is not None:
-            if isinstance(where, ToTopic):
-                refusal = _refusal(Code.INVALID_OPTION, f"this connection has subscribed to {where} already")
-                self._flow.fail(refusal.code, refusal.text, frame)
-                return
-            begun()
-            return
-        intake = self._intakes[where] = Intake(self, self._source(where, is_durable=is_durable))
-        intake.gets_one_at_a_time = self._losses.gets_one_at_a_time(self._subscriber(intake))
-        request = intake.source.begin()
+        speaker = self._flow.speaker
+        source = ServiceSource(speaker, where) if isinstance(where, ToService) else ConversationSource(speaker, where)
+        self._receive_from(where, source, subscription, frame)
+
+    def _receive_from(self, place: Place, source: Source, subscription: Subscription, frame: Frame) -> None:
+        """Receive for a subscription, together with others to the same place."""
+        self._subscriptions[subscription.id] = subscription
+        known = self._intakes.get(place)
+        intake = self._intakes[place] = known or Intake(self, source)
+        if known is None:
+            intake.gets_one_at_a_time = self._losses.gets_one_at_a_time(self._subscriber(intake))
+
+        def begun(_: Reply | None = None) -> None:
+            intake.add(subscription)
+            self._flow.receipt(frame)
+            self._flow.go_on()
+
+        request = source.begin() if known is None else None
         if request is None:
             begun()
         else:
             self._flow.ask(request, begun, frame)
-
-    def _source(self, where: Destination, *, is_durable: bool) -> Source:
-        speaker = self._flow.speaker
-        match where:
-            case ToService():
-                return ServiceSource(speaker, where)
-            case ToTopic():
-                return TopicSource(speaker, where, is_durable=is_durable)
-            case InConversation():
-                return ConversationSource(speaker, where)
-            case Temporary():
-                raise AssertionError("nothing is received from there")
 
     # Answers.
 
@@ -195,7 +207,7 @@ class Consumer:
         subscription = self._subscriptions.get(id_)
         if subscription is None:
             raise _refusal(Code.UOW_NOT_FOUND, f"there is no subscription {id_[:80]!r}")
-        forgets = headers.get("durable", "").lower() == "true"
+        forgets = _is_durable(headers)
         self._flow.when_settled(lambda: self._leave(frame, subscription, forgets=forgets))
 
     def _leave(self, frame: Frame, subscription: Subscription, *, forgets: bool) -> None:
@@ -349,7 +361,10 @@ class Consumer:
         _, _, digits = text.rpartition("-")
         number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else 0
         if not 0 < number <= self._number:
-            raise _refusal(Code.UOW_NOT_FOUND, f"no message of this connection has the {name} {text[:80]!r}")
+            text = (
+                f"Message not found: {frame.command} names the {name} {text[:80]!r}, which this connection did not get"
+            )
+            raise BrokerError(Code.UOW_NOT_FOUND, text)
         return number
 
     def _commit_all(self, units: list[Unit], frame: Frame) -> None:
@@ -412,9 +427,18 @@ class Consumer:
 
 
 def was_settled(*, is_acknowledged: bool) -> BrokerError:
-    """Return the refusal of an ACK or a NACK that says the contrary of what has become of the message."""
-    what = "acknowledged, and is gone" if is_acknowledged else "given back, and comes again"
-    return _refusal(Code.UOW_NOT_FOUND, f"the message was {what}")
+    """Return the refusal of a NACK of what is acknowledged, or of an ACK of what was given back."""
+    gone, again = "the NACK is too late: it was acknowledged", "the ACK is too late: it was given back, and comes again"
+    return BrokerError(Code.UOW_NOT_FOUND, f"Message not found: {gone if is_acknowledged else again}")
+
+
+def _name(headers: Mapping[str, str]) -> str:
+    """Return the name of a durable subscription, "" where it has none of its own."""
+    return next((headers[each] for each in NAMES if headers.get(each)), "")
+
+
+def _is_durable(headers: Mapping[str, str]) -> bool:
+    return headers.get("durable", "").lower() == "true" or bool(_name(headers))
 
 
 def _needed(headers: Mapping[str, str], name: str) -> str:

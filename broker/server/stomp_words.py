@@ -161,4 +161,6 @@ def error_frame(code: Code, text: str, frame: Frame | None = None, **headers: st
             said["receipt-id"] = frame.headers["receipt"]
         destination = frame.headers.get("destination", "")[:200]
         body += f"\nof the frame {frame.command}" + (f" to {destination}" if destination else "")
+    if code.advice:
+        body += f"\n{code.advice[0].upper()}{code.advice[1:]}."
     return Frame("ERROR", said, body.encode())

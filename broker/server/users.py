@@ -31,6 +31,7 @@ from broker.server.destinations import ToService, ToTopic, parse
 from broker.server.guard import BROKER, Right, escaped, service_name, topic_name
 from broker.service_text import PART_BYTES, QUEUE_CLASS
 from broker.wildcards import fits
+from database.arguments import shown
 from journal.disk import Disk, RealDisk
 
 FORMAT = "oms users 1"
@@ -81,7 +82,7 @@ Users = Mapping[str, User]
 def pattern_of(text: str) -> str:
     """Return the pattern that a person means: a name, or a destination of STOMP. ValueError."""
     if not text or not text.isprintable() or len(text.encode()) > PATTERN_BYTES_MAX:
-        raise ValueError(f"a pattern is printable text of at most {PATTERN_BYTES_MAX} bytes")
+        raise ValueError(f"a pattern is printable text of 1 to {PATTERN_BYTES_MAX} bytes, not {shown(text)}")
     if text.startswith("/queue/") and "*" in text:
         return _queues(text.removeprefix("/queue/"))
     if text.startswith("/"):
@@ -91,7 +92,7 @@ def pattern_of(text: str) -> str:
             case ToTopic(topic):
                 return topic_name(topic)
             case _:
-                raise ValueError(f"{text} is neither a service nor a topic")
+                raise ValueError(f"{text} is neither a service nor a topic; write /queue/NAME or /topic/NAME")
     if "*" not in text and text != BROKER and not text.startswith("topic/") and text.count("/") != 2:
         raise ValueError(f"{text} is none of CLASS/SERVER/SERVICE, topic/NAME, {BROKER}, /queue/NAME, or one with *")
     return text
@@ -115,9 +116,10 @@ def _destination(text: str) -> object:
 def checked_name(name: str) -> str:
     """Return the name of a user. ValueError for what USER-ID cannot hold or a login cannot say."""
     if not name or name != name.strip() or not name.isprintable() or ":" in name:
-        raise ValueError("the name of a user is printable text, without a colon and blanks around it")
+        text = "the name of a user is printable text, without a colon and blanks around it"
+        raise ValueError(f"{text}, not {shown(name)}")
     if len(name.encode()) > USER_BYTES_MAX:
-        raise ValueError(f"the name of a user has at most {USER_BYTES_MAX} bytes")
+        raise ValueError(f"the name of a user has at most {USER_BYTES_MAX} bytes, not {len(name.encode())}")
     return name
 
 
@@ -139,10 +141,22 @@ def read(path: Path) -> Users:
     finally:
         os.close(descriptor)
     try:
-        return _users(json.loads(data.decode(), object_pairs_hook=_no_repeats))
-    except (ValueError, RecursionError) as failure:
-        reason = "it is not JSON" if isinstance(failure, json.JSONDecodeError) else str(failure)
-        raise UsersInvalid(f"the users file {path} is not valid: {reason}") from None
+        return _users(_json(data))
+    except ValueError as failure:
+        raise UsersInvalid(f"the users file {path} is not valid: {failure}") from None
+
+
+def _json(data: bytes) -> Any:
+    """Return the value of a text in JSON. ValueError, with a text for people."""
+    try:
+        return json.loads(data.decode(), object_pairs_hook=_no_repeats)
+    except json.JSONDecodeError as failure:
+        reason = f"it is not JSON, at line {failure.lineno}, character {failure.colno}"
+    except UnicodeDecodeError as failure:
+        reason = f"it is not UTF-8, at byte {failure.start + 1}"
+    except RecursionError:
+        reason = "it is nested too deeply"
+    raise ValueError(reason)
 
 
 def _check_private(path: Path, found: os.stat_result) -> None:

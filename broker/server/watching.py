@@ -7,6 +7,7 @@ is not, for an interval      held               stands still for as long      PA
 is not, for an interval      held               moves                         CUT: only the network between the two is
 is not                       held               was never raised              OPENING: it is opening the store
 is not                       cannot be seen     -                             UNSEEN: the store is not to be reached
+is a standby's               nobody ever had the store, as both see it        BEGIN, or LEFT: they draw which one does
 
 A count stands still when it has not moved for CONTROL-INTERVAL, and for three times as long as its owner says it takes.
 """
@@ -24,8 +25,10 @@ class Verdict(Enum):
     PASS = "its owner gives no sign of life"
     NOT_YET = "its owner was silent for too short a time"
     CUT = "the partner does not answer, but whoever has the store is alive: the network between the two is cut"
-    UNSEEN = "the lock file of the store cannot be seen from here"
+    UNSEEN = "no lock file of the store can be seen from here; a new store is begun once both standbys are up"
     OPENING = "the partner does not answer, but whoever has the store is opening it"
+    BEGIN = "nobody ever had the store; it is begun here"
+    LEFT = "nobody ever had the store; the partner, a standby too, is the one of the two to begin it"
 
 
 @dataclass(slots=True)
@@ -36,6 +39,7 @@ class Watch:
     began: float
     heard: float | None = None  # when the partner last answered
     holder: Holder | None = None
+    drawn: bool | None = None  # of two standbys that see no store: whether this one begins it; None while it is not so
     moved: float = field(init=False)  # when the owner last gave a sign of life, as far as was seen
 
     def __post_init__(self) -> None:
@@ -56,7 +60,7 @@ class Watch:
         """Say what a ping that was not answered means."""
         holder = self.holder
         if holder is None:
-            return Verdict.UNSEEN
+            return {True: Verdict.BEGIN, False: Verdict.LEFT, None: Verdict.UNSEEN}[self.drawn]
         if not holder.is_open:
             return Verdict.TAKE
         if not holder.count:

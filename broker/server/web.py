@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from email.utils import formatdate
+from http import HTTPStatus
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -27,6 +28,7 @@ from broker.server.web_limits import WebLimits
 from broker.server.web_sessions import Sessions
 
 _log = logging.getLogger("oms.http")
+SHOWN_MAX = 80  # characters of what a client said
 _BACKLOG = 1024  # connections that wait to be accepted
 
 
@@ -227,10 +229,20 @@ def refusal(status: int, text: str, headers: dict[str, str] | None = None) -> Re
 
 async def _refused(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, HTTPException), "that is what it is registered for"
-    headers = dict(failure.headers or {})
+    headers, text = dict(failure.headers or {}), failure.detail
+    path = shown(request.url.path)
     if failure.status_code == 405:
         headers["Allow"] = ", ".join(sorted(_methods(request)))
-    return refusal(failure.status_code, failure.detail, headers)
+        text = f"{shown(request.method)} is not possible at {path}; what is: {headers['Allow']}"
+    elif failure.status_code == 404 and text == HTTPStatus.NOT_FOUND.phrase:  # of the router
+        text = f"there is nothing at {path}; GET /openapi.json lists what programs can ask"
+    return refusal(failure.status_code, text, headers)
+
+
+def shown(said: str) -> str:
+    """Return what a client said, as an error tells it: short, and such that it can be printed."""
+    text = said if len(said) <= SHOWN_MAX else f"{said[:SHOWN_MAX]}…"
+    return text if text.isprintable() else repr(text)
 
 
 def _methods(request: Request) -> set[str]:
@@ -245,4 +257,4 @@ async def _left(request: Request, failure: Exception) -> Response:
 
 async def _failed(request: Request, failure: Exception) -> Response:
     _log.error("a mistake of the server itself at %s %s", request.method, request.url.path, exc_info=failure)
-    return refusal(500, "a mistake of the server itself")
+    return refusal(500, "a mistake of the server itself; its log has what happened")

@@ -42,6 +42,7 @@ HEADERS: Mapping[str, str] = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "cache-control": "no-store",
 }
+_OTHER_SITE = "a page of another site asks for this, which is refused; use the console's own page, or a program"
 _STATUS = {Code.ACCESS_AT_THIS_TIME: 429, Code.QUEUE_FULL: 503}
 
 
@@ -111,13 +112,15 @@ class WebGuard:
         is_ours = site in (None, "same-origin", "none")
         if method in SAFE:
             if not is_ours and headers.get("sec-fetch-mode") != "navigate":
-                raise Turned(403, "a page of another site asks for this")
+                raise Turned(403, _OTHER_SITE)
             return
         origin = headers.get("origin")
         if not is_ours or (origin is not None and not self._is_own(origin, headers.get("host", ""))):
-            raise Turned(403, "a page of another site asks for this")
+            raise Turned(403, _OTHER_SITE)
         if origin is None and site is None and self._secret(headers):
-            raise Turned(403, "a request with a session's cookie says its Origin")
+            raise Turned(
+                403, "a request with a session's cookie must say its Origin; a program has none and says Authorization"
+            )
 
     def _is_own(self, origin: str, host: str) -> bool:
         scheme, _, where = origin.lower().partition("://")
@@ -139,7 +142,7 @@ class WebGuard:
         secret = self._secret(headers)
         found = scope["app"].state.sessions.find(secret, time.monotonic()) if secret else None
         if found is None:
-            raise Turned(401, "log on first", _challenge(headers))
+            raise Turned(401, "log on first: say user and password, or POST them to /login", _challenge(headers))
         assert isinstance(found, Identity), "sessions have identities"
         return found
 
@@ -186,7 +189,7 @@ def _basic(said: str) -> tuple[str, str]:
                 return user, password
     except (binascii.Error, UnicodeDecodeError, ValueError):
         pass
-    raise Turned(401, "Authorization is not Basic with user and password")
+    raise Turned(401, "Authorization must be Basic, with USER:PASSWORD in base64")
 
 
 def _names(served: Served) -> frozenset[str]:

@@ -61,8 +61,8 @@ def _names(world: World) -> Iterable[tuple[str, object]]:
         [
             who.name
             for who in people
-            for topic in who.topics.values()
-            if topic.subscription_of(who.owner, who.name) is None
+            for (_, label), topic in who.topics.items()
+            if topic.subscription_of(who.owner, who.name, label) is None
         ],
     )
 

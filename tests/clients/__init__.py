@@ -1,0 +1,1 @@
+"""The test suites of foreign STOMP clients, run against a real `oms serve`: `python -m tests.clients DIR`."""
