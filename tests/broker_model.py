@@ -496,7 +496,7 @@ class Model:
         """Only a persistent status outlives the unit of work."""
         if self.talks[unit.talk].is_assigned:
             self._write_server(self.talks[unit.talk])
-        unit.status, unit.bodies, unit.is_held = status, [], False
+        unit.status, unit.bodies, unit.is_held, unit.back = status, [], False, 0
         unit.ends = self._clock_of(unit) + unit.status_lifetime if unit.status_lifetime else 0
         if not unit.has_status:
             self._forget(unit)
@@ -853,7 +853,8 @@ class Model:
         """It waits again where it did, and what is left of its lifetime and its delay begins to pass."""
         passed = self.clock - self.topics.held_since
         unit.is_held = False
-        unit.created, unit.back = unit.created + passed, unit.back + passed
+        unit.created += passed
+        unit.back += passed if unit.back else 0
         self.touched.add(unit.talk)
 
     def _hold(self, *, goes_on: bool) -> None:

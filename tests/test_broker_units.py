@@ -72,13 +72,17 @@ class Model:
                 counts = [counts[0] + 1, counts[1] + one.messages, counts[2] + one.size]
         assert dict(units.counts()) == ({("CLASS", "SERVER", "SERVICE"): Count(*counts)} if counts[0] else {})
         clock = chance.randrange(2000)
-        due = {
-            one.uowid: at
-            for one in records.values()
-            if 0 < (at := one.back if one.status is Status.POSTPONED else one.ends) <= clock
-        }
+        due = {one.uowid: at for one in records.values() if 0 < (at := looked_at(one)) <= clock}
         assert sorted(due, key=lambda uowid: (due[uowid], uowid)) == units.overdue(clock, 1 << 40)
         assert units.overdue(clock, 3) == units.overdue(clock, 1 << 40)[:3]
+
+
+def looked_at(one: UowRecord) -> int:
+    """Return when the first of its lifetime and its delay is over; the lifetime of a POSTPONED one waits."""
+    if one.status is Status.POSTPONED:
+        return one.back
+    ends = [one.ends, one.back if one.status is Status.ACCEPTED else 0]
+    return min(filter(None, ends), default=0)
 
 
 def odd(chance: random.Random, number: int) -> UowRecord:
