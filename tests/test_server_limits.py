@@ -187,7 +187,8 @@ def test_who_reads_late_reads_all_up_to_its_error_and_the_end(tmp_path: Path) ->
         connection.end(Code.TRANSPORT_TIMED_OUT, "no heart-beat")
         data = await asyncio.wait_for(peer.reader.read(), PATIENCE)
         assert data.startswith(b"\nMESSAGE\n")
-        assert data.partition(b"\0\nERROR\n")[2].endswith(b"no heart-beat\0\n")
+        said = data.partition(b"\0\nERROR\n")[2]
+        assert b"no heart-beat" in said and said.endswith(b"\0\n")
 
     placed(tmp_path, StompLimits(linger_seconds=3600), script)
 
