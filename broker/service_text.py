@@ -38,7 +38,9 @@ def queue_service(name: str) -> ServiceName:
     if data[cut:] == NO_SERVICE.encode():
         cut = _cut(data, cut - 1)
     if len(data) - cut > PART_BYTES:
-        text = f"the name of a queue has at most {NAME_BYTES_MAX} bytes"
+        text = f"the name of a queue has at most {NAME_BYTES_MAX} bytes, this one has {len(data)}"
+        if len(data) <= NAME_BYTES_MAX:
+            text += f" and no character ends at byte {PART_BYTES}: make it a little shorter"
         raise BrokerError(Code.INVALID_SERVICE_NAME, detailed(Code.INVALID_SERVICE_NAME, text))
     return (QUEUE_CLASS, data[:cut].decode(), data[cut:].decode())
 

@@ -183,6 +183,7 @@ class Session:
     ) -> ReceivedUnit | None:
         """Receive the first message of the next unit of work; None when there is none, or none came in time.
 
+        None is no context manager: look before `with`, or go through `receive_units`.
         From the conversation; else from those of the service, or of all services served: `which` is ANY for those
         that are this instance's first and then new ones, OLD or NEW for one kind only. `wait` is in seconds, to the
         millisecond. Units of work that were begun go on beside it.

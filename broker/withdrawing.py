@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from broker.changes import Changes, Put, together
-from broker.codes import BrokerError
+from broker.codes import BrokerError, Code
 from broker.deciding import decide
 from broker.decision import Busy, Decision
 from broker.lifetimes import MICROSECONDS
@@ -240,6 +240,9 @@ def decide_end(world: World, subscription: Subscription, decision: Decision) -> 
 def end_subscription(world: World, subscription: Subscription) -> None:
     """Know a subscription no longer; what only it was still to have goes."""
     topic = subscription.topic
+    for parked in list(world.parking.at(with_subscription(subscription))):
+        world.parking.remove(parked)
+        world.refuse(parked.call.handle, Code.UOW_NOT_FOUND, f"Subscription not found: yours of {topic.name} was ended")
     del topic.subscribers[key_of(subscription)]
     world.topics.disarm_subscription(subscription)
     for publication in list(topic.publications.values()):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli import interrupts, output
 from cli.failures import ExitCode, Failure, Usage
-from cli.stores import view
+from cli.stores import view, waited_for
 from cli.wording import iso_microseconds
 from journal.errors import DatabaseLocked
 
@@ -183,9 +183,10 @@ def _refuse_doubtful(met: Mapping[str, Collection[str]], *, has_numbered: bool) 
             raise Usage(f"what {name} is in the list is not certain, nor what others are: say --by {kind}")
 
 
-def carry_out(spool: Path, released: "Collection[Held]", discarded: "Collection[Held]") -> None:
+def carry_out(spool: Path, released: "Collection[Held]", discarded: "Collection[Held]", wait_seconds: float) -> None:
     """Discard as PROCESSED, and release, with a broker that is started for it. Failure where it cannot start.
 
+    A broker that runs there is waited for so long.
     It is done in steps of bounded size: who is interrupted gives the command again, for what is left. Of publications
     the oldest are discarded and released before the next ones: nothing then has to note each of them.
     """
@@ -194,12 +195,15 @@ def carry_out(spool: Path, released: "Collection[Held]", discarded: "Collection[
     from broker.pstore import StartRefused
     from broker.records import Status
 
+    def is_locked(failure: Exception) -> bool:
+        return isinstance(failure, StartRefused) and isinstance(failure.__cause__, DatabaseLocked)
+
+    opening = partial(Broker.open, spool, broker_id=_broker_id(spool), pstore="HOT")
     try:
-        broker = Broker.open(spool, broker_id=_broker_id(spool), pstore="HOT")
+        broker = waited_for(opening, wait_seconds, is_locked)
     except StartRefused as refused:
         text = f"{refused}; a running broker is told with `oms cmd RELEASE` and `oms cmd DISCARD`"
-        is_locked = isinstance(refused.__cause__, DatabaseLocked)
-        raise Failure(text, ExitCode.LOCKED if is_locked else ExitCode.UNUSABLE) from refused
+        raise Failure(text, ExitCode.LOCKED if is_locked(refused) else ExitCode.UNUSABLE) from refused
     with broker:
         for some, command in (
             ([each for each in discarded if not each.subscription_id], partial(DiscardHeld, status=Status.PROCESSED)),

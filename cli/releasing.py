@@ -279,7 +279,7 @@ def _print(plan: Plan) -> None:
 
 def _carry_out(plan: Plan, spool: Path, wait: float) -> None:
     if plan.is_brokers:
-        held_units.carry_out(spool, plan.released, plan.discarded)
+        held_units.carry_out(spool, plan.released, plan.discarded, wait)
         return
     with database(spool, repairs=not plan.discarded, wait_seconds=wait) as db:
         numbers = iter(plan.discarded)

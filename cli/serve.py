@@ -275,3 +275,8 @@ def _log_to_stderr(*, as_json: bool) -> None:
     ours.handlers[:] = [stream]
     ours.setLevel(logging.INFO)
     ours.propagate = False
+    # What libraries have to say has the same form; what a client does wrong over HTTP is told to that client.
+    logging.captureWarnings(capture=True)
+    logging.getLogger().handlers[:] = [stream]
+    logging.getLogger().setLevel(logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)

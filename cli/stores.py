@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cli.failures import Usage
 from cli.output import note
@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the engine is imported when a command needs it, so that --h
     from database import DatabaseView, Message, MessageDatabase, Options
     from recovery.report import RecoveryReport
 
+T = TypeVar("T")
 HOW = "--spool DIR or SPOOL_DIRECTORY"  # a directory is given
 RETRY_SECONDS = 0.05
 
@@ -98,13 +99,21 @@ def _check_is_nobodys(db: "MessageDatabase", spool: Path) -> None:
 def _opened(spool: Path, options: "Options", wait_seconds: float) -> "MessageDatabase":
     from database import MessageDatabase
 
+    def opened() -> "MessageDatabase":
+        with ProgressBar() as progress:
+            return MessageDatabase.open(spool, options=options, progress=progress)
+
+    return waited_for(opened, wait_seconds, lambda failure: isinstance(failure, DatabaseLocked))
+
+
+def waited_for(opening: Callable[[], T], wait_seconds: float, is_locked: Callable[[Exception], bool]) -> T:
+    """Return what is opened, tried again for so long as somebody else has its lock."""
     until = time.monotonic() + wait_seconds
     while True:
         try:
-            with ProgressBar() as progress:
-                return MessageDatabase.open(spool, options=options, progress=progress)
-        except DatabaseLocked:
-            if time.monotonic() >= until:
+            return opening()
+        except Exception as failure:
+            if not is_locked(failure) or time.monotonic() >= until:
                 raise
             time.sleep(RETRY_SECONDS)
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from broker import releasing
-from broker.block import Function
+from broker.block import Function, Option
 from broker.codes import Code
 from broker.effects import DiscardPublications, ReleasePublications, StoreBack, StoreLost, UnsubscribeFor
 from broker.records import HELD, HELDS, HOLD_KEY, PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS
@@ -172,6 +172,25 @@ def test_a_lifetime_stands_still_until_nobody_has_it_held() -> None:
     again.tick(2)
     assert again.kernel.world.topics.publications == {}
     assert again.paper.messages == {}
+
+
+@pytest.mark.parametrize("by_operator", [False, True])
+def test_who_waits_for_publications_is_told_when_the_subscription_ends(by_operator: bool) -> None:
+    desk = Desk(LIMITED)
+    paper, reader = people(desk)
+    subscribe(reader)
+    waiting = {"user_id": "READER", "token": "R", "topic": TOPIC, "publication_id": "NEW", "wait": "YES"}
+    handle = desk.start(Function.RECEIVE_PUBLICATION, Option.NONE, caller=2, **waiting)
+    assert handle not in desk.answers
+    if by_operator:
+        assert order(desk, UnsubscribeFor(OPERATOR, TOPIC, "READER", "R")) is Code.OK
+    else:
+        assert reader.call(Function.UNSUBSCRIBE, topic=TOPIC).code is Code.OK
+    said = desk.answers[handle]
+    assert said.code is Code.UOW_NOT_FOUND
+    assert "subscription" in said.reply.text.lower() and "ended" in said.reply.text
+    publish(paper)
+    assert not desk.kernel.world.parking.calls
 
 
 @pytest.mark.parametrize("by_operator", [False, True])

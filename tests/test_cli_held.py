@@ -1,6 +1,7 @@
 """`oms list --held` and `oms release` on a broker's restored store, stopped; `oms cmd RELEASE` on one that runs."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from broker import releasing
 from broker.broker import Broker
 from broker.records import Status
 from cli import held_at_broker, held_units
-from tests.cli_runner import oms, oms_json
+from tests.cli_runner import command_line, environment, oms, oms_json
 from tests.held_stores import mark_restored
 from tests.test_broker_restored_store import read, received
 from tests.test_server_operators import rows
@@ -277,6 +278,20 @@ def test_a_broker_that_runs_is_told_with_oms_cmd(place: Path) -> None:
     assert len(listed(place)) == 6
     wrong = oms("release", "--except", "-", "--by", "property:n", "--yes", spool=place, code=2, stdin=b"x\n")
     assert "no properties" in wrong.stderr
+
+
+def test_release_waits_for_a_broker_that_runs_on_the_store_to_end(place: Path) -> None:
+    with Broker.open(place, broker_id=BROKER_ID):
+        asking = subprocess.Popen(
+            command_line("release", "--all", "--yes", "--wait", "60"), env=environment(place), stderr=subprocess.PIPE
+        )
+        refused = oms("release", "--all", "--yes", "--wait", "0.2", spool=place, code=3)
+        assert "oms cmd RELEASE" in refused.stderr
+        assert asking.poll() is None
+    assert asking.wait(60) == 0
+    assert asking.stderr is not None
+    asking.stderr.close()
+    assert listed(place) == []
 
 
 # On a broker that runs.

@@ -226,6 +226,39 @@ def test_who_does_not_connect_in_time_is_let_go(tmp_path: Path) -> None:
     placed(tmp_path, StompLimits(connect_seconds=0.1), script)
 
 
+def test_a_user_who_has_all_connections_keeps_nobody_out(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        greedy = [await place.peer("GREEDY") for _ in range(3)]
+        modest = await place.peer("MODEST")
+        assert "GREEDY has most of them" in await greedy[2].error()
+        for login in ("GREEDY", "MODEST"):
+            refused = await place.peer(connects=False)
+            refused.say("CONNECT", accept_version="1.2", login=login)
+            assert "at most 3 connections" in await refused.error()
+        for peer in (*greedy[:2], modest):
+            peer.say("SEND", destination="/queue/a", receipt="1")
+            assert (await peer.hear()).startswith(b"RECEIPT")
+
+    placed(tmp_path, StompLimits(connections=3), script)
+
+
+def test_a_second_connection_of_one_token_takes_the_place_of_one_that_says_nothing(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        others = [await place.peer(login) for login in ("ONE", "TWO")]
+        idle = await place.peer(connects=False)
+        idle.say("CONNECT", accept_version="1.2", login="BOB", token="T")
+        assert (await idle.hear()).startswith(b"CONNECTED")
+        again = await place.peer(connects=False)
+        again.say("CONNECT", accept_version="1.2", login="BOB", token="T")
+        assert (await again.hear()).startswith(b"CONNECTED")
+        assert "01960196" in await idle.error()
+        for peer in (*others, again):
+            peer.say("SEND", destination="/queue/a", receipt="1")
+            assert (await peer.hear()).startswith(b"RECEIPT")
+
+    placed(tmp_path, StompLimits(connections=3), script)
+
+
 def test_of_too_many_connections_those_without_connect_go_first_the_oldest_of_them(tmp_path: Path) -> None:
     async def script(place: Place) -> None:
         first = await place.peer()
@@ -234,11 +267,12 @@ def test_of_too_many_connections_those_without_connect_go_first_the_oldest_of_th
         for peer in silent:
             assert "this one says nothing" in await peer.error()
         refused = await place.peer(connects=False)
+        refused.say("CONNECT", accept_version="1.2")
         assert "at most 3 connections" in await refused.error()
         for peer in (first, *others):
             peer.say("SEND", destination="/queue/a", receipt="1")
             assert (await peer.hear()).startswith(b"RECEIPT")
-        assert (place.listener.accepted, place.listener.refused) == (5, 1)
+        assert (place.listener.accepted, place.listener.refused) == (6, 1)
 
     placed(tmp_path, StompLimits(connections=3), script)
 

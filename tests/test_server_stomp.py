@@ -265,6 +265,7 @@ def test_an_attribute_file_says_where_and_what_is_served(tmp_path: Path) -> None
     with Serving(tmp_path / "spool", str(file)) as serving:
         first, second = Wire(serving.port), Wire(serving.port)
         third = Wire(serving.port, connects=False)
+        third.say("CONNECT", accept_version="1.2")
         assert third.error() == "02150128 Work queue full: at most 2 connections"
         first.say("SEND", b"x", destination="/queue/orders", receipt="1")
         assert first.hear().command == "RECEIPT"

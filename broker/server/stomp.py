@@ -6,6 +6,7 @@ received for it; while so much of its own is under way, nothing more is read fro
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import cast
 
@@ -17,7 +18,7 @@ from broker.server.administration import Administration
 from broker.server.events import event
 from broker.server.flow import Cancellable, Then
 from broker.server.frames import BadFrame, Frame, FrameReader, encode
-from broker.server.guard import OPEN, Guard, Identity
+from broker.server.guard import OPEN, Guard, Identity, Refused
 from broker.server.half_frames import HalfFrames
 from broker.server.heart_beats import HeartBeats
 from broker.server.held_port import HeldPort
@@ -69,11 +70,12 @@ class StompConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=1, low=0)  # 0 would pause an encrypted one for nothing
         listener, limits = self._listener, self._listener.limits
         listener.connections.add(self)
-        is_full = len(listener.connections) > limits.connections and not listener.make_room()
-        if is_full or listener.is_stopping:
+        if listener.is_stopping:
             listener.refused += 1
             self._session.fail(Code.QUEUE_FULL, f"at most {limits.connections:,} connections")
             return
+        if len(listener.connections) > limits.connections:
+            listener.make_room()  # where all are CONNECTED it depends on who comes, which CONNECT tells
         listener.accepted += 1
         listener.connecting[self] = None
         self._connecting = self._loop.call_later(limits.connect_seconds, self._connect_late)
@@ -183,10 +185,14 @@ class StompConnection(asyncio.Protocol):
 
     def log_on(self, user: str, password: str, then: LoggedOn) -> None:
         """Find out who it is, at once where everybody is let in; `then` is told None, or why not."""
+
+        def known(refused: Refused | None) -> None:
+            then(refused or self._listener.seat(self))
+
         if self._login is None:
-            then(None)
+            known(None)
         else:
-            self._login.begin(user, password, peer_of(self._transport), then)
+            self._login.begin(user, password, peer_of(self._transport), known)
 
     def check_login(self) -> None:
         """End the connection of a user who has changed since it logged on, and what it has registered for."""
@@ -304,6 +310,20 @@ class StompConnection(asyncio.Protocol):
         return self._session.user if self._session.is_connected else ""
 
     @property
+    def named(self) -> tuple[str, str]:
+        """The user and the token that CONNECT has said."""
+        return (self._session.user, self._session.token)
+
+    @property
+    def token(self) -> str:
+        return self._session.token
+
+    @property
+    def number(self) -> int:
+        """Later connections have higher ones."""
+        return self._caller
+
+    @property
     def is_reading_paused(self) -> bool:
         """Whether it is not let say more at the moment."""
         return self._is_reading_paused
@@ -415,17 +435,36 @@ class StompListener:
         self._noted = 0
         self.half_frames.look(self.loop.time())
 
-    def make_room(self) -> bool:
-        """End the connection that is over for longest, else without CONNECT for longest; False when there is none."""
+    def make_room(self) -> None:
+        """End the connection that is over for longest, else without CONNECT for longest, if there is one."""
         if (over := next(iter(self.lingering), None)) is not None:
             del self.lingering[over]
             over.abort()
-            return True
+            return
         oldest = next(iter(self.connecting), None)
         if oldest is not None:
             del self.connecting[oldest]
             oldest.end(Code.QUEUE_FULL, f"at most {self.limits.connections:,} connections, and this one says nothing")
-        return oldest is not None
+
+    def seat(self, newcomer: StompConnection) -> Refused | None:
+        """Return why there is no room for who logs on; where another user has more connections, one of them ends.
+
+        So a user who holds all keeps nobody out. The first connection of the same user and token is let go first.
+        """
+        most = f"at most {self.limits.connections:,} connections"
+        seated = [each for each in self.connections if each.user and each is not newcomer and each.is_beating]
+        before = next((each for each in seated if newcomer.token and each.named == newcomer.named), None)
+        if before is not None:
+            before.end(Code.NEW_LOCATION, "this user and token has logged on again")
+        elif len(seated) >= self.limits.connections:
+            counts = Counter(each.user for each in seated)
+            user, count = counts.most_common(1)[0]
+            if count <= counts[newcomer.named[0]] + 1:
+                self.refused += 1
+                return Refused(Code.QUEUE_FULL, most)
+            newest = max((each for each in seated if each.user == user), key=lambda each: each.number)
+            newest.end(Code.QUEUE_FULL, f"{most}, and {user} has most of them")
+        return None
 
     def forget(self, connection: StompConnection) -> None:
         """A connection is over."""
