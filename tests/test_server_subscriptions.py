@@ -118,7 +118,9 @@ def test_durable_ones_go_on_where_each_was_by_their_names(
     again.subscribe("/topic/news", "x", mode, **named("orders"))
     assert again.bodies() == ([b"b", b"c"] if mode != "auto" else [b"c"])
     again.subscribe("/topic/news", "y", "client", durable="true")
-    assert again.bodies() == [b"a", b"b", b"c"]
+    of_y = again.messages()
+    assert [each.body for each in of_y] == [b"a", b"b", b"c"]
+    again.ack(of_y[1])
     again.subscribe("/topic/news", "z")
     assert again.bodies() == [], "one that is not durable begins with what comes"
     again.take("UNSUBSCRIBE", id="x", durable="true", receipt="u")
@@ -129,7 +131,7 @@ def test_durable_ones_go_on_where_each_was_by_their_names(
     last.subscribe("/topic/news", "x", **named("orders"))
     assert last.bodies() == [], "it was ended for good"
     last.subscribe("/topic/news", "y", durable="true")
-    assert last.bodies() == [b"a", b"b", b"c", b"d"]
+    assert last.bodies() == [b"c", b"d"]
 
 
 @pytest.mark.parametrize("name", NAMES)

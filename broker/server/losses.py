@@ -1,8 +1,9 @@
 """Subscribers that lose their connections with something in flight: after two losses in a row one gets one at a time.
 
 What a subscriber cannot survive is then alone in flight, and a lost connection counts for what was at fault. What it
-acknowledges breaks the row. A subscriber is a USER-ID and TOKEN with a destination, whatever its connection; this is
-known to the port that it comes to, as long as the server runs.
+acknowledges breaks the row. A subscriber is a USER-ID and TOKEN with a destination, and of several subscriptions to a
+topic the label of one, whatever its connection; this is known to the port that it comes to, as long as the server
+runs.
 """
 
 from collections import OrderedDict

@@ -43,7 +43,9 @@ class Consumer:
         self._flight, self._intakes, self._unwritten = {}, {}, []
 
     def _subscriber(self, intake: Intake) -> Subscriber:
-        return (*self._flow.speaker.user_and_token, str(intake.source.where))
+        source = intake.source
+        which = source.label if isinstance(source, TopicSource) else ""  # one of several to a topic
+        return (*self._flow.speaker.user_and_token, f"{source.where}{which}")
 
     def stop_receiving(self) -> None:
         """Receive nothing more; what was not written is given back with the rest."""
