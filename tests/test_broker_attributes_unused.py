@@ -43,6 +43,7 @@ def test_a_start_and_oms_attributes_tell_it(tmp_path: Path) -> None:
     assert "PSTORE-VERSION=3" in oms("attributes", str(file)).stderr
     assert "PSTORE-VERSION=3" in json.loads(oms("attributes", str(file), "--json").stdout)["warnings"][0]
     with Serving(tmp_path / "spool", str(file)) as server:
+        server.stop()
         assert any("PSTORE-VERSION=3 of BROKER has no effect" in text for text in server.texts())
 
 

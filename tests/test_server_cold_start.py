@@ -50,6 +50,7 @@ def test_the_refusal_of_a_cold_start_says_the_command_that_confirms_it(tmp_path:
     assert confirmed is not None and confirmed[0] == "--erase ETB001"
     assert "QUEUE/Q" in queued(spool)
     with Serving(spool, str(file), *confirmed[0].split()) as server:
+        server.stop()
         (told,) = [line for line in server.log if "cold start erases" in line["text"]]
         assert told["level"] == "warning" and "broker ETB001" in told["text"]
     assert "QUEUE/Q" not in queued(spool)
