@@ -192,8 +192,8 @@ class AsyncBroker:
         self._looped.give(ForbidNew())
 
     def allow_new_uow_messages(self) -> None:
-        """Take them again. Not awaited."""
-        self._looped.give(AllowNew())
+        """Take them again, as Broker does. Not awaited: what is sent from now on goes behind the making of room."""
+        self._looped.make_room(before=AllowNew())
 
     async def close(self) -> None:
         """Close, as Broker.close. Idempotent; once begun it is finished, whoever is cancelled."""

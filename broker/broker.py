@@ -171,8 +171,11 @@ class Broker:
         self._threads.give(ForbidNew())
 
     def allow_new_uow_messages(self) -> None:
-        """Take them again, whatever has forbidden them: `forbid_new_uow_messages`, a full disk, MIN-FREE-SPACE."""
-        self._threads.give(AllowNew())
+        """Take them again, whatever has forbidden them: `forbid_new_uow_messages`, a full disk, MIN-FREE-SPACE.
+
+        The store makes what room it can first: who has drained a full one can fill it again.
+        """
+        self._threads.errand(self._running.make_room, then=AllowNew())
 
     def close(self) -> None:
         """Write what is on its way and a checkpoint, refuse what waits with 02150148, and let go. Idempotent."""

@@ -134,7 +134,8 @@ def give_up(world: World, given: Failed) -> None:
         if given.is_reused:
             world.refuse(decision.handle, Code.PRODUCER_REUSED)
         else:
-            world.refuse(decision.handle, decision.code, detailed(decision.code, given.text))
+            code = Code.NO_NEW_UOWS if given.is_full and decision.is_new else decision.code
+            world.refuse(decision.handle, code, detailed(code, given.text))
     if given.is_reused:
         return  # the caller's mistake, and not the store's
     if given.is_store_lost:

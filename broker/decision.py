@@ -62,6 +62,7 @@ class Decision:
     undo: Callable[[], object] | None = None  # gives back what was reserved
     changes: Changes | None = None  # where they are to be reported
     clock: int = 0  # the pseudo-clock, where it is written with this
+    is_new: bool = False  # it brings a unit of work or a publication: NO_NEW_UOWS where there is no room for that
     is_ordered: bool = False  # it goes through the store though it may write nothing: only its owner says so, in order
 
 

@@ -60,6 +60,11 @@ class Failed:
     is_refused: bool = False  # there is room, and the store is well: these changes cannot be carried out
     is_reused: bool = False  # that is so because the producer's identifier was used for other messages
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the store is well, and has no room for it."""
+        return not (self.is_store_lost or self.is_refused)
+
 
 @dataclass(frozen=True, slots=True)
 class Tick:

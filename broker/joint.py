@@ -144,5 +144,6 @@ def _decide(world: World, joint: Joint, call: Call, participant: Participant) ->
     code = joint.decisions[0].code if joint.decisions else Code.UOW_NOT_PERSISTED
     undo: Callable[[], object] = lambda: _undo(joint)  # noqa: E731 - a name for its type
     decision = Decision(apply, list(held.values()), call.handle, participant, code, undo)
+    decision.is_new = any(each.is_new for each in joint.decisions)
     decision.is_ordered = any(each.is_ordered for each in joint.decisions)
     decide(world, together(joint.changes), decision)

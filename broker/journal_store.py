@@ -7,7 +7,6 @@ A full disk refuses commits with messages only.
 
 import logging
 import threading
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import merge
 from operator import attrgetter
@@ -62,7 +61,7 @@ from journal.message import Message
 _log = logging.getLogger("oms.broker")
 ERASING_KEY = "store/erasing"  # there while an erasure goes on: the keys that stay, one a line
 ERASED_AT_ONCE = 500_000  # operations of one commit
-RECLAIM_SECONDS = 10.0  # between two attempts to make room on a full disk
+ROOM_SECONDS = 5.0  # that new units of work wait for a clean-up under way, when they are allowed again
 LOADED_AT_ONCE = 1000  # messages and records
 LOADED_BYTES = 8 << 20
 
@@ -79,7 +78,7 @@ class JournalStore:
         self._reopening: Reopening | None = None  # once the database was closed to be opened again
         self._is_lost = False  # a commit has failed
         self._reclaiming = threading.Lock()
-        self._reclaims = 0.0  # when that may be tried again
+        self._reclaimed_at = -1  # the commit behind which there was no room to be made
         self._messages: list[Message] = []  # loaded, and not written yet
         self._records: dict[str, bytes] = {}
         self._identifiers: dict[Scope, Seen] = {}
@@ -164,16 +163,18 @@ class JournalStore:
         return answers
 
     def _reclaimed(self) -> bool:
-        """Let go of data files that nothing needs any more, on a full disk; say whether there were any.
+        """Let go of data files that nothing needs, and of those that little keeps; say whether there were any.
 
-        What takes longer, moving what is in the way, the database does beside the commits.
+        It is tried again when something was committed since. What takes longer the database does beside the commits.
         """
         with self._reclaiming:
-            if time.monotonic() < self._reclaims:
+            group = self._database.group
+            if group.acknowledged == self._reclaimed_at:
                 return False
-            self._reclaims = time.monotonic() + RECLAIM_SECONDS
             try:
-                return self._database.reclaim()
+                has_room = self._database.reclaim()
+                self._reclaimed_at = group.acknowledged
+                return has_room
             except JournalError as failure:
                 _log.warning("no room could be made in the persistent store: %s", failure)
                 return False
@@ -295,6 +296,16 @@ class JournalStore:
     def want_room(self) -> None:
         if not self._away:
             self._database.want_room()
+
+    def make_room(self) -> None:
+        if self._away:
+            return
+        try:
+            self._database.reclaim(ROOM_SECONDS)
+            if self._database.is_cramped:
+                self._database.want_room()
+        except JournalError as failure:
+            _log.warning("no room could be made in the persistent store: %s", failure)
 
     def clean_up(self) -> CleanupReport:
         try:

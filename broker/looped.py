@@ -278,6 +278,15 @@ class Looped:
             raise BrokerError(self._refusal.reply.code, self._refusal.reply.text)
         await self._errand(run, before, then)
 
+    def make_room(self, *, before: Input) -> None:
+        """Tell the kernel this at once, and have the store make room before later commits; nobody waits for it."""
+        self._give(before)
+        if not self._is_ended:
+            future: asyncio.Future[None] = self._loop.create_future()
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())  # else the loop logs that
+            self._queue.append(Errand(self._running.make_room, future, None))
+            self._flush_soon()
+
     async def _errand(self, run: Callable[[], object], before: Input | None = None, then: Input | None = None) -> None:
         if before is not None:
             self._take(before)

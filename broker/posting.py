@@ -128,7 +128,9 @@ def post(world: World, posting: Posting) -> None:
     put = Put(UOWS + posting.uowid, posting.value, AT_THE_FIRST)
     changes = Changes(adds=(posting.message,), puts=(put,))
     count(world, posting.service, 1)
-    decision = Decision(posting.apply, (), posting.call.handle, posting.participant, undo=posting.give_back)
+    decision = Decision(
+        posting.apply, (), posting.call.handle, posting.participant, undo=posting.give_back, is_new=True
+    )
     decide(world, changes, decision)
 
 

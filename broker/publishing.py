@@ -138,6 +138,7 @@ def commit_publication(
         participant,
         Code.DURABLE_WITHOUT_STORE,
         lambda: world.topics.arrived(topic),
+        is_new=True,
         is_ordered=True,
     )
     decide(world, changes, decision)

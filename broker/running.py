@@ -209,6 +209,11 @@ class Running:
         self.aside.append(Log(Level.ERROR, text))
         return ForbidNew()
 
+    def make_room(self) -> None:
+        """Have the store make room, before new units of work are allowed; a driver that does it by itself does not."""
+        if isinstance(self.store, MakesRoom):
+            self.store.make_room()
+
     # Answers.
 
     def read(self, request: Request, answer: Answer) -> Answered:

@@ -221,6 +221,7 @@ def _add(world: World, sending: Sending, call: Call, message: NewMessage) -> Non
     )
     undo = (lambda: give_back(world, sending)) if sending.is_begun else None
     decision = Decision(apply, (talk,), call.handle, sending.participant, Code.STATUS_NOT_PERSISTED, undo)
+    decision.is_new = True
     decide(world, Changes(puts=[put(record)]), decision)
 
 
@@ -259,7 +260,8 @@ def commit_sent(
     undo = (lambda: give_back(world, sending)) if sending.is_begun else None
     if world.joint is not None and unit.producer:
         world.joint.begun.append(unit.producer)
-    decide(world, changes, Decision(apply, (talk,), call.handle, sending.participant, code_of_loss(unit), undo))
+    decision = Decision(apply, (talk,), call.handle, sending.participant, code_of_loss(unit), undo, is_new=True)
+    decide(world, changes, decision)
 
 
 def check_may_end(talk: Conversation, side: Side) -> None:

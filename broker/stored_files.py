@@ -65,6 +65,9 @@ class MakesRoom(Protocol):
     def want_room(self) -> None:
         """Have room made soon, beside the commits."""
 
+    def make_room(self) -> None:
+        """Make the room that takes but a moment, and have more made beside the commits where that is too little."""
+
     def clean_up(self) -> CleanupReport:
         """Make room; return what was done once it is. StoreUnavailable."""
 

@@ -383,7 +383,7 @@ def _commit_both(world: World, call: Call, participant: Participant) -> None:
     binds = talks[0] is talks[1] and sent[0].from_server
     # Behind the binding, whose record of what was sent still says that it is not committed: the last one counts.
     parts = [binding(world, talks[1], received[0]), committing.changes(binds=binds), done.changes]
-    decision = Decision(apply, talks, handle=call.handle, who=participant, code=code_of_loss(sent[0]))
+    decision = Decision(apply, talks, handle=call.handle, who=participant, code=code_of_loss(sent[0]), is_new=True)
     decide(world, together(parts), decision)
 
 

@@ -10,6 +10,9 @@ until the mark is durable every file is still there.
 
 On a file system that has no room for all that is to be moved the steps are done for a few files at a time: what is
 moved of them is paid from the reserve, and what they leave pays for the next.
+
+What is small, and alone keeps old files, is moved by every clean-up and start, also where nobody asks for compaction:
+but not where the start found damage or something is held back, nor where `compact_share` is 0 and the disk has room.
 """
 
 import contextlib
@@ -26,12 +29,13 @@ import numpy as np
 from database.holding import Holding
 from database.ledger import Effect, StaleDraft
 from database.options import Options
-from database.plan import FileFacts, leading_dead, plan_compaction
+from database.plan import PIN_SHARE, SMALL_FILES_MIN, FileFacts, leading_dead, plan_compaction, plan_unpinning
 from database.questions import Look, data_sequences, file_facts, find, held_count
 from database.reading import read_many, read_value
 from database.retention import Retention
 from database.stats import CleanupReport
 from index.duplicates import KEY_PREFIX, carried
+from index.keyed import Version
 from index.table import Place
 from journal.courtesy import courteous
 from journal.datafile import DataFile
@@ -52,7 +56,7 @@ _log = logging.getLogger("oms.database")
 MOVE_BYTES = 256 << 10  # moved in one commit: commits of others wait behind it
 MOVE_MESSAGES = 256
 ASKED_SHARE = 0.5  # `--compact` moves up to half of what it frees
-AT_START_BYTES = 64 << 10  # a start begins a new file only to free more than that, or several files
+WORTH_BYTES = 64 << 10  # nothing is moved in passing, and no file begun by a start, to free less, or but a few files
 AT_START_FILES = 2
 FILE_BYTES = 2048  # of a data file besides what it holds, about
 IDLE_BYTES = 16 << 10  # an active file of fewer bytes is not worth a roll
@@ -87,18 +91,23 @@ class Cleanup:
         self._said = ""  # the last time that files had to stay
 
     def at_start(self) -> CleanupReport:
-        """Clean up where it frees something worth a new data file; on a full disk what is in the way is moved too."""
+        """Clean up where it frees something worth a new data file; on a full disk more than pins is moved."""
         context = self._context
         with self._disk_errors():
             facts = file_facts(context.look())
-        if context.journal.is_cramped(context.options.max_data_file_size) and self._is_sound():
-            gone = self._doomed(facts, compact=True)
-            if sum(fact.bytes - fact.kept_bytes - FILE_BYTES for fact in gone) > AT_START_BYTES:
-                return self.run(compact=True, dry_run=False)
-        dead = facts[: leading_dead(facts)]
-        if len(dead) >= AT_START_FILES or sum(fact.bytes for fact in dead) > AT_START_BYTES:
-            return self.run(compact=None, dry_run=False)
+            if self.is_cramped and self._is_sound():
+                gone = self._doomed(facts, compact=True)
+                if sum(fact.bytes - fact.kept_bytes - FILE_BYTES for fact in gone) > WORTH_BYTES:
+                    return self.run(compact=True, dry_run=False)
+            gone = self._doomed(facts, compact=False)
+        if len(gone) >= AT_START_FILES or sum(fact.bytes for fact in gone) > WORTH_BYTES:
+            return self.run(compact=False, dry_run=False)
         return CleanupReport()
+
+    @property
+    def is_cramped(self) -> bool:
+        """Whether the file system has no room for another data file, the reserve filled."""
+        return self._context.journal.is_cramped(self._context.options.max_data_file_size)
 
     def _is_sound(self) -> bool:
         """Say whether the start found nothing damaged, and nothing is held back: then nothing has to stay."""
@@ -111,9 +120,9 @@ class Cleanup:
         with self._running, courteous(), self._disk_errors():
             return self._run(compact=compact, dry_run=dry_run)
 
-    def run_where_none_runs(self) -> CleanupReport:
-        """Clean up once without moving anything, where no other clean-up is at it: nobody waits for that one."""
-        if not self._running.acquire(blocking=False):
+    def run_soon(self, patience_seconds: float) -> CleanupReport:
+        """Clean up once without compaction; where another one is at it, it is waited for no longer than that."""
+        if not self._running.acquire(timeout=patience_seconds):
             return CleanupReport()
         try:
             with courteous(), self._disk_errors():
@@ -204,9 +213,46 @@ class Cleanup:
         share = (
             options.compact_share if compact is None else max(options.compact_share, ASKED_SHARE) if compact else 0.0
         )
+        unpinned = self._unpinned(facts)
         if not share:
-            return facts[: leading_dead(facts)]
-        return facts[: plan_compaction(facts, share=share, data_file_bytes=options.max_data_file_size)]
+            return unpinned
+        count = plan_compaction(facts, share=share, data_file_bytes=options.max_data_file_size)
+        return unpinned if len(unpinned) > count else facts[:count]
+
+    def _unpinned(self, facts: Sequence[FileFacts]) -> Sequence[FileFacts]:
+        """Return the files that hold nothing needed, or are kept by what is moved in passing, where that is worth it.
+
+        Where additions are refused for space everything is.
+        """
+        dead = leading_dead(facts)
+        is_full = self._context.journal.is_full
+        share = PIN_SHARE if is_full else min(PIN_SHARE, self._context.options.compact_share)
+        count = plan_unpinning(facts, share=share)
+        if count == dead or not self._is_sound():
+            return facts[:dead]
+        weighed = self._weighed(facts[:count])
+        going = weighed[: plan_unpinning(weighed, share=share)]
+        freed = sum(fact.bytes - fact.kept_bytes for fact in going)
+        is_worth_it = is_full or freed > WORTH_BYTES or len(going) >= SMALL_FILES_MIN
+        return going if is_worth_it else facts[:dead]
+
+    def _weighed(self, facts: Sequence[FileFacts]) -> list[FileFacts]:
+        """Return the files with the bytes of the values that their keys have: the index knows but where these are."""
+        look = self._context.look()
+        with look.ledger.lock:
+            keys = look.ledger.index.keyed.in_files([fact.sequence for fact in facts if fact.live_keys])
+        weighed = []
+        for fact in facts:
+            size = 0
+            for key in keys.get(fact.sequence, ()):
+                try:
+                    found = self._value_in(key, fact.sequence, look)
+                except MessageDamaged:
+                    size = fact.bytes  # it cannot be moved
+                    break
+                size += len(found[1]) if found is not None else 0
+            weighed.append(replace(fact, live_bytes=fact.live_bytes + size))
+        return weighed
 
     # Moving.
 
@@ -264,32 +310,48 @@ class Cleanup:
 
     def _move_keys(self, sequence: int, look: Look) -> int:
         with look.ledger.lock:
-            keys = [key for key in look.ledger.index.keyed.in_file(sequence) if not key.startswith(b"\0")]
-        moved = 0
-        for start in range(0, len(keys), MOVE_MESSAGES):
-            for key in keys[start : start + MOVE_MESSAGES]:
-                moved += self._move_key(key, sequence, look)
+            keys = look.ledger.index.keyed.in_files([sequence])[sequence]
+        begin = moved = 0
+        while begin < len(keys):
+            seen, count = self._move_some(keys[begin : begin + MOVE_MESSAGES], sequence, look)
+            begin += seen
+            moved += count
         return moved
 
-    def _move_key(self, key: bytes, sequence: int, look: Look) -> int:
+    def _move_some(self, keys: Sequence[bytes], sequence: int, look: Look) -> tuple[int, int]:
+        """Write the first of the keys again in one commit; return how many those are, and how many still were there."""
         while True:
-            with look.ledger.lock:
-                version = look.ledger.index.keyed.find(key)
-            if version is None or version.sequence != sequence:
-                return 0
-            value = read_value(look.files, key, *version)
-            if not isinstance(value, bytes):
-                path = look.files.path(sequence)
-                raise MessageDamaged(0, path, version.offset, f"the value of key {key!r}: {value.reason}")
-            composer = Composer()
-            composer.put(key, value, moved=True)
+            composer, places, size, seen = Composer(), list[tuple[bytes, int, int]](), 0, 0
+            for key in keys:
+                seen += 1
+                if (found := self._value_in(key, sequence, look)) is not None:
+                    version, value = found
+                    composer.put(key, value, moved=True)
+                    places.append((key, *version))
+                    size += len(value)
+                    if size > MOVE_BYTES:
+                        break
+            if not places:
+                return seen, 0
             draft = composer.draft()
-            draft.effect = Effect(moved_keys=[(key, *version)])
+            draft.effect = Effect(moved_keys=places)
             try:
                 self._context.write(draft)
             except StaleDraft:
-                continue  # a newer version was on its way
-            return 1
+                continue  # a newer version of one of them was on its way
+            return seen, len(places)
+
+    def _value_in(self, key: bytes, sequence: int, look: Look) -> tuple[Version, bytes] | None:
+        """Return the latest version of a key with its value, None where it lies in another file. MessageDamaged."""
+        with look.ledger.lock:
+            version = look.ledger.index.keyed.find(key)
+        if version is None or version.sequence != sequence:
+            return None
+        value = read_value(look.files, key, *version)
+        if not isinstance(value, bytes):
+            path = look.files.path(sequence)
+            raise MessageDamaged(0, path, version.offset, f"the value of key {key!r}: {value.reason}")
+        return version, value
 
     # Letting go.
 

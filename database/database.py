@@ -258,14 +258,20 @@ class MessageDatabase:
         """Whether room is wanted, and a commit since the last attempt may have left something to let go of."""
         return (self.is_full or self._is_room_wanted) and self.group.acknowledged != self._looked_for_room
 
-    def reclaim(self) -> bool:
-        """Let go of what nothing needs, where that takes no longer than a moment; say whether there was any.
+    def reclaim(self, patience_seconds: float = 0.0) -> bool:
+        """Let go of what nothing needs, and of what little keeps; say whether there was any.
 
-        For the layers above, on the way of a caller; `want_room` is for what takes longer.
+        For the layers above, on the way of a caller: it takes no longer than a moment, and waits so long at most for
+        another clean-up that is at it. `want_room` is for what takes longer.
         """
         self.check_open()
-        report = self._cleanup.run_where_none_runs()
+        report = self._cleanup.run_soon(patience_seconds)
         return bool(report.deleted or report.moved)
+
+    @property
+    def is_cramped(self) -> bool:
+        """Whether there is no room for another data file, the reserve filled. For the layers above."""
+        return self._cleanup.is_cramped
 
     def want_room(self) -> None:
         """Have the tender clean up with compaction, soon and at most once in some seconds. For the layers above."""

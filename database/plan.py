@@ -3,7 +3,8 @@
 The seed's rule: the leading run of files that hold nothing needed. What stands behind the first
 needed file stays, so a removal always outlives what it removes. Compaction makes the run longer: it
 takes the longest run of old files in which little is needed compared with what goes, or which are
-so many and so small that one file holds all of it.
+so many and so small that one file holds all of it. Unpinning is the compaction that costs nearly
+nothing, and is done in passing: of files that stay because of a small key or message alone.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 MESSAGE_OVERHEAD_BYTES = 120  # of a moved message, besides its payload
 KEY_BYTES = 300  # of a moved key, about
 SMALL_FILES_MIN = 8  # so many neighbouring files that fit into one are worth it
+PIN_SHARE = 1 / 16  # of the bytes that go: what is moved in passing takes no larger part of them
+PINS_BYTES_MAX = 1 << 20  # that are moved in passing, all together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,4 +62,24 @@ def plan_compaction(facts: Sequence[FileFacts], *, share: float, data_file_bytes
         is_many = count >= SMALL_FILES_MIN and kept <= data_file_bytes // 2 and total <= data_file_bytes
         if is_sparse or is_many:
             best = max(best, count)
+    return best
+
+
+def plan_unpinning(facts: Sequence[FileFacts], *, share: float = PIN_SHARE) -> int:
+    """Return how many of the oldest files should go where only what is small, and keeps them alone, is moved forward.
+
+    Each moved byte has to let go of 1/`share` bytes, and all of them together are at most PINS_BYTES_MAX. At least
+    those that hold nothing needed; never the active file. The best run is taken and not the longest one: a file in
+    which more is needed is not paid for by dead ones before it.
+    """
+    best = leading_dead(facts)
+    gain = gain_max = 0.0
+    kept = 0
+    for count, fact in enumerate(facts, start=1):
+        kept += fact.kept_bytes
+        if fact.is_active or not share or kept > PINS_BYTES_MAX:
+            break
+        gain += fact.bytes - fact.kept_bytes / share
+        if gain >= gain_max:
+            best, gain_max = max(best, count), gain
     return best

@@ -91,11 +91,22 @@ class Keyed:
                 return
             yield key
 
-    def in_file(self, sequence: int) -> Iterator[bytes]:
-        """Yield the keys, the engine's too, whose latest version lies in one data file."""
-        for key, packed in self._versions.items():
-            if packed >> _OFFSET_BITS == sequence:
-                yield key
+    def in_files(self, sequences: Collection[int]) -> dict[int, list[bytes]]:
+        """Return the keys, none of the engine's, whose latest versions lie in each of these data files.
+
+        From one pass over the keys, which ends with the last one that is wanted.
+        """
+        found: dict[int, list[bytes]] = {sequence: [] for sequence in sequences}
+        left = sum(self.files.get(sequence, 0) for sequence in found)
+        if left:
+            for key, packed in self._versions.items():
+                sequence = packed >> _OFFSET_BITS
+                if sequence in found and not key.startswith(_ENGINE):
+                    found[sequence].append(key)
+                    left -= 1
+                    if not left:
+                        break
+        return found
 
     def firsts(self, wanted: Collection[int]) -> dict[int, bytes]:
         """Return the first key, none of the engine's, whose latest version lies in each of these data files."""

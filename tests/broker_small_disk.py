@@ -1,6 +1,8 @@
 """Fills a broker's store on a file system of its own that is small, and drains it again.
 
-    python -m tests.broker_small_disk journal|sqlite DIRECTORY
+    python -m tests.broker_small_disk journal|sqlite|broker DIRECTORY
+
+`broker` is a whole one, which is filled and drained once, and then told to allow new units of work.
 
 The last line of standard output is JSON: what was seen.
 """
@@ -10,13 +12,18 @@ import os
 import sys
 from pathlib import Path
 
+from broker.broker import Broker
 from broker.changes import Changes, NewMessage, Put
+from broker.codes import BrokerError
 from broker.journal_store import JournalStore
 from broker.pstore import Store, StoreError, StoreFull
 from broker.sqlite_store import SqliteOptions, SqliteStore
 from database.options import Options
 
 MESSAGE_BYTES = 3000
+DRAINED_BYTES = 74_000  # of a unit of work
+SERVICE = "C/S/V"
+ALLOWED = 100  # units of work that are sent when new ones are allowed again
 
 
 def opened(kind: str, path: Path) -> Store:
@@ -48,8 +55,40 @@ def consume(store: Store, numbers: list[int]) -> None:
         store.commit(Changes(delivered=[range(number, number + 1)], drops=[f"k{number:06}"]))
 
 
+def drain_and_allow(path: Path) -> dict[str, object]:
+    """Fill a broker's store, drain it and allow new units of work; return what was seen."""
+    seen: dict[str, object] = {}
+    body = os.urandom(DRAINED_BYTES)
+    with Broker.open(path) as broker, broker.session("ALICE") as alice, broker.session("BOB") as bob:
+        bob.register(SERVICE)
+
+        def send(count: int, refused_max: int) -> tuple[int, list[str]]:
+            sent, codes = 0, list[str]()
+            while sent < count and len(codes) < refused_max:
+                try:
+                    alice.send(SERVICE, body)
+                    sent += 1
+                except BrokerError as failure:
+                    codes.append(failure.code.value)
+            return sent, codes
+
+        seen["sent"], seen["refused"] = send(1_000_000, 3)
+        broker.forbid_new_uow_messages()
+        drained = 0
+        while (unit := bob.receive_unit()) is not None:
+            with unit:
+                drained += len(list(unit))
+        seen["drained"] = drained
+        broker.allow_new_uow_messages()
+        seen["accepted"], seen["codes"] = send(ALLOWED, ALLOWED)
+    return seen
+
+
 def main() -> None:
     kind, path = sys.argv[1], Path(sys.argv[2])
+    if kind == "broker":
+        sys.stdout.write(f"{json.dumps(drain_and_allow(path / 'store'))}\n")
+        return
     store = opened(kind, path)
     numbers = filled(store)
     half = len(numbers) // 2

@@ -294,7 +294,7 @@ def test_a_full_store_takes_no_new_units_of_work_and_lets_the_old_ones_go(
                 refusal = failure
                 break
             sent.append(number)
-        assert refusal is not None and refusal.code is Code.UOW_NOT_PERSISTED and sent
+        assert refusal is not None and refusal.code is Code.NO_NEW_UOWS and sent
         assert broker.is_store_connected
         assert "no new units of work from now on" in caplog.text
         with refused(Code.NO_NEW_UOWS):

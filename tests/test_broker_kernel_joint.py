@@ -124,7 +124,7 @@ def test_a_commit_that_fails_leaves_all_as_it_was(desk: Desk, is_store_lost: boo
     desk.fail(is_store_lost=is_store_lost)
     desk.is_slow = False
 
-    assert desk.answers[handle].code is Code.UOW_NOT_PERSISTED
+    assert desk.answers[handle].code is (Code.UOW_NOT_PERSISTED if is_store_lost else Code.NO_NEW_UOWS)
     assert bob.sync(Option.QUERY, found.uowid).status is Status.DELIVERED
     assert bob.sync(Option.QUERY, out.uowid).status is Status.RECEIVED
 

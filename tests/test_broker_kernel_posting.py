@@ -116,7 +116,7 @@ def test_a_store_that_says_no_leaves_no_trace_of_it(end: Option) -> None:
         Code.CONVERSATIONS_MAX,
     ), "it counts while it is on its way"
     desk.fail(is_store_lost=False)
-    assert desk.answers[handle].code is Code.UOW_NOT_PERSISTED
+    assert desk.answers[handle].code is Code.NO_NEW_UOWS
     world = desk.kernel.world
     assert (world.active_count, world.talk_count, len(world.units), world.active) == (0, 0, 0, {})
     assert world.service(("GAME", "CHESS", "BLACK")).units == 0

@@ -140,7 +140,7 @@ def test_a_full_store_takes_no_new_units_of_work_and_lets_the_others_go_on(
     handle = white.start(Function.SEND, COMMIT, body=b"x", conv_id="NEW", **CHESS)
     desk.fail(is_store_lost=False)
     desk.is_slow = False
-    assert desk.answers[handle].code is Code.UOW_NOT_PERSISTED
+    assert desk.answers[handle].code is Code.NO_NEW_UOWS, "as all that follow"
     assert any("full" in line for line in desk.logs)
     assert white.send(b"2").code is Code.NO_NEW_UOWS
     assert white.send(b"2", store=Store.OFF, uwstatp=1).code is Code.NO_NEW_UOWS
@@ -149,6 +149,43 @@ def test_a_full_store_takes_no_new_units_of_work_and_lets_the_others_go_on(
     assert black.sync(COMMIT, sent.uowid).code is Code.OK
     desk.give(AllowNew())
     assert white.send(b"2").code is Code.OK
+
+
+@pytest.mark.parametrize("uwstatp", [0, 1])
+def test_all_that_were_on_their_way_to_a_full_store_are_told_that_no_new_units_are_allowed(
+    desk: Desk, white: Person, uwstatp: int
+) -> None:
+    begun = white.send(b"begun", SYNC)
+    desk.is_slow = True
+    handles = [
+        white.start(Function.SEND, COMMIT, body=b"x", conv_id="NEW", uwstatp=uwstatp, **CHESS),
+        white.start(Function.SEND, COMMIT, body=b"x", conv_id="NEW", **CHESS),
+        white.start(Function.SYNCPOINT, COMMIT, uowid=begun.uowid),
+        white.start(Function.SEND, SYNC, body=b"x", conv_id="NEW", uwstatp=1, **CHESS),
+    ]
+    for _ in handles:
+        desk.fail(is_store_lost=False)
+    assert {desk.answers[handle].code for handle in handles} == {Code.NO_NEW_UOWS}
+
+
+def test_a_publication_that_a_full_store_has_no_room_for_is_told_that_no_new_ones_are_allowed(desk: Desk) -> None:
+    reader, paper = Person(desk, "READER", "R", caller=7), Person(desk, "PAPER", "P", caller=8)
+    reader.call(Function.SUBSCRIBE, Option.DURABLE, topic="NEWS")
+    desk.is_slow = True
+    handle = paper.start(Function.SEND_PUBLICATION, COMMIT, publication_id="NEW", topic="NEWS", body=b"x")
+    desk.fail(is_store_lost=False)
+    assert desk.answers[handle].code is Code.NO_NEW_UOWS
+
+
+def test_what_was_received_is_not_told_so_where_a_full_store_has_no_room_for_that(
+    desk: Desk, white: Person, black: Person
+) -> None:
+    sent = white.send(b"1")
+    assert black.receive().body == b"1"
+    desk.is_slow = True
+    handle = black.start(Function.SYNCPOINT, COMMIT, uowid=sent.uowid)
+    desk.fail(is_store_lost=False)
+    assert desk.answers[handle].code is Code.UOW_NOT_PERSISTED
 
 
 def test_who_goes_away_while_the_store_is_full_goes_and_the_store_hears_of_it_once_there_is_room(

@@ -11,7 +11,7 @@ import pytest
 
 from database import MessageDamaged, MessageDatabase
 from journal.names import DataFileName
-from tests.small_files import fill, open_small, sequences
+from tests.small_files import SMALL, fill, open_small, sequences
 from tests.watched_disk import TIMEOUT_SECONDS, HandClock
 
 
@@ -234,3 +234,81 @@ def test_a_reader_sees_every_message_once_while_they_are_moved(tmp_path: Path) -
 
         _beside(churn, db)
         assert db.read(kept[0]).sequence > 1, "they were moved"
+
+
+# In passing.
+
+
+def pinned(directory: Path, value: bytes = b"small") -> tuple[int, ...]:
+    """Make a directory of delivered messages whose first file is kept by a key and a message; return what waits."""
+    with MessageDatabase.open(directory, max_data_file_size=SIZE, cleanup_interval=0) as db:
+        db.put("old", value)
+        number = db.add("pinning", b"x" * 100)
+        for _ in range(12):
+            db.deliver_many(db.add_many("q", [bytes(4000)] * 8))
+    return (number,)
+
+
+SIZE = 16 * SMALL
+
+
+def test_a_start_moves_what_little_alone_keeps_old_files(tmp_path: Path) -> None:
+    waiting = pinned(tmp_path)
+    files = len(list(tmp_path.glob("*.data")))
+    with MessageDatabase.open(tmp_path, max_data_file_size=SIZE, cleanup_interval=0) as db:
+        report = db.cleaned_at_start
+        assert (len(report.deleted), report.moved_messages, report.moved_keys) == (files, 1, 1)
+        assert len(sequences(db)) == 1
+        assert db.get("old") == b"small" and tuple(db.numbers("pinning")) == waiting
+    with MessageDatabase.open(tmp_path, max_data_file_size=SIZE, cleanup_interval=0) as db:
+        assert db.recovery.intact and db.cleaned_at_start.moved_keys == 0, "for so little no file is begun"
+        assert db.get("old") == b"small" and tuple(db.numbers("pinning")) == waiting
+
+
+def test_each_clean_up_moves_what_little_alone_keeps_old_files(tmp_path: Path) -> None:
+    with MessageDatabase.open(tmp_path, max_data_file_size=SIZE, cleanup_interval=0) as db:
+        db.put("old", b"small")
+        for _ in range(12):
+            db.deliver_many(db.add_many("q", [bytes(4000)] * 8))
+        planned = db.cleanup(dry_run=True)
+        report = db.cleanup()
+        assert report.deleted == planned.deleted and len(report.deleted) > 4
+        assert (report.moved_keys, db.get("old")) == (1, b"small")
+
+
+@pytest.mark.parametrize("size", [40_000, 65_536])
+def test_a_start_weighs_the_values_of_keys_before_it_moves_them(tmp_path: Path, size: int) -> None:
+    """A large value that is alone in its file would be copied by each start, and nothing be gained."""
+    named = {"max_data_file_size": "4M", "cleanup_interval": 0}
+    with MessageDatabase.open(tmp_path, **named) as db:  # type: ignore[arg-type]
+        db.put("large", bytes(size))
+        db.deliver_many(db.add_many("q", [bytes(1000)] * 100))
+    with MessageDatabase.open(tmp_path, **named) as db:  # type: ignore[arg-type]
+        assert db.cleaned_at_start.moved_keys == 0
+        assert len(db.get("large") or b"") == size
+
+
+def test_a_start_that_found_damage_moves_nothing_in_passing(tmp_path: Path) -> None:
+    pinned(tmp_path)
+    path = sorted(tmp_path.glob("*.data"))[3]
+    data = bytearray(path.read_bytes())
+    data[30_000] ^= 1
+    path.write_bytes(data)
+    with MessageDatabase.open(tmp_path, max_data_file_size=SIZE, cleanup_interval=0, validation="full") as db:
+        assert db.recovery.lost
+        assert db.cleaned_at_start.deleted == () and db.cleanup().deleted == ()
+        assert db.cleanup(compact=True).moved_keys == 1, "an operator may order it"
+
+
+def test_many_keys_are_moved_in_few_commits(tmp_path: Path) -> None:
+    with open_small(tmp_path, max_data_file_size="64K") as db:
+        with db.commit() as block:
+            for number in range(400):
+                block.put(f"k{number}", b"%d" % number)
+        for _ in range(6):
+            db.deliver_many(db.add_many("q", [bytes(4000)] * 40))
+        commits = db._journal.last_commit
+        report = db.cleanup(compact=True)
+        assert report.moved_keys == 400
+        assert db._journal.last_commit - commits < 10
+        assert {key: db.get(key) for key in db.keys("k")} == {f"k{n}": b"%d" % n for n in range(400)}

@@ -31,10 +31,10 @@ def fill(writer: Writer) -> None:
     writer.account.in_flight = None
 
 
-def drained(pins: int = 1, space: int = SPACE) -> tuple[SimulatedDisk, Writer]:
+def drained(pins: int = 1, space: int = SPACE, **named: object) -> tuple[SimulatedDisk, Writer]:
     """Return a full disk of messages that are all delivered, but for the oldest ones; and one key is as old."""
     disk = SimulatedDisk(space=space)
-    writer = Writer(opened(disk), Account())
+    writer = Writer(opened(disk, **named), Account())
     writer.put("old", b"value" * 10)
     for _ in range(pins):
         writer.add("pinning", bytes(4000))
@@ -50,13 +50,25 @@ def test_what_pins_the_oldest_file_is_moved_once_a_message_was_refused_and_then_
     disk, writer = drained()
     database = writer.database
     assert isinstance(database, Unattended)
-    assert database.cleanup().deleted == (), "nothing goes by itself"
     with pytest.raises(DiskFull, match="deliver or delete messages, which still works"):
         database.add("q", bytes(4000))
     assert database.is_full and database._needs_room
 
     database.look_for_room()
     assert not database.is_full and not database._needs_room
+    for _ in range(100):
+        writer.add("q", bytes(4000))
+    assert state_of(database) == writer.account.state
+    database.close()
+    assert found_after(disk, max_data_file_size=SIZE) == writer.account.state
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_what_little_pins_the_oldest_files_is_moved_by_any_clean_up_where_room_is_wanted(share: float) -> None:
+    disk, writer = drained(compact_share=share)
+    database = writer.database
+    assert database.is_full
+    assert database.reclaim()
     for _ in range(100):
         writer.add("q", bytes(4000))
     assert state_of(database) == writer.account.state

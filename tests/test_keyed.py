@@ -32,9 +32,11 @@ def _check(keyed: Keyed, model: dict[bytes, Version]) -> None:
         assert list(keyed.keys(prefix)) == sorted(key for key in model if key.startswith(prefix))
     assert len(keyed) == sum(map(_is_own, model))
     for sequence in (1, 2, 3, 9_999_999):
-        inside = [key for key, version in sorted(model.items()) if version.sequence == sequence]
-        assert list(keyed.in_file(sequence)) == inside
-        assert keyed.files.get(sequence, 0) == sum(map(_is_own, inside)), "the engine's own keys keep no file"
+        inside = [key for key, version in sorted(model.items()) if version.sequence == sequence and _is_own(key)]
+        assert keyed.in_files([sequence]) == {sequence: inside}
+        assert keyed.files.get(sequence, 0) == len(inside), "the engine's own keys keep no file"
+    two = {sequence: keyed.in_files([sequence])[sequence] for sequence in (1, 3)}
+    assert keyed.in_files({3, 1}) == two
 
 
 @given(st.lists(steps, max_size=30))

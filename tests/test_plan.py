@@ -5,7 +5,16 @@ from itertools import product
 
 import pytest
 
-from database.plan import KEY_BYTES, MESSAGE_OVERHEAD_BYTES, SMALL_FILES_MIN, FileFacts, leading_dead, plan_compaction
+from database.plan import (
+    KEY_BYTES,
+    MESSAGE_OVERHEAD_BYTES,
+    PINS_BYTES_MAX,
+    SMALL_FILES_MIN,
+    FileFacts,
+    leading_dead,
+    plan_compaction,
+    plan_unpinning,
+)
 
 FILE_BYTES = 10_000
 
@@ -88,3 +97,40 @@ def test_what_is_written_again_counts_with_what_surrounds_it() -> None:
 
 def test_an_empty_directory_lets_nothing_go() -> None:
     assert leading_dead([]) == plan_compaction([], share=1, data_file_bytes=1) == 0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.25, 1.0])
+def test_unpinning_takes_the_run_that_frees_most_for_what_it_moves(share: float) -> None:
+    for kinds in DIRECTORIES:
+        facts = _facts(kinds)
+        count = plan_unpinning(facts, share=share)
+        sealed = [fact for fact in facts if not fact.is_active]
+        dead = leading_dead(facts)
+
+        def gain(of: int, facts: Sequence[FileFacts] = facts, share: float = share) -> float:
+            return sum(fact.bytes - fact.kept_bytes / share for fact in facts[:of])
+
+        assert dead <= count <= len(sealed), kinds
+        if share:
+            assert gain(count) == max(map(gain, range(len(sealed) + 1))), kinds
+        else:
+            assert count == dead
+
+
+def test_unpinning_never_takes_more_files_than_compaction_with_the_same_share() -> None:
+    for kinds in DIRECTORIES:
+        facts = _facts(kinds)
+        for share in (0.05, 0.25, 0.5):
+            assert plan_unpinning(facts, share=share) <= plan_compaction(
+                facts, share=share, data_file_bytes=FILE_BYTES
+            ), kinds
+
+
+def test_what_is_moved_in_passing_has_a_bound() -> None:
+    large = FileFacts(
+        sequence=1, bytes=1 << 30, live_messages=1, live_bytes=PINS_BYTES_MAX, live_keys=0, is_active=False
+    )
+    dead = FileFacts(sequence=2, bytes=1 << 30, live_messages=0, live_bytes=0, live_keys=0, is_active=False)
+
+    assert plan_unpinning([large, dead]) == 0
+    assert plan_unpinning([dead, large, dead]) == 1

@@ -140,7 +140,7 @@ class ReplayMachine(RuleBasedStateMachine):
         if inside:
             draft = moving(inside)
             assert self.journal.commit([draft]) == [draft]
-        if drop and not list(index.keyed.in_file(oldest)):
+        if drop and not index.keyed.files.get(oldest):
             del self.journal.files[oldest]
             index.table.forget_file(oldest)
             for scope in index.duplicates.before(oldest + 1):

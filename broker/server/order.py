@@ -91,7 +91,11 @@ _ALL = [
         options=("PROCESSED", "DISCARDED"),
         destroys=True,
     ),
-    Known(name="ALLOW-NEWUOWMSGS", number=13, says="take new units of work again"),
+    Known(
+        name="ALLOW-NEWUOWMSGS",
+        number=13,
+        says="take new units of work again, once the store has made what room it can",
+    ),
     Known(name="FORBID-NEWUOWMSGS", number=14, says="take no new units of work, so that the store empties"),
     Known(
         name="CLEANUP",

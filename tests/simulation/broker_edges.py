@@ -25,14 +25,10 @@ class Edges:
 
     def __init__(self) -> None:
         self.pid = 1
-        self.seconds = 0.0  # of the clock that only goes on
         self._random = random.Random(IDENTITIES)
 
     def chance(self, count: int) -> int:
         return self._random.getrandbits(count)
-
-    def monotonic(self) -> float:
-        return self.seconds
 
 
 @contextlib.contextmanager
@@ -45,7 +41,6 @@ def simulated_edges() -> Iterator[Edges]:
             (journal.owner, "os", system),
             (journal.owner, "socket", SimpleNamespace(gethostname=lambda: "simulated")),
             (recovery.continuing, "os", system),
-            (broker.journal_store, "time", SimpleNamespace(monotonic=edges.monotonic)),
             (broker.journal_store, "MessageDatabase", Unattended),
             (broker.world, "stays", _never),
             (broker.topics, "stays", _never),

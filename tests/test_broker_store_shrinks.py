@@ -1,0 +1,128 @@
+"""A broker's store gets smaller: a small key or message alone keeps no old file, on either driver."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.asynchronous import AsyncBroker
+from broker.broker import Broker
+from broker.journal_store import JournalStore
+from broker.session import Session
+from database.plan import SMALL_FILES_MIN
+from tests.broker_small_disk import ALLOWED, DRAINED_BYTES
+from tests.embedded import SERVICE, bodies
+from tests.project import REPOSITORY
+
+KEPT = b"kept"
+
+
+def files(directory: Path) -> list[Path]:
+    return sorted(directory.glob("omsmsg-*.data"))
+
+
+def opened(directory: Path) -> Broker:
+    """Open a broker whose data files are small."""
+    return Broker.open(directory, max_data_file_size="1M")
+
+
+def pass_through(alice: Session, bob: Session, count: int) -> None:
+    """Let so many units of work be sent and received."""
+    for _ in range(count):
+        alice.send(SERVICE, bytes(20_000))
+        assert bodies(bob) == [bytes(20_000)]
+
+
+def test_starts_leave_no_file_each(tmp_path: Path) -> None:
+    with Broker.open(tmp_path) as broker, broker.session("ALICE") as alice:
+        alice.send(SERVICE, KEPT)
+    counts = []
+    for _ in range(41):
+        with Broker.open(tmp_path):
+            counts.append(len(files(tmp_path)))
+    assert max(counts) <= SMALL_FILES_MIN + 2
+    with Broker.open(tmp_path) as broker, broker.session("BOB") as bob:
+        bob.register(SERVICE)
+        assert bodies(bob) == [KEPT]
+
+
+def test_what_was_delivered_is_gone_with_the_next_start(tmp_path: Path) -> None:
+    sizes = []
+    for run in range(3):
+        with opened(tmp_path) as broker, broker.session("ALICE") as alice, broker.session("BOB") as bob:
+            assert len(files(tmp_path)) == 1, run
+            bob.register(SERVICE)
+            pass_through(alice, bob, 120)
+        sizes.append(sum(path.stat().st_size for path in files(tmp_path)))
+    assert max(sizes) < sizes[0] + 500_000, sizes
+
+
+def test_units_of_work_that_are_allowed_again_find_the_room_of_those_that_are_gone(tmp_path: Path) -> None:
+    with opened(tmp_path) as broker, broker.session("ALICE") as alice, broker.session("BOB") as bob:
+        bob.register(SERVICE)
+        pass_through(alice, bob, 120)
+        assert len(files(tmp_path)) > 2
+        broker.forbid_new_uow_messages()
+        broker.allow_new_uow_messages()
+        assert files(tmp_path)[0].name != "omsmsg-0000000001.data"
+        pass_through(alice, bob, 1)
+
+
+def test_for_tasks_too_what_is_sent_goes_behind_the_making_of_room(tmp_path: Path) -> None:
+    async def run() -> None:
+        opening = AsyncBroker.open(tmp_path, max_data_file_size="1M")
+        async with opening as broker, broker.session("ALICE") as alice:
+            for _ in range(120):
+                async with alice.unit_of_work(SERVICE) as uow:
+                    await uow.send(bytes(20_000))
+                await uow.cancel()
+            broker.allow_new_uow_messages()
+            await alice.send(SERVICE, KEPT)
+            assert files(tmp_path)[0].name != "omsmsg-0000000001.data"
+            broker.allow_new_uow_messages()  # and nothing waits for it when the broker ends
+
+    asyncio.run(run())
+
+
+def test_a_store_of_sqlite_has_no_room_to_make_and_allows_all_the_same(tmp_path: Path) -> None:
+    with Broker.open(tmp_path, pstore_type="SQLITE") as broker, broker.session("ALICE") as alice:
+        broker.forbid_new_uow_messages()
+        broker.allow_new_uow_messages()
+        alice.send(SERVICE, KEPT)
+
+
+def test_a_store_that_is_disconnected_is_allowed_all_the_same(tmp_path: Path) -> None:
+    with Broker.open(tmp_path) as broker, broker.session("ALICE") as alice:
+        broker.forbid_new_uow_messages()
+        broker.disconnect_pstore()
+        broker.allow_new_uow_messages()
+        broker.connect_pstore()
+        alice.send(SERVICE, KEPT)
+
+
+def test_a_refused_commit_finds_the_room_that_was_made_since_another_was_refused(tmp_path: Path) -> None:
+    with Broker.open(tmp_path) as broker:
+        store = broker._running.store
+        assert isinstance(store, JournalStore)
+        assert not store._reclaimed()
+        assert not store._reclaimed(), "nothing was committed since"
+
+
+def test_a_small_file_system_takes_new_units_of_work_once_it_was_drained_and_they_are_allowed(tmp_path: Path) -> None:
+    inside = f"mount -t tmpfs -o size=120m none {tmp_path} && exec {sys.executable} -m tests.broker_small_disk broker "
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"{inside} {tmp_path}"]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    if shutil.which("unshare") is None or subprocess.run([*command[:5], "-c", "mount -t tmpfs none /mnt"]).returncode:
+        pytest.skip("no file system of our own can be mounted here")
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["sent"] * DRAINED_BYTES > 60_000_000
+    assert seen["refused"] == ["00370445"] * 3
+    assert seen["drained"] == seen["sent"]
+    assert (seen["accepted"], seen["codes"]) == (ALLOWED, [])
