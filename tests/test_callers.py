@@ -13,7 +13,7 @@ from tests.callers.faults import FAULTS
 from tests.callers.given import RIGHT, WORDS, WRONG
 from tests.callers.steps import APART, CLASSES, Argument, Call, kind_of, methods, parameters
 
-SCRIPTS = {"threads": 40, "tasks": 40}
+SCRIPTS = {"threads": 40, "tasks": 40, "remote threads": 10, "remote tasks": 10}
 SEED = 15
 SOON = ("a-repeat-adds", "an-exception-commits")  # found in a moment; all others: `python -m tests.callers --faults`
 

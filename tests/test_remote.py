@@ -228,3 +228,26 @@ def test_a_takeover_is_waited_out(place: WebPlace, way: str) -> None:
             threading.Event().wait(0.01)
         place.served.broker = place.broker
         assert sent() is Status.ACCEPTED
+
+
+def test_what_a_cancelled_receive_would_have_brought_comes_again_whole(place: WebPlace, wire: Wire) -> None:
+    """The server has handed it out, and its answer is on the way when the task is cancelled."""
+
+    async def cancelled() -> list[bytes]:
+        async with connect_async(wire.url) as broker, broker.session("BOB", token="S1") as bob:
+            await bob.register(SERVICE)
+            async with broker.session("ALICE", token="PC1") as alice, alice.unit_of_work(SERVICE) as unit:
+                await unit.send(b"head")
+                await unit.send(b"line")
+            wire.marker, wire.holds = b'"RECEIVE"', True
+            receiving = asyncio.ensure_future(bob.receive_unit())
+            assert await asyncio.to_thread(wire.arrived.wait, TIMEOUT_SECONDS)
+            receiving.cancel()
+            await asyncio.wait([receiving])
+            wire.holds = False
+            wire.go_on.set()
+            received = await bob.receive_unit()
+            assert received is not None
+            return [message.body async for message in received]
+
+    assert asyncio.run(cancelled()) == [b"head", b"line"]

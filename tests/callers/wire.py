@@ -16,6 +16,9 @@ class Wire:
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         self.cut = ""  # "request": the next one does not arrive; "answer": its answer does not
         self.marker = b""  # of the request that is meant
+        self.arrived = threading.Event()  # the answer to a marked request, which is held until `go_on`
+        self.go_on = threading.Event()
+        self.holds = False
         self._sockets: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
@@ -42,6 +45,9 @@ class Wire:
                 answer = _message(far)
                 if not answer or cut == "answer":
                     break
+                if self.holds and self.marker in asked:
+                    self.arrived.set()
+                    self.go_on.wait(TIMEOUT_SECONDS)
                 near.sendall(answer)
         if cut:
             self.cut = ""
