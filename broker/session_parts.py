@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self, Unpack
 
 from broker.block import NEW, Function, Option, Request
 from broker.codes import BrokerError, Code
-from broker.exchange import Publishing, Reading, ReceivingPublication, ReceivingUnit, Sending
+from broker.exchange import Publishing, Reading, ReceivingPublication, ReceivingUnit, Sending, check_said
 from broker.running import Answered
 from broker.words import (
     Beside,
@@ -145,9 +145,11 @@ class ReceivedUnit(ReceivingUnit, Settled):
         return self._give_up(Option.CANCEL, user_status)
 
     def _give_up(self, option: Option, user_status: str) -> UnitStatus:
+        request = self._to_settle(option, user_status, None)
         if self._answer is not None and self._answer.is_open:
+            check_said(request)  # before the answer is dropped
             self._answer.backout()
-        return self._settled(self._session.ask(self._to_settle(option, user_status, None)))
+        return self._settled(self._session.ask(request))
 
     def set_user_status(self, user_status: str) -> UnitStatus:
         """Tell its sender something about it, at most 32 characters."""
