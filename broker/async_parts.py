@@ -214,7 +214,10 @@ class AsyncSubscription:
         self._session = session
 
     async def receive(self, *, wait: Wait = None) -> AsyncReceivedPublication | None:
-        """Receive the first message of the next publication; None when there is none, or none came in time."""
+        """Receive the first message of the next publication; None when there is none, or none came in time.
+
+        None is no context manager: look before `async with`, or go through `publications`.
+        """
         asked = self._session.speaker.receive_publication(self.topic, NEW, wait)
         while True:
             answered = await self._session.ask(asked)

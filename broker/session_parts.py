@@ -218,7 +218,10 @@ class Subscription:
         self._session = session
 
     def receive(self, *, wait: Wait = None) -> ReceivedPublication | None:
-        """Receive the first message of the next publication; None when there is none, or none came in time."""
+        """Receive the first message of the next publication; None when there is none, or none came in time.
+
+        None is no context manager: look before `with`, or go through `publications`.
+        """
         asked = self._session.speaker.receive_publication(self.topic, NEW, wait)
         while True:
             answered = self._session.ask(asked)
