@@ -26,6 +26,7 @@ from tests.oracle_desk import Said
 TOKENS = {"ALICE": "PC1", "BOB": "S1", "CAROL": "", "DAVE": ""}
 SERVED = {"BOB": ("BLACK", "BLITZ"), "DAVE": ("BLACK",)}
 DRAIN_MAX = 300
+NO_ARGUMENT = Argument("", "", 0)
 PLAIN = (
     ("service", "service", "as text"),
     ("body", "body", "plain-bytes"),
@@ -215,6 +216,10 @@ class Player:
         self._meddled(hand)
         function = self._function(place, handle, step)
         values = {name: one.value for name, one in made.items()}
+        if dict(step.arguments).get("service", NO_ARGUMENT).way == "too long" and made.get("conv_id") is not None:
+            self.belief.note("    not now: the service is not needed there")
+            self._meddled(None)
+            return
         plan = None if any(one.wrong for one in made.values()) else self._plan(place, handle, step.method, means)
         if plan is not None and not plan.is_fit:
             self.belief.note("    not now")
