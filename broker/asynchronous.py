@@ -99,6 +99,10 @@ class AsyncBroker:
         """
         self._looped.give(Gone(caller, is_untried))
 
+    async def settled(self, caller: Physical) -> None:
+        """Return once what the caller's cancelled calls had begun is taken back."""
+        await self._looped.settled(caller)
+
     def session(self, user: str, token: str = "", **fields: str) -> AsyncSession:
         """Return a session of a user, as Broker.session; it logs on with `async with`."""
         return AsyncSession(self, user, token, fields)

@@ -26,7 +26,7 @@ _BYTES = frozenset({"security_token", "msgid", "user_data", BODY})
 _NUMBERS = frozenset(
     {"api_type", "api_version", "uwstatp", "receive_length", "errtext_length", "adcount", "client_id", "return_length"}
 )
-_NOT_SAID = frozenset({"parts"})  # of a request: it is the STOMP side's own
+_NOT_SAID = frozenset({"parts", "is_untried"})  # of a request: they are the server's own
 REQUEST_FIELDS = tuple(field.name for field in fields(Request) if field.name not in _NOT_SAID)
 REPLY_FIELDS = tuple(field.name for field in fields(Reply))
 _OUT = {"code": "error_code", "text": "error_text"}

@@ -55,6 +55,7 @@ class Looped:
         self._tick_seconds = tick_seconds
         self._thread = ThreadPoolExecutor(1, "oms-broker-commit")
         self._slots: dict[int, Slot] = {}  # of calls that are not answered, by handle
+        self._unheard: dict[int, Slot] = {}  # of these, cancelled ones that the store is waited for with
         self._handle = 0
         self._queue: list[Commit | Errand] = []
         self._is_flushing = False  # a flush is scheduled, or a thread is at one
@@ -201,6 +202,15 @@ class Looped:
         self._take(Abandoned(slot.handle))
         if slot.handle not in self._running.awaited():
             self._slots.pop(slot.handle, None)
+        elif slot.handle in self._slots:
+            self._unheard[slot.handle] = slot
+
+    async def settled(self, caller: Physical) -> None:
+        """Return once what the caller's cancelled calls had begun is taken back."""
+        while (slot := next((each for each in self._unheard.values() if each.caller == caller), None)) is not None:
+            if slot.future is None or slot.future.done():
+                slot.future = self._loop.create_future()
+            await asyncio.wait([slot.future])
 
     def _hand_back(self, slot: Slot, *, is_untried: bool = True) -> None:
         assert slot.answer is not None, "nothing was handed out"
@@ -238,9 +248,9 @@ class Looped:
                 if found is not None:
                     found.answer = effect
                     if found.is_gone:
+                        self._unheard.pop(found.handle, None)
                         self._hand_back(found)
-                    else:
-                        found.wake()
+                    found.wake()
             elif type(effect) is Commit:
                 self._queue.append(effect)
                 if not self._is_flushing:
@@ -402,6 +412,7 @@ class Looped:
         self._timer.cancel()
         slots, queue = list(self._slots.values()), self._queue
         self._slots, self._queue = {}, []
+        self._unheard.clear()
         for slot in slots:
             slot.answer = Answer(slot.handle, end.reply)
             slot.wake()

@@ -6,7 +6,8 @@ with connect("http://127.0.0.1:1971") as broker:
 
 PARTNER-BROKER-ID is remembered: when the broker is gone (02150148) its partner is asked, and a takeover (00780624) is
 waited for. Sessions that a new broker does not know log on again by themselves. A call whose connection was lost is
-02150373; `session.recover()` tells what has become of the last unit of work.
+repeated, and done once; where its session is over by then it is 02150373, and `session.recover()` tells what has become
+of the last unit of work. A call that is cancelled or interrupted is taken back at once.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from broker.async_session import AsyncSession
 from broker.block import Request
 from broker.effects import Physical
 from broker.reachability import reason_of, trusting
-from broker.remote_calls import PATH, SESSION, Ask, Heard, Line, Lost, Outcome, RemoteOptions, Steps, Unreached
+from broker.remote_calls import CALL, PATH, SESSION, Ask, Heard, Line, Lost, Outcome, RemoteOptions, Steps, Unreached
 from broker.running import CLOSED, Answered, refusal, spelled
 from broker.session import Session
 
@@ -50,7 +51,8 @@ def _asked(ask: Ask) -> dict[str, Any]:
 
 
 def _heard(response: httpx.Response) -> Heard:
-    return Heard(response.status_code, response.headers.get(SESSION, ""), response.content)
+    headers = response.headers
+    return Heard(response.status_code, headers.get(SESSION, ""), response.content, headers.get(CALL, ""))
 
 
 def _failed(ask: Ask, failure: httpx.TransportError) -> Outcome:
@@ -106,6 +108,8 @@ class RemoteBroker:
             return self._driven(self._line.calling(request, caller))
         except BaseException:
             self._line.cut(request, caller)
+            if not self._client.is_closed:
+                self._driven(self._line.taking_back(caller))
             raise
 
     def _driven(self, steps: Steps) -> Answered:
@@ -135,6 +139,7 @@ class AsyncRemoteBroker:
         self._client = httpx.AsyncClient(**_settings(self._line, self.options))
         self._callers = count(1)
         self._unsaid: list[Physical] = []  # who will not come back
+        self._taking_back: set[asyncio.Task[Answered]] = set()
 
     async def __aenter__(self) -> "AsyncRemoteBroker":
         return self
@@ -172,18 +177,27 @@ class AsyncRemoteBroker:
     async def close(self) -> None:
         """Let go of all connections. Idempotent."""
         if not self._client.is_closed:
+            if self._taking_back:
+                await asyncio.wait(self._taking_back)
             await self._say_who_is_gone()
             await self._client.aclose()
 
     async def _say_who_is_gone(self) -> None:
         while self._unsaid:
-            await self._driven(self._line.leaving(self._unsaid.pop(0)))
+            caller = self._unsaid[0]
+            await self._driven(self._line.leaving(caller))
+            if caller in self._unsaid:
+                self._unsaid.remove(caller)
 
     async def _called(self, request: Request, caller: Physical) -> Answered:
         try:
             return await self._driven(self._line.calling(request, caller))
         except BaseException:
             self._line.cut(request, caller)
+            if not self._client.is_closed:
+                task = asyncio.get_running_loop().create_task(self._driven(self._line.taking_back(caller)))
+                self._taking_back.add(task)
+                task.add_done_callback(self._taking_back.discard)
             raise
 
     async def _driven(self, steps: Steps) -> Answered:

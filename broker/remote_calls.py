@@ -9,10 +9,13 @@ sends in what came of it. So threads and asyncio have the same rules:
     no connection                         likewise
     00780624                              the partner and this one are asked in turn, while patience lasts
     the session is over                   log on, register and subscribe again, and ask again
-    the connection is lost meanwhile      what can be repeated is; else 02150373: whether it was done, LAST tells
+    the connection is lost meanwhile      the call is repeated with its identifier: it is answered once, and done once
+    likewise, and the session is over     what can be repeated is; else 02150373: whether it was done, LAST tells
 
-A RECEIVE can be repeated, in a new session: what the old one was receiving is given back, and comes again. LOGOFF is
-not: what a lost session had is taken back anyhow. Who was never heard of is not waited for.
+A call that is cancelled or interrupted is taken back by its identifier, before the next one of its caller at the
+latest. A server that knows no identifiers is told that the session ends; of a connection that is lost there only what
+can be repeated is. A RECEIVE can, in a new session: what the old one was receiving is given back, and comes again.
+LOGOFF is not repeated: what a lost session had is taken back anyhow. Who was never heard of is not waited for.
 """
 
 import json
@@ -32,10 +35,12 @@ from broker.words import number_of_seconds
 from database.arguments import plain_text
 
 SESSION = "Broker-Session"
+CALL = "Broker-Call"  # its identifier, of its session's own
 PATH = "/aci"  # of the control block
 POLL_SECONDS = 25.0  # of a WAIT in one request: proxies cut longer ones off
 WAIT_SECONDS = 900.0  # of WAIT=YES
 _PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 1.0
+_PARTING_SECONDS_MAX = 5.0  # an interrupt is not held up for longer; it is said again
 _SPARE_SECONDS = 10.0  # that an answer may take beside what is waited for
 _REPEATABLE = frozenset({Function.LOGON, Function.REGISTER, Function.SUBSCRIBE, Function.VERSION, Function.KERNELVERS})
 _ASKING = frozenset({Option.QUERY, Option.LAST})
@@ -72,6 +77,7 @@ class Heard(NamedTuple):
     status: int
     session: str
     content: bytes
+    call: str = ""  # the identifier, where the server keeps answers
 
 
 class Unreached(NamedTuple):
@@ -127,6 +133,14 @@ class Standing:
     session: str = ""
     logon: Request | None = None
     others: dict[tuple[str, ...], Request] = field(default_factory=dict)  # REGISTER and SUBSCRIBE
+    count: int = 0  # of calls: their identifiers
+    keeps: bool = False  # the server keeps the session's answers
+    under_way: str = ""  # the identifier of the call that was asked last, in this session
+    cut: list[tuple[str, str]] = field(default_factory=list)  # calls to be taken back; "": the session ends
+
+    def new_identifier(self) -> str:
+        self.count += 1
+        return str(self.count)
 
 
 class Line:
@@ -139,7 +153,6 @@ class Line:
         self._at = 0  # of the targets: who answered last
         self._has_heard = False
         self._callers: dict[Physical, Standing] = {}
-        self._left: list[Ask] = []  # to be said before the next call: sessions whose last call nobody heard the end of
 
     @property
     def url(self) -> str:
@@ -151,14 +164,9 @@ class Line:
         refusal = _unspeakable(request)
         if refusal is not None:
             return refusal
-        while self._left:
-            parting = self._left.pop(0)
-            try:
-                yield parting
-            except GeneratorExit:  # cut too: said before the next one
-                self._left.append(parting)
-                raise
         standing = self._callers.setdefault(caller, Standing())
+        standing.under_way = ""
+        yield from self._taken_back(standing, self._now() + self._patience)
         seconds = _waiting_seconds(request)
         if not seconds:
             return (yield from self._reached(request, standing))
@@ -171,62 +179,109 @@ class Line:
                 return answered
 
     def cut(self, request: Request, caller: Physical) -> None:
-        """Note that a call was left in its middle: its session has what nobody knows of, and is to end.
-
-        What it was receiving and sending is given back before the next call, which is made in a new session.
-        """
+        """Note that a call was left in its middle: what it has done and nobody knows of is to be taken back."""
         standing = self._callers.get(caller)
-        if standing is None or not standing.session or not _begins(request):
+        if standing is None or not standing.session or not standing.under_way:
             return
+        if standing.keeps:
+            standing.cut.append((standing.session, standing.under_way))
+        elif _begins(request):
+            standing.cut.append((standing.session, ""))
+            standing.session = ""
+        standing.under_way = ""
+
+    def taking_back(self, caller: Physical) -> Steps:
+        """Take back what was left in its middle, if that can be said at once; else it is said before the next call."""
+        standing = self._callers.get(caller)
+        if standing is not None:
+            yield from self._taken_back(standing, self._now(), gives_up=False)
+        return Answered(Reply())
+
+    def _taken_back(
+        self, standing: Standing, ends: float, *, gives_up: bool = True
+    ) -> Generator[Ask | Pause, Outcome, None]:
+        """Take back what was left in its middle. Where that cannot be said in time, the session begins anew."""
+        pause = _PAUSE_SECONDS
+        while standing.cut:
+            session, name = cut = standing.cut[0]
+            outcome = yield self._parting(standing, session, name)
+            is_said = isinstance(outcome, Heard) and outcome.status not in _AGAIN
+            if not is_said and self._now() < ends:
+                yield Pause(pause)
+                pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+                continue
+            if not is_said and not gives_up:
+                return
+            if not is_said and standing.session == session:
+                standing.session = ""
+            if cut in standing.cut:
+                standing.cut.remove(cut)
+
+    def _parting(self, standing: Standing, session: str, name: str = "") -> Ask:
+        """Return what ends a session, or takes back one call of it."""
         auth = _auth(standing.logon) if standing.logon is not None else None
-        session, standing.session = standing.session, ""
-        self._left.append(Ask("DELETE", f"{self.url}/aci", {SESSION: session}, auth, b"", self._options.call_seconds))
+        headers = {SESSION: session, CALL: name} if name else {SESSION: session}
+        seconds = min(self._options.call_seconds, _PARTING_SECONDS_MAX)
+        return Ask("DELETE", f"{self.url}{PATH}", headers, auth, b"", seconds)
 
     def leaving(self, caller: Physical) -> Steps:
         """Say that a caller will not come back, if it can be said at once."""
-        standing = self._callers.pop(caller, None)
-        if standing is not None:
-            yield from self._leave(standing)
+        standing = self._callers.get(caller)
+        if standing is not None and standing.session:
+            yield self._parting(standing, standing.session)
+        self._callers.pop(caller, None)
         return Answered(Reply())
 
     def _leave(self, standing: Standing) -> Generator[Ask | Pause, Outcome, None]:
         session, standing.session = standing.session, ""
         if session:
-            auth = _auth(standing.logon) if standing.logon is not None else None
-            yield Ask("DELETE", f"{self.url}{PATH}", {SESSION: session}, auth, b"", self._options.call_seconds)
+            yield self._parting(standing, session)
+
+    @property
+    def _patience(self) -> float:
+        said = self._options.patience_seconds
+        return PATIENCE_SECONDS if said is None else said
 
     def _reached(self, request: Request, standing: Standing) -> Steps:
         """Ask until there is an answer, or patience ends."""
-        said = self._options.patience_seconds
-        ends, pause, has_logged_on = self._now() + (PATIENCE_SECONDS if said is None else said), _PAUSE_SECONDS, False
+        ends, pause, has_logged_on, lost = self._now() + self._patience, _PAUSE_SECONDS, False, ""
+        name = standing.new_identifier()
         while True:
             at = self._at
-            outcome = yield self._ask(request, standing)
+            standing.under_way = name
+            outcome = yield self._ask(request, standing, name)
             found = self._made_of(outcome, request, standing)
-            if isinstance(found, str) and not isinstance(outcome, Lost):
+            if isinstance(outcome, Lost):
+                lost = outcome.text
+            elif isinstance(found, str):
                 self._leave_target(at)
             if isinstance(found, Answered):
                 code = found.reply.code
                 is_over = code is Code.LOGON_REQUIRED and standing.logon is not None
+                if is_over and lost and not _can_be_repeated(request):
+                    return _in_doubt(lost)
                 if not is_over or has_logged_on or request.function is Function.LOGON:
                     return found
                 has_logged_on = True
                 yield from self._begin_anew(standing)
                 continue
-            if isinstance(outcome, Lost) and request.function is Function.RECEIVE:
+            if isinstance(outcome, Lost) and request.function is Function.RECEIVE and not standing.keeps:
                 yield from self._leave(standing)
             is_leaving = request.function is Function.LOGOFF  # a broker that is gone knows no sessions
+            said = self._options.patience_seconds
             is_elsewhere = not self._has_heard and (said is None or isinstance(outcome, Heard))  # a mistaken address
             if is_elsewhere or is_leaving or self._now() >= ends:
+                if lost and not _can_be_repeated(request):
+                    return _in_doubt(lost)
                 return Answered(Reply(code=Code.NOT_ACTIVE, text=detailed(Code.NOT_ACTIVE, found)))
             yield Pause(pause)
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 
-    def _ask(self, request: Request, standing: Standing) -> Ask:
+    def _ask(self, request: Request, standing: Standing, name: str) -> Ask:
         session = standing.session or "new"
         if not standing.session and standing.logon is not None and request.function is not Function.LOGON:
             session = "over"  # it has to log on again, and is told so
-        headers = {"Content-Type": "application/json", SESSION: session}
+        headers = {"Content-Type": "application/json", SESSION: session, CALL: name}
         content = json.dumps(block_of(replace(request, password=""))).encode()
         seconds = _seconds(request) + self._options.call_seconds
         return Ask("POST", f"{self.url}{PATH}", headers, _auth(request), content, seconds + _SPARE_SECONDS)
@@ -234,10 +289,8 @@ class Line:
     def _made_of(self, outcome: Outcome, request: Request, standing: Standing) -> Answered | str:
         """Return the answer; or why it is to be asked again, of the partner if need be."""
         if isinstance(outcome, Lost):
-            if not _can_be_repeated(request):
-                text = f"{outcome.text}; whether the call was carried out is not known: LAST tells"
-                return Answered(Reply(code=Code.TRANSPORT_TIMED_OUT, text=detailed(Code.TRANSPORT_TIMED_OUT, text)))
-            return outcome.text
+            is_exact = standing.keeps and bool(standing.session) and request.function is not Function.LOGOFF
+            return outcome.text if is_exact or _can_be_repeated(request) else _in_doubt(outcome.text)
         if not isinstance(outcome, Heard):
             return outcome.text if outcome is not None else ""
         answered = _answer_of(outcome)
@@ -253,7 +306,8 @@ class Line:
             return "the broker is not operational yet"
         if code is Code.NOT_ACTIVE and request.function is Function.RECEIVE:
             return "the broker has stopped"
-        standing.session = outcome.session or standing.session
+        if outcome.session:
+            standing.session, standing.keeps = outcome.session, bool(outcome.call)
         _note(standing, request, code)
         return answered
 
@@ -261,9 +315,13 @@ class Line:
         """Log on again, with all that belongs to it."""
         assert standing.logon is not None, "who has logged on is asked to"
         standing.session = ""
-        for request in (standing.logon, *standing.others.values()):
-            outcome = yield self._ask(request, standing)
-            self._made_of(outcome, request, standing)
+        try:
+            for request in (standing.logon, *standing.others.values()):
+                outcome = yield self._ask(request, standing, standing.new_identifier())
+                self._made_of(outcome, request, standing)
+        except BaseException:  # left in its middle: all of it is done again
+            standing.session = ""
+            raise
 
     def _leave_target(self, at: int) -> None:
         """Turn to the partner, unless somebody else has by now; a standby that is not taking over is left likewise."""
@@ -278,6 +336,12 @@ class Line:
         url = f"{urlsplit(self.targets[0]).scheme}://{host}:{rest.split(':')[0]}"
         if url not in self.targets:
             self.targets[1:] = [*self.targets[1:], url]
+
+
+def _in_doubt(text: str) -> Answered:
+    """Return what a call is answered of which nobody knows whether it was carried out."""
+    text = f"{text}; whether the call was carried out is not known: LAST tells"
+    return Answered(Reply(code=Code.TRANSPORT_TIMED_OUT, text=detailed(Code.TRANSPORT_TIMED_OUT, text)))
 
 
 def _unspeakable(request: Request) -> Answered | None:

@@ -521,7 +521,7 @@ def test_what_sessions_give_out_has_the_same_verbs() -> None:
 
 
 def test_brokers_of_both_kinds_have_the_same_verbs() -> None:
-    assert set(verbs(Broker)) | {"ask"} == set(verbs(AsyncBroker)), "a thread has nobody to be told later"
+    assert set(verbs(Broker)) | {"ask", "settled"} == set(verbs(AsyncBroker)), "a thread has nobody to be told later"
 
 
 def test_a_loop_that_ends_with_a_commit_under_way_ends_quietly(

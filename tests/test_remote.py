@@ -22,6 +22,7 @@ from tests.watched_disk import TIMEOUT_SECONDS
 from tests.web_place import WebPlace
 
 KEEPS = {"status_lifetime": "1H"}
+CUTS = ["request", "answer", "within"]
 
 
 @contextmanager
@@ -95,27 +96,53 @@ def test_where_nobody_is_the_first_call_says_so_at_once(way: str) -> None:
 # A connection that is lost.
 
 
-@pytest.mark.parametrize("cut", ["request", "answer"])
-def test_a_commit_whose_connection_is_lost_is_told_by_recover(place: WebPlace, wire: Wire, way: str, cut: str) -> None:
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("marker", [b'"SEND"', b'"COMMIT"', b'"EOC"'])
+def test_a_call_whose_connection_is_lost_is_done_once(
+    place: WebPlace, wire: Wire, way: str, cut: str, marker: bytes
+) -> None:
     with connected(wire.url, way) as broker, broker.session("ALICE", token="PC1") as alice:
-        before = alice.send(SERVICE, b"before", **KEEPS)
         uow = alice.unit_of_work(SERVICE, **KEEPS)
-        uow.send(b"half")
-        wire.cut, wire.marker = cut, b'"SYNCPOINT", "option": "COMMIT"'
-        with refused(Code.TRANSPORT_TIMED_OUT):
-            uow.commit()
-
-        last = alice.recover()
-
-        assert last is not None and last.uowid == uow.uowid
-        assert last.status is (Status.ACCEPTED if cut == "answer" else Status.BACKEDOUT)
-        assert alice.query(before.uowid).status is Status.ACCEPTED
+        uow.send(b"1")
+        wire.cut, wire.marker = cut, marker
+        uow.send(b"2")
+        assert (uow.commit_and_end() if marker == b'"EOC"' else uow.commit()).status is Status.ACCEPTED
+        assert not wire.cut
         with broker.session("BOB", token="S1") as bob:
             bob.register(SERVICE)
-            assert bodies(bob) == [b"before", b"half"][: 2 if cut == "answer" else 1]
+            unit = bob.receive_unit()
+            assert [message.body for message in unit] == [b"1", b"2"] and unit.delivery_count == 0
+            assert bob.receive_unit() is None
 
 
-@pytest.mark.parametrize("cut", ["request", "answer"])
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_commit_whose_session_is_lost_too_is_told_by_recover(tmp_path: Path, way: str, is_done: bool) -> None:
+    first = WebPlace(tmp_path / "store")
+    with first, closing(Wire(first.port)) as wire, connected(wire.url, way) as broker:
+        alice = broker.session("ALICE", token="PC1")
+        alice.log_on()
+        uow = alice.unit_of_work(SERVICE, **KEEPS)
+        uow.send(b"half")
+        wire.cut, wire.marker = "answer" if is_done else "request", b'"SYNCPOINT", "option": "COMMIT"'
+        second = WebPlace(tmp_path / "store", port=first.port)
+
+        def restart() -> None:
+            first.end()
+            second.__enter__()
+
+        wire.then = restart
+        with refused(Code.TRANSPORT_TIMED_OUT):
+            uow.commit()
+        try:
+            last = alice.recover()
+            assert last is not None and last.uowid == uow.uowid
+            assert last.status is (Status.ACCEPTED if is_done else Status.BACKEDOUT)
+            alice.log_off()
+        finally:
+            second.end()
+
+
+@pytest.mark.parametrize("cut", CUTS)
 def test_a_send_with_a_producer_is_repeated_and_is_there_once(place: WebPlace, wire: Wire, way: str, cut: str) -> None:
     with connected(wire.url, way) as broker, broker.session("ALICE", token="PC1") as alice:
         wire.cut, wire.marker = cut, b'"SEND"'
@@ -126,7 +153,7 @@ def test_a_send_with_a_producer_is_repeated_and_is_there_once(place: WebPlace, w
             assert bodies(bob) == [b"once"]
 
 
-@pytest.mark.parametrize("cut", ["request", "answer"])
+@pytest.mark.parametrize("cut", CUTS)
 def test_a_receive_whose_connection_is_lost_gets_the_unit_all_the_same(
     place: WebPlace, wire: Wire, way: str, cut: str
 ) -> None:

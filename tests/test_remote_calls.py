@@ -49,6 +49,7 @@ class Play:
         self.asked: list[tuple[str, str, str]] = []  # host, session, function
         self.blocks: list[dict[str, Any]] = []
         self.seconds: list[float] = []
+        self.names: list[str] = []  # identifiers of calls
 
     def play(self, steps: Steps, *outcomes: Outcome) -> Answered:
         script: Iterator[Outcome] = iter(outcomes)
@@ -68,15 +69,18 @@ class Play:
             block = json.loads(step.content) if step.content else {"function": step.method}
             self.blocks.append(block)
             self.seconds.append(step.seconds)
+            self.names.append(step.headers.get("Broker-Call", ""))
             self.asked.append((step.url.split("/")[2].split(":")[0], step.headers["Broker-Session"], block["function"]))
             outcome = next(script)
 
     def call(self, request: Request, *outcomes: Outcome, caller: int = 1) -> Reply:
         return self.play(self.line.calling(request, caller), *outcomes).reply
 
-    def logged_on(self) -> "Play":
-        self.call(LOGON, heard(session="s1", partner_broker_id="two:1972:TCP"))
+    def logged_on(self, *, keeps: bool = False) -> "Play":
+        """Log on at a server that keeps answers, or at one that knows no identifiers."""
+        self.call(LOGON, heard(session="s1", partner_broker_id="two:1972:TCP")._replace(call="1" if keeps else ""))
         self.asked.clear()
+        self.names.clear()
         return self
 
 
@@ -88,6 +92,7 @@ def heard(code: Code = Code.OK, *, session: str = "", **fields: Any) -> Heard:
 GONE = heard(Code.NOT_ACTIVE)  # of a server without a broker
 OVER = heard(Code.LOGON_REQUIRED)  # of a session that is over
 BUSY = heard(Code.NOT_OPERATIONAL)
+FULL = Heard(503, "", b'{"status": 503, "error": "full"}')
 
 
 def test_a_new_caller_begins_a_session_of_its_own_and_goes_on_with_it() -> None:
@@ -160,6 +165,63 @@ def test_a_call_that_cannot_be_repeated_is_in_doubt_when_its_connection_is_lost(
     reply = Play().logged_on().call(request_, Lost("reset"))
 
     assert reply.code is Code.TRANSPORT_TIMED_OUT and "LAST tells" in reply.text
+
+
+KEPT = heard(session="s1", conv_id="1")._replace(call="2")
+EVERY = [SEND, COMMIT, LAST, REGISTER, RECEIVE, Request(function=Function.EOC)]
+
+
+@pytest.mark.parametrize("request_", EVERY)
+def test_a_call_whose_connection_is_lost_is_repeated_with_its_identifier(request_: Request) -> None:
+    play = Play().logged_on(keeps=True)
+
+    assert play.call(request_, Lost("reset"), Unreached("no"), FULL, Lost("reset"), KEPT).conv_id == "1"
+    assert {session for _, session, _ in play.asked} == {"s1"} and len(set(play.names)) == 1
+    play.call(request_, KEPT)
+    assert len(set(play.names)) == 2
+
+
+@pytest.mark.parametrize("request_", [SEND, COMMIT, Request(function=Function.EOC)])
+def test_a_call_is_in_doubt_whose_session_is_over_when_it_is_repeated(request_: Request) -> None:
+    reply = Play().logged_on(keeps=True).call(request_, Lost("reset"), OVER)
+
+    assert reply.code is Code.TRANSPORT_TIMED_OUT and "LAST tells" in reply.text
+
+
+def test_a_call_is_in_doubt_that_was_lost_when_patience_ends() -> None:
+    play = Play(patience_seconds=0.0).logged_on(keeps=True)
+    assert play.call(SEND, Lost("reset")).code is Code.TRANSPORT_TIMED_OUT
+
+
+@pytest.mark.parametrize("request_", EVERY)
+def test_a_call_that_is_cut_is_taken_back_before_the_next_one(request_: Request) -> None:
+    play = Play().logged_on(keeps=True)
+    next(play.line.calling(request_, 1))
+    play.line.cut(request_, 1)
+    play.call(LAST, Lost("reset"), Heard(503, "", b""), Heard(204, "", b""), KEPT)
+
+    assert [(session, said) for _, session, said in play.asked] == [("s1", "DELETE")] * 3 + [("s1", "SYNCPOINT")]
+    assert len(set(play.names)) == 2 and play.names[-1] != play.names[0] != ""
+
+
+def test_what_cannot_be_taken_back_in_time_ends_the_session() -> None:
+    play = Play(patience_seconds=0.0).logged_on(keeps=True)
+    next(play.line.calling(RECEIVE, 1))
+    play.line.cut(RECEIVE, 1)
+    play.call(LAST, Lost("reset"), OVER, heard(session="s2"), heard(session="s2"))
+
+    assert [session for _, session, _ in play.asked] == ["s1", "over", "new", "s2"]
+
+
+def test_a_server_that_knows_no_identifiers_is_told_that_the_session_ends() -> None:
+    play = Play().logged_on()
+    for request, session in ((RECEIVE, "over"), (COMMIT, "s2")):
+        next(play.line.calling(request, 1))
+        play.line.cut(request, 1)
+        outcomes = [Heard(204, "", b""), OVER, heard(session="s2"), heard(session="s2")]
+        play.call(LAST, *(outcomes if session == "over" else outcomes[3:]))
+        assert play.asked[-1][1] == "s2"
+    assert [session for _, session, said in play.asked if said == "DELETE"] == ["s1"]
 
 
 PRODUCED = Request(function=Function.SEND, option=Option.COMMIT, conv_id=NEW, producer="p1")

@@ -2,13 +2,14 @@
 
 What the broker refuses is answered with its code, and the HTTP status 200; a request that is no control block is 400.
 With WAIT the answer comes when there is one, at the latest after `wait_seconds`; who hangs up is waited for no longer,
-and a message that it can not have got is given back. While there is no broker here the code says so.
+and a message that it can not have got is given back. A call with an identifier of its own can be repeated and taken
+back: `web_calls.py`. While there is no broker here the code says so.
 """
 
 import asyncio
 import json
+import re
 import secrets
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -20,8 +21,8 @@ from starlette.routing import Route
 from broker.block import Function, Reply, Request
 from broker.block_json import BadBlock, parsed, request_of, said_of
 from broker.codes import Code, detailed
-from broker.running import Answered, handing_back
-from broker.server.callers import HEADER, Caller, Callers, NoSession, TooMany
+from broker.running import Answered
+from broker.server.callers import HEADER, Callers, NoSession, TooMany
 from broker.server.guard import Identity
 from broker.server.internal import answered as internal_answer
 from broker.server.internal import is_internal
@@ -30,12 +31,14 @@ from broker.server.openapi_aci import CALL, LEAVE
 from broker.server.operators import administration_of
 from broker.server.served import Served
 from broker.server.web import shown
+from broker.server.web_calls import HEADER as CALL_HEADER
+from broker.server.web_calls import NAME, Calls, OtherCall
+from broker.server.web_calls import Call as Begun
 from broker.server.web_limits import WebLimits
 
 MULTIPART = "multipart/mixed"
 _FORM = "multipart/form-data"
 _PARTS = "the parts `block`, in JSON, and `body`"
-_AT_ONCE = ("", "NO")
 _OVER = detailed(Code.LOGON_REQUIRED, "the session is over")
 
 
@@ -54,6 +57,7 @@ class Aci:
 
     async def call(self, http: HttpRequest) -> Response:
         """Carry out one call and answer it."""
+        name = _name_of(http)
         request, as_text = await _read(http)
         identity = _identity_of(http)
         served: Served = http.app.state.served
@@ -74,19 +78,28 @@ class Aci:
         except TooMany as failure:
             raise HTTPException(503, str(failure)) from None
         try:
-            answered = served.guard.told(identity, request, await _called(http, callers, caller, request))
+            answered = served.guard.told(identity, request, await _called(http, caller.known, name, request))
         finally:
             callers.done(caller)
         if request.function is Function.LOGOFF and answered.reply.code is Code.OK:
             callers.end(caller)
-        return _written(http, answered, as_text=as_text, session=caller.name)
+        return _written(http, answered, as_text=as_text, session=caller.name, call=name)
 
     async def leave(self, http: HttpRequest) -> Response:
-        """End a session: what it was sending or receiving is taken back."""
-        callers = self._callers_of(http)
-        if callers is not None and callers.end_named(http.headers.get(HEADER, ""), _identity_of(http).user):
+        """End a session: what it was sending or receiving is taken back; or take back one call of it."""
+        name, callers = _name_of(http), self._callers_of(http)
+        try:
+            if callers is None:
+                raise NoSession
+            caller = callers.named(http.headers.get(HEADER, ""), _identity_of(http).user)
+        except NoSession:
+            text = f"there is no session of this {HEADER}: it has ended, or the header is missing"
+            raise HTTPException(404, text) from None
+        if not name:
+            callers.end(caller)
             return Response(status_code=204)
-        raise HTTPException(404, f"there is no session of this {HEADER}: it has ended, or the header is missing")
+        stands = await caller.known.take_back(name)
+        return Response(status_code=204) if stands is None else _written(http, stands, session=caller.name, call=name)
 
     def _callers_of(self, http: HttpRequest) -> Callers | None:
         """Return the sessions of the broker that is served; None while there is none."""
@@ -97,7 +110,7 @@ class Aci:
             known = None
         if known is None and served.broker is not None:
             limits: WebLimits = http.app.state.limits
-            known = Callers(served.broker, limits.sessions, limits.calls, guard=served.guard)
+            known = Callers(served.broker, limits, guard=served.guard)
         self._callers = known
         return known
 
@@ -109,6 +122,14 @@ def _identity_of(http: HttpRequest) -> Identity:
 
 
 # What comes in.
+
+
+def _name_of(http: HttpRequest) -> str:
+    """Return the identifier of the call, "" for none."""
+    name = http.headers.get(CALL_HEADER, "")
+    if not re.match(NAME, name):
+        raise HTTPException(400, f"a {CALL_HEADER} is at most 64 characters of ASCII, without blanks")
+    return name
 
 
 async def _read(http: HttpRequest) -> tuple[Request, bool]:
@@ -157,36 +178,46 @@ async def _parts(http: HttpRequest) -> tuple[bytes, bytes | None]:
 # The call.
 
 
-async def _called(http: HttpRequest, callers: Callers, caller: Caller, request: Request) -> Answered:
+async def _called(http: HttpRequest, calls: Calls, name: str, request: Request) -> Answered:
     """Return the answer; a message is given back when the client has gone by then."""
-    broker, physical = callers.broker, caller.physical
-    if request.wait.upper() in _AT_ONCE:
-        answered = await broker.call(request, caller=physical)
-    else:
-        answered = await _waited(http, lambda: broker.call(request, caller=physical))
-    back = handing_back(request, answered.reply)
-    if back is not None and await http.is_disconnected():
-        await broker.call(back, caller=physical)
+    try:
+        call = await calls.begin(name, request)
+    except OtherCall:
+        raise HTTPException(
+            409, f"the {CALL_HEADER} {name} is that of another call: give each one of its own"
+        ) from None
+    call.hearers += 1
+    try:
+        is_ending = await _waited(http, call)
+    finally:
+        call.hearers -= 1
+    await calls.stop(name, call)
+    if call.back is not None and not call.hearers and await http.is_disconnected():
+        await calls.give_back(name, call)
+    answered = calls.heard(call)
+    if answered is None:
+        return Answered(Reply(code=Code.NOT_ACTIVE if is_ending else Code.WAIT_TIMED_OUT))
+    calls.keep(name, call)
     return answered
 
 
-async def _waited(http: HttpRequest, call: Callable[[], Awaitable[Answered]]) -> Answered:
-    """Return the answer, or that there is none yet when the client has gone, the server stops, or it takes too long."""
+async def _waited(http: HttpRequest, call: Begun) -> bool:
+    """Return when there is an answer, the client has gone, the server stops, or it takes too long; whether it stops."""
+    if call.answering is None or not call.waits:
+        if call.answering is not None:
+            await asyncio.wait([call.answering])
+        return False
     limits: WebLimits = http.app.state.limits
-    calling = asyncio.ensure_future(call())
-    ends = [asyncio.ensure_future(_gone(http)), asyncio.ensure_future(http.app.state.ending.wait())]
+    ending: asyncio.Event = http.app.state.ending
+    ends = [asyncio.ensure_future(_gone(http)), asyncio.ensure_future(ending.wait())]
     try:
-        await asyncio.wait([calling, *ends], timeout=limits.wait_seconds, return_when=asyncio.FIRST_COMPLETED)
-        if calling.done():
-            return calling.result()
-        is_ending = ends[1].done()
+        until: list[asyncio.Future[Any]] = [call.answering, *ends]
+        await asyncio.wait(until, timeout=limits.wait_seconds, return_when=asyncio.FIRST_COMPLETED)
+        return ending.is_set()
     finally:
-        for each in (calling, *ends):
+        for each in ends:
             each.cancel()
-        await asyncio.gather(calling, *ends, return_exceptions=True)
-    if not calling.cancelled():
-        return calling.result()
-    return Answered(Reply(code=Code.NOT_ACTIVE if is_ending else Code.WAIT_TIMED_OUT))
+        await asyncio.gather(*ends, return_exceptions=True)
 
 
 async def _gone(http: HttpRequest) -> None:
@@ -197,12 +228,16 @@ async def _gone(http: HttpRequest) -> None:
 # What goes out.
 
 
-def _written(http: HttpRequest, answered: Answered, *, as_text: bool = False, session: str = "") -> Response:
+def _written(
+    http: HttpRequest, answered: Answered, *, as_text: bool = False, session: str = "", call: str = ""
+) -> Response:
     if not answered.reply.text:
         answered.reply.text = answered.reply.code.text
     headers = {"cache-control": "no-store"}
     if session:
         headers[HEADER] = session
+    if call:
+        headers[CALL_HEADER] = call
     if answered.body is not None and MULTIPART in http.headers.get("accept", ""):
         return _in_parts(answered, answered.body, headers)
     return JSONResponse(said_of(answered, as_text=as_text), headers=headers)

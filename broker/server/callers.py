@@ -22,6 +22,8 @@ from broker.block import Function, Request
 from broker.effects import Physical
 from broker.lifetimes import MICROSECONDS, NEVER
 from broker.server.guard import Guard, Identity
+from broker.server.web_calls import Calls, Room
+from broker.server.web_limits import WebLimits
 
 HEADER = "Broker-Session"
 NEW_SESSION = "new"
@@ -40,14 +42,15 @@ class TooMany(Exception):
 class Caller:
     """A session: what the broker takes for a connection."""
 
-    __slots__ = ("calls", "count", "identity", "name", "owner", "physical", "share", "token", "used")
+    __slots__ = ("calls", "count", "identity", "known", "name", "owner", "physical", "share", "token", "used")
 
-    def __init__(self, name: str, identity: Identity, physical: Physical, share: str) -> None:
+    def __init__(self, name: str, identity: Identity, physical: Physical, share: str, known: Calls) -> None:
         self.name = name
         self.identity = identity
         self.share = share  # the user among whose sessions it counts
         self.owner = identity.user  # who logged on over HTTP
         self.physical = physical
+        self.known = known  # calls that have an identifier
         self.token: tuple[str, str, str] | None = None  # under which it is found without the header
         self.calls = 0  # under way
         self.count = 0  # of calls ever
@@ -80,11 +83,12 @@ class _Sessions:
 class Callers:
     """The sessions of one broker, on its loop."""
 
-    def __init__(self, broker: AsyncBroker, sessions_max: int, calls_max: int, *, guard: Guard) -> None:
+    def __init__(self, broker: AsyncBroker, limits: WebLimits, *, guard: Guard) -> None:
         self.broker = broker
         self._guard = guard
-        self._sessions_max = sessions_max
-        self._calls_max = calls_max
+        self._sessions_max = limits.sessions
+        self._calls_max = limits.calls
+        self._room = Room(limits.kept_bytes)
         self._loop = asyncio.get_running_loop()
         nonact = broker.attributes.broker.client_nonact
         self._seconds = None if nonact == NEVER else nonact / MICROSECONDS
@@ -136,27 +140,27 @@ class Callers:
             del self._shares[caller.share]
         if caller.token is not None and self._tokens.get(caller.token) is caller:
             del self._tokens[caller.token]
+        caller.known.close()
         self.broker.gone(caller.physical)
 
-    def end_named(self, named: str, owner: str) -> bool:
-        """Let the session end; False when there is none."""
+    def named(self, named: str, owner: str) -> Caller:
+        """Return the owner's session of this name. NoSession."""
         caller = self._sessions.all.get(named)
         if caller is None or caller.owner != owner:
-            return False
-        self.end(caller)
-        return True
+            raise NoSession
+        return caller
 
     def _known(self, request: Request, named: str | None, owner: str) -> Caller | None:
         is_logon = request.function is Function.LOGON
         if named == NEW_SESSION:
             return None
         if named is not None:
-            caller = self._sessions.all.get(named)
-            if caller is not None and caller.owner == owner:
-                return caller
-            if not is_logon:
-                raise NoSession
-            return None
+            try:
+                return self.named(named, owner)
+            except NoSession:
+                if not is_logon:
+                    raise
+                return None
         if not request.token:
             return None
         caller = self._tokens.get((owner, request.user_id, request.token))
@@ -169,7 +173,9 @@ class Callers:
         share = request.user_id if self._guard.is_open else identity.user
         if len(self) >= self._sessions_max:
             self._make_room(share)
-        caller = Caller(secrets.token_urlsafe(18), identity, self.broker.new_caller(), share)
+        physical = self.broker.new_caller()
+        known = Calls(self.broker, physical, self._room)
+        caller = Caller(secrets.token_urlsafe(18), identity, physical, share, known)
         caller.used = self._loop.time()
         return caller
 

@@ -6,6 +6,9 @@ from broker.block import FIELDS, ConvStat, Function, Option, Reception, Store
 from broker.block_json import AS_TEXT, BODY, BODY_TEXT, NUMBER_MAX, REPLY_FIELDS, REQUEST_FIELDS
 from broker.records import Status
 from broker.server.callers import HEADER
+from broker.server.openapi import json_body
+from broker.server.web_calls import HEADER as CALL_HEADER
+from broker.server.web_calls import KEPT_MAX, NAME
 
 Json = dict[str, Any]
 BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
@@ -86,11 +89,24 @@ _SESSION_OUT: Json = {
     "description": "The session that the call was made in; missing where no broker was called.",
     "schema": {"type": "string"},
 }
+_PROBLEM: Json = {"$ref": "#/components/schemas/Problem"}
+_CALL_IN: Json = {
+    "name": CALL_HEADER,
+    "in": "header",
+    "required": False,
+    "description": "An identifier of this call, which no other one of its session has. The same request with the "
+    f"same one is answered the same and does nothing twice: of the last {KEPT_MAX} of a session.",
+    "schema": {"type": "string", "pattern": NAME},
+}
+_CALL_OUT: Json = {
+    "description": "The identifier of the call, if it has one: such a call can be repeated and taken back.",
+    "schema": {"type": "string"},
+}
 CALL: Json = {
     "operationId": "call",
     "summary": "Carry out one call of the broker.",
     "description": "With WAIT the answer comes when there is one. What the broker refuses is an answer with its code.",
-    "parameters": [_SESSION_IN],
+    "parameters": [_SESSION_IN, _CALL_IN],
     "requestBody": {
         "required": True,
         "content": {
@@ -112,18 +128,34 @@ CALL: Json = {
     "responses": {
         200: {
             "description": "The answer. With `Accept: multipart/mixed` a message is a part of its own behind it.",
-            "headers": {HEADER: _SESSION_OUT},
+            "headers": {HEADER: _SESSION_OUT, CALL_HEADER: _CALL_OUT},
             "content": {
                 "application/json": {"schema": {"$ref": "#/components/schemas/Reply"}},
                 "multipart/mixed": {"schema": {"type": "string", "format": "binary"}},
             },
         },
+        409: json_body(_PROBLEM, f"The {CALL_HEADER} is that of another call."),
     },
     "schemas": {"Request": REQUEST, "Block": BLOCK, "Reply": REPLY},
 }
+_TAKEN_BACK: Json = {
+    "name": CALL_HEADER,
+    "in": "header",
+    "required": False,
+    "description": "The identifier of the one call that is taken back: what it received is handed out again, and "
+    "counts no attempt; what it began to send is backed out; if it has not come yet, it will not be carried out.",
+    "schema": {"type": "string", "pattern": NAME},
+}
 LEAVE: Json = {
     "operationId": "leave",
-    "summary": "End a session: what it was sending or receiving is taken back.",
-    "parameters": [_SESSION_IN | {"required": True, "description": "The session."}],
-    "responses": {204: {"description": "It is over."}},
+    "summary": "End a session, what it was sending or receiving is taken back; or take back one call of it.",
+    "parameters": [_SESSION_IN | {"required": True, "description": "The session."}, _TAKEN_BACK],
+    "responses": {
+        200: {
+            "description": "The call stands, with this answer; a message is not repeated.",
+            "headers": {HEADER: _SESSION_OUT, CALL_HEADER: _CALL_OUT},
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Reply"}}},
+        },
+        204: {"description": "The session is over, or nothing of the call is left."},
+    },
 }

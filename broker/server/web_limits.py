@@ -17,6 +17,7 @@ class WebLimits:
     body_seconds: float = 30.0  # for a body, and more for each byte of it:
     body_bytes_per_second: int = 10_000  # the slowest sender
     unread_bytes: int = 256 << 20  # of bodies, of all requests together
+    kept_bytes: int = 16 << 20  # of messages in answers that are kept to be repeated, of all sessions together
     linger_seconds: float = 5.0  # for the rest of a body that is not wanted
     look_seconds: float = 10.0  # between two looks at who does not read: nothing read in between is too slow
     wait_seconds: float = 900.0  # that one call may wait; a longer WAIT is answered 00740074 then

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 from tests.watched_disk import TIMEOUT_SECONDS
@@ -14,7 +15,8 @@ class Wire:
         self._to = port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
-        self.cut = ""  # "request": the next one does not arrive; "answer": its answer does not
+        self.cut = ""  # "request": the next one does not arrive; "answer": its answer does not; "within": half of it
+        self.then: Callable[[], object] = lambda: None  # before the client sees that it was cut
         self.marker = b""  # of the request that is meant
         self.arrived = threading.Event()  # the answer to a marked request, which is held until `go_on`
         self.go_on = threading.Event()
@@ -35,6 +37,7 @@ class Wire:
 
     def _carry(self, near: socket.socket, far: socket.socket) -> None:
         """Carry requests one after the other; each comes in a piece or two, as does its answer."""
+        cut = ""
         with suppress(OSError), near, far:
             while True:
                 asked = _message(near)
@@ -43,22 +46,30 @@ class Wire:
                     break
                 far.sendall(asked)
                 answer = _message(far)
-                if not answer or cut == "answer":
+                if cut == "within":
+                    near.sendall(answer[: len(answer) // 2])
+                if not answer or cut:
                     break
                 if self.holds and self.marker in asked:
                     self.arrived.set()
                     self.go_on.wait(TIMEOUT_SECONDS)
                 near.sendall(answer)
-        if cut:
-            self.cut = ""
+            if cut:
+                self.cut = ""
+                self.then()
+
+    def break_all(self) -> None:
+        """Let all connections be lost that there are."""
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
+        self.break_all()
         for each in self._sockets:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
             each.close()
         for thread in self._threads:
             thread.join(TIMEOUT_SECONDS)
