@@ -299,10 +299,16 @@ def _outcome(ticket: int, answer: int | StoreError) -> Durable | Failed:
 _ENUMERATIONS = {"function": Function, "option": Option, "store": Store}
 _NUMBERS = frozenset({"api_type", "api_version", "uwstatp", "receive_length", "errtext_length"})
 _BUFFERS = frozenset({"body", "msgid", "user_data", "security_token"})
-_TEXTS = {field.name for field in fields(Request)} - _NUMBERS - _BUFFERS - {*_ENUMERATIONS, "properties", "parts"}
+_FLAGS = frozenset({"is_untried"})
+_OTHERS = {*_NUMBERS, *_BUFFERS, *_FLAGS, *_ENUMERATIONS, "properties", "parts"}
+_TEXTS = {field.name for field in fields(Request)} - _OTHERS
 _SAID_AS = {"ustatus": "user_status", "user_id": "user"}  # by the sessions
 _PLAIN: Mapping[str, type] = (
-    _ENUMERATIONS | dict.fromkeys(_NUMBERS, int) | dict.fromkeys(_BUFFERS, bytes) | dict.fromkeys(_TEXTS, str)
+    _ENUMERATIONS
+    | dict.fromkeys(_NUMBERS, int)
+    | dict.fromkeys(_BUFFERS, bytes)
+    | dict.fromkeys(_FLAGS, bool)
+    | dict.fromkeys(_TEXTS, str)
 )
 
 
@@ -328,6 +334,10 @@ def _spelled(name: str, value: Any) -> Any:
         return plain_properties(value)
     if name == "parts":
         return tuple(spelled(part) for part in every(value, "parts", "Requests"))
+    if name in _FLAGS:
+        if type(value) is not bool:
+            raise TypeError(f"{name} must be True or False, not {shown(value)}")
+        return value
     if isinstance(value, bool) or not isinstance(value, int):
         kind = _ENUMERATIONS.get(name)
         raise TypeError(f"{name} must be {'a number (int)' if kind is None else kind.__name__}, not {shown(value)}")

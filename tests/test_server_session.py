@@ -595,6 +595,36 @@ def test_unsubscribing_again_and_again_moves_nothing_that_was_only_prefetched(st
     assert [message.headers["delivery-count"] for message in receiver.messages()] == ["9", "0", "0", "0", "0"]
 
 
+def test_one_of_two_that_unsubscribes_again_and_again_moves_nothing_that_was_only_prefetched(
+    stomp: StompDesk,
+) -> None:
+    receiver = stomp.connect()
+    receiver.subscribe("/queue/a", "other", "client", prefetch_count="1")
+    sent(stomp, 5)
+    assert receiver.bodies() == [b"0"]
+    for _ in range(9):
+        receiver.subscribe("/queue/a", "s", "client")
+        assert len(receiver.messages()) == 4
+        receiver.take("UNSUBSCRIBE", id="s")
+        stomp.wait(60)
+    receiver.subscribe("/queue/a", "s", "client")
+    assert [message.headers["delivery-count"] for message in receiver.messages()] == ["9", "0", "0", "0"]
+
+
+def test_unsubscribing_from_what_is_durable_delays_nothing_that_was_only_prefetched(stomp: StompDesk) -> None:
+    receiver, publisher = stomp.connect("ANN"), stomp.connect("PAUL")
+    receiver.subscribe("/topic/news", ack="client", durable="true")
+    for body in (b"0", b"1", b"2"):
+        publisher.send("/topic/news", body)
+    for _ in range(2):
+        assert receiver.bodies() == [b"0", b"1", b"2"]
+        receiver.take("UNSUBSCRIBE", id="s")
+        receiver.subscribe("/topic/news", ack="client", durable="true")
+    assert receiver.bodies() == [b"1", b"2"]
+    stomp.wait(0.1)
+    assert receiver.bodies() == [b"0"]
+
+
 # UNSUBSCRIBE and DISCONNECT.
 
 

@@ -236,13 +236,14 @@ class Consumer:
         self._flow.ask_all(requests, left, frame)
 
     def _taken_back(self, intake: Intake, subscription: Subscription) -> list[Request]:
-        """Return the calls that give back what is in flight to a subscription."""
+        """Return the calls that give back what is in flight to a subscription; the first counts as tried."""
         current = [intake.current] if intake.current is not None else []
         units = dict.fromkeys([*self._flight.values(), *current])
         mine = [unit for unit in units if unit.intake is intake and unit.subscription is subscription]
         for unit in mine:
             self.forget(unit)
-        return [intake.source.settle(Option.BACKOUT, unit.id) for unit in mine]
+        settle = intake.source.settle
+        return [settle(Option.BACKOUT, unit.id, is_untried=place > 0) for place, unit in enumerate(mine)]
 
     # What intakes do.
 
