@@ -168,8 +168,8 @@ def _backout(world: World, about: About) -> None:
     if not _is_by_receiver(about):
         _close_by(world, about, Event.BACKOUT)
         return
-    request = about.call.request
-    backing = Backing(world, about.talk, about.unit, request.ustatus, is_counted=not request.is_untried)
+    said = about.call.request
+    backing = Backing(world, about.talk, about.unit, said.ustatus, is_counted=not said.is_untried)
     _decide_backout(world, about, backing)
 
 
