@@ -14,7 +14,7 @@ help:
 	@echo "make simulate  worlds made from seeds, with crashes and faults: SEEDS=n, WORLD=engine, threads, broker or backup, FIRST=seed"
 	@echo "make simulate-faults  faults made on purpose, to see that the simulation finds each of them"
 	@echo "make faults    each file call of the C library fails in its turn: MINUTES=n for a share of them"
-	@echo "make fuzz      inputs that coverage leads to, at every decoder; SECONDS=60 of each, TARGET=footer for some, api for calls"
+	@echo "make fuzz      inputs that coverage leads to, at every decoder; SECONDS=60 of each, TARGET=footer for some, api and callers for calls"
 	@echo "make resend    writers with threads, killed, killed again at their start, sending again: RUNS=n"
 	@echo "make torture   real brokers and clients, killed, stopped, overtaken, without room: MINUTES=n, ARGS=\"--seed n\""
 	@echo "make soak      real load for MINUTES=n, with memory, descriptors, threads and files watched"
@@ -56,12 +56,13 @@ simulate: $(READY)
 simulate-faults: $(READY)
 	$(BIN)/python -m tests.simulation --faults $(ARGS)
 	$(BIN)/python -m tests.api --faults
+	$(BIN)/python -m tests.callers --faults
 
 faults: $(READY)
 	$(BIN)/python -m tests.faults --minutes $(or $(MINUTES),120) $(ARGS)
 
 fuzz: $(READY)
-	@test "$(TARGET)" = api || $(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[fuzz]"
+	@test "$(TARGET)" = api -o "$(TARGET)" = callers || $(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[fuzz]"
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(TARGET)
 
 resend: $(READY)

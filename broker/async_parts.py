@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self, Unpack
 
 from broker.block import NEW, Function, Option, Request
 from broker.codes import BrokerError, Code
-from broker.exchange import Publishing, Reading, ReceivingPublication, ReceivingUnit, Sending
+from broker.exchange import Publishing, Reading, ReceivingPublication, ReceivingUnit, Sending, check_said
 from broker.running import Answered
 from broker.words import (
     Beside,
@@ -141,9 +141,11 @@ class AsyncReceivedUnit(ReceivingUnit, AsyncSettled):
         return await self._give_up(Option.CANCEL, user_status)
 
     async def _give_up(self, option: Option, user_status: str) -> UnitStatus:
+        request = self._to_settle(option, user_status, None)
         if self._answer is not None and self._answer.is_open:
+            check_said(request)  # before the answer is dropped
             await self._answer.backout()
-        return self._settled(await self._session.ask(self._to_settle(option, user_status, None)))
+        return self._settled(await self._session.ask(request))
 
     async def set_user_status(self, user_status: str) -> UnitStatus:
         """Tell its sender something about it, at most 32 characters."""
@@ -212,7 +214,10 @@ class AsyncSubscription:
         self._session = session
 
     async def receive(self, *, wait: Wait = None) -> AsyncReceivedPublication | None:
-        """Receive the first message of the next publication; None when there is none, or none came in time."""
+        """Receive the first message of the next publication; None when there is none, or none came in time.
+
+        None is no context manager: look before `async with`, or go through `publications`.
+        """
         asked = self._session.speaker.receive_publication(self.topic, NEW, wait)
         while True:
             answered = await self._session.ask(asked)

@@ -175,7 +175,10 @@ class AsyncSession:
     async def receive_unit(
         self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY
     ) -> AsyncReceivedUnit | None:
-        """Receive the first message of the next unit of work; None when there is none, or none came in time."""
+        """Receive the first message of the next unit of work; None when there is none, or none came in time.
+
+        None is no context manager: look before `async with`, or go through `receive_units`.
+        """
         asked = self.speaker.receive(service, conv_id, wait, which=which, option=Option.SYNC)
         while True:
             answered = await self.ask(asked)

@@ -5,7 +5,8 @@ from typing import Any, Generic, TypeVar
 
 from broker.block import BOTH, NEW, Function, Option, Reception, Request
 from broker.codes import BrokerError, Code, detailed
-from broker.running import Answered
+from broker.rules import check
+from broker.running import Answered, spelled
 from broker.words import (
     Message,
     PublicationStatus,
@@ -110,6 +111,13 @@ class Receiving(Generic[StatusT]):
     def _heard(self, answered: Answered) -> Message:
         self._last = message(answered)
         return self._last
+
+
+def check_said(request: Request) -> None:
+    """Raise what the broker would refuse the request for by itself, before anything is done for it. BrokerError."""
+    refusal = check(spelled(request), is_server=True, is_logged_on=True)
+    if refusal is not None:
+        raise BrokerError(refusal.code, detailed(refusal.code, refusal.detail))
 
 
 class Reading:

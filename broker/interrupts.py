@@ -1,13 +1,15 @@
-"""An interrupt from the keyboard waits until the broker has finished what it is at.
+"""What a handler of a signal raises waits until the broker has finished what it is at.
 
-Python raises KeyboardInterrupt between any two steps of the main thread. In the middle of a decision it would leave
-the broker's state half changed, and in the middle of a commit nobody would know what the disk has. So the handler is
-exchanged while the main thread is at either, and whatever came meanwhile is raised afterwards. What waits can be
-interrupted at once.
+Python runs handlers between any two steps of the main thread; that of the keyboard's interrupt raises, and a program
+may have others that do, for a time limit or for its end. In the middle of a decision that would leave the broker's
+state half changed, and in the middle of a commit nobody would know what the disk has. So while the main thread is at
+either, other handlers note what comes, and the program's own are called afterwards. What waits can be interrupted at
+once.
 """
 
 import signal
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import FrameType
@@ -19,39 +21,64 @@ except ImportError:
     _plain = signal
 _set, _get = _plain.signal, _plain.getsignal
 _MAIN = threading.main_thread().ident
+_NAMES = ("SIGINT", "SIGALRM", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGQUIT", "SIGVTALRM", "SIGPROF", "SIGBREAK")
+_SIGNALS = tuple(int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name))
+_Handler = Callable[[int, FrameType | None], object]
 
 
 class Deferring:
-    """A block that no interrupt ends in the middle. There is one, for the main thread, and it may be nested."""
+    """A block that no handler of a signal ends in the middle. There is one, for the main thread; it may be nested."""
 
-    __slots__ = ("_before", "_depth", "_is_interrupted", "_noting")
+    __slots__ = ("_before", "_depth", "_noted", "_noting")
 
     def __init__(self) -> None:
-        self._before: object = None  # the handler to be put back; None: it was not set from Python, and cannot be
+        self._before: list[tuple[int, _Handler]] = []  # the program's own, to be put back
         self._depth = 0
-        self._is_interrupted = False
+        self._noted: list[tuple[int, FrameType | None, _Handler]] = []
         self._noting = self._note
 
-    def _note(self, _signal: int, _frame: FrameType | None) -> None:
-        self._is_interrupted = True
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._noted += [(number, frame, handler) for of, handler in self._before if of == number]
 
     def __enter__(self) -> None:
         if self._depth:
             self._depth += 1
             return
-        self._is_interrupted = False
-        self._before = _get(signal.SIGINT)
-        if self._before is not None:
-            _set(signal.SIGINT, self._noting)
-        self._depth = 1
+        try:
+            for number in _SIGNALS:
+                handler = _get(number)
+                if callable(handler):  # else it is the system's, or was not set from Python
+                    self._before.append((number, handler))
+                    _set(number, self._noting)
+            self._depth = 1
+        except BaseException:  # one that was not exchanged yet
+            self._put_back()
+            raise
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
-        if self._depth or self._before is None:
-            return
-        _set(signal.SIGINT, self._before)
-        if self._is_interrupted:
-            signal.raise_signal(signal.SIGINT)
+        if not self._depth:
+            self._put_back()
+            if self._noted:
+                self._call()
+
+    def _put_back(self) -> None:
+        try:
+            while self._before:
+                _set(*self._before[-1])
+                self._before.pop()
+        finally:
+            if self._before:  # one of those that are back has raised
+                self._put_back()
+
+    def _call(self) -> None:
+        """Call the program's own handlers; a loop of asyncio that is told by a descriptor has heard already."""
+        number, frame, handler = self._noted.pop(0)
+        try:
+            handler(number, frame)
+        finally:
+            if self._noted:
+                self._call()
 
 
 DEFERRED = Deferring()
@@ -59,5 +86,5 @@ _NOTHING = nullcontext()
 
 
 def whole() -> AbstractContextManager[None]:
-    """Return a block that no interrupt ends in the middle, in whatever thread."""
+    """Return a block that no handler of a signal ends in the middle, in whatever thread."""
     return DEFERRED if threading.get_ident() == _MAIN else _NOTHING

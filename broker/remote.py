@@ -82,7 +82,7 @@ class RemoteBroker:
 
     def call(self, request: Request, *, caller: Physical) -> Answered:
         """Carry out one call, as Broker.call. A broker that is not there is an answer too: 02150148, 02150373."""
-        return refusal(CLOSED) if self._client.is_closed else self._driven(self._line.calling(spelled(request), caller))
+        return refusal(CLOSED) if self._client.is_closed else self._called(spelled(request), caller)
 
     def new_caller(self) -> Physical:
         """Return a number that no caller of this connection has yet."""
@@ -100,6 +100,13 @@ class RemoteBroker:
     def close(self) -> None:
         """Let go of all connections; sessions that were not logged off end by time. Idempotent."""
         self._client.close()
+
+    def _called(self, request: Request, caller: Physical) -> Answered:
+        try:
+            return self._driven(self._line.calling(request, caller))
+        except BaseException:
+            self._line.cut(request, caller)
+            raise
 
     def _driven(self, steps: Steps) -> Answered:
         outcome: Outcome = None
@@ -148,7 +155,7 @@ class AsyncRemoteBroker:
             return refusal(CLOSED)
         if self._unsaid:
             await self._say_who_is_gone()  # who comes again comes after that
-        return await self._driven(self._line.calling(spelled(request), caller))
+        return await self._called(spelled(request), caller)
 
     def new_caller(self) -> Physical:
         """Return a number that no caller of this connection has yet. Not awaited."""
@@ -171,6 +178,13 @@ class AsyncRemoteBroker:
     async def _say_who_is_gone(self) -> None:
         while self._unsaid:
             await self._driven(self._line.leaving(self._unsaid.pop(0)))
+
+    async def _called(self, request: Request, caller: Physical) -> Answered:
+        try:
+            return await self._driven(self._line.calling(request, caller))
+        except BaseException:
+            self._line.cut(request, caller)
+            raise
 
     async def _driven(self, steps: Steps) -> Answered:
         outcome: Outcome = None

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from broker.block import Function, Option, Reply, Request, Store
+from broker.block import NEW, Function, Option, Reply, Request, Store
 from broker.block_json import BadBlock, answered_of, block_of, parsed
 from broker.codes import Code, detailed
 from broker.effects import Physical
@@ -139,6 +139,7 @@ class Line:
         self._at = 0  # of the targets: who answered last
         self._has_heard = False
         self._callers: dict[Physical, Standing] = {}
+        self._left: list[Ask] = []  # to be said before the next call: sessions whose last call nobody heard the end of
 
     @property
     def url(self) -> str:
@@ -150,6 +151,13 @@ class Line:
         refusal = _unspeakable(request)
         if refusal is not None:
             return refusal
+        while self._left:
+            parting = self._left.pop(0)
+            try:
+                yield parting
+            except GeneratorExit:  # cut too: said before the next one
+                self._left.append(parting)
+                raise
         standing = self._callers.setdefault(caller, Standing())
         seconds = _waiting_seconds(request)
         if not seconds:
@@ -161,6 +169,18 @@ class Line:
             answered = yield from self._reached(piece, standing)
             if answered.reply.code is not Code.WAIT_TIMED_OUT or self._now() >= ends:
                 return answered
+
+    def cut(self, request: Request, caller: Physical) -> None:
+        """Note that a call was left in its middle: its session has what nobody knows of, and is to end.
+
+        What it was receiving and sending is given back before the next call, which is made in a new session.
+        """
+        standing = self._callers.get(caller)
+        if standing is None or not standing.session or not _begins(request):
+            return
+        auth = _auth(standing.logon) if standing.logon is not None else None
+        session, standing.session = standing.session, ""
+        self._left.append(Ask("DELETE", f"{self.url}/aci", {SESSION: session}, auth, b"", self._options.call_seconds))
 
     def leaving(self, caller: Physical) -> Steps:
         """Say that a caller will not come back, if it can be said at once."""
@@ -291,6 +311,16 @@ def _can_be_repeated(request: Request) -> bool:
     if request.function in (Function.SYNCPOINT, Function.CONTROL_PUBLICATION):
         return request.option in _ASKING
     return request.function is Function.SEND and request.option is Option.COMMIT and bool(request.producer)
+
+
+def _begins(request: Request) -> bool:
+    """Say whether a call may hand something out, or begin something whose identifier its answer tells."""
+    begins = request.option is Option.SYNC
+    return (
+        request.function in (Function.RECEIVE, Function.RECEIVE_PUBLICATION)
+        or (request.function is Function.SEND and begins and request.conv_id.upper() == NEW)
+        or (request.function is Function.SEND_PUBLICATION and begins and request.publication_id.upper() == NEW)
+    )
 
 
 def _auth(request: Request) -> tuple[str, str] | None:

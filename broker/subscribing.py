@@ -403,6 +403,7 @@ def give_back(world: World, subscription: Subscription, order: int, *, is_counte
         world.topics.ready.append(subscription)
         return
     due = world.clocks.volatile + world.late + wait
+    subscription.delayed += 1
     heappush(world.topics.later, (due, subscription.subscription_id, order))
     world.effects.append(Expect(wait))
 

@@ -102,6 +102,7 @@ class Subscription(Held):
         "active",
         "again",
         "cursor",
+        "delayed",
         "due",
         "ends",
         "expiration",
@@ -133,6 +134,7 @@ class Subscription(Held):
         self.acknowledged: Ranges = NONE  # behind the position, and done with as well
         self.cursor = 0  # the newest that was handed out
         self.again: list[int] = []  # older ones that are to be handed out again, a heap
+        self.delayed = 0  # how many more are to be, once their delay is over
         self.outstanding: dict[int, Reading] = {}  # by order
         self.last_committed = ""
         self.subscribed = 0
@@ -162,8 +164,8 @@ class Subscription(Held):
             order, publication = publications.peekitem(at)
             end = done.end_of(order)
             if not end:
-                is_ahead = order > done.last and done.size + len(self.outstanding) >= NUMBERS_MAX
-                return None if is_ahead else publication
+                open_ones = len(self.outstanding) + self.delayed
+                return None if order > done.last and done.size + open_ones >= NUMBERS_MAX else publication
             order = end
         return None
 

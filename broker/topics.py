@@ -43,9 +43,8 @@ class Topics:
         # The last ones that are gone, by topic and whose they were.
         self.past: OrderedDict[tuple[str, str, str], Past] = OrderedDict()
         self.is_ending = False  # some are on their way out
-        self.later: list[
-            tuple[int, str, int]
-        ] = []  # heap: when, on the second count, which subscription has what again
+        # Heap: when, on the second count, which subscription has what again.
+        self.later: list[tuple[int, str, int]] = []
         self.published: deque[Topic] = deque()  # have something for who waits
         self.ready: deque[Subscription] = deque()  # may have: they could hand out nothing, or have got something back
         self.sweeping: deque[Topic] = deque()  # have publications that everybody has
@@ -177,6 +176,7 @@ class Topics:
             _, subscription_id, order = heappop(self.later)
             subscription = self.subscriptions.get(subscription_id)
             if subscription is not None:
+                subscription.delayed -= 1
                 subscription.come_again(order)
                 self.ready.append(subscription)
 

@@ -252,6 +252,8 @@ class Speaker:
     def to(self, service: AnyService | None, conv_id: str | None) -> dict[str, Any]:
         """Return the fields that say where something goes: to a new conversation of a service, or into one."""
         if conv_id is not None:
+            if service is not None:
+                names(service)  # not needed there, and refused all the same where it is none
             return {"conv_id": conv_id}
         if service is None:
             raise ValueError("say a service, or the conversation")
@@ -274,8 +276,9 @@ class Speaker:
         if which not in (NEW, OLD, ANY):
             raise ValueError(f"which is NEW, OLD or ANY, not {which!r}")
         fields: dict[str, Any] = {"conv_id": conv_id or which, "wait": wait_text(wait)}
-        if service is not None and conv_id is None:
-            fields |= service_fields(service)
+        if service is not None:
+            named = service_fields(service)
+            fields |= named if conv_id is None else {}
         return self.say(Function.RECEIVE, option, **fields)
 
     def publish(self, topic: str, body: bytes, user_status: str, beside: Mapping[str, Any]) -> Request:

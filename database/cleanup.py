@@ -29,7 +29,15 @@ import numpy as np
 from database.holding import Holding
 from database.ledger import Effect, StaleDraft
 from database.options import Options
-from database.plan import PIN_SHARE, SMALL_FILES_MIN, FileFacts, leading_dead, plan_compaction, plan_unpinning
+from database.plan import (
+    PIN_SHARE,
+    PINS_BYTES_MAX,
+    SMALL_FILES_MIN,
+    FileFacts,
+    leading_dead,
+    plan_compaction,
+    plan_unpinning,
+)
 from database.questions import Look, data_sequences, file_facts, find, held_count
 from database.reading import read_many, read_value
 from database.retention import Retention
@@ -237,20 +245,27 @@ class Cleanup:
         return going if is_worth_it else facts[:dead]
 
     def _weighed(self, facts: Sequence[FileFacts]) -> list[FileFacts]:
-        """Return the files with the bytes of the values that their keys have: the index knows but where these are."""
+        """Return the files with the bytes of the values that their keys have: the index knows but where these are.
+
+        No more is read than may be moved in passing; the files behind that are left out.
+        """
         look = self._context.look()
         with look.ledger.lock:
             keys = look.ledger.index.keyed.in_files([fact.sequence for fact in facts if fact.live_keys])
-        weighed = []
+        weighed: list[FileFacts] = []
+        kept = 0
         for fact in facts:
+            kept += fact.kept_bytes
             size = 0
             for key in keys.get(fact.sequence, ()):
+                if kept + size > PINS_BYTES_MAX:
+                    return weighed
                 try:
                     found = self._value_in(key, fact.sequence, look)
                 except MessageDamaged:
-                    size = fact.bytes  # it cannot be moved
-                    break
+                    return weighed  # it cannot be moved
                 size += len(found[1]) if found is not None else 0
+            kept += size
             weighed.append(replace(fact, live_bytes=fact.live_bytes + size))
         return weighed
 

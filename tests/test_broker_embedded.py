@@ -243,6 +243,27 @@ def test_an_answer_is_dropped_with_a_backout(alice: Session, bob: Session) -> No
     assert again.cancel().status is Status.CANCELLED
 
 
+def test_a_service_that_is_none_is_refused_beside_a_conversation_too(alice: Session) -> None:
+    sent = alice.send(SERVICE, b"e4")
+    for call in (lambda: alice.send(5, b"", conv_id=sent.conv_id), lambda: alice.receive_unit(5, conv_id=sent.conv_id)):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="service must be text"):
+            call()
+
+
+@pytest.mark.parametrize("status", [5, "x" * 33])
+def test_a_backout_that_is_refused_leaves_the_answer_open(alice: Session, bob: Session, status: Any) -> None:
+    sent = alice.send(SERVICE, b"e4")
+    unit = bob.receive_unit()
+    assert unit is not None
+    unit.answer(b"e5")
+    for give_up in (unit.backout, unit.cancel):
+        with pytest.raises((TypeError, BrokerError)):
+            give_up(user_status=status)
+    unit.commit()
+
+    assert bodies(alice, conv_id=sent.conv_id) == [b"e5"]
+
+
 def test_the_sender_asks_cancels_and_deletes(alice: Session, bob: Session) -> None:
     first = alice.send(SERVICE, b"1", status_lifetime="1H")
     second = alice.send(None, b"2", conv_id=first.conv_id, status_lifetime=60.5)

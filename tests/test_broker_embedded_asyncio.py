@@ -8,7 +8,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -30,6 +31,23 @@ from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 
 Script = Callable[[AsyncBroker, WatchedDisk], Coroutine[Any, Any, None]]
+
+
+@pytest.mark.parametrize(
+    "kind", [Session, AsyncSession, session_parts.Subscription, async_parts.AsyncSubscription], ids=lambda k: k.__name__
+)
+def test_what_may_return_none_in_place_of_a_context_manager_says_so(kind: type) -> None:
+    leave, word = ("__aexit__", "async with") if kind.__name__.startswith("Async") else ("__exit__", "with")
+    verbs = [
+        verb
+        for _, verb in inspect.getmembers(kind, inspect.isfunction)
+        if any(hasattr(each, leave) for each in get_args(get_type_hints(verb).get("return")))
+        and NoneType in get_args(get_type_hints(verb)["return"])
+    ]
+
+    assert verbs
+    for verb in verbs:
+        assert f"None is no context manager: look before `{word}`" in (verb.__doc__ or ""), verb.__name__
 
 
 def played(directory: Path, script: Script, **given: Any) -> None:

@@ -8,12 +8,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 from broker.attributes import Attributes
 from broker.broker import Broker
 from broker.codes import BrokerError, Code
+from broker.effects import Effect, Input
 from broker.journal_store import JournalStore
 from broker.opening import journal_options
 from broker.pstore import Store
@@ -365,6 +367,37 @@ def test_the_handler_of_interrupts_is_the_programs_own_between_calls(broker: Bro
     with broker.session("ALICE") as alice:
         alice.send(SERVICE, b"x")
         assert signal.getsignal(signal.SIGINT) is before
+
+
+class TimeOver(Exception):
+    """What a program's own handler raises."""
+
+
+def test_what_a_programs_own_handler_raises_waits_for_the_end_of_a_decision(tmp_path: Path) -> None:
+    """It reaches the program, and the broker goes on: it was no mistake of the broker's."""
+
+    def over(number: int, frame: FrameType | None) -> None:
+        raise TimeOver
+
+    before = signal.signal(signal.SIGALRM, over)
+    try:
+        with Broker.open(tmp_path, max_data_file_size=MODEST) as broker, broker.session("ALICE", "A") as alice:
+            take = broker._running.take
+
+            def interrupted(given: Input) -> list[Effect]:
+                signal.raise_signal(signal.SIGALRM)
+                return take(given)
+
+            broker._running.take = interrupted  # type: ignore[method-assign]
+            with pytest.raises(TimeOver):
+                alice.send(SERVICE, b"whole", status_lifetime="1H")
+            del broker._running.take
+            assert alice.last() is not None
+            with server(broker) as bob:
+                assert bodies(bob) == [b"whole"]
+            assert signal.getsignal(signal.SIGALRM) is over
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_the_child_of_a_fork_has_a_closed_broker(tmp_path: Path) -> None:

@@ -112,10 +112,13 @@ def test_a_subscriber_gets_no_more_than_could_be_written_until_it_is_done_with_o
 
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("is_restored", [False, True], ids=["published", "held and released"])
+@pytest.mark.parametrize("limit", ["0", "UNLIM"], ids=["at once", "delayed"])
 def test_whatever_is_acknowledged_in_whatever_order_is_received_once_and_fits(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, seed: int, is_restored: bool
+    monkeypatch: pytest.MonkeyPatch, seed: int, is_restored: bool, limit: str
 ) -> None:
     monkeypatch.setattr(topic, "NUMBERS_MAX", FEW)
+    desk = Desk(attributes(max_delivery_count=limit))
+    subscribe(people(desk)[1])
     chance, left = random.Random(seed), 60
     paper, reader = Person(desk, "PAPER", "P", caller=3), Person(desk, "READER", "R", caller=2)
     number, outstanding, done = 0, list[Said](), list[bytes | None]()
@@ -135,8 +138,10 @@ def test_whatever_is_acknowledged_in_whatever_order_is_received_once_and_fits(
             got = get(reader)
             if got.code is Code.OK:
                 outstanding.append(got)
-            elif not outstanding and number >= left:
+            elif not outstanding and number >= left and not desk.kernel.world.topics.later:
                 break
+            else:
+                desk.tick(60)
         elif what < 0.9:
             said = outstanding.pop(chance.randrange(len(outstanding)))
             assert control(reader, COMMIT, said).code is Code.OK
@@ -152,6 +157,23 @@ def test_whatever_is_acknowledged_in_whatever_order_is_received_once_and_fits(
         assert held is None or len(held.numbers) <= FEW
     assert sorted(int(each or b"0") for each in done) == list(range(1, 61))
     assert not desk.paper.messages
+
+
+def test_what_waits_for_its_redelivery_counts_as_what_may_be_acknowledged_out_of_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topic, "NUMBERS_MAX", FEW)
+    desk = Desk(attributes(max_delivery_count="UNLIM"))
+    paper, reader = people(desk)
+    subscribe(reader)
+    for number in range(8 * FEW):
+        publish(paper, b"%d" % number)
+    for remainder in (0, 2, 1, 3):  # first each fourth one, then those in the middle of what is left between them
+        while (got := get(reader)).code is Code.OK:
+            is_done = int(got.body or b"") % 4 == remainder
+            assert control(reader, COMMIT if is_done else BACKOUT, got).code is Code.OK
+            assert len(record(desk).acknowledged) <= FEW
+        desk.tick(60)
 
 
 def test_a_subscription_that_becomes_durable_keeps_what_was_acknowledged_out_of_turn(desk: Desk) -> None:

@@ -1,15 +1,19 @@
 """Compaction: what is moved is what it was, nothing is lost beside running commits, and damage is kept."""
 
+import os
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from database import MessageDamaged, MessageDatabase
+from database.plan import PINS_BYTES_MAX
+from journal.disk import DiskFile, RealDisk, RealFile
 from journal.names import DataFileName
 from tests.small_files import SMALL, fill, open_small, sequences
 from tests.watched_disk import TIMEOUT_SECONDS, HandClock
@@ -286,6 +290,44 @@ def test_a_start_weighs_the_values_of_keys_before_it_moves_them(tmp_path: Path, 
     with MessageDatabase.open(tmp_path, **named) as db:  # type: ignore[arg-type]
         assert db.cleaned_at_start.moved_keys == 0
         assert len(db.get("large") or b"") == size
+
+
+class CountedFile(RealFile):
+    """A file of the operating system whose reads are counted."""
+
+    disk: "CountedDisk"
+
+    def read(self, size: int, offset: int) -> bytes:
+        data = super().read(size, offset)
+        self.disk.read_bytes += len(data)
+        return data
+
+
+class CountedDisk(RealDisk):
+    """The operating system's file system; counts the bytes that are read."""
+
+    def __init__(self) -> None:
+        self.read_bytes = 0
+
+    def open(self, path: Path, *, writable: bool = False) -> DiskFile:
+        file = CountedFile(os.open(path, os.O_RDWR if writable else os.O_RDONLY))
+        file.disk = self
+        return file
+
+
+def test_no_clean_up_reads_more_values_than_it_moves_in_passing(tmp_path: Path) -> None:
+    disk = CountedDisk()
+    named: dict[str, Any] = {"max_data_file_size": "16M", "cleanup_interval": 0}
+    with MessageDatabase.open(tmp_path, disk=disk, **named) as db:
+        for start in range(0, 300, 100):
+            with db.commit() as block:
+                for number in range(start, start + 100):
+                    block.put(f"k{number}", bytes(60_000))
+        db.deliver_many(db.add_many("q", [bytes(1000)] * 100))
+        before = disk.read_bytes
+        report = db.cleanup(compact=False)
+        assert report.moved_keys == 0, "18 MB are no trifle"
+        assert disk.read_bytes - before <= PINS_BYTES_MAX + 2 * 65_536
 
 
 def test_a_start_that_found_damage_moves_nothing_in_passing(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from broker.codes import BrokerError, Code
 from broker.connecting import connect, connect_async
 from broker.records import Status
 from broker.remote import RemoteBroker
+from tests.callers.wire import Wire
 from tests.embedded import SERVICE, Awaited, bodies, refused
 from tests.watched_disk import TIMEOUT_SECONDS
 from tests.web_place import WebPlace
@@ -41,72 +42,6 @@ def connected(url: str, way: str, **options: Any) -> Iterator[Any]:
 @pytest.fixture(params=["threads", "asyncio"])
 def way(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-class Wire:
-    """A port before another one, which can be cut in the middle of a request or of its answer."""
-
-    def __init__(self, port: int) -> None:
-        self._to = port
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
-        self.cut = ""  # "request": the next one does not arrive; "answer": its answer does not
-        self.marker = b""  # of the request that is meant
-        self._sockets: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
-        self._threads[0].start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                near, _ = self._listening.accept()
-                far = socket.create_connection(("127.0.0.1", self._to), TIMEOUT_SECONDS)
-                self._sockets += [near, far]
-                thread = threading.Thread(target=self._carry, args=(near, far), daemon=True)
-                self._threads.append(thread)
-                thread.start()
-
-    def _carry(self, near: socket.socket, far: socket.socket) -> None:
-        """Carry requests one after the other; each comes in a piece or two, as does its answer."""
-        with suppress(OSError), near, far:
-            while True:
-                asked = _message(near)
-                cut = self.cut if asked and self.marker in asked else ""
-                if not asked or cut == "request":
-                    break
-                far.sendall(asked)
-                answer = _message(far)
-                if not answer or cut == "answer":
-                    break
-                near.sendall(answer)
-        if cut:
-            self.cut = ""
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        for each in self._sockets:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-        for thread in self._threads:
-            thread.join(TIMEOUT_SECONDS)
-
-
-def _message(raw: socket.socket) -> bytes:
-    """Return a whole message of HTTP; nothing at the end."""
-    data = b""
-    while True:
-        head, found, body = data.partition(b"\r\n\r\n")
-        if found:
-            lengths = [int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if b"content-length:" in line]
-            if len(body) >= (lengths or [0])[0]:
-                return data
-        more = raw.recv(1 << 16)
-        if not more:
-            return b""
-        data += more
 
 
 @pytest.fixture
@@ -293,3 +228,26 @@ def test_a_takeover_is_waited_out(place: WebPlace, way: str) -> None:
             threading.Event().wait(0.01)
         place.served.broker = place.broker
         assert sent() is Status.ACCEPTED
+
+
+def test_what_a_cancelled_receive_would_have_brought_comes_again_whole(place: WebPlace, wire: Wire) -> None:
+    """The server has handed it out, and its answer is on the way when the task is cancelled."""
+
+    async def cancelled() -> list[bytes]:
+        async with connect_async(wire.url) as broker, broker.session("BOB", token="S1") as bob:
+            await bob.register(SERVICE)
+            async with broker.session("ALICE", token="PC1") as alice, alice.unit_of_work(SERVICE) as unit:
+                await unit.send(b"head")
+                await unit.send(b"line")
+            wire.marker, wire.holds = b'"RECEIVE"', True
+            receiving = asyncio.ensure_future(bob.receive_unit())
+            assert await asyncio.to_thread(wire.arrived.wait, TIMEOUT_SECONDS)
+            receiving.cancel()
+            await asyncio.wait([receiving])
+            wire.holds = False
+            wire.go_on.set()
+            received = await bob.receive_unit()
+            assert received is not None
+            return [message.body async for message in received]
+
+    assert asyncio.run(cancelled()) == [b"head", b"line"]

@@ -15,7 +15,7 @@ import pytest
 
 from broker.attributes import built_in
 from broker.block import Function
-from broker.looking.subjects import SUBJECTS
+from broker.looking.subjects import ALIASES, SUBJECTS
 from broker.server.frames import CLIENT_COMMANDS
 from broker.server.listening import web_listener
 from broker.server.order import COMMANDS
@@ -124,7 +124,8 @@ def test_every_route_has_its_row_and_every_row_its_route(server: Serving) -> Non
 
     document = ask(server, "ROOT", "GET", "/openapi.json")[1]
     described = {f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item}
-    assert described <= routes
+    each = {f"GET /info/{name}" for name in (*SUBJECTS, *ALIASES)}
+    assert each <= described and described - each <= routes
     assert set(FRAMES) == CLIENT_COMMANDS
     assert set(SUBJECTS) >= OF_BROKER
 

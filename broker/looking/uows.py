@@ -4,7 +4,7 @@ Those that are awake and those that sleep are merged by UOWID. Of those that sle
 many at once; no more than a row of each is made.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from broker.cis import Cis, CisRefused
@@ -30,6 +30,7 @@ from broker.uow import UnitOfWork
 from broker.world import World
 
 _PARTIES = ("user_id", "token", "receiver_user", "receiver_token", "server_class", "server_name", "service")
+YES_OR_NO: Mapping[str, bool] = {"yes": True, "no": False, "true": True, "false": False}  # in either case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,9 +161,9 @@ Part = Sequence[tuple[UowRecord, bool]]  # and whether it sleeps
 def _yes_or_no(question: Question, name: str) -> bool | None:
     """Return what a selector says that is yes or no; None where it says nothing, or both."""
     said = {value.lower() for value in question.selectors.get(name, ())}
-    if not said <= {"yes", "no", "true", "false"}:
+    if not said <= YES_OR_NO.keys():
         raise CisRefused(Cis.INVALID_SELECTOR, f"{name} is yes or no")
-    found = {value in ("yes", "true") for value in said}
+    found = {YES_OR_NO[value] for value in said}
     return found.pop() if len(found) == 1 else None
 
 

@@ -1,7 +1,8 @@
 """`GET /openapi.json`: what can be asked over HTTP and how it is answered, from what the routes say of themselves.
 
-A route that is to be in it has an endpoint `described` by an operation of OpenAPI 3.1; what every operation may answer,
-errors among it, is added here.
+A route that is to be in it has an endpoint `described` by an operation of OpenAPI 3.1, or `described_each` by one for
+each thing that its path can name, where these take different parameters. What every operation may answer, errors among
+it, is added here.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +14,7 @@ from starlette.routing import Route
 
 EndpointT = TypeVar("EndpointT", bound=Callable[..., Any])
 Json = dict[str, Any]
-_OPERATIONS: dict[Any, Json] = {}  # by endpoint; made once, where the routes are
+_OPERATIONS: dict[Any, dict[str, Json]] = {}  # by endpoint and path ("": the route's); made once, where the routes are
 PROBLEM: Json = {
     "type": "object",
     "description": "What is wrong outside of a control block.",
@@ -43,8 +44,14 @@ _PROBLEMS: Mapping[int, str] = {
 def described(operation: Json) -> Callable[[EndpointT], EndpointT]:
     """Say of an endpoint what OpenAPI is to say of it: summary, parameters, requestBody, and what is no error."""
 
+    return described_each({"": operation})
+
+
+def described_each(operations: Mapping[str, Json]) -> Callable[[EndpointT], EndpointT]:
+    """Say of an endpoint what OpenAPI is to say of it, for each path that it answers."""
+
     def note(endpoint: EndpointT) -> EndpointT:
-        _OPERATIONS[getattr(endpoint, "__func__", endpoint)] = operation
+        _OPERATIONS[getattr(endpoint, "__func__", endpoint)] = dict(operations)
         return endpoint
 
     return note
@@ -63,17 +70,18 @@ def document(routes: Iterable[Any]) -> Json:
     schemas: Json = {"Problem": PROBLEM}
     for route in routes:
         endpoint = getattr(route, "endpoint", None)
-        operation = _OPERATIONS.get(getattr(endpoint, "__func__", endpoint))
-        if not isinstance(route, Route) or operation is None:
+        operations = _OPERATIONS.get(getattr(endpoint, "__func__", endpoint), {})
+        if not isinstance(route, Route):
             continue
-        found = dict(operation)
-        schemas |= found.pop("schemas", {})
-        found["responses"] = {
-            **{str(status): _problem(text) for status, text in _PROBLEMS.items()},
-            **{str(status): response for status, response in operation["responses"].items()},
-        }
-        for method in sorted((route.methods or set()) - {"HEAD"}):
-            paths.setdefault(route.path, {})[method.lower()] = found
+        for path, operation in operations.items():
+            found = dict(operation)
+            schemas |= found.pop("schemas", {})
+            found["responses"] = {
+                **{str(status): _problem(text) for status, text in _PROBLEMS.items()},
+                **{str(status): response for status, response in operation["responses"].items()},
+            }
+            for method in sorted((route.methods or set()) - {"HEAD"}):
+                paths.setdefault(path or route.path, {})[method.lower()] = found
     return {
         "openapi": "3.1.0",
         "info": {

@@ -3,14 +3,20 @@
 from typing import Any
 
 from broker.looking.question import LIMIT_MAX
-from broker.looking.subjects import SUBJECTS
+from broker.looking.subjects import ALIASES, SUBJECTS, Subject
+from broker.looking.uows import YES_OR_NO
+from broker.records import Status
 from broker.server.openapi import json_body
-from broker.server.order import IDENTIFIERS_MAX, SELECTORS, TEXT_MAX
+from broker.server.order import IDENTIFIERS_MAX, SELECTORS, TEXT_MAX, WIDTHS
 
 Json = dict[str, Any]
 _TEXT: Json = {"type": "string"}
 _WORD: Json = {"type": ["string", "null"], "maxLength": TEXT_MAX}
 _WORDS: Json = {
+    **{
+        name: _WORD | {"maxLength": width, "description": f"At most {width} bytes of UTF-8."}
+        for name, width in WIDTHS.items()
+    },
     "command": {"type": "string", "maxLength": TEXT_MAX},
     "client_id": {"type": ["integer", "null"]},
     "exclude_attach": {"type": ["boolean", "null"]},
@@ -75,35 +81,45 @@ def _answers(schema: Json, *refused: int, problems: tuple[int, ...] = ()) -> dic
     return found
 
 
+_VALUES: dict[str, Json] = {
+    "status": {"type": "string", "enum": [each.name for each in Status]},
+    "held": {"type": "string", "enum": list(YES_OR_NO)},
+}
+
+
 def _selector(name: str) -> Json:
+    has = "in either case" if name in _VALUES else "* stands for any characters"
     return {
         "name": name,
         "in": "query",
         "required": False,
-        "schema": {"type": "array", "items": _TEXT},
+        "schema": {"type": "array", "items": _VALUES.get(name, _TEXT)},
         "explode": True,
-        "description": "Rows that have one of these; * stands for any characters.",
+        "description": f"Rows that have one of these; {has}.",
     }
 
 
-_SELECTORS = sorted({name for subject in SUBJECTS.values() for name in subject.selectors})
-INFORMATION: Json = {
-    "operationId": "information",
-    "summary": "Rows of an information object.",
-    "description": "Which selectors an object has, and what its columns are, says /info; any other is refused.",
-    "parameters": [
-        {"name": "subject", "in": "path", "required": True, "schema": {"type": "string", "enum": list(SUBJECTS)}},
-        {
-            "name": "limit",
-            "in": "query",
-            "required": False,
-            "schema": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX},
-        },
-        {"name": "cursor", "in": "query", "required": False, "schema": _TEXT, "description": "`next` of a page."},
-        *map(_selector, _SELECTORS),
-    ],
-    "responses": _answers(_PAGE, 400, 403, 404, 409, 503, problems=(400, 403, 404, 503)),
-}
+def _information(name: str, subject: Subject) -> Json:
+    return {
+        "operationId": f"information{name.title().replace('-', '')}",
+        "summary": f"{subject.says[0].upper()}{subject.says[1:]}.",
+        "description": "What its columns are says /info.",
+        "parameters": [
+            {
+                "name": "limit",
+                "in": "query",
+                "required": False,
+                "schema": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX},
+            },
+            {"name": "cursor", "in": "query", "required": False, "schema": _TEXT, "description": "`next` of a page."},
+            *map(_selector, subject.selectors),
+        ],
+        "responses": _answers(_PAGE, 400, 403, 409, 503, problems=(400, 403, 503)),
+    }
+
+
+_NAMED = {**SUBJECTS} | {alias: SUBJECTS[name] for alias, name in ALIASES.items()}
+INFORMATION: dict[str, Json] = {f"/info/{name}": _information(name, subject) for name, subject in _NAMED.items()}
 INFORMATION_THERE: Json = {
     "operationId": "informationObjects",
     "summary": "What can be asked: objects, selectors, columns.",

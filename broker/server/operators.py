@@ -12,7 +12,7 @@ from broker.looking.subjects import REFUSED as REFUSED_SUBJECTS
 from broker.looking.subjects import SUBJECTS
 from broker.server.administration import Administration, refused_order, refused_page
 from broker.server.guard import Identity
-from broker.server.openapi import described
+from broker.server.openapi import described, described_each
 from broker.server.openapi_admin import COMMAND, COMMANDS_THERE, INFORMATION, INFORMATION_THERE
 from broker.server.order import COMMANDS, REFUSED, SELECTORS
 from broker.server.web import shown
@@ -76,7 +76,7 @@ async def subjects(_: Request) -> Response:
     return JSONResponse({"objects": there, "refused": dict(REFUSED_SUBJECTS)})
 
 
-@described(INFORMATION)
+@described_each(INFORMATION)
 async def information(request: Request) -> Response:
     """Answer a question."""
     name = request.path_params["subject"]

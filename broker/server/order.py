@@ -42,7 +42,7 @@ TEXT_MAX = 255
 IDENTIFIERS_MAX = 1000
 # Who is subscribed by an operator has to be able to log on.
 _NAMES = ("user_id", "token", "topic", "server_class", "server_name", "service")
-_WIDTHS = {field.attribute: field.width for field in FIELDS.values() if field.attribute in _NAMES}
+WIDTHS = {field.attribute: field.width for field in FIELDS.values() if field.attribute in _NAMES}  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +245,7 @@ def _checked(name: str, value: object) -> Any:
     if type(value) is not kind or (isinstance(value, str) and len(value) > TEXT_MAX):
         says = {int: "a number", bool: "true or false", str: f"a text of at most {TEXT_MAX} characters"}[kind]
         raise CisRefused(Cis.INVALID_SELECTOR, f"{name} is {says}, not {_came(value)}")
-    width = _WIDTHS.get(name)
+    width = WIDTHS.get(name)
     if width is not None and len(str(value).encode("utf-8", "surrogatepass")) > width:
         raise CisRefused(Cis.INVALID_SELECTOR, f"{name} has at most {width} bytes, not {_came(value)}")
     return value

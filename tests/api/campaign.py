@@ -82,7 +82,7 @@ def seed_played(
             found.failure = failure
             raise
 
-    with _quiet():
+    with quiet():
         try:
             played()
         except FlakyFailure:
@@ -94,7 +94,7 @@ def seed_played(
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Let the database log nothing: what is damaged on purpose is told of by whoever finds it."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -134,7 +134,7 @@ def _first_failing(
     fault: Fault, played: Iterator[tuple[tuple[Step, ...], Exception | None]], found: Found
 ) -> list[tuple[tuple[Step, ...], Exception]]:
     failing: list[tuple[tuple[Step, ...], Exception]] = []
-    with _quiet(), fault.made():
+    with quiet(), fault.made():
         for script, failure in played:
             found.plays += 1
             if failure is not None:

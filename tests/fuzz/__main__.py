@@ -2,9 +2,9 @@
 
     python -m tests.fuzz [--seconds N] [--processes N] [TARGET …]
 
-The seconds are those of one target. The target `api` is calls of the database, with seeds (`tests/api`). Of the others
-new inputs that lead to new code are made few and small, and put into tests/fuzz/corpus; one that breaks a promise is
-put there too, at the top, to be committed with what mends it.
+The seconds are those of one target. The target `api` is calls of the database, with seeds (`tests/api`), `callers` are
+calls of the broker (`tests/callers`). Of the others new inputs that lead to new code are made few and small, and put
+into tests/fuzz/corpus; one that breaks a promise is put there too, at the top, to be committed with what mends it.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.api.__main__ import attack
+from tests.callers.__main__ import attack as attack_callers
 from tests.fuzz.arcs import smallest
 from tests.fuzz.corpora import CORPORA_BYTES_MAX, corpus_file, read_corpus, write_corpus
 from tests.fuzz.every import TARGETS
@@ -29,7 +30,7 @@ from tests.fuzz.target import INPUT_BYTES_MAX, MEMORY
 from tests.project import REPOSITORY
 
 SECONDS = 60
-API = "api"  # calls made at random, and no bytes: played with seeds by `tests/api`, not with inputs
+CALLS = {"api": attack, "callers": attack_callers}  # calls made at random, played with seeds, and no inputs
 MERGED_MAX = 3000  # inputs that are tried when a corpus is made small
 _DONE = re.compile(r"stat::number_of_executed_units: (\d+)")
 _SEEN = re.compile(r"cov: (\d+) ft: (\d+) corp: (\d+)")
@@ -117,17 +118,17 @@ def main(arguments: Sequence[str]) -> int:
     """Play what is asked for; 1 where a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzz every decoder of foreign bytes.")
     parser.add_argument(
-        "targets", nargs="*", metavar="TARGET", choices=[*TARGETS, API, []], help=", ".join([*TARGETS, API])
+        "targets", nargs="*", metavar="TARGET", choices=[*TARGETS, *CALLS, []], help=", ".join([*TARGETS, *CALLS])
     )
     parser.add_argument("--seconds", type=int, default=SECONDS, help="of each target")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="at a time")
     given = parser.parse_args(arguments)
     if min(given.seconds, given.processes) < 1:
         parser.error("at least 1 second, and 1 process")
-    wanted = [name for name in given.targets if name != API] or ([] if given.targets else list(TARGETS))
-    api = attack(given.seconds) if API in given.targets or not given.targets else 0
+    wanted = [name for name in given.targets if name not in CALLS] or ([] if given.targets else list(TARGETS))
+    called = max([CALLS[name](given.seconds) for name in CALLS if name in (given.targets or CALLS)], default=0)
     if not wanted:
-        return api
+        return called
     plays = broken = 0
     for played in _every(wanted, given.seconds, given.processes):
         print(played, flush=True)
@@ -136,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
             print(*_show_crash(played), sep="\n", flush=True)
     size = sum(corpus_file(name).stat().st_size for name in TARGETS if corpus_file(name).exists())
     print(f"{plays:,} plays of {len(wanted)} targets, {broken} broken; the corpora have {size:,} bytes")
-    return 1 if api or broken or size > CORPORA_BYTES_MAX else 0
+    return 1 if called or broken or size > CORPORA_BYTES_MAX else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,151 @@
+"""Faults made on purpose at the entrance of the broker, to see that the campaign finds them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from broker import repeating, running, sending, session, session_parts, syncpoint, words
+from broker.exchange import Reading
+from broker.looped import Looped
+from broker.running import Running
+from broker.threaded import Threaded
+from database.arguments import plain_bytes
+from tests.simulation.fault import changed, nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One deliberate fault."""
+
+    name: str
+    text: str  # what is wrong, as a sentence
+    face: str  # on which it is looked for
+    budget: int  # seeds within which it must be found
+    made: Callable[[], AbstractContextManager[None]]
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(face: str = "threads", *, budget: int = 10) -> Callable[[Callable[[], Iterator[None]]], None]:
+    """Enter the decorated function into the table of faults: a block that changes the product."""
+
+    def enter(made: Callable[[], Iterator[None]]) -> None:
+        name = made.__name__.replace("_", "-")
+        assert made.__doc__ is not None and name not in FAULTS
+        FAULTS[name] = Fault(name, made.__doc__.strip(), face, budget, contextmanager(made))
+
+    return enter
+
+
+@fault()
+def a_buffer_is_not_copied() -> Iterator[None]:
+    """The body of a message is kept as the caller's buffer, until it is written."""
+
+    def kept(value: Any, what: str) -> Any:
+        return value if what == "body" and isinstance(value, bytearray) else plain_bytes(value, what)
+
+    with changed(running, "plain_bytes", lambda _: kept):
+        yield
+
+
+@fault()
+def a_service_is_kept_by_reference() -> Iterator[None]:
+    """The caller's list of three names is looked at again when the unit of work is begun."""
+
+    class Kept(dict[str, Any]):
+        def __init__(self, parts: Any) -> None:
+            super().__init__(zip(("server_class", "server_name", "service"), parts, strict=True))
+            self.parts = parts
+
+        def keys(self) -> Any:
+            self.update(zip(("server_class", "server_name", "service"), self.parts, strict=True))
+            return super().keys()
+
+    with changed(words, "service_fields", lambda before: lambda of: Kept(of) if type(of) is list else before(of)):
+        yield
+
+
+@fault("tasks", budget=20)
+def a_cancelled_receive_keeps_its_unit() -> Iterator[None]:
+    """What a cancelled task was about to get is given back by nobody."""
+    with changed(Looped, "_hand_back", lambda _: nothing):
+        yield
+
+
+@fault(budget=20)
+def an_interrupted_receive_keeps_its_unit() -> Iterator[None]:
+    """What a thread was about to get when it was interrupted is given back by nobody."""
+    with changed(Threaded, "_hand_back", lambda _: nothing):
+        yield
+
+
+@fault()
+def a_lost_connection_leaves_its_units_open() -> Iterator[None]:
+    """What somebody was sending or receiving stays open when the connection is lost."""
+
+    def made(before: Any) -> Any:
+        def take(self: Running, given: Any) -> Any:
+            return [] if type(given).__name__ == "Gone" else before(self, given)
+
+        return take
+
+    with changed(Running, "take", made):
+        yield
+
+
+@fault()
+def a_repeat_adds() -> Iterator[None]:
+    """A unit of work that is sent again with its producer's identifier is added again."""
+    with changed(sending, "is_answered", lambda _: lambda *_given: False):
+        yield
+
+
+@fault(budget=20)
+def a_repeat_is_not_compared() -> Iterator[None]:
+    """What is sent again with a known identifier is taken for a repeat, whatever it holds."""
+    with changed(repeating, "check_is_same", lambda _: nothing), changed(syncpoint, "check_is_same", lambda _: nothing):
+        yield
+
+
+@fault()
+def an_exception_commits() -> Iterator[None]:
+    """A block that an exception leaves is committed."""
+
+    def left(self: Any, *_: object) -> None:
+        if self.is_open:
+            self.commit()
+
+    with changed(session_parts.Settled, "__exit__", lambda _: left):
+        yield
+
+
+@fault(budget=20)
+def a_message_heard_in_passing_is_dropped() -> Iterator[None]:
+    """A message that goes on with a unit of work, and was received in passing, is handed to nobody."""
+    with changed(Reading, "takes", lambda before: lambda self, found: before(self, found) and _drop(self, found)):
+        yield
+
+
+def _drop(reading: Any, found: Any) -> bool:
+    reading._units[found.uowid]._following.pop()
+    return True
+
+
+@fault()
+def a_subclass_of_text_is_believed() -> Iterator[None]:
+    """A text that says something else when it is asked for its bytes is used as it is."""
+
+    def made(before: Any) -> Any:
+        return lambda value, what: value if isinstance(value, str) else before(value, what)
+
+    with changed(running, "plain_text", made):
+        yield
+
+
+@fault(budget=20)
+def last_tells_of_another() -> Iterator[None]:
+    """LAST answers nothing, as if the user had begun no unit of work."""
+    with changed(session, "last_status", lambda _: lambda answered: None):
+        yield

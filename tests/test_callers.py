@@ -1,0 +1,61 @@
+"""The broker's callers attacked: scripts of calls at bad moments, held against the model of units of work.
+
+`make fuzz TARGET=callers` plays fresh scripts for as long as one likes; `python -m tests.callers --faults` makes all
+faults.
+"""
+
+import traceback
+
+import pytest
+
+from tests.callers.campaign import search, seed_played
+from tests.callers.faults import FAULTS
+from tests.callers.given import RIGHT, WORDS, WRONG
+from tests.callers.steps import APART, CLASSES, Argument, Call, kind_of, methods, parameters
+
+SCRIPTS = {"threads": 40, "tasks": 40, "remote threads": 10, "remote tasks": 10}
+SEED = 15
+SOON = ("a-repeat-adds", "an-exception-commits")  # found in a moment; all others: `python -m tests.callers --faults`
+
+
+@pytest.mark.parametrize("owner", CLASSES)
+def test_every_public_method_and_parameter_of_a_session_has_ways_to_be_given(owner: str) -> None:
+    for method in methods(owner):
+        for parameter in parameters(owner, method):
+            kind = kind_of(parameter)
+            assert RIGHT[kind] and WRONG[kind] and WORDS[kind], f"{owner}.{method}({parameter})"
+
+
+@pytest.mark.parametrize("owner", CLASSES)
+def test_what_no_script_calls_is_there(owner: str) -> None:
+    assert [name for name in APART[owner] if not hasattr(CLASSES[owner], name)] == []
+
+
+@pytest.mark.parametrize("face", SCRIPTS)
+def test_scripts_of_calls_do_what_the_model_says(face: str) -> None:
+    found = seed_played(face, SEED, examples=SCRIPTS[face])
+
+    if found.failure is not None:
+        pytest.fail("\n".join(traceback.format_exception(found.failure)))
+
+
+@pytest.mark.parametrize("name", SOON)
+def test_a_fault_at_the_entrance_of_the_broker_is_found(name: str) -> None:
+    assert search(FAULTS[name]) is not None, FAULTS[name].text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FAULTS if name not in SOON])
+def test_a_fault_at_the_entrance_of_the_broker_that_takes_longer_is_found(name: str) -> None:
+    assert search(FAULTS[name]) is not None, FAULTS[name].text
+
+
+def test_there_are_deliberate_faults_enough() -> None:
+    assert len(FAULTS) >= 8
+    assert set(SOON) <= set(FAULTS)
+
+
+def test_a_step_can_be_read_back() -> None:
+    step = Call("ALICE", "session", "query", (("uowid", Argument("uowid", "one", 0)),))
+
+    assert eval(repr(step)) == step  # what is printed of a failing script can be played
