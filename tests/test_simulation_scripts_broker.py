@@ -68,7 +68,7 @@ def test_who_goes_away_while_the_disk_is_full_goes_and_the_store_hears_of_it_onc
             Room(5881),
             Do("send", 1),
             Do("all_at_once", 146194866),
-            Room(25641),
+            Room(14000),
             Do("acknowledge", 0),
             Do("send", 3134551482),
             Do("all_at_once", 0),
