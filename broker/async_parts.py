@@ -133,7 +133,11 @@ class AsyncReceivedUnit(ReceivingUnit, AsyncSettled):
         return status
 
     async def backout(self, *, user_status: str = "") -> UnitStatus:
-        """Give it back, to be received again; an answer is dropped."""
+        """Give it back; an answer is dropped.
+
+        It is ACCEPTED and comes again: the first time at once, then after a delay. After MAX-DELIVERY-COUNT times it is
+        POSTPONED, or CANCELLED and a dead letter (`redelivery.py`).
+        """
         return await self._give_up(Option.BACKOUT, user_status)
 
     async def cancel(self, *, user_status: str = "") -> UnitStatus:
@@ -201,7 +205,7 @@ class AsyncReceivedPublication(ReceivingPublication, AsyncSettled):
         return await self.acknowledge()
 
     async def backout(self) -> PublicationStatus:
-        """Give it back: it is the next that is received."""
+        """Give it back: it is the next that is received, from the second time on after a delay."""
         return self._settled(await self._session.ask(self._to_settle(Option.BACKOUT)))
 
 

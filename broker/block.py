@@ -3,8 +3,9 @@
 A field of characters holds what is printable, is never padded, and "" where nothing is said; a number
 is 0 where nothing is said. FIELDS has every field with its width, who sets it, and since which API
 version. Beside the block go the message itself (`body`), its `properties`, the producer's
-identifier of a unit of work (`producer`), and which one of several subscriptions of its caller to one
-topic is meant (`subscription`, as `topic.py` says).
+identifier of a unit of work (`producer`), which one of several subscriptions of its caller to one
+topic is meant (`subscription`, as `topic.py` says), and whether what a BACKOUT gives back was only got
+ahead, which then does not count as an attempt (`is_untried`).
 
 Request and Reply are values: made once, never changed afterwards. They are not frozen, since making
 a frozen one takes as long as half of a call.

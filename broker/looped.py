@@ -68,6 +68,7 @@ class Looped:
         self._told: list[Asked] = []  # that are answered, and not told yet
         self._is_telling = False  # they will be told soon
         self._timer = loop.call_later(tick_seconds, self._tick)
+        self._expected: set[asyncio.TimerHandle] = set()  # ticks that are to come in between
 
     # Calls.
 
@@ -256,7 +257,7 @@ class Looped:
                 if not self._is_flushing:
                     self._flush_soon()
             elif type(effect) is Expect:
-                self._loop.call_later(effect.microseconds / MICROSECONDS + SLACK_SECONDS, self._give, None)
+                self._expect(effect.microseconds / MICROSECONDS + SLACK_SECONDS)
             else:
                 assert not isinstance(effect, Answer | Commit | Expect), "these are done"
                 self._running.aside.append(effect)
@@ -268,6 +269,16 @@ class Looped:
         self._give(None)
         if self._running.has_mark:
             self._loop.run_in_executor(self._thread, self._running.room).add_done_callback(self._told_of_room)
+
+    def _expect(self, seconds: float) -> None:
+        """Tick in so much time as well; not after the end, so that the loop keeps nothing of a closed broker."""
+
+        def tick() -> None:
+            self._expected.discard(timer)
+            self._give(None)
+
+        timer = self._loop.call_later(seconds, tick)
+        self._expected.add(timer)
 
     def _told_of_room(self, found: "asyncio.Future[ForbidNew | None]") -> None:
         if not found.cancelled() and found.exception() is None:
@@ -409,7 +420,9 @@ class Looped:
         if self._is_ended:
             return
         self._is_ended, self._refusal = True, end
-        self._timer.cancel()
+        for timer in (self._timer, *self._expected):
+            timer.cancel()
+        self._expected.clear()
         slots, queue = list(self._slots.values()), self._queue
         self._slots, self._queue = {}, []
         self._unheard.clear()

@@ -9,6 +9,7 @@ an answer in no HTTP                       that there is another server
 """
 
 import os
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -43,8 +44,16 @@ def checked_url(url: str, *, may_have_path: bool = False) -> str:
 
 
 def _bad(url: str, why: str = "") -> ValueError:
-    shown = repr(url) if url else "an empty text"
+    shown = repr(_without_secrets(url)) if url else "an empty text"
     return ValueError(f"{shown} is no URL of a broker; write http://HOST:1971 or https://HOST:1971{why and f': {why}'}")
+
+
+def _without_secrets(url: str) -> str:
+    """Return the URL as it may be told and logged: without user, password and query."""
+    scheme, slashes, rest = url.partition("://") if "://" in url else ("", "", url)
+    _, at, host = rest.rpartition("@")
+    plain = re.split("[?#]", host, maxsplit=1)[0]
+    return f"{scheme}{slashes}{at and '...@'}{plain}{'...' if plain != host else ''}"
 
 
 def trusting(ca_file: str) -> ssl.SSLContext:

@@ -137,7 +137,11 @@ class ReceivedUnit(ReceivingUnit, Settled):
         return status
 
     def backout(self, *, user_status: str = "") -> UnitStatus:
-        """Give it back, to be received again; an answer is dropped."""
+        """Give it back; an answer is dropped.
+
+        It is ACCEPTED and comes again: the first time at once, then after a delay. After MAX-DELIVERY-COUNT times it is
+        POSTPONED, or CANCELLED and a dead letter (`redelivery.py`).
+        """
         return self._give_up(Option.BACKOUT, user_status)
 
     def cancel(self, *, user_status: str = "") -> UnitStatus:
@@ -205,7 +209,7 @@ class ReceivedPublication(ReceivingPublication, Settled):
         return self.acknowledge()
 
     def backout(self) -> PublicationStatus:
-        """Give it back: it is the next that is received."""
+        """Give it back: it is the next that is received, from the second time on after a delay."""
         return self._settled(self._session.ask(self._to_settle(Option.BACKOUT)))
 
 

@@ -32,7 +32,12 @@ BROKER_ID = "CHESS"
 SERVICE = "GAME/CHESS/BLACK"
 TOKEN = "CHESS-BY-MAIL"
 # The status of each unit of work is kept for ten times its lifetime of a month, of time in which a broker runs.
-ATTRIBUTES = {"uwtime": "30D", "uwstatp": "10", "max_data_file_size": "1M"}
+ATTRIBUTES = {
+    "uwtime": "30D",
+    "uwstatp": "10",
+    "max_data_file_size": "1M",
+    "max_delivery_count": "0",  # who looks at a move backs it out: it comes again at once, however often that is
+}
 NOTHING = "nothing"
 
 Choose = Callable[[Sequence[str]], str | None]  # from the moves so far to the next one; None to look only

@@ -25,8 +25,11 @@ STANDARD_OUTPUT = 1
 
 
 def options(retained: str | Path) -> Options:
-    """Return how the demo opens its database: clean-up puts files aside there, when it is asked to."""
-    return Options(cleanup_interval=0, retention_directory=Path(retained))
+    """Return how the demo opens its database: clean-up puts files aside there, when it is asked to.
+
+    No opening moves what keeps a file, which is what the demo shows.
+    """
+    return Options(cleanup_interval=0, compact_share=0.0, retention_directory=Path(retained))
 
 
 class Report(IntEnum):

@@ -161,8 +161,9 @@ def cleanup(  # noqa: PLR0913
 ) -> None:
     """Delete the oldest data files that nothing needs any more.
 
-    Every opening does that too; here it is reported, and --compact goes further. A running `oms serve` is asked by
-    `oms cmd CLEANUP` instead. On a full disk openings and running databases go as far as --compact by themselves.
+    What is small, and alone keeps old files, is moved forward. Every opening does that too; here it is reported, and
+    --compact goes further. --dry-run names the files that go without a move, or with --compact. A running `oms serve`
+    is asked by `oms cmd CLEANUP` instead. On a full disk openings and running databases go as far as --compact.
     """
     require(spool)
     if dry_run:

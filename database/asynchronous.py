@@ -335,7 +335,7 @@ class AsyncMessageDatabase:
         return self._off_loop(lambda: self._database.discard_held(known))
 
     async def cleanup(self, *, compact: bool = False, dry_run: bool = False) -> CleanupReport:
-        """Let go of data files that hold nothing needed."""
+        """Let go of data files that hold nothing needed, or next to nothing, as MessageDatabase.cleanup."""
         return await self._off_loop(lambda: self._database.cleanup(compact=compact, dry_run=dry_run))
 
     async def stats(self) -> Stats:

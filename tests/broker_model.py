@@ -968,6 +968,7 @@ class Model:
         self.people, self.waits, self.answers = {}, [], {}
         self.is_lost = self.is_forbidden = False
         self.topics.restart()
+        self.dead_letters = [(bodies, is_persistent) for bodies, is_persistent in self.dead_letters if is_persistent]
         self.producers = {key: number for key, number in self.producers.items() if number in self.persistent}
         for unit in list(self.uows.values()):
             if unit.status is Status.DELIVERED and unit.is_persistent:
@@ -997,13 +998,16 @@ class Model:
                 for unit in self.uows.values()
                 if unit.is_persistent and unit.status not in (*COMPLETE, Status.RECEIVED)
             )
+            + sum(len(bodies) for bodies, is_persistent in self.dead_letters if is_persistent)
             + self.topics.stored_messages()
         )
 
     def stored_uows(self) -> dict[int, Status]:
         """Return the units of work that the store has a record of, with their statuses where those are kept."""
         written = [unit for unit in self.uows.values() if unit.is_stored]
-        return {unit.number: unit.status for unit in written if unit.has_status or unit.status is not Status.RECEIVED}
+        found = {unit.number: unit.status for unit in written if unit.has_status or unit.status is not Status.RECEIVED}
+        letters = [bodies for bodies, is_persistent in self.dead_letters if is_persistent]
+        return found | {-1 - at: Status.ACCEPTED for at, _ in enumerate(letters)}  # nobody knows their identifiers
 
 
 def shown_time(now: int) -> str:

@@ -1,12 +1,15 @@
 """A unit of work that its receiver always backs out: the same at every door of a broker that runs."""
 
 import asyncio
+import gc
 import time
 from pathlib import Path
 
 from broker.asynchronous import AsyncBroker
 from broker.broker import Broker
+from broker.records import Status
 from broker.redelivery import DEAD_LETTERS
+from broker.world import World
 
 SERVICE = "A/B/C"
 LIMIT = 4  # with it 0.3 seconds of delays
@@ -81,3 +84,32 @@ def test_in_asyncio_it_comes_so_often_and_is_then_a_dead_letter(tmp_path: Path) 
             assert letter is not None and letter.first.body == b"poison"
 
     asyncio.run(script())
+
+
+def test_a_closed_broker_is_not_kept_for_the_delay_of_what_was_given_back(tmp_path: Path) -> None:
+    async def script() -> None:
+        async with AsyncBroker.open(tmp_path, max_delivery_count=1, postpone_attempts=1, postpone_delay="1D") as broker:
+            alice, bob = broker.session("ALICE", token="A"), broker.session("BOB", token="B")
+            await alice.log_on()
+            await bob.log_on()
+            await alice.send(SERVICE, b"later")
+            await bob.register(SERVICE)
+            unit = await bob.receive_unit()
+            assert unit is not None
+            assert (await unit.backout()).status is Status.POSTPONED
+
+    before = _worlds()
+
+    async def last() -> None:
+        await script()
+        async with asyncio.timeout(60):  # while the loop goes on
+            while _worlds() > before:
+                await asyncio.sleep(0.01)  # its thread ends
+
+    asyncio.run(last())
+
+
+def _worlds() -> int:
+    """Return how many kernels there are in this process."""
+    gc.collect()
+    return sum(isinstance(each, World) for each in gc.get_objects())

@@ -1,6 +1,7 @@
 """What is asked of a broker elsewhere and what is made of what comes back: as values, without a socket."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -364,3 +365,22 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"URL of a broker|[Pp]ort"):
         checked_url(url)
     assert checked_url("https://one:1971/") == "https://one:1971"
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("http://joe:s3cret@h:99999", "http://...@h:99999"),
+        ("ftp://joe:s3cret@h", "ftp://...@h"),
+        ("http://joe:s3/cr?et@h:1971/?x", "http://...@h:1971/..."),
+        ("joe:s3cret@h:1971", "...@h:1971"),
+        ("http://h:1971/?token=s3cret", "http://h:1971/..."),
+        ("http://h:1971#s3cret", "http://h:1971..."),
+        ("http://s3cret@", "http://...@"),
+        ("http://joe:s3cret@h:1971", "has no user in it"),
+    ],
+)
+def test_no_error_about_a_url_repeats_what_may_be_a_secret_in_it(url: str, told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)) as refused:
+        checked_url(url)
+    assert "s3" not in str(refused.value)

@@ -71,4 +71,4 @@ def test_oms_logs_on_as_the_environment_says(files: Files, url: str, monkeypatch
     oms("send", "ALICE", "d4", "--broker", url)
     assert oms("receive", "ALICE", "--broker", url).stdout == "d4\n"
     monkeypatch.setenv("OMS_PASSWORD", "wrong")
-    assert "00080003" in oms("receive", "ALICE", "--broker", url, code=4).stderr
+    assert "00080003" in oms("receive", "ALICE", "--broker", url, code=1).stderr

@@ -242,6 +242,22 @@ def test_a_user_who_has_all_connections_keeps_nobody_out(tmp_path: Path) -> None
     placed(tmp_path, StompLimits(connections=3), script)
 
 
+def test_no_flood_of_connections_without_connect_ends_one_that_is_logged_on(tmp_path: Path) -> None:
+    async def script(place: Place) -> None:
+        known = [await place.peer(login) for login in ("ONE", "TWO", "TWO")]
+        for turn in range(20):
+            stranger = await place.peer(connects=False)
+            if turn % 2:
+                stranger.say("SEND", destination="/queue/a")
+                await stranger.error()
+        for peer in known:
+            peer.say("SEND", destination="/queue/a", receipt="1")
+            assert (await peer.hear()).startswith(b"RECEIPT")
+        assert len(place.listener.connections) <= 3 + 2
+
+    placed(tmp_path, StompLimits(connections=3, linger_seconds=3600), script)
+
+
 def test_a_second_connection_of_one_token_takes_the_place_of_one_that_says_nothing(tmp_path: Path) -> None:
     async def script(place: Place) -> None:
         others = [await place.peer(login) for login in ("ONE", "TWO")]

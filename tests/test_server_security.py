@@ -388,3 +388,25 @@ def test_guesses_are_slowed_down_and_a_client_that_is_logged_on_does_not_notice(
         alice.disconnect()
     eventually(lambda: any("logins refused" in text or "login of 'BOB'" in text for text in server.texts()))
     assert "hunter2" not in json.dumps(server.log)
+
+
+# A place at the server.
+
+
+def test_nobody_without_the_password_ends_a_connection_by_its_user_and_token(server: Serving) -> None:
+    known = wire(server, "BOB", token="T")
+    for said in (
+        {"login": "BOB", "passcode": "wrong", "token": "T"},
+        {"token": "T"},
+        {"login": "MALLORY", "passcode": PASSWORDS["MALLORY"], "token": "T"},
+        {"login": "MALLORY", "passcode": PASSWORDS["MALLORY"], "client-id": "T"},
+    ):
+        other = Wire(server.port, connects=False)
+        other.say("CONNECT", accept_version="1.2", **said)
+        other.hear()
+        known.say("BEGIN", transaction="x", receipt="1")
+        assert known.hear().command == "RECEIPT", said
+        known.say("ABORT", transaction="x", receipt="2")
+        assert known.hear().command == "RECEIPT", said
+        other.close()
+    known.close()

@@ -641,6 +641,22 @@ def test_two_subscriptions_of_a_connection_to_one_destination_are_lost_as_one(st
     assert sorted(done) == [b"0", b"2", b"3", b"4", b"5"]
 
 
+def test_one_of_two_that_unsubscribes_again_and_again_moves_nothing_that_was_only_prefetched(
+    stomp: StompDesk,
+) -> None:
+    receiver = stomp.connect()
+    receiver.subscribe("/queue/a", "other", "client", prefetch_count="1")
+    sent(stomp, 5)
+    assert receiver.bodies() == [b"0"]
+    for _ in range(9):
+        receiver.subscribe("/queue/a", "s", "client")
+        assert len(receiver.messages()) == 4
+        receiver.take("UNSUBSCRIBE", id="s")
+        stomp.wait(60)
+    receiver.subscribe("/queue/a", "s", "client")
+    assert [message.headers["delivery-count"] for message in receiver.messages()] == ["9", "0", "0", "0"]
+
+
 # UNSUBSCRIBE and DISCONNECT.
 
 

@@ -68,7 +68,7 @@ def test_who_goes_away_while_the_disk_is_full_goes_and_the_store_hears_of_it_onc
             Room(5881),
             Do("send", 1),
             Do("all_at_once", 146194866),
-            Room(25641),
+            Room(14000),
             Do("acknowledge", 0),
             Do("send", 3134551482),
             Do("all_at_once", 0),
@@ -119,3 +119,9 @@ def test_what_a_database_keeps_whose_opening_has_failed_goes_with_it() -> None:
 def test_who_waited_is_served_before_a_store_that_is_found_has_heard_of_who_has_gone() -> None:
     began = [Do("hesitate", 0), Do("lose_or_find", 0), Crash("power cut", 1, 0, (20, 20)), Do("go", 97611509)]
     _played([*began, Do("wait", 0), Do("lose_or_find", 0)])
+
+
+def test_what_is_backed_out_twice_is_a_dead_letter_whatever_ends_the_process() -> None:
+    moved = [Reconfigure(2), Do("refuse", 0), Do("refuse", 0)]
+    for change in range(1, 6):
+        _played([*moved[:2], Crash("power cut", change, 0), *moved[1:]])

@@ -169,8 +169,12 @@ class Intake:
         self.subscriptions.remove(subscription)
         if self._current is not None and self._current.subscription is subscription:
             self._drop_current()
-        if not self.subscriptions:
-            self.stop()
+        if not self.subscriptions or (self._current is None and not self._has_room):
+            self.stop()  # also what was asked for the one that leaves: the others would get more than they want
+
+    @property
+    def _has_room(self) -> bool:
+        return any(subscription.has_room for subscription in self.subscriptions)
 
     def stop(self) -> None:
         """Receive nothing more."""
@@ -189,7 +193,7 @@ class Intake:
             request = self.source.rest(self._current.id, self._current.conv_id)
         elif self.gets_one_at_a_time and any(subscription.inflight for subscription in self.subscriptions):
             return
-        elif any(subscription.has_room for subscription in self.subscriptions):
+        elif self._has_room:
             request = self.source.next()
         else:
             return

@@ -3,6 +3,7 @@
 import contextlib
 import random
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 
 from broker.attributes import Attributes, parse
@@ -45,11 +46,19 @@ OTHER_POSTPONED = "MAX-DELIVERY-COUNT=1 POSTPONE-ATTEMPTS=2 POSTPONE-DELAY=60S"
 OTHER_TERMS = Terms(
     uwtime=100, uwstatp=1, uows_max=9, messages_max=5, delivery_max=1, postpone_attempts=2, postpone_delay=60
 )
+DEADLY = "MAX-DELIVERY-COUNT=2"
 KEPT = SPOOL.with_name("kept")  # where clean-up moves files
 SHELF = Path("/backup")  # on another disk
 SETTINGS = (  # attribute files, and what they say of the services
     (ATTRIBUTES, SERVICES),
     (ATTRIBUTES.replace(BLITZ, OTHER_BLITZ).replace(POSTPONED, OTHER_POSTPONED), SERVICES | {"BLITZ": OTHER_TERMS}),
+    (
+        ATTRIBUTES.replace(POSTPONED, DEADLY).replace("SERVICE=BLACK", f"SERVICE=BLACK {DEADLY}"),
+        {
+            name: replace(terms, delivery_max=2, postpone_attempts=0, postpone_delay=300)
+            for name, terms in SERVICES.items()
+        },
+    ),
 )
 assert SETTINGS[0][0] != SETTINGS[1][0]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from broker.block import Function, Option
 from broker.pstore import StoreUnavailable
-from tests.broker_model import WITHOUT_STORE
 from tests.broker_words import Ask, Order, Person
 from tests.faulty_disk import Killed
 from tests.oracle_play import State, Way
@@ -237,7 +236,7 @@ class CrashingPlay(DamagedPlay):
         """Say whether something was refused since the disk is full."""
         if self.desk.machine.disk.space is None:
             return False
-        is_refused = any(said.reply.code in WITHOUT_STORE for said in self.desk.answers.values())
+        is_refused = any(said.reply.code in ways.NOT_TAKEN for said in self.desk.answers.values())
         return is_refused or (self.desk.kernel.world.is_new_forbidden and not was_forbidden)
 
 

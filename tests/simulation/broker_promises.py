@@ -6,7 +6,7 @@ be in the store, whole; what lies there must belong to something.
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from broker.block import Function, Option, Reception, Store
@@ -53,6 +53,7 @@ class Unit:
     may_be_over: bool = False
     place: int = 0  # in the order of commits
     handed_out: int = 0  # messages, of this delivery
+    times: int = 0  # it was delivered
     is_vague: bool = False  # whether it has another message nobody was told
     is_held: bool = False  # since the store was restored, until its release was asked for
     is_discarded: bool = False
@@ -167,6 +168,7 @@ class Promises:
         if said.reply.uow_status in (Reception.RECV_FIRST, Reception.RECV_ONLY):
             unit.handed_out = 0
             self._check_turn(unit, told)
+            unit.times += 1
         at, unit.handed_out = unit.handed_out, unit.handed_out + 1
         is_next = at < len(unit.bodies) and unit.bodies[at] == said.body
         self.hold(is_next or unit.is_vague, IN_ORDER, f"{told}, after {at} of it")
@@ -182,7 +184,7 @@ class Promises:
             and unit.is_certain
             and other.place < unit.place
             and other.lives_on
-            and not (other.is_over or other.may_be_over)
+            and not (other.is_over or other.may_be_over or other.times > 1)  # it may be a dead letter
         ]
         self.hold(not before, IN_TURN, f"{told}, and not {before}")
 
@@ -332,12 +334,16 @@ class Promises:
     def check(self, store: StorePort) -> None:
         """Hold what was promised against a store that nothing has damaged."""
         units, news = units_in(store), news_in(store)
+        letters = dead_letters_in(store, units)
         for uowid, unit in self.certain_units():
-            found = bodies_in(store, units.get(uowid))
+            found = bodies_in(store, units.get(uowid)) or bodies_in(store, letters.get(uowid))
             self.hold(found == unit.bodies, THERE, f"{uowid} is {units.get(uowid)} with {found} and not {unit.bodies}")
         for identifier, one in self.certain_news():
             found = bodies_in(store, news.get(identifier))
             self.hold(found == one.bodies, NEWS_THERE, f"{identifier} is {news.get(identifier)} with {found}")
+        for uowid in letters:
+            twice = numbers_of(units.get(uowid))
+            self.hold(not twice, THERE, f"{uowid} is a dead letter, and still has the messages {twice}")
         owned: set[int] = set()
         for unit_record in units.values():
             owned.update(numbers_of(unit_record))
@@ -363,6 +369,15 @@ class Promises:
 def units_in(store: StorePort) -> dict[str, UowRecord]:
     """Return the records of units of work that can be read."""
     return {key: UOW.decode(value) for key, value in _readable(store, UOWS)}
+
+
+def dead_letters_in(store: StorePort, units: Mapping[str, UowRecord]) -> dict[str, UowRecord]:
+    """Return the records of the dead letters by the UOWIDs of what they were."""
+    found: dict[str, UowRecord] = {}
+    for record in units.values():
+        if "DEAD-LETTER" in (record.sender_server, record.receiver_server) and numbers_of(record):
+            found[(store.read(record.first).properties or {})["dead-letter-uow"]] = record
+    return found
 
 
 def news_in(store: StorePort) -> dict[str, PublicationRecord]:

@@ -38,6 +38,10 @@ class Sensible(Script):
         """Let a unit of work of two messages be sent, received in part, backed out, and received again."""
         self._each(chance, self._begin, self._commit_begun, self.serve, self._back_out_of_part, self.serve)
 
+    def refuse(self, chance: Chance) -> None:
+        """Let a unit of work be received and backed out twice."""
+        self._each(chance, self.order, self.serve, self._back_out, self.serve, self._back_out)
+
     def _each(self, chance: Chance, *rooms: Callable[[Chance], Ask | None]) -> None:
         for room in rooms:
             ask = room(chance)
@@ -142,6 +146,15 @@ class Sensible(Script):
             return None
         talk, body = begun[-1].talk, b"%d" % self.bodies
         return self.play.ask(_called(begun[-1].sender), Function.SEND, Option.COMMIT, talk=talk, body=body)
+
+    def _back_out(self, chance: Chance) -> Ask | None:
+        known = self.play.first.uows.of_number
+        read = [unit for unit in self._model.uows.values() if unit.status is Status.DELIVERED and unit.number in known]
+        read = [unit for unit in read if not self._waits(_called(unit.receiver))]
+        if not read:
+            return None
+        unit = max(read, key=lambda unit: unit.turn)
+        return self.play.ask(_called(unit.receiver), Function.SYNCPOINT, Option.BACKOUT, uow=unit.number)
 
     def _back_out_of_part(self, chance: Chance) -> Ask | None:
         known = self.play.first.uows.of_number

@@ -49,6 +49,7 @@ FAILING = {
 }
 ORDERS = {"release": 4, "discard": 3, "release_queue": 2, "discard_queue": 1}  # about what is held
 REPEATED = 0.4  # of scripts
+POISONED = 0.25  # of scripts, in a world where the second backout ends it
 RESTORED = 0.3  # of scripts
 OLDER = 0.5  # of restores are of a backup that was made before
 SINCE = ("exchange", "circulate", "serve", "acknowledge", "take_up", "be_done", "send", "undo")  # that backup
@@ -195,7 +196,8 @@ def random_steps(seed: int) -> Script:
     # With chances of their own: so the steps that these are put between are the same whether they are made or not.
     repeating = _with_repeats(_steps(seed), random.Random(f"again {seed}"))
     held = _with_holds(repeating, random.Random(f"held {seed}"))
-    return _with_backups(held, random.Random(f"backed up {seed}"))
+    poisoned = _with_poison(held, random.Random(f"poison {seed}"))
+    return _with_backups(poisoned, random.Random(f"backed up {seed}"))
 
 
 def _steps(seed: int) -> Script:
@@ -274,6 +276,22 @@ def _with_repeats(steps: Sequence[Step], chance: random.Random) -> list[Step]:
         if chance.random() < 0.1:
             found.append(Do(chance.choice(("repeat", "repeat", "hesitate")), chance.getrandbits(32)))
     return [*found, *steps[end:]]
+
+
+def _with_poison(steps: Sequence[Step], chance: random.Random) -> list[Step]:
+    """Return the script with units of work in it that are backed out until they are dead letters.
+
+    Not beside a restore, nor with damage at its end: nobody is told the identifiers of dead letters, so whose they
+    are cannot be said where they are held, or unreadable.
+    """
+    if chance.random() >= POISONED or any(isinstance(step, Restore) for step in steps):
+        return [*steps]
+    found: list[Step] = [*steps[:1], Reconfigure(2)]
+    for step in steps[1 : _damage_of(steps)]:
+        found.append(step)
+        if chance.random() < 0.15:
+            found.append(_do(chance, "refuse"))
+    return found
 
 
 def _with_backups(steps: Sequence[Step], chance: random.Random) -> list[Step]:

@@ -276,10 +276,22 @@ def lost_in_time(seconds: int, now: int) -> Iterator[Way]:
 
 
 def full_among(handles: Sequence[int], asks: Sequence[Ask]) -> Iterator[Way]:
-    """Yield the ways in which some of the calls are refused since there is no room."""
+    """Yield the ways in which some of the calls are refused since there is no room.
+
+    Or none, but what would be a dead letter is given back instead.
+    """
     for order in permutations(range(len(asks))):
+        yield _given_back(called(handles, asks, order))
         for taken in product((True, False), repeat=len(asks)):
             yield _full(handles, asks, list(zip(order, taken, strict=True)))
+
+
+def _given_back(way: Way) -> Way:
+    def without_room(state: State) -> None:
+        state.model.forbid(is_forbidden=True)
+        way(state)
+
+    return without_room
 
 
 def _full(handles: Sequence[int], asks: Sequence[Ask], order: Sequence[tuple[int, bool]]) -> Way:
