@@ -136,7 +136,9 @@ class Standing:
     count: int = 0  # of calls: their identifiers
     keeps: bool = False  # the server keeps the session's answers
     under_way: str = ""  # the identifier of the call that was asked last, in this session
-    cut: list[tuple[str, str]] = field(default_factory=list)  # calls to be taken back; "": the session ends
+    left: list[Ask] = field(
+        default_factory=list
+    )  # to be said before the next call: what takes back those that were cut
 
     def new_identifier(self) -> str:
         self.count += 1
@@ -166,7 +168,7 @@ class Line:
             return refusal
         standing = self._callers.setdefault(caller, Standing())
         standing.under_way = ""
-        yield from self._taken_back(standing, self._now() + self._patience)
+        yield from self._said(standing, self._now() + self._patience)
         seconds = _waiting_seconds(request)
         if not seconds:
             return (yield from self._reached(request, standing))
@@ -184,9 +186,9 @@ class Line:
         if standing is None or not standing.session or not standing.under_way:
             return
         if standing.keeps:
-            standing.cut.append((standing.session, standing.under_way))
+            standing.left.append(self._parting(standing, standing.session, standing.under_way))
         elif _begins(request):
-            standing.cut.append((standing.session, ""))
+            standing.left.append(self._parting(standing, standing.session))
             standing.session = ""
         standing.under_way = ""
 
@@ -194,28 +196,26 @@ class Line:
         """Take back what was left in its middle, if that can be said at once; else it is said before the next call."""
         standing = self._callers.get(caller)
         if standing is not None:
-            yield from self._taken_back(standing, self._now(), gives_up=False)
+            yield from self._said(standing, self._now(), gives_up=False)
         return Answered(Reply())
 
-    def _taken_back(
-        self, standing: Standing, ends: float, *, gives_up: bool = True
-    ) -> Generator[Ask | Pause, Outcome, None]:
-        """Take back what was left in its middle. Where that cannot be said in time, the session begins anew."""
+    def _said(self, standing: Standing, ends: float, *, gives_up: bool = True) -> Generator[Ask | Pause, Outcome, None]:
+        """Say what is left to be said. Where that cannot be done in time, the session begins anew."""
         pause = _PAUSE_SECONDS
-        while standing.cut:
-            session, name = cut = standing.cut[0]
-            outcome = yield self._parting(standing, session, name)
-            is_said = isinstance(outcome, Heard) and outcome.status not in _AGAIN
-            if not is_said and self._now() < ends:
+        while standing.left:
+            ask = standing.left[0]
+            outcome = yield ask._replace(url=f"{self.url}{PATH}")
+            is_heard = isinstance(outcome, Heard) and outcome.status not in _AGAIN
+            if not is_heard and self._now() < ends:
                 yield Pause(pause)
                 pause = min(pause * 2, _PAUSE_SECONDS_MAX)
                 continue
-            if not is_said and not gives_up:
+            if not is_heard and not gives_up:
                 return
-            if not is_said and standing.session == session:
+            if not is_heard and standing.session == ask.headers[SESSION]:
                 standing.session = ""
-            if cut in standing.cut:
-                standing.cut.remove(cut)
+            if ask in standing.left:
+                standing.left.remove(ask)
 
     def _parting(self, standing: Standing, session: str, name: str = "") -> Ask:
         """Return what ends a session, or takes back one call of it."""
