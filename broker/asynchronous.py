@@ -92,9 +92,12 @@ class AsyncBroker:
         """Return a number that no caller of this broker has yet. Not awaited."""
         return next(self._callers)
 
-    def gone(self, caller: Physical) -> None:
-        """Note that a caller will not come back, as Broker.gone. Not awaited: what is to be written goes its way."""
-        self._looped.give(Gone(caller))
+    def gone(self, caller: Physical, *, is_untried: bool = False) -> None:
+        """Note that a caller will not come back, as Broker.gone. Not awaited: what is to be written goes its way.
+
+        `is_untried`: it was sent away, and no attempt counts of what it was receiving.
+        """
+        self._looped.give(Gone(caller, is_untried))
 
     def session(self, user: str, token: str = "", **fields: str) -> AsyncSession:
         """Return a session of a user, as Broker.session; it logs on with `async with`."""

@@ -38,6 +38,7 @@ class Wanted:
 
     attributes: Attributes
     erase: str | None = None  # the broker id whose data a cold start may erase
+    erases_once: bool = False  # not what came behind an erasure, until a start has gone on with it
     report: str | None = None  # where the report goes, before ETB_PSTORE_REPORT and the default name
     open_store: OpenStore = open_store
     create: bool = False  # a new store also among files of somebody else
@@ -122,6 +123,7 @@ def start(wanted: Wanted) -> Beginning:
         raise StartRefused(Code.VALUE_INVALID, f"RUN-MODE={mode} is for a broker that is a program of its own")
     job = f"{platform.node()[:HOST_BYTES_MAX]} {os.getpid()}"
     asked = start_of(attributes, now=now, erase=wanted.erase, job=job, is_standby=wanted.is_standby)
+    asked = replace(asked, erases_once=wanted.erases_once)
     store: Store | None = None
     begun: Begun | None = None
     found, identifiers = without_store(), Identifiers.without_store(now)

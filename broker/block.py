@@ -270,6 +270,7 @@ class Request:
     properties: Mapping[str, str] | None = None
     producer: str = ""
     subscription: str = ""
+    is_untried: bool = False  # with BACKOUT by a receiver: it was not at it, and no attempt counts (`redelivery.py`)
     parts: Sequence["Request"] = ()  # with SYNCPOINT COMMIT of BOTH: what is committed together instead (`joint.py`)
 
 

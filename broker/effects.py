@@ -78,6 +78,7 @@ class Gone:
     """The connection was lost: the caller will not come back under this number."""
 
     caller: Physical
+    is_untried: bool = False  # the broker has ended it: for what it was receiving no attempt counts
 
 
 @dataclass(frozen=True, slots=True)

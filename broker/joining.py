@@ -78,12 +78,14 @@ def log_off(world: World, call: Call, participant: Participant) -> None:
     Leaving(world, participant, participant.talks.values()).then(apply, call.handle)
 
 
-def lose(world: World, participant: Participant, code: Code = Code.PARTNER_LOGGED_OFF) -> None:
+def lose(
+    world: World, participant: Participant, code: Code = Code.PARTNER_LOGGED_OFF, *, is_untried: bool = False
+) -> None:
     """Let a participant go whose connection is lost, or who was silent too long; nothing can keep it.
 
     Busy when it has to be tried again once something has reached the store.
     """
-    leaving = Leaving(world, participant, participant.talks.values())
+    leaving = Leaving(world, participant, participant.talks.values(), is_untried=is_untried)
     leaving.force(lambda: depart(world, participant, code))
 
 
@@ -139,9 +141,12 @@ def deregister(world: World, call: Call, participant: Participant) -> None:
 class Leaving:
     """What a participant was in the middle of, and how it is taken back. Busy when some of it is on its way."""
 
-    def __init__(self, world: World, participant: Participant, talks: Iterable[Conversation]) -> None:
+    def __init__(
+        self, world: World, participant: Participant, talks: Iterable[Conversation], *, is_untried: bool = False
+    ) -> None:
         self._world = world
         self._participant = participant
+        self._is_untried = is_untried
         self._talks: list[Conversation] = []
         self._closings: list[tuple[Conversation, Closing]] = []
         self._received: list[tuple[Conversation, Side, UnitOfWork]] = []
@@ -170,7 +175,8 @@ class Leaving:
     def _backed_out(self) -> list[Backing]:
         """Give back what it was receiving: of each service, and of the answers from it, the first counts as tried.
 
-        That one its program was at; what it had got ahead it had not begun with.
+        That one its program was at; what it had got ahead it had not begun with. Where the broker has ended the
+        connection, as at its own end, it is no fault of what was received: none counts.
         """
         received = {unit.uowid: (talk, side, unit) for talk, side, unit in self._received}
         backings: list[Backing] = []
@@ -180,7 +186,7 @@ class Leaving:
         for uowid in dict.fromkeys([*in_order, *received]):
             talk, side, unit = received[uowid]
             place = (talk.service.name, side)
-            backing = Backing(self._world, talk, unit, "", is_counted=place not in tried)
+            backing = Backing(self._world, talk, unit, "", is_counted=place not in tried and not self._is_untried)
             tried.add(place)
             if moved and moved + backing.moved_bytes > MOVED_BYTES_MAX:
                 backing.stay()

@@ -172,12 +172,12 @@ class JournalStore:
             if group.acknowledged == self._reclaimed_at:
                 return False
             try:
-                has_room = self._database.reclaim()
-                self._reclaimed_at = group.acknowledged
-                return has_room
+                return self._database.reclaim()
             except JournalError as failure:
                 _log.warning("no room could be made in the persistent store: %s", failure)
                 return False
+            finally:
+                self._reclaimed_at = group.acknowledged
 
     def _carried_out(self, batch: Sequence[Changes]) -> list[int | StoreError]:
         database = self._database

@@ -29,7 +29,6 @@ from broker.effects import (
     Gone,
     Input,
     Level,
-    Physical,
     StoreBack,
     StoreLost,
     Tick,
@@ -243,8 +242,8 @@ class Kernel:
                 give_up(world, given)
             case Tick():
                 tick(world, given)
-            case Gone(caller):
-                _lose_connection(world, given, caller)
+            case Gone():
+                _lose_connection(world, given)
             case Abandoned(handle):
                 _abandon(world, handle)
             case StoreLost(text):
@@ -288,12 +287,12 @@ def _is_server(participant: Participant | None, request: Request) -> bool:
     return names in participant.services or bool(services_of(participant, request))
 
 
-def _lose_connection(world: World, given: Gone, caller: Physical) -> None:
-    for participant in list(world.connections.get(caller, {}).values()):
+def _lose_connection(world: World, given: Gone) -> None:
+    for participant in list(world.connections.get(given.caller, {}).values()):
         if participant.pending:
             participant.later.append(given)
         else:
-            lose(world, participant)
+            lose(world, participant, is_untried=given.is_untried)
 
 
 def _abandon(world: World, handle: int) -> None:

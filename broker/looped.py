@@ -174,7 +174,7 @@ class Looped:
         if slot.is_gone:
             return
         if answered.body is None and slot.answer is not None and slot.answer.bodies:
-            self._hand_back(slot)
+            self._hand_back(slot, is_untried=False)
         slot.is_gone = True  # nothing is to be taken back any more
         slot.then(answered)
 
@@ -189,7 +189,7 @@ class Looped:
             self._abandon(slot)
             raise
         if answered.body is None:
-            self._abandon(slot)
+            self._hand_back(slot, is_untried=False)
         return answered
 
     def _abandon(self, slot: Slot) -> None:
@@ -202,9 +202,9 @@ class Looped:
         if slot.handle not in self._running.awaited():
             self._slots.pop(slot.handle, None)
 
-    def _hand_back(self, slot: Slot) -> None:
+    def _hand_back(self, slot: Slot, *, is_untried: bool = True) -> None:
         assert slot.answer is not None, "nothing was handed out"
-        request = handing_back(slot.request, slot.answer.reply)
+        request = handing_back(slot.request, slot.answer.reply, is_untried=is_untried)
         if request is not None:
             self._handle += 1
             self._take(Call(request, slot.caller, self._handle))

@@ -7,9 +7,10 @@
     what is no broker's        refused            refused                             refused
 
 Nothing is erased by accident: who wants a cold start of a store that holds something names the id of the broker
-whose data that is (`erase=` of an opening, `oms serve --erase`). PSTORE=NO is a broker without a store. (EntireX 9.6,
-Managing the Broker Persistent Store, "Restrictions" and "Broker Checkpoints in Adabas"; that a cold start asks, and
-WARM, are ours.)
+whose data that is (`erase=` of an opening, `oms serve --erase`). A server that is started again with the same command
+erases once: what came behind the erasure is safe until a start has gone on with it. PSTORE=NO is a broker without a
+store. (EntireX 9.6, Managing the Broker Persistent Store, "Restrictions" and "Broker Checkpoints in Adabas"; that a
+cold start asks, and WARM, are ours.)
 """
 
 import json
@@ -53,6 +54,7 @@ STORE_PREFIX = "store/"  # of keys that are about the store itself, and stay whe
 LOADING_KEY = "store/loading"  # there while a load is not finished: whose, as JSON; the first record of its store
 RESTORED_KEY = "store/restored"  # of a store that was restored from a backup, until it is started: whence, as JSON
 LOADED_KEY = "store/loaded"  # after a load, until the store is started: what was loaded, as JSON
+ERASED_KEY = "store/erased"  # from a cold start with --erase until the next start: when that was
 IDENTITY_KEY = "store/identity"  # which database the store was when it was started last
 
 
@@ -176,6 +178,7 @@ class StoreStart:
     platform: str = ""
     force_cold: bool = False
     erase: str | None = None  # the broker id whose data a cold start may erase
+    erases_once: bool = False  # not what came behind an erasure, until a start has gone on with it
     is_standby: bool = False  # it takes over what its partner had, whatever the partner's broker id is
     is_reported: bool = False  # whether the records that come and go are wanted
 
@@ -215,7 +218,7 @@ def begin(store: Store, wanted: StoreStart) -> Begun:
     master = found._replace(starts=starts, started=wanted.now, platform=wanted.platform, version=wanted.version)
     checkpoint = _checkpoint(CheckpointName.ETBH, master, wanted)
     reported = _created(store, [checkpoint], master)
-    store.commit(Changes(puts=[_master_put(master), checkpoint, *_identity(store)], drops=_loaded(store)))
+    store.commit(Changes(puts=[_master_put(master), checkpoint, *_identity(store)], drops=_passing(store)))
     return Begun(
         master=master,
         how=CheckpointName.ETBH,
@@ -311,9 +314,9 @@ def _identity(store: Store) -> list[Put]:
     return [Put(IDENTITY_KEY, noted(store.opened))] if store.opened.identity else []
 
 
-def _loaded(store: Store) -> list[str]:
-    """Return the key that a load has left, where there is one."""
-    return [] if mark(store.record, LOADED_KEY) is None else [LOADED_KEY]
+def _passing(store: Store) -> list[str]:
+    """Return the keys that a load or a cold start has left until the next start, where there are any."""
+    return [key for key in (LOADED_KEY, ERASED_KEY) if mark(store.record, key) is not None]
 
 
 def _check_nobodys(store: Store, wanted: StoreStart) -> None:
@@ -350,6 +353,14 @@ def _check_cold(store: Store, wanted: StoreStart, found: MasterRecord) -> None:
             f"among it. PSTORE=WARM goes on with it. To erase it, confirm it {_confirmation(found.broker_id)}{given}; "
             "nothing was changed",
         )
+    if wanted.erases_once and mark(store.record, ERASED_KEY) is not None and _holds_anything(store):
+        raise StartRefused(
+            Code.RESTART_FAILED,
+            "the last start was told to erase the persistent store, and this one would erase what came since, "
+            f"{store.message_count():,} messages among it: whoever starts the broker again with the same command, as "
+            "systemd does, would erase it each time. Start it without --erase, and PSTORE=WARM or HOT, to go on; then "
+            "it can be erased again; nothing was changed",
+        )
 
 
 def _confirmation(broker_id: str) -> str:
@@ -360,7 +371,7 @@ def _confirmation(broker_id: str) -> str:
 def _holds_anything(store: Store) -> bool:
     if store.message_count():
         return True
-    own = (MASTER_KEY, CLOCK_KEY, IDENTITY_KEY)
+    own = (MASTER_KEY, CLOCK_KEY, IDENTITY_KEY, ERASED_KEY)
     return any(key not in own and not key.startswith(CHECKPOINTS) for key, _ in store.records(""))
 
 
@@ -378,6 +389,8 @@ def _cold(store: Store, wanted: StoreStart, found: MasterRecord | None) -> Begun
     )
     puts = [_master_put(master), _checkpoint(CheckpointName.ETBC, master, wanted)]
     kept = [*puts, *_identity(store)]
+    if wanted.erases_once and wanted.erase is not None:
+        kept.append(Put(ERASED_KEY, str(wanted.now).encode()))
     reported = []
     if found is None:
         store.commit(Changes(puts=kept))

@@ -6,8 +6,11 @@
     MAX-DELIVERY-COUNT times    POSTPONED for POSTPONE-DELAY, as often as POSTPONE-ATTEMPTS says; else a dead letter
 
 With MAX-DELIVERY-COUNT=0 always at once, without an end, as the manual has it; with UNLIM the delay grows, and nothing
-ends it. What is given back without having been tried is counted by nobody, and waits for nothing. A delay runs on the
-clock of the unit's lifetime: that of a persistent one stands still while the broker is down, and then goes on.
+ends it. A delay runs on the clock of the unit's lifetime: that of a persistent one stands still while the broker is
+down, and then goes on.
+
+What is given back without having been tried is counted by nobody, and waits for nothing: nobody has heard the answer
+that it came with, its receiver had got it ahead, or the broker ended while it was at it.
 
 A publication that a subscriber gives back waits likewise, and is no dead letter: others may have it as well.
 

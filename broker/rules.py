@@ -111,7 +111,7 @@ def check(request: Request, *, is_server: bool, is_logged_on: bool) -> Refusal |
             words = tuple(map(_SPELLINGS.get, (conv_id, uowid, publication_id)))
             _check_shape(_shape(request), words, is_server, is_logged_on)
             is_more = request.properties or request.producer or request.msgid or request.user_data
-            return _check_beside(request) if is_more else None
+            return _check_beside(request) if is_more or request.subscription else None
     except _New:
         pass
     return _first_wrong(request, is_server=is_server, is_logged_on=is_logged_on)
@@ -235,6 +235,16 @@ def _check_beside(request: Request) -> Refusal | None:
             return Refusal(Code.LENGTH_EXCEEDED, f"the properties have at most {PROPERTIES_BYTES_MAX} bytes")
     except (UnicodeEncodeError, AttributeError):  # half a character, or no text at all
         return Refusal(Code.INVALID_CHARACTER, "a property or the producer's identifier is not text")
+    return _check_label(request) if request.subscription else None
+
+
+def _check_label(request: Request) -> Refusal | None:
+    """Check by what a subscription is told apart, as `topic.py` says; a durable one's is kept with its TOKEN."""
+    label, is_durable = request.subscription, request.option is Option.DURABLE
+    if not label.startswith("/" if is_durable else ("/", "\0")) or (is_durable and not label.isprintable()):
+        return Refusal(Code.INVALID_CHARACTER, "the name of a subscription is / and text that can be printed")
+    if is_durable and len((request.token + label).encode()) > (width := FIELDS["TOKEN"].width):
+        return Refusal(Code.OUT_OF_RANGE, f"TOKEN and the name of a durable subscription have at most {width} bytes")
     return None
 
 

@@ -46,7 +46,7 @@ from broker.pstore import CommitRefused, ProducerReused, StoreError, StoreFull, 
 from broker.stored_files import MakesRoom
 from broker.tracing import Tracing
 from broker.world import World
-from database.arguments import every, plain_bytes, plain_properties, plain_text, shown
+from database.arguments import every, flag, plain_bytes, plain_properties, plain_text, shown
 
 _log = logging.getLogger("oms.broker")
 TICK_SECONDS = 1.0  # a crash costs the pseudo-clock at most so much
@@ -299,10 +299,17 @@ def _outcome(ticket: int, answer: int | StoreError) -> Durable | Failed:
 _ENUMERATIONS = {"function": Function, "option": Option, "store": Store}
 _NUMBERS = frozenset({"api_type", "api_version", "uwstatp", "receive_length", "errtext_length"})
 _BUFFERS = frozenset({"body", "msgid", "user_data", "security_token"})
-_TEXTS = {field.name for field in fields(Request)} - _NUMBERS - _BUFFERS - {*_ENUMERATIONS, "properties", "parts"}
+_FLAGS = frozenset({"is_untried"})
+_TEXTS = (
+    {field.name for field in fields(Request)} - _NUMBERS - _BUFFERS - {*_ENUMERATIONS, *_FLAGS, "properties", "parts"}
+)
 _SAID_AS = {"ustatus": "user_status", "user_id": "user"}  # by the sessions
 _PLAIN: Mapping[str, type] = (
-    _ENUMERATIONS | dict.fromkeys(_NUMBERS, int) | dict.fromkeys(_BUFFERS, bytes) | dict.fromkeys(_TEXTS, str)
+    _ENUMERATIONS
+    | dict.fromkeys(_NUMBERS, int)
+    | dict.fromkeys(_BUFFERS, bytes)
+    | dict.fromkeys(_TEXTS, str)
+    | dict.fromkeys(_FLAGS, bool)
 )
 
 
@@ -324,6 +331,8 @@ def _spelled(name: str, value: Any) -> Any:
         return plain_text(value, _SAID_AS.get(name, name))
     if name in _BUFFERS:
         return plain_bytes(value, name)
+    if name in _FLAGS:
+        return flag(value, name)
     if name == "properties":
         return plain_properties(value)
     if name == "parts":
@@ -345,8 +354,10 @@ def seconds_to_wait(request: Request) -> float:
     return 0.0 if isinstance(found, Waiting) else found / MICROSECONDS
 
 
-def handing_back(request: Request, reply: Reply) -> Request | None:
+def handing_back(request: Request, reply: Reply, *, is_untried: bool = True) -> Request | None:
     """Return the call that takes back what an answer that nobody heard has done; None when it may stand.
+
+    A message that could not be read was tried all the same: such a one comes again later and later, beside others.
 
     what nobody heard                     is followed by
     a message of a unit of work           its BACKOUT by the receiver: it can be received again, from the first
@@ -362,11 +373,11 @@ def handing_back(request: Request, reply: Reply) -> Request | None:
     if (function is Function.RECEIVE and reply.uow_status in _OF_UNITS) or (
         function is Function.SEND and begins and request.conv_id.upper() == NEW
     ):
-        return Request(function=Function.SYNCPOINT, option=Option.BACKOUT, uowid=reply.uowid, **who)
+        who |= {"uowid": reply.uowid, "is_untried": is_untried}
+        return Request(function=Function.SYNCPOINT, option=Option.BACKOUT, **who)
     if function is Function.RECEIVE_PUBLICATION or (
         function is Function.SEND_PUBLICATION and begins and request.publication_id.upper() == NEW
     ):
-        publication_id = reply.publication_id
-        function = Function.CONTROL_PUBLICATION
-        return Request(function=function, option=Option.BACKOUT, publication_id=publication_id, **who)
+        who |= {"publication_id": reply.publication_id, "is_untried": is_untried}
+        return Request(function=Function.CONTROL_PUBLICATION, option=Option.BACKOUT, **who)
     return None

@@ -303,7 +303,7 @@ def _by_subscriber(world: World, call: Call, participant: Participant, publicati
         code = Code.WRONG_STATUS if is_own or subscription is not None else Code.NOT_THE_CREATOR
         raise about_publication(code, _NOT_SETTLED.format(Option(call.request.option).name))
     if call.request.option is Option.BACKOUT:
-        give_back(world, subscription, publication.order)
+        give_back(world, subscription, publication.order, is_counted=not call.request.is_untried)
         world.answer(call.handle, shown(publication))
         return
     if world.joint is not None:

@@ -168,7 +168,9 @@ def _backout(world: World, about: About) -> None:
     if not _is_by_receiver(about):
         _close_by(world, about, Event.BACKOUT)
         return
-    _decide_backout(world, about, Backing(world, about.talk, about.unit, about.call.request.ustatus))
+    said = about.call.request
+    backing = Backing(world, about.talk, about.unit, said.ustatus, is_counted=not said.is_untried)
+    _decide_backout(world, about, backing)
 
 
 def _decide_backout(world: World, about: About, backing: Backing) -> None:

@@ -131,7 +131,7 @@ class Threaded:
             answered = self._running.read(slot.request, answer)
             if answer.bodies and answered.body is None:
                 with whole():
-                    self._abandon(slot)
+                    self._abandon(slot, is_untried=False)
         except BaseException:
             with whole():
                 self._abandon(slot)
@@ -228,12 +228,12 @@ class Threaded:
                     slot.leads = False
                     self._lead(slot)
 
-    def _abandon(self, slot: Slot) -> None:
+    def _abandon(self, slot: Slot, *, is_untried: bool = True) -> None:
         """Let go of a call whose thread was interrupted: take it back, or what its answer would have said."""
         with self._lock:
             slot.is_gone = True
             if slot.handle and slot.answer is not None:
-                self._hand_back(slot)
+                self._hand_back(slot, is_untried=is_untried)
             elif slot.handle and not self._is_ended:
                 self._take(Abandoned(slot.handle), None)
                 if slot.handle not in self._running.awaited():
@@ -243,9 +243,9 @@ class Threaded:
         if leads:
             self._lead(None)
 
-    def _hand_back(self, slot: Slot) -> None:
+    def _hand_back(self, slot: Slot, *, is_untried: bool = True) -> None:
         assert slot.answer is not None, "nothing was handed out"
-        request = handing_back(slot.request, slot.answer.reply)
+        request = handing_back(slot.request, slot.answer.reply, is_untried=is_untried)
         if request is not None:
             self._handle += 1
             self._take(Call(request, slot.caller, self._handle), None)

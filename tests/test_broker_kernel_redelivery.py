@@ -7,7 +7,7 @@ import pytest
 from broker.attributes import parse
 from broker.block import Function, Option, Reception, Request, Store
 from broker.codes import Code
-from broker.effects import AllowNew, Call, Expect, ForbidNew, SetStatus, StoreBack, StoreLost
+from broker.effects import AllowNew, Call, Expect, ForbidNew, Gone, SetStatus, StoreBack, StoreLost
 from broker.records import Flag, Status
 from broker.redelivery import DEAD_LETTERS
 from tests.kernel_desk import CHESS, Desk, Fields, Person, Said, attributes
@@ -390,6 +390,19 @@ def test_a_lost_connection_counts_for_the_first_of_what_it_had_and_for_nothing_e
     looker = Person(desk, "BLACK", "PC2", caller=3)
     looker.register()
     assert [looker.receive("NEW").reply.adcount for _ in sent[1:]] == [1] + [0] * 48
+
+
+def test_a_connection_that_the_broker_has_ended_counts_for_nothing() -> None:
+    desk = desk_of(3)
+    white, black = people(desk)
+    for _ in range(3):
+        white.send(b"x")
+        black.receive("NEW")
+    desk.give(Gone(2, is_untried=True))
+    assert [record.adcount for record in desk.paper.uows().values()] == [0, 0, 0]
+    looker = Person(desk, "BLACK", "PC2", caller=3)
+    looker.register()
+    assert [looker.receive("NEW").reply.adcount for _ in range(3)] == [0, 0, 0]
 
 
 def test_a_lost_connection_counts_for_the_first_of_each_service() -> None:

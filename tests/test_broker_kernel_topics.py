@@ -578,3 +578,20 @@ def test_who_hangs_up_while_its_logon_waits_is_not_logged_on(desk: Desk, paper: 
 
     assert logging_on not in desk.answers
     assert get(reader).code is Code.NO_UOWS, "it is where it was"
+
+
+@pytest.mark.parametrize(
+    ("label", "code"),
+    [
+        ("/" + "x" * 30, Code.OK),
+        ("/" + "x" * 31, Code.OUT_OF_RANGE),
+        ("/" + "\u00e9" * 16, Code.OUT_OF_RANGE),
+        ("x", Code.INVALID_CHARACTER),
+        ("\0x", Code.INVALID_CHARACTER),
+        ("/\ud800", Code.INVALID_CHARACTER),
+    ],
+)
+def test_the_name_of_a_durable_subscription_fits_into_its_record(reader: Person, label: str, code: Code) -> None:
+    assert reader.call(Function.SUBSCRIBE, Option.DURABLE, topic=TOPIC, subscription=label).code is code
+    assert reader.call(Function.SUBSCRIBE, topic=TOPIC, subscription="\0" + "x" * 300).code is Code.OK
+    assert reader.call(Function.SUBSCRIBE, topic=TOPIC, subscription="1").code is Code.INVALID_CHARACTER

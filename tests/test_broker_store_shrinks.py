@@ -12,10 +12,13 @@ import pytest
 
 from broker.asynchronous import AsyncBroker
 from broker.broker import Broker
+from broker.changes import Changes
 from broker.journal_store import JournalStore
 from broker.session import Session
+from database import Options
 from database.plan import SMALL_FILES_MIN
 from tests.broker_small_disk import ALLOWED, DRAINED_BYTES
+from tests.broker_stores import added
 from tests.embedded import SERVICE, bodies
 from tests.project import REPOSITORY
 
@@ -111,6 +114,20 @@ def test_a_refused_commit_finds_the_room_that_was_made_since_another_was_refused
         assert isinstance(store, JournalStore)
         assert not store._reclaimed()
         assert not store._reclaimed(), "nothing was committed since"
+
+
+def test_room_that_cannot_be_made_is_looked_for_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each client whose message is refused would have the same tried, and fill the log."""
+    (retained := tmp_path / "retained").write_text("no directory")
+    options = Options(max_data_file_size=65536, cleanup_interval=0, retention_directory=retained)
+    store = JournalStore.open(tmp_path / "spool", options)
+    for _ in range(4):
+        number = store.commit(added(bytes(60_000)))
+        store.commit(Changes(delivered=[range(number, number + 1)]))
+    assert not store._reclaimed()
+    assert not store._reclaimed()
+    assert len(caplog.messages) == 1 and "no room could be made" in caplog.messages[0]
+    store.close()
 
 
 def test_a_small_file_system_takes_new_units_of_work_once_it_was_drained_and_they_are_allowed(tmp_path: Path) -> None:

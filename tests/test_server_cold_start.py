@@ -66,6 +66,29 @@ def test_erase_makes_this_start_a_cold_one_whatever_pstore_says(tmp_path: Path) 
     assert "QUEUE/Q" not in queued(spool)
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_same_command_again_erases_nothing_that_came_behind_the_erasure(tmp_path: Path, is_there: bool) -> None:
+    """So does systemd, or whoever starts a container again: after a crash, or with the machine."""
+    spool, command = tmp_path / "spool", ("--erase", "ETB001")
+    if is_there:
+        fill(spool)
+    with Serving(spool, *command):
+        pass
+    assert "QUEUE/Q" not in queued(spool)
+    fill(spool, *command)  # nothing had come: there is nothing to lose
+
+    said = refusal(*command, spool=spool)
+
+    assert "1 messages" in said and "without --erase" in said and "nothing was changed" in said
+    assert "QUEUE/Q" in queued(spool)
+    with Serving(spool):
+        pass
+    assert "QUEUE/Q" in queued(spool)
+    with Serving(spool, *command):
+        pass
+    assert "QUEUE/Q" not in queued(spool), "a start had gone on with it"
+
+
 def test_the_store_of_another_broker_is_erased_with_force_cold_and_its_own_id(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
     fill(spool, str(attribute_file(tmp_path, "BROKER-ID=OTHER")))

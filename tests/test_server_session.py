@@ -595,6 +595,52 @@ def test_unsubscribing_again_and_again_moves_nothing_that_was_only_prefetched(st
     assert [message.headers["delivery-count"] for message in receiver.messages()] == ["9", "0", "0", "0", "0"]
 
 
+def test_an_unsubscribe_that_leaves_another_counts_for_the_first_alone_as_a_lost_connection(stomp: StompDesk) -> None:
+    receiver = stomp.connect()
+    receiver.subscribe("/queue/a", "one", "client", prefetch_count="3")
+    sent(stomp, 3)
+    assert len(receiver.messages()) == 3
+    receiver.subscribe("/queue/a", "two", "client")
+    receiver.take("UNSUBSCRIBE", id="one")
+    stomp.wait(60)
+
+    again = sorted((each.body, each.headers["delivery-count"]) for each in receiver.messages())
+    assert again == [(b"0", "1"), (b"1", "0"), (b"2", "0")]
+
+
+def test_an_unsubscribe_from_a_durable_subscription_counts_for_the_first_alone(stomp: StompDesk) -> None:
+    receiver, sender = stomp.connect(token="T"), stomp.connect("SENDER")
+    for time in range(3):
+        receiver.subscribe("/topic/a", "one", "client", durable="true")
+        if time == 0:
+            for number in range(3):
+                sender.send("/topic/a", b"%d" % number)
+        got = receiver.bodies()
+        receiver.take("UNSUBSCRIBE", id="one")
+    assert got == [b"1", b"2"], "what was given back twice comes a little later"
+
+
+def test_two_subscriptions_of_a_connection_to_one_destination_are_lost_as_one(stomp: StompDesk) -> None:
+    """One program has both: which of the two firsts was at fault shows when it gets one at a time."""
+    sent(stomp, 6)
+    done: list[bytes] = []
+    for _ in range(40):
+        consumer = stomp.connect("EVE", token="T")
+        consumer.subscribe("/queue/a", "one", "client-individual")
+        consumer.subscribe("/queue/a", "two", "client-individual")
+        while (messages := consumer.messages()) and b"1" not in (each.body for each in messages):
+            for message in messages:
+                done.append(message.body)
+                consumer.ack(message)
+        consumer.vanish()  # whatever it has got with it, b"1" is what it cannot survive
+        stomp.wait(60)
+    looker = stomp.connect("LOOKER")
+    looker.subscribe("/queue/DEAD-LETTER")
+
+    assert looker.bodies() == [b"1"]
+    assert sorted(done) == [b"0", b"2", b"3", b"4", b"5"]
+
+
 # UNSUBSCRIBE and DISCONNECT.
 
 

@@ -214,17 +214,6 @@ def test_a_connection_between_two_requests_ends_after_a_while(tmp_path: Path) ->
         assert not ended(raw)
 
 
-def test_more_connections_than_allowed_are_told_so(tmp_path: Path) -> None:
-    with WebPlace(tmp_path / "store", max_connections="3") as place, ExitStack() as stack:
-        first = [stack.enter_context(closing(place.connect())) for _ in range(3)]
-        until(lambda: len(place.listener.state.connections) == 3)
-        with closing(place.connect()) as raw:
-            status, said = answer(raw)
-            assert (status, "3 connections" in said["error"]) == (503, True)
-        first[0].sendall(head(LOGON) + LOGON)
-        assert answer(first[0])[0] == 200
-
-
 def test_who_does_not_read_its_answer_is_cut_off(tmp_path: Path) -> None:
     with placed(tmp_path, look_seconds=0.1) as place, closing(place.connect(receive_bytes=4096)) as raw:
         place.call("LOGON", **ALICE)

@@ -3,7 +3,8 @@
 What a subscriber cannot survive is then alone in flight, and a lost connection counts for what was at fault. What it
 acknowledges breaks the row. A subscriber is a USER-ID and TOKEN with a destination, and of several subscriptions to a
 topic the label of one, whatever its connection; this is known to the port that it comes to, as long as the server
-runs.
+runs. Several subscriptions of a connection to one queue are one subscriber: a program was lost with all of them, and
+counts for the first of what it had.
 """
 
 from collections import OrderedDict

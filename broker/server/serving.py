@@ -177,7 +177,13 @@ class Server:
     # The run modes.
 
     def _wanted(self) -> Wanted:
-        return Wanted(attributes=self._attributes, erase=self._erase, report=self._report, create=self._create)
+        return Wanted(
+            attributes=self._attributes,
+            erase=self._erase,
+            erases_once=True,
+            report=self._report,
+            create=self._create,
+        )
 
     async def _begin(self, wanted: Wanted) -> None:
         """Be the standard broker: open the store, restore it, and listen for STOMP. StartRefused, PortRefused."""

@@ -44,8 +44,8 @@ class ServiceSource:
     def rest(self, _: str, conv_id: str) -> Request:
         return self._speaker.say(Function.RECEIVE, Option.SYNC, conv_id=conv_id)
 
-    def settle(self, option: Option, unit_id: str) -> Request:
-        return self._speaker.about(option, unit_id)
+    def settle(self, option: Option, unit_id: str, *, is_untried: bool = False) -> Request:
+        return self._speaker.about(option, unit_id, is_untried=is_untried)
 
     def is_over(self, code: Code) -> bool:
         """Say whether nothing can come any more."""
@@ -71,8 +71,8 @@ class ConversationSource:
     def rest(self, _: str, conv_id: str) -> Request:
         return self._speaker.say(Function.RECEIVE, Option.SYNC, conv_id=conv_id)
 
-    def settle(self, option: Option, unit_id: str) -> Request:
-        return self._speaker.about(option, unit_id)
+    def settle(self, option: Option, unit_id: str, *, is_untried: bool = False) -> Request:
+        return self._speaker.about(option, unit_id, is_untried=is_untried)
 
     def is_over(self, code: Code) -> bool:
         return code.error_class == Code.NO_CONVERSATION.error_class or code is Code.AFTER_EOC
@@ -107,8 +107,8 @@ class TopicSource:
     def rest(self, publication_id: str, _: str) -> Request:
         return self._speaker.say(Function.RECEIVE_PUBLICATION, publication_id=publication_id, subscription=self.label)
 
-    def settle(self, option: Option, unit_id: str) -> Request:
-        return self._speaker.about_publication(option, unit_id, subscription=self.label)
+    def settle(self, option: Option, unit_id: str, *, is_untried: bool = False) -> Request:
+        return self._speaker.about_publication(option, unit_id, subscription=self.label, is_untried=is_untried)
 
     def is_over(self, code: Code) -> bool:
         return False

@@ -123,8 +123,12 @@ class StompConnection(asyncio.Protocol):
                 begun.cancel()
         self._reader = FrameReader(listener.limits.frames)
         self._parts, self._transport = [], None
-        self._broker.gone(self._caller)
+        self._gone()
         listener.forget(self)
+
+    def _gone(self) -> None:
+        """Tell the broker that the client has gone; a server that stops has sent it away."""
+        self._broker.gone(self._caller, is_untried=self._listener.is_stopping)
 
     # What the session does.
 
@@ -198,7 +202,7 @@ class StompConnection(asyncio.Protocol):
         """End the connection of a user who has changed since it logged on, and what it has registered for."""
         if self._login is not None and self._login.is_stale:
             self._session.fail(Code.SECURITY_TOKEN_WRONG, "what the user may do has changed; log on again")
-            self._broker.gone(self._caller)  # at once, however long the ERROR takes to leave
+            self._gone()  # at once, however long the ERROR takes to leave
 
     def after(self, seconds: float, then: Callable[[], None]) -> Cancellable:
         """Do something later."""
@@ -224,7 +228,7 @@ class StompConnection(asyncio.Protocol):
                 transport.resume_reading()
             if not self._is_paused:
                 self._hang_up()
-            self._broker.gone(self._caller)
+            self._gone()
         self._lingering = self._loop.call_later(listener.limits.linger_seconds, transport.abort)
 
     def _hang_up(self) -> None:

@@ -213,12 +213,15 @@ class Consumer:
         self._flow.when_settled(lambda: self._leave(frame, subscription, forgets=forgets))
 
     def _leave(self, frame: Frame, subscription: Subscription, *, forgets: bool) -> None:
-        """Give back what is in flight, and end the last one. DEREGISTER gives back by itself, and counts the first."""
+        """Give back what is in flight, and end the last one. The first counts, as where a connection is lost.
+
+        DEREGISTER gives back by itself, and counts likewise.
+        """
         del self._subscriptions[subscription.id]
         requests: list[Request] = []
         for where, intake in list(self._intakes.items()):
             if subscription in intake.subscriptions:
-                given_back = self._taken_back(intake, subscription)
+                given_back = self._taken_back(intake, subscription, is_untried=bool(requests))
                 intake.remove(subscription)
                 if intake.subscriptions or not isinstance(intake.source, ServiceSource):
                     requests += given_back
@@ -235,14 +238,15 @@ class Consumer:
 
         self._flow.ask_all(requests, left, frame)
 
-    def _taken_back(self, intake: Intake, subscription: Subscription) -> list[Request]:
-        """Return the calls that give back what is in flight to a subscription."""
+    def _taken_back(self, intake: Intake, subscription: Subscription, *, is_untried: bool) -> list[Request]:
+        """Return the calls that give back what is in flight to a subscription; none of them counts, or the first."""
         current = [intake.current] if intake.current is not None else []
         units = dict.fromkeys([*self._flight.values(), *current])
         mine = [unit for unit in units if unit.intake is intake and unit.subscription is subscription]
         for unit in mine:
             self.forget(unit)
-        return [intake.source.settle(Option.BACKOUT, unit.id) for unit in mine]
+        settle = intake.source.settle
+        return [settle(Option.BACKOUT, unit.id, is_untried=is_untried or at > 0) for at, unit in enumerate(mine)]
 
     # What intakes do.
 

@@ -23,7 +23,7 @@ from broker.server.fair_shares import holder_of_most
 from broker.server.guard import Identity
 from broker.server.served import Served
 from broker.server.tls import Certificate, Door
-from broker.server.web_connection import WebConnection, WebState, listening_config
+from broker.server.web_connection import CONNECTION, WebConnection, WebState, listening_config
 from broker.server.web_limits import WebLimits
 from broker.server.web_sessions import Sessions
 
@@ -50,7 +50,7 @@ class WebListener:
         self.ending = asyncio.Event()  # the server stops: who waits is answered
         self.app = Starlette(
             routes=list(routes),
-            middleware=[Middleware(Bounded, limits=self.limits), *middleware],
+            middleware=[Middleware(Bounded, limits=self.limits), *middleware, Middleware(Seated)],
             exception_handlers={HTTPException: _refused, ClientDisconnect: _left, Exception: _failed},
         )
         self.app.state.served = served
@@ -128,6 +128,9 @@ class Bounded:
             return
         body = _Body(self._limits, scope, receive)
         self._bodies.add(body)
+        connection = connection_of(scope)
+        if connection is not None:
+            connection.request = body
 
         async def receive_bounded() -> Message:
             before = body.size
@@ -142,12 +145,16 @@ class Bounded:
         async def send_dated(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), (b"date", formatdate(usegmt=True).encode())]
+                if connection is not None and connection.is_leaving:
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
         try:
             await self._app(scope, receive_bounded, send_dated)
         finally:
             self._forget(body)
+            if connection is not None and connection.request is body:
+                connection.request = None
 
     def _forget(self, body: "_Body") -> None:
         if body in self._bodies:
@@ -160,13 +167,32 @@ class Bounded:
             held = {body: body.size for body in self._bodies if body is fresh or body.can_go}
             most = holder_of_most(held, lambda body: body.user)
             self._forget(most)
+            why = f"bodies of requests take over {self._limits.unread_bytes:,} bytes: try again"
             if most is fresh:
-                raise _too_much(self._limits)
-            most.let_go()
+                raise HTTPException(503, why)
+            most.let_go(why)
 
 
-def _too_much(limits: WebLimits) -> HTTPException:
-    return HTTPException(503, f"bodies of requests take over {limits.unread_bytes:,} bytes: try again")
+class Seated:
+    """Middleware: a request for whose user there is no room is answered 503, as `WebState` decides."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection = connection_of(scope)
+        if connection is None or connection.state.seat(connection):
+            await self._app(scope, receive, send)
+            return
+        connection.state.refused += 1
+        connection.leave()
+        await refusal(503, connection.state.full)(scope, receive, send)
+
+
+def connection_of(scope: Scope) -> WebConnection | None:
+    """Return the connection on which a request came."""
+    found: WebConnection | None = scope.get("state", {}).get(CONNECTION)
+    return found
 
 
 class _Body:
@@ -179,7 +205,7 @@ class _Body:
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._is_complete = False
-        self._has_gone = False
+        self._gone_why: str | None = None
         self._waiting: asyncio.Timeout | None = None  # for more of it, or for the client to hang up
         self.size = 0
 
@@ -194,10 +220,10 @@ class _Body:
         """Whether the request is not being carried out: more of it is waited for, or something to receive."""
         return self._waiting is not None
 
-    def let_go(self) -> None:
-        """End the waiting."""
+    def let_go(self, why: str) -> None:
+        """End the waiting: what is not complete is answered 503, else it is answered that nothing came."""
         assert self._waiting is not None, "it can go"
-        self._has_gone = True
+        self._gone_why = why
         self._waiting.reschedule(self._loop.time())
 
     async def receive(self) -> Message:
@@ -209,8 +235,8 @@ class _Body:
         except TimeoutError:
             if self._is_complete:
                 return {"type": "http.disconnect"}
-            if self._has_gone:
-                raise _too_much(limits) from None
+            if self._gone_why is not None:
+                raise HTTPException(503, self._gone_why) from None
             raise HTTPException(408, f"the body was not complete after {allowed:.0f} seconds") from None
         finally:
             self._waiting = None

@@ -8,6 +8,7 @@ class WebLimits:
     """Bounds of HTTP; seconds, bytes and counts."""
 
     connections: int = 5000
+    newcomers: int = 100  # connections beyond these, until it is known whose they are
     head_bytes: int = 32 << 10  # of a request's line and headers
     head_seconds: float = 10.0  # for them, once they have begun
     idle_seconds: float = 60.0  # of a connection before its first request, and between two

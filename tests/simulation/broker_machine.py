@@ -226,7 +226,7 @@ class MachineDesk(OracleDesk):
         answered = self.running.read(NO_REQUEST, answer)
         if answer.bodies and answered.body is None:
             self.unread.add(answer.handle)
-            back = handing_back(request, answer.reply)
+            back = handing_back(request, answer.reply, is_untried=False)
             assert back is not None, "what was read from the store can be given back"
             self._back.append((back, connection))
         return Said(answered.reply, answered.body)
