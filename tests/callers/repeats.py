@@ -63,7 +63,8 @@ class Repeating(Model):
         return next((each for each in mine if talk in each.talks or uow == each.first), None)
 
     def _send(self, me: Name, ask: Ask) -> Answer:
-        repeat = self._repeat(me, ask.talk) or self._begun_repeat(me, ask)
+        is_of_unit = ask.option in (Option.SYNC, Option.COMMIT)  # a plain message is no part of what is sent again
+        repeat = self._repeat(me, ask.talk) or self._begun_repeat(me, ask) if is_of_unit else None
         if repeat is None:
             return self._sent_first(me, ask)
         if ask.option is Option.SYNC:
