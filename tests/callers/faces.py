@@ -124,7 +124,7 @@ class Face:
         """Call something of the broker's at a bad moment; an awaitable is awaited."""
         outcome = Outcome()
         if isinstance(moment, Cut) and self._wire is not None:
-            self._wire.cut, outcome.where = moment.when, repr(moment)
+            self._wire.cut = moment.when
         interrupt = Signalled(moment if isinstance(moment, Interrupt) else None)
         try:
             with watched():

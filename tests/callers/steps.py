@@ -57,7 +57,10 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The connection is lost while a call is under way: before the request arrives, or before its answer does."""
+    """The connection is lost while a call is under way: before the request arrives, before its answer does, or within.
+
+    The client repeats the call: who calls sees nothing of it.
+    """
 
     when: str
 
@@ -201,15 +204,15 @@ def _people_for(method: str) -> tuple[str, ...]:
 
 def moments(face: str) -> st.SearchStrategy[AnyMoment]:
     """Return bad moments of a call of a face, and mostly none."""
-    if "remote" in face:
-        return st.none()  # the model does not know yet what a session that begins anew takes with it
+    is_remote = "remote" in face
     if "tasks" in face:
         when = st.sampled_from(["begun", "later", "answered"])
-        bad: Any = st.builds(Cancel, st.integers(1, 3), when, st.integers(0, 6))
+        bad: Any = st.builds(Cancel, st.integers(1, 12 if is_remote else 3), when, st.integers(0, 6))
     else:
-        places = st.one_of(st.integers(1, 40), st.integers(1, 150), st.integers(1, 400))
+        places = st.one_of(st.integers(1, 40), st.integers(1, 150), st.integers(1, 4000 if is_remote else 400))
         bad = st.builds(Interrupt, places, st.sampled_from([KeyboardInterrupt, FromAHandler]))
-    return st.one_of(st.none(), st.none(), st.none(), bad)
+    cuts: list[Any] = [st.builds(Cut, st.sampled_from(["request", "answer", "within"]))] if is_remote else []
+    return st.one_of(st.none(), st.none(), st.none(), bad, *cuts)
 
 
 def steps(face: str) -> st.SearchStrategy[Step]:
