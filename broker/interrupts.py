@@ -4,17 +4,19 @@ Python runs handlers between any two steps of the main thread; that of the keybo
 may have others that do, for a time limit or for its end. In the middle of a decision that would leave the broker's
 state half changed, and in the middle of a commit nobody would know what the disk has. So while the main thread is at
 either, other handlers note what comes, and the program's own are called afterwards. What waits can be interrupted at
-once.
+once; where it is somebody else's work that waits, and does not bear it, it does so in another thread.
 """
 
 import signal
 import threading
+from _thread import start_new_thread
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 try:  # the same functions without the enumerations around them, which take ten times as long
     _plain: Any = import_module("_signal")
 except ImportError:
@@ -88,3 +90,28 @@ _NOTHING = nullcontext()
 def whole() -> AbstractContextManager[None]:
     """Return a block that no handler of a signal ends in the middle, in whatever thread."""
     return DEFERRED if threading.get_ident() == _MAIN else _NOTHING
+
+
+def apart(work: Callable[[], T]) -> T:
+    """Return what the work returns, or raise what it raises; an interrupt leaves it to itself and not in its middle."""
+    if threading.get_ident() != _MAIN:
+        return work()
+    found: list[T] = []
+    failed: list[BaseException] = []
+    is_done = threading.Lock()
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except BaseException as failure:
+            failed.append(failure)
+        finally:
+            is_done.release()
+
+    with whole():
+        is_done.acquire()
+        start_new_thread(run, ())
+    is_done.acquire()
+    if failed:
+        raise failed[0]
+    return found[0]

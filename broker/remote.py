@@ -13,6 +13,7 @@ of the last unit of work. A call that is cancelled or interrupted is taken back 
 import asyncio
 import ssl
 import time
+from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import Any
@@ -22,6 +23,7 @@ import httpx
 from broker.async_session import AsyncSession
 from broker.block import Request
 from broker.effects import Physical
+from broker.interrupts import apart, whole
 from broker.reachability import reason_of, trusting
 from broker.remote_calls import CALL, PATH, SESSION, Ask, Heard, Line, Lost, Outcome, RemoteOptions, Steps, Unreached
 from broker.running import CLOSED, Answered, refusal, spelled
@@ -101,7 +103,8 @@ class RemoteBroker:
 
     def close(self) -> None:
         """Let go of all connections; sessions that were not logged off end by time. Idempotent."""
-        self._client.close()
+        with whole():
+            self._client.close()
 
     def _called(self, request: Request, caller: Physical) -> Answered:
         try:
@@ -121,13 +124,16 @@ class RemoteBroker:
                 answered: Answered = end.value
                 return answered
             if isinstance(step, Ask):
-                try:
-                    outcome = _heard(self._client.request(step.method, step.url, **_asked(step)))
-                except httpx.TransportError as failure:
-                    outcome = _failed(step, failure)
+                outcome = apart(partial(self._outcome, step))
             else:
                 time.sleep(step.seconds)
                 outcome = None
+
+    def _outcome(self, ask: Ask) -> Outcome:
+        try:
+            return _heard(self._client.request(ask.method, ask.url, **_asked(ask)))
+        except httpx.TransportError as failure:
+            return _failed(ask, failure)
 
 
 class AsyncRemoteBroker:

@@ -19,6 +19,7 @@ LOGOFF is not repeated: what a lost session had is taken back anyhow. Who was ne
 """
 
 import json
+import secrets
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -35,11 +36,13 @@ from broker.words import number_of_seconds
 from database.arguments import plain_text
 
 SESSION = "Broker-Session"
-CALL = "Broker-Call"  # its identifier, of its session's own
+NEW_SESSION = "new"
+CALL = "Broker-Call"  # its identifier
 PATH = "/aci"  # of the control block
 POLL_SECONDS = 25.0  # of a WAIT in one request: proxies cut longer ones off
 WAIT_SECONDS = 900.0  # of WAIT=YES
 _PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 1.0
+_PARTINGS_MAX = 3  # times that the end of a session is said, where connections are lost
 _PARTING_SECONDS_MAX = 5.0  # an interrupt is not held up for longer; it is said again
 _SPARE_SECONDS = 10.0  # that an answer may take beside what is waited for
 _REPEATABLE = frozenset({Function.LOGON, Function.REGISTER, Function.SUBSCRIBE, Function.VERSION, Function.KERNELVERS})
@@ -133,16 +136,10 @@ class Standing:
     session: str = ""
     logon: Request | None = None
     others: dict[tuple[str, ...], Request] = field(default_factory=dict)  # REGISTER and SUBSCRIBE
-    count: int = 0  # of calls: their identifiers
-    keeps: bool = False  # the server keeps the session's answers
-    under_way: str = ""  # the identifier of the call that was asked last, in this session
+    under_way: str = ""  # the identifier of the request that was asked last
     left: list[Ask] = field(
         default_factory=list
     )  # to be said before the next call: what takes back those that were cut
-
-    def new_identifier(self) -> str:
-        self.count += 1
-        return str(self.count)
 
 
 class Line:
@@ -154,6 +151,7 @@ class Line:
         self._now = now
         self._at = 0  # of the targets: who answered last
         self._has_heard = False
+        self._keeping: set[str] = set()  # URLs of servers that keep answers
         self._callers: dict[Physical, Standing] = {}
 
     @property
@@ -183,12 +181,12 @@ class Line:
     def cut(self, request: Request, caller: Physical) -> None:
         """Note that a call was left in its middle: what it has done and nobody knows of is to be taken back."""
         standing = self._callers.get(caller)
-        if standing is None or not standing.session or not standing.under_way:
+        if standing is None or not standing.under_way:
             return
-        if standing.keeps:
-            standing.left.append(self._parting(standing, standing.session, standing.under_way))
-        elif _begins(request):
-            standing.left.append(self._parting(standing, standing.session))
+        if self.url in self._keeping:
+            standing.left.append(self._parting(request, standing.session or NEW_SESSION, standing.under_way))
+        elif _begins(request) and standing.session:
+            standing.left.append(self._parting(request, standing.session))
             standing.session = ""
         standing.under_way = ""
 
@@ -217,9 +215,9 @@ class Line:
             if ask in standing.left:
                 standing.left.remove(ask)
 
-    def _parting(self, standing: Standing, session: str, name: str = "") -> Ask:
-        """Return what ends a session, or takes back one call of it."""
-        auth = _auth(standing.logon) if standing.logon is not None else None
+    def _parting(self, request: Request | None, session: str, name: str = "") -> Ask:
+        """Return what ends a session, or takes back one call of it; a request of the same user says who that is."""
+        auth = _auth(request) if request is not None else None
         headers = {SESSION: session, CALL: name} if name else {SESSION: session}
         seconds = min(self._options.call_seconds, _PARTING_SECONDS_MAX)
         return Ask("DELETE", f"{self.url}{PATH}", headers, auth, b"", seconds)
@@ -228,14 +226,17 @@ class Line:
         """Say that a caller will not come back, if it can be said at once."""
         standing = self._callers.get(caller)
         if standing is not None and standing.session:
-            yield self._parting(standing, standing.session)
+            for _ in range(_PARTINGS_MAX):
+                outcome = yield self._parting(standing.logon, standing.session)
+                if not isinstance(outcome, Lost):
+                    break
         self._callers.pop(caller, None)
         return Answered(Reply())
 
     def _leave(self, standing: Standing) -> Generator[Ask | Pause, Outcome, None]:
         session, standing.session = standing.session, ""
         if session:
-            yield self._parting(standing, session)
+            yield self._parting(standing.logon, session)
 
     @property
     def _patience(self) -> float:
@@ -245,10 +246,9 @@ class Line:
     def _reached(self, request: Request, standing: Standing) -> Steps:
         """Ask until there is an answer, or patience ends."""
         ends, pause, has_logged_on, lost = self._now() + self._patience, _PAUSE_SECONDS, False, ""
-        name = standing.new_identifier()
+        name = _new_identifier()
         while True:
             at = self._at
-            standing.under_way = name
             outcome = yield self._ask(request, standing, name)
             found = self._made_of(outcome, request, standing)
             if isinstance(outcome, Lost):
@@ -262,10 +262,11 @@ class Line:
                     return _in_doubt(lost)
                 if not is_over or has_logged_on or request.function is Function.LOGON:
                     return found
-                has_logged_on = True
-                yield from self._begin_anew(standing)
-                continue
-            if isinstance(outcome, Lost) and request.function is Function.RECEIVE and not standing.keeps:
+                found = yield from self._begin_anew(standing)
+                if not found:
+                    has_logged_on = True
+                    continue
+            if isinstance(outcome, Lost) and request.function is Function.RECEIVE and self.url not in self._keeping:
                 yield from self._leave(standing)
             is_leaving = request.function is Function.LOGOFF  # a broker that is gone knows no sessions
             said = self._options.patience_seconds
@@ -278,7 +279,7 @@ class Line:
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 
     def _ask(self, request: Request, standing: Standing, name: str) -> Ask:
-        session = standing.session or "new"
+        session, standing.under_way = standing.session or NEW_SESSION, name
         if not standing.session and standing.logon is not None and request.function is not Function.LOGON:
             session = "over"  # it has to log on again, and is told so
         headers = {"Content-Type": "application/json", SESSION: session, CALL: name}
@@ -289,7 +290,7 @@ class Line:
     def _made_of(self, outcome: Outcome, request: Request, standing: Standing) -> Answered | str:
         """Return the answer; or why it is to be asked again, of the partner if need be."""
         if isinstance(outcome, Lost):
-            is_exact = standing.keeps and bool(standing.session) and request.function is not Function.LOGOFF
+            is_exact = self.url in self._keeping and request.function is not Function.LOGOFF
             return outcome.text if is_exact or _can_be_repeated(request) else _in_doubt(outcome.text)
         if not isinstance(outcome, Heard):
             return outcome.text if outcome is not None else ""
@@ -307,21 +308,26 @@ class Line:
         if code is Code.NOT_ACTIVE and request.function is Function.RECEIVE:
             return "the broker has stopped"
         if outcome.session:
-            standing.session, standing.keeps = outcome.session, bool(outcome.call)
+            standing.session = outcome.session
+            (self._keeping.add if outcome.call else self._keeping.discard)(self.url)
         _note(standing, request, code)
         return answered
 
-    def _begin_anew(self, standing: Standing) -> Generator[Ask | Pause, Outcome, None]:
-        """Log on again, with all that belongs to it."""
+    def _begin_anew(self, standing: Standing) -> Generator[Ask | Pause, Outcome, str]:
+        """Log on again, with all that belongs to it; return why that is to be tried again, "" once it is done."""
         assert standing.logon is not None, "who has logged on is asked to"
-        standing.session = ""
+        standing.session, is_done = "", False
         try:
             for request in (standing.logon, *standing.others.values()):
-                outcome = yield self._ask(request, standing, standing.new_identifier())
-                self._made_of(outcome, request, standing)
-        except BaseException:  # left in its middle: all of it is done again
-            standing.session = ""
-            raise
+                outcome = yield self._ask(request, standing, _new_identifier())
+                found = self._made_of(outcome, request, standing)
+                if isinstance(found, str):
+                    return found
+            is_done = True
+        finally:
+            if not is_done:  # all of it is done again
+                standing.session = ""
+        return ""
 
     def _leave_target(self, at: int) -> None:
         """Turn to the partner, unless somebody else has by now; a standby that is not taking over is left likewise."""
@@ -336,6 +342,11 @@ class Line:
         url = f"{urlsplit(self.targets[0]).scheme}://{host}:{rest.split(':')[0]}"
         if url not in self.targets:
             self.targets[1:] = [*self.targets[1:], url]
+
+
+def _new_identifier() -> str:
+    """Return an identifier that nobody guesses: until it has a session, it is all that a call is found by."""
+    return secrets.token_hex(12)
 
 
 def _in_doubt(text: str) -> Answered:

@@ -2,6 +2,7 @@
 
 import contextlib
 import linecache
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from broker.interrupts import apart
 from database import CommitFailed, MessageDatabase, Options
 from journal import commit
 from tests.cli_runner import run_program
@@ -320,3 +322,44 @@ def test_an_interrupted_commit_hangs_and_breaks_nothing_that_comes_later(tmp_pat
     done = run_program(COMMITTING, tmp_path)
 
     assert done.stdout.strip() == "committed", done.stderr
+
+
+def test_work_apart_goes_on_when_who_waits_for_it_is_interrupted() -> None:
+    began, ends, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        began.set()
+        ends.wait(TIMEOUT_SECONDS)
+        done.set()
+
+    main = threading.get_ident()
+    interrupting = threading.Thread(
+        target=lambda: (began.wait(TIMEOUT_SECONDS), signal.pthread_kill(main, signal.SIGINT))
+    )
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        apart(work)
+    interrupting.join()
+    ends.set()
+    assert done.wait(TIMEOUT_SECONDS)
+
+
+def test_work_apart_returns_and_raises_as_any_in_whatever_thread() -> None:
+    def check() -> None:
+        assert apart(lambda: 7) == 7
+        with pytest.raises(ZeroDivisionError):
+            apart(lambda: 1 // 0)
+
+    check()
+    failed: list[BaseException] = []
+
+    def checked() -> None:
+        try:
+            check()
+        except BaseException as failure:
+            failed.append(failure)
+
+    thread = threading.Thread(target=checked)
+    thread.start()
+    thread.join()
+    assert not failed

@@ -115,6 +115,20 @@ def test_a_call_whose_connection_is_lost_is_done_once(
             assert bob.receive_unit() is None
 
 
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_session_is_left_though_the_connection_is_lost_on_which_that_is_said(
+    place: WebPlace, wire: Wire, way: str, cut: str
+) -> None:
+    """The user has no token: a new session of it displaces none."""
+    with connected(wire.url, way) as broker, broker.session("CAROL") as carol:
+        uow = carol.unit_of_work(SERVICE, **KEEPS)
+        uow.send(b"half")
+        wire.cut, wire.marker = cut, b"DELETE "
+        carol.recover()
+        assert not wire.cut
+        assert carol.query(uow.uowid).status is Status.BACKEDOUT
+
+
 @pytest.mark.parametrize("is_done", [True, False])
 def test_a_commit_whose_session_is_lost_too_is_told_by_recover(tmp_path: Path, way: str, is_done: bool) -> None:
     first = WebPlace(tmp_path / "store")

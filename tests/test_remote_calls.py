@@ -153,6 +153,18 @@ def test_what_was_served_and_subscribed_to_is_so_again_in_a_new_session() -> Non
     assert [said for _, _, said in play.asked] == ["RECEIVE", "LOGON", "REGISTER", "SUBSCRIBE", "RECEIVE"]
 
 
+@pytest.mark.parametrize("outcome", [Lost("reset"), Unreached("no"), FULL])
+def test_a_session_that_cannot_be_begun_anew_at_once_is_begun_anew_a_little_later(outcome: Outcome) -> None:
+    again = heard(session="s3")
+    for before in ([], [heard(session="s2")]):  # at its LOGON, at its REGISTER
+        play = Play().logged_on()
+        play.call(REGISTER, heard(session="s1"))
+        reply = play.call(SEND, OVER, *before, outcome, OVER, again, again, heard(session="s3", conv_id="1"))
+
+        assert reply.conv_id == "1"
+        assert [said for _, _, said in play.asked][-3:] == ["LOGON", "REGISTER", "SEND"]
+
+
 def test_a_session_that_is_over_again_at_once_is_the_answer() -> None:
     assert Play().logged_on().call(SEND, OVER, heard(session="s2"), OVER).code is Code.LOGON_REQUIRED
 

@@ -12,7 +12,8 @@ import pytest
 
 from broker.connecting import connect, connect_async
 from broker.records import Status
-from tests.api.moments import Cancel, cancelled
+from tests.api.moments import Cancel, Interrupt, cancelled, watched
+from tests.callers.faces import Signalled
 from tests.callers.wire import Wire
 from tests.embedded import SERVICE
 from tests.watched_disk import TIMEOUT_SECONDS
@@ -21,6 +22,8 @@ from tests.web_place import WebPlace
 AWAITS_MAX = 60  # of one call
 OTHER = "GAME/CHESS/BLITZ"
 LIMIT = 2
+PLACES_MAX, PARTS = 4000, 4  # of one call, tried in so many tests
+OURS = ("remote", "interrupts")
 
 
 @pytest.fixture
@@ -220,6 +223,32 @@ def test_what_an_interrupted_call_has_received_comes_again_and_all_else_goes_on(
         assert received is not None and (received.first.body, received.delivery_count) == (b"x", 0)
         received.commit()
         assert unit.commit().status is Status.ACCEPTED
+
+
+@pytest.mark.parametrize("start", range(PARTS))
+def test_an_interrupt_at_any_place_leaves_a_client_that_goes_on(place: WebPlace, start: int) -> None:
+    with (
+        connect(place.url) as broker,
+        broker.session("BOB", token="S1") as bob,
+        broker.session("ALICE", token="PC1") as alice,
+    ):
+        bob.register(SERVICE)
+        for number in range(1 + start, PLACES_MAX, PARTS):
+            alice.send(SERVICE, b"%d" % number)
+            interrupt = Signalled(Interrupt(number))
+            with suppress(KeyboardInterrupt), watched(), interrupt:
+                bob.receive_unit()
+            if not interrupt.is_done:
+                return
+            unit = bob.receive_unit()
+            if interrupt.where.startswith(OURS):
+                assert unit is not None and (unit.first.body, unit.delivery_count) == (b"%d" % number, 0)
+                unit.commit()
+            else:
+                bob.recover()
+                while (again := bob.receive_unit()) is not None:
+                    again.commit()
+    raise AssertionError(f"more than {PLACES_MAX} places")
 
 
 def test_a_client_that_waits_and_whose_connection_breaks_goes_on_waiting(wire: Wire, place: WebPlace) -> None:

@@ -231,3 +231,30 @@ def test_a_call_that_waits_waits_no_longer(place: WebPlace) -> None:
 def test_there_is_nothing_to_take_back_without_a_session(place: WebPlace) -> None:
     status, _, _ = place.ask("DELETE", "/aci", broker_session="none", broker_call="1")
     assert status == 404
+
+
+# A call that begins a session.
+
+
+def begin(place: WebPlace, call: str) -> tuple[str, dict[str, Any]]:
+    """Return the session and the answer of a LOGON that asks for one of its own."""
+    named = {"broker_session": "new", "broker_call": call, "content_type": "application/json"}
+    _, headers, found = place.ask("POST", "/aci", block("LOGON", "NONE", {"user_id": "CAROL", "token": "T"}), **named)
+    return headers.get("broker-session", ""), json.loads(found)
+
+
+def test_a_logon_that_is_repeated_is_answered_with_the_same_session(place: WebPlace) -> None:
+    session, found = begin(place, "a")
+    assert begin(place, "a") == (session, found)
+    assert begin(place, "b")[0] not in ("", session)
+
+
+def test_a_session_is_over_whose_beginning_is_taken_back_and_does_not_begin_later(place: WebPlace) -> None:
+    session, _ = begin(place, "a")
+    for call in ("a", "b"):
+        status, _, _ = place.ask("DELETE", "/aci", broker_session="new", broker_call=call)
+        assert status == 204
+    assert place.ask("DELETE", "/aci", broker_session=session)[0] == 404
+    for call in ("a", "b"):
+        session, refused = begin(place, call)
+        assert session == "" and refused["error_code"] == DOUBT

@@ -22,7 +22,7 @@ from broker.block import Function, Reply, Request
 from broker.block_json import BadBlock, parsed, request_of, said_of
 from broker.codes import Code, detailed
 from broker.running import Answered
-from broker.server.callers import HEADER, Callers, NoSession, TooMany
+from broker.server.callers import HEADER, NEW_SESSION, Callers, NoSession, TakenBack, TooMany
 from broker.server.guard import Identity
 from broker.server.internal import answered as internal_answer
 from broker.server.internal import is_internal
@@ -32,7 +32,7 @@ from broker.server.operators import administration_of
 from broker.server.served import Served
 from broker.server.web import shown
 from broker.server.web_calls import HEADER as CALL_HEADER
-from broker.server.web_calls import NAME, Calls, OtherCall
+from broker.server.web_calls import NAME, TAKEN_BACK, Calls, OtherCall
 from broker.server.web_calls import Call as Begun
 from broker.server.web_limits import WebLimits
 
@@ -72,9 +72,11 @@ class Aci:
             partner = served.attributes.broker.partner_cluster_address or ""
             return _written(http, Answered(Reply(code=served.refusal, partner_broker_id=partner)))
         try:
-            caller = callers.of(request, http.headers.get(HEADER), identity)
+            caller = callers.of(request, http.headers.get(HEADER), identity, name)
         except NoSession:
             return _written(http, Answered(Reply(code=Code.LOGON_REQUIRED, text=_OVER)))
+        except TakenBack:
+            return _written(http, TAKEN_BACK)
         except TooMany as failure:
             raise HTTPException(503, str(failure)) from None
         try:
@@ -88,10 +90,14 @@ class Aci:
     async def leave(self, http: HttpRequest) -> Response:
         """End a session: what it was sending or receiving is taken back; or take back one call of it."""
         name, callers = _name_of(http), self._callers_of(http)
+        named, owner = http.headers.get(HEADER, ""), _identity_of(http).user
         try:
             if callers is None:
                 raise NoSession
-            caller = callers.named(http.headers.get(HEADER, ""), _identity_of(http).user)
+            if named == NEW_SESSION and name:
+                callers.take_back(name, owner)
+                return Response(status_code=204)
+            caller = callers.named(named, owner)
         except NoSession:
             text = f"there is no session of this {HEADER}: it has ended, or the header is missing"
             raise HTTPException(404, text) from None

@@ -1,7 +1,7 @@
 """Callers over HTTP: which live participant of the broker a request belongs to, and when one has gone away.
 
     the request has                    it belongs to
-    header Broker-Session: new         a new session
+    header Broker-Session: new         a new session; the one that a call of this Broker-Call has begun
     header Broker-Session              that session; when there is none any more, only LOGON begins a new one
     else a TOKEN                       the session of USER-ID and TOKEN; LOGON begins it anew
     else                               a new session
@@ -28,11 +28,16 @@ from broker.server.web_limits import WebLimits
 HEADER = "Broker-Session"
 NEW_SESSION = "new"
 _SWEEP_SECONDS = 1.0  # at least, between two looks at who has gone away
+_BEGUN_MAX = 10_000  # calls that began a session, or will not
 _SILENT_SECONDS = 10.0  # after a single call, until anybody's session makes room: a second one would have come by then
 
 
 class NoSession(Exception):
     """The session is over, or never was."""
+
+
+class TakenBack(Exception):
+    """What would begin a session was taken back before it came."""
 
 
 class TooMany(Exception):
@@ -95,18 +100,22 @@ class Callers:
         self._sessions = _Sessions()
         self._shares: dict[str, _Sessions] = {}  # of each user
         self._tokens: dict[tuple[str, str, str], Caller] = {}
+        self._begun: OrderedDict[tuple[str, str], str] = OrderedDict()  # by user and identifier; "": it was taken back
         self._sweeping: asyncio.TimerHandle | None = None
         guard.on_change.append(self._end_changed)
 
     def __len__(self) -> int:
         return len(self._sessions.all)
 
-    def of(self, request: Request, named: str | None, identity: Identity) -> Caller:
-        """Return whose call it is, which has begun; `done` ends it. NoSession, TooMany."""
+    def of(self, request: Request, named: str | None, identity: Identity, call: str = "") -> Caller:
+        """Return whose call it is, which has begun; `done` ends it. NoSession, TooMany, TakenBack."""
         owner = identity.user
-        caller = self._known(request, named, owner)
+        is_new = named == NEW_SESSION
+        caller = self._begun_by(owner, call) if is_new else self._known(request, named, owner)
         if caller is None:
             caller = self._new(request, identity)
+            if is_new and call:
+                self._note_begun(owner, call, caller.name)
             if named is None and request.token:
                 caller.token = (owner, request.user_id, request.token)
                 self._tokens[caller.token] = caller
@@ -150,10 +159,28 @@ class Callers:
             raise NoSession
         return caller
 
+    def take_back(self, call: str, owner: str) -> None:
+        """Let the session end that a call of this identifier has begun, and not begin if it comes later."""
+        begun = self._begun.get((owner, call), "")
+        self._note_begun(owner, call, "")
+        caller = self._sessions.all.get(begun)
+        if caller is not None:
+            self.end(caller)
+
+    def _begun_by(self, owner: str, call: str) -> Caller | None:
+        """Return the session that this call has begun, None where it has come for the first time. TakenBack."""
+        begun = self._begun.get((owner, call)) if call else None
+        if begun == "":
+            raise TakenBack
+        return self._sessions.all.get(begun or "")
+
+    def _note_begun(self, owner: str, call: str, name: str) -> None:
+        self._begun[owner, call] = name
+        if len(self._begun) > _BEGUN_MAX:
+            self._begun.popitem(last=False)
+
     def _known(self, request: Request, named: str | None, owner: str) -> Caller | None:
         is_logon = request.function is Function.LOGON
-        if named == NEW_SESSION:
-            return None
         if named is not None:
             try:
                 return self.named(named, owner)

@@ -94,8 +94,9 @@ _CALL_IN: Json = {
     "name": CALL_HEADER,
     "in": "header",
     "required": False,
-    "description": "An identifier of this call, which no other one of its session has. The same request with the "
-    f"same one is answered the same and does nothing twice: of the last {KEPT_MAX} of a session.",
+    "description": "An identifier of this call, which no other one of its session has, and nobody guesses where it "
+    "begins one. The same request with the same one is answered the same and does nothing twice: of the last "
+    f"{KEPT_MAX} of a session.",
     "schema": {"type": "string", "pattern": NAME},
 }
 _CALL_OUT: Json = {
@@ -149,7 +150,10 @@ _TAKEN_BACK: Json = {
 LEAVE: Json = {
     "operationId": "leave",
     "summary": "End a session, what it was sending or receiving is taken back; or take back one call of it.",
-    "parameters": [_SESSION_IN | {"required": True, "description": "The session."}, _TAKEN_BACK],
+    "parameters": [
+        _SESSION_IN | {"required": True, "description": "The session; `new` of a call that begins one."},
+        _TAKEN_BACK,
+    ],
     "responses": {
         200: {
             "description": "The call stands, with this answer; a message is not repeated.",

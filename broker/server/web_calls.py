@@ -27,7 +27,8 @@ HEADER = "Broker-Call"
 NAME = "^[!-~]{0,64}$"  # an identifier; "" is none
 KEPT_MAX = 8  # calls of a session
 _AT_ONCE = ("", "NO")
-_TAKEN_BACK = detailed(Code.TRANSPORT_TIMED_OUT, "this call was taken back; ask again with an identifier of its own")
+_WAS_TAKEN_BACK = "this call was taken back; ask again with an identifier of its own"
+TAKEN_BACK = Answered(Reply(code=Code.TRANSPORT_TIMED_OUT, text=detailed(Code.TRANSPORT_TIMED_OUT, _WAS_TAKEN_BACK)))
 _NOTHING = Request(function=Function.VERSION)
 _LET_GO = detailed(Code.TRANSPORT_TIMED_OUT, "the call was carried out, and its message is kept no longer")
 
@@ -150,7 +151,7 @@ class Calls:
     def heard(self, call: Call) -> Answered | None:
         """Return what a request is answered that has waited for the call; None while there is nothing to tell."""
         if call.is_taken_back:
-            return Answered(Reply(code=Code.TRANSPORT_TIMED_OUT, text=_TAKEN_BACK))
+            return TAKEN_BACK
         if call.is_let_go:
             return Answered(Reply(code=Code.TRANSPORT_TIMED_OUT, text=_LET_GO))
         return call.answered
