@@ -84,6 +84,10 @@ class RemoteBroker:
         """Carry out one call, as Broker.call. A broker that is not there is an answer too: 02150148, 02150373."""
         return refusal(CLOSED) if self._client.is_closed else self._called(spelled(request), caller)
 
+    def post(self, request: Request, *, caller: Physical) -> None:
+        """Carry out one call whose answer nobody waits for: before the next one."""
+        self._line.post(spelled(request), caller)
+
     def new_caller(self) -> Physical:
         """Return a number that no caller of this connection has yet."""
         return next(self._callers)
@@ -156,6 +160,10 @@ class AsyncRemoteBroker:
         if self._unsaid:
             await self._say_who_is_gone()  # who comes again comes after that
         return await self._called(spelled(request), caller)
+
+    def post(self, request: Request, *, caller: Physical) -> None:
+        """Carry out one call whose answer nobody waits for: before the next one."""
+        self._line.post(spelled(request), caller)
 
     def new_caller(self) -> Physical:
         """Return a number that no caller of this connection has yet. Not awaited."""

@@ -139,7 +139,7 @@ class Line:
         self._at = 0  # of the targets: who answered last
         self._has_heard = False
         self._callers: dict[Physical, Standing] = {}
-        self._left: list[Ask] = []  # to be said before the next call: sessions whose last call nobody heard the end of
+        self._left: list[Ask] = []  # to be said before the next call: of calls whose end nobody heard
 
     @property
     def url(self) -> str:
@@ -181,6 +181,12 @@ class Line:
         auth = _auth(standing.logon) if standing.logon is not None else None
         session, standing.session = standing.session, ""
         self._left.append(Ask("DELETE", f"{self.url}/aci", {SESSION: session}, auth, b"", self._options.call_seconds))
+
+    def post(self, request: Request, caller: Physical) -> None:
+        """Have a call made before the next one; nobody waits for its answer. A session that is over has lost it all."""
+        standing = self._callers.get(caller)
+        if standing is not None and standing.session:
+            self._left.append(self._ask(request, standing))
 
     def leaving(self, caller: Physical) -> Steps:
         """Say that a caller will not come back, if it can be said at once."""

@@ -222,6 +222,11 @@ def _count(value: object, what: str) -> int:
     return value
 
 
+def _named(conv_id: str | None, otherwise: str) -> str:
+    """Return the conversation that is named, as plain text whatever it says of itself. TypeError."""
+    return otherwise if conv_id is None else plain_text(conv_id, "conv_id")
+
+
 class Speaker:
     """Makes the requests of one user."""
 
@@ -266,7 +271,7 @@ class Speaker:
         self, service: AnyService | None, conv_id: str | None, body: bytes, wait: Wait, beside: Mapping[str, Any]
     ) -> Request:
         """Return a SEND of a plain message: into a conversation, or to a service; alone where CONV-ID=NONE."""
-        to: dict[str, Any] = {"conv_id": conv_id or NEW} | ({} if service is None else service_fields(service))
+        to: dict[str, Any] = {"conv_id": _named(conv_id, NEW)} | ({} if service is None else service_fields(service))
         return self.say(Function.SEND, body=body, wait=wait_text(wait), **to, **beside)
 
     def receive(
@@ -275,7 +280,7 @@ class Speaker:
         """Return a RECEIVE from a conversation, else from those of a service, or of all that are served. ValueError."""
         if which not in (NEW, OLD, ANY):
             raise ValueError(f"which is NEW, OLD or ANY, not {which!r}")
-        fields: dict[str, Any] = {"conv_id": conv_id or which, "wait": wait_text(wait)}
+        fields: dict[str, Any] = {"conv_id": _named(conv_id, which), "wait": wait_text(wait)}
         if service is not None:
             named = service_fields(service)
             fields |= named if conv_id is None else {}

@@ -12,13 +12,14 @@ import pytest
 
 from database import MessageDatabase, Options
 from tests.api.arguments import RIGHT, WORDS, WRONG
-from tests.api.campaign import FACES, search, seed_played
+from tests.api.campaign import CAMPAIGN, FACES
 from tests.api.faults import FAULTS
 from tests.api.moments import FromAHandler
 from tests.api.options_given import OPTIONS
 from tests.api.play import Player
 from tests.api.surface import APART, CLASSES, Argument, Block, Call, Opened, kind_of, methods
 from tests.api.sweep import OWNERS, SWEPT, swept, swept_places
+from tests.attack import search, seed_played
 
 SCRIPTS = 40  # of each face
 # Found with the first seed, in a moment. All others: `python -m tests.api --faults`, and the slow tests.
@@ -94,7 +95,7 @@ def _is_interrupted(what: str, kind: type[BaseException], first: int = 1, every:
 
 @pytest.mark.parametrize("face", FACES)
 def test_scripts_of_calls_do_what_the_model_says(face: str) -> None:
-    found = seed_played(face, 14, examples=SCRIPTS)
+    found = seed_played(CAMPAIGN, face, 14, examples=SCRIPTS)
 
     if found.failure is not None:
         lines = traceback.format_exception(found.failure)
@@ -103,13 +104,13 @@ def test_scripts_of_calls_do_what_the_model_says(face: str) -> None:
 
 @pytest.mark.parametrize("name", SOON)
 def test_a_fault_at_the_entrance_is_found(name: str) -> None:
-    assert search(FAULTS[name]) is not None, FAULTS[name].text
+    assert search(CAMPAIGN, FAULTS[name]) is not None, FAULTS[name].text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in FAULTS if name not in SOON])
 def test_a_fault_at_the_entrance_that_takes_longer_is_found(name: str) -> None:
-    assert search(FAULTS[name]) is not None, FAULTS[name].text
+    assert search(CAMPAIGN, FAULTS[name]) is not None, FAULTS[name].text
 
 
 def test_there_are_deliberate_faults_enough() -> None:

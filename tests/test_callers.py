@@ -8,10 +8,13 @@ import traceback
 
 import pytest
 
-from tests.callers.campaign import search, seed_played
+from tests.attack import search, seed_played
+from tests.callers.campaign import CAMPAIGN
+from tests.callers.faces import FACES
 from tests.callers.faults import FAULTS
 from tests.callers.given import RIGHT, WORDS, WRONG
 from tests.callers.steps import APART, CLASSES, Argument, Call, kind_of, methods, parameters
+from tests.callers.sweep import SWEPT, sweep
 
 SCRIPTS = {"threads": 40, "tasks": 40, "remote threads": 10, "remote tasks": 10}
 SEED = 15
@@ -33,21 +36,29 @@ def test_what_no_script_calls_is_there(owner: str) -> None:
 
 @pytest.mark.parametrize("face", SCRIPTS)
 def test_scripts_of_calls_do_what_the_model_says(face: str) -> None:
-    found = seed_played(face, SEED, examples=SCRIPTS[face])
+    found = seed_played(CAMPAIGN, face, SEED, examples=SCRIPTS[face])
 
     if found.failure is not None:
         pytest.fail("\n".join(traceback.format_exception(found.failure)))
 
 
+@pytest.mark.parametrize("name", SWEPT)
+def test_every_way_to_give_an_argument_is_taken_as_it_is_meant_or_refused_in_words(name: str) -> None:
+    found = [failure for _, failure in sweep(name, FACES[0]) if failure is not None]
+
+    if found:
+        pytest.fail(f"{len(found)}, the first: " + "\n".join(traceback.format_exception(found[0])))
+
+
 @pytest.mark.parametrize("name", SOON)
 def test_a_fault_at_the_entrance_of_the_broker_is_found(name: str) -> None:
-    assert search(FAULTS[name]) is not None, FAULTS[name].text
+    assert search(CAMPAIGN, FAULTS[name]) is not None, FAULTS[name].text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in FAULTS if name not in SOON])
 def test_a_fault_at_the_entrance_of_the_broker_that_takes_longer_is_found(name: str) -> None:
-    assert search(FAULTS[name]) is not None, FAULTS[name].text
+    assert search(CAMPAIGN, FAULTS[name]) is not None, FAULTS[name].text
 
 
 def test_there_are_deliberate_faults_enough() -> None:

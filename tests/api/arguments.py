@@ -312,7 +312,7 @@ def _strange_bytes(hand: Hand, n: int) -> Given:
 
 
 def _scramble(data: bytearray) -> None:
-    data[:] = bytes(byte ^ 0x55 for byte in data)
+    data[:] = bytes((byte + 0x55) % 256 for byte in data)  # another one each time
 
 
 @wrong("payload", "value")

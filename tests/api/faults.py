@@ -4,8 +4,7 @@ Each is a block that changes the product from outside, as in the simulation (`te
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from database import asynchronous, block, database, encode
@@ -20,20 +19,8 @@ from index.table import Place
 from journal.draft import Draft, draft_plain
 from journal.message import Message
 from journal.operations import VALUE_BYTES_MAX, check_size
+from tests.attack import Fault, entering
 from tests.simulation.fault import changed, nothing
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One deliberate fault."""
-
-    name: str
-    text: str  # what is wrong, as a sentence
-    face: str  # on which it is looked for
-    budget: int  # seeds within which it must be found
-    swept: Sequence[str]  # what is played first: methods whose arguments, and calls whose interrupts, are swept
-    made: Callable[[], AbstractContextManager[None]]
-
 
 FAULTS: dict[str, Fault] = {}
 
@@ -41,14 +28,8 @@ FAULTS: dict[str, Fault] = {}
 def fault(
     face: str = "threads", *, budget: int = 5, swept: Sequence[str] = ()
 ) -> Callable[[Callable[[], Iterator[None]]], None]:
-    """Enter the decorated function into the table of faults: a block that changes the product."""
-
-    def enter(made: Callable[[], Iterator[None]]) -> None:
-        name = made.__name__.replace("_", "-")
-        assert made.__doc__ is not None and name not in FAULTS
-        FAULTS[name] = Fault(name, made.__doc__.strip(), face, budget, swept, contextmanager(made))
-
-    return enter
+    """Enter a block into the table; `swept` are methods whose arguments, and calls whose interrupts, are swept."""
+    return entering(FAULTS, face, budget, swept)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from tests.api.options_given import OPTIONS
 from tests.api.surface import ANY_QUEUE, LOOKS, Block, Call, Fork, Opened, Restart, Step, Together
 from tests.api.together import at_once
 from tests.api.words import check_words
+from tests.attack import IsOver, OutOfTime
 from tests.forking import forked
 from tests.fuzz.target import MEMORY
 from tests.watched_disk import HandClock
@@ -44,12 +45,14 @@ class MeddledClock(HandClock):
         return super().__call__()
 
 
-def play(script: Sequence[Step], *, is_async: bool, is_restored: bool = False) -> None:
-    """Play the script; Broken, or any exception that nobody promised, where a promise does not hold."""
+def play(script: Sequence[Step], *, is_async: bool, is_restored: bool = False, is_over: IsOver = lambda: False) -> None:
+    """Play the script; Broken, or any exception that nobody promised, where a promise does not hold. OutOfTime."""
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-api-") as home:
         player = Player(Path(home), is_async=is_async, is_restored=is_restored)
         try:
             for step in script:
+                if is_over():
+                    raise OutOfTime
                 player.step(step)
             player.step(Restart())
         finally:

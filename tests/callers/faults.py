@@ -1,8 +1,6 @@
 """Faults made on purpose at the entrance of the broker, to see that the campaign finds them."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from broker import repeating, running, sending, session, session_parts, syncpoint, words
@@ -11,32 +9,17 @@ from broker.looped import Looped
 from broker.running import Running
 from broker.threaded import Threaded
 from database.arguments import plain_bytes
+from tests.attack import Fault, entering
 from tests.simulation.fault import changed, nothing
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One deliberate fault."""
-
-    name: str
-    text: str  # what is wrong, as a sentence
-    face: str  # on which it is looked for
-    budget: int  # seeds within which it must be found
-    made: Callable[[], AbstractContextManager[None]]
-
 
 FAULTS: dict[str, Fault] = {}
 
 
-def fault(face: str = "threads", *, budget: int = 10) -> Callable[[Callable[[], Iterator[None]]], None]:
-    """Enter the decorated function into the table of faults: a block that changes the product."""
-
-    def enter(made: Callable[[], Iterator[None]]) -> None:
-        name = made.__name__.replace("_", "-")
-        assert made.__doc__ is not None and name not in FAULTS
-        FAULTS[name] = Fault(name, made.__doc__.strip(), face, budget, contextmanager(made))
-
-    return enter
+def fault(
+    face: str = "threads", *, budget: int = 10, swept: Sequence[str] = ()
+) -> Callable[[Callable[[], Iterator[None]]], None]:
+    """Enter a block into the table; `swept` are sweeps of `tests/callers/sweep.py`."""
+    return entering(FAULTS, face, budget, swept)
 
 
 @fault()

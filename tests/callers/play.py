@@ -12,6 +12,7 @@ from broker.codes import BrokerError, Code
 from broker.words import Message, PublicationStatus, UnitStatus
 from tests.api.arguments import Given, Oops
 from tests.api.words import NEVER
+from tests.attack import IsOver, OutOfTime
 from tests.broker_words import NEW, OLD, Answer, Ask, Person
 from tests.callers.belief import Belief, Broken, Mind, Way, attributes, is_ok, nothing
 from tests.callers.faces import Face, Outcome
@@ -35,13 +36,15 @@ PLAIN = (
 )
 
 
-def play(script: Sequence[Step], *, face: str) -> None:
-    """Play the script; Broken, or any exception that nobody promised, where a promise does not hold."""
+def play(script: Sequence[Step], face: str, is_over: IsOver = lambda: False) -> None:
+    """Play the script; Broken, or any exception that nobody promised, where a promise does not hold. OutOfTime."""
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-callers-") as home:
         player = Player(Path(home) / "spool", face)
         try:
             player.begin()
             for step in script:
+                if is_over():
+                    raise OutOfTime
                 player.step(step)
             player.finish()
         except Exception as failure:

@@ -36,6 +36,10 @@ class Repeating(Model):
         self.forgotten: set[int] = set()  # first units of work that left no trace over a restart
         self.opened: dict[int, Key] = {}  # units of work that are not committed, and their identifiers
         self.last_talk: dict[int, int] = {}  # of a unit of work
+        self.is_untried = False  # what is given back is what nobody has heard of
+
+    def _back_out(self, unit: Uow, *, is_tried: bool = True) -> None:
+        super()._back_out(unit, is_tried=is_tried and not self.is_untried)
 
     def would_wait(self, ask: Ask) -> bool:
         """Say whether a SEND waits for what another participant has open."""
@@ -63,13 +67,16 @@ class Repeating(Model):
         return next((each for each in mine if talk in each.talks or uow == each.first), None)
 
     def _send(self, me: Name, ask: Ask) -> Answer:
-        repeat = self._repeat(me, ask.talk) or self._begun_repeat(me, ask)
+        is_of_unit = ask.option in (Option.SYNC, Option.COMMIT)  # a plain message is no part of what is sent again
+        repeat = self._repeat(me, ask.talk) or self._begun_repeat(me, ask) if is_of_unit else None
         if repeat is None:
             return self._sent_first(me, ask)
         if ask.option is Option.SYNC:
             if repeat not in self.repeats.get(me, []):
-                self._check_nothing_is_open(me, repeat)
-                self.repeats.setdefault(me, []).append(repeat)
+                others = [each for each in self.repeats.get(me, []) if each.first != repeat.first]
+                if len(others) == len(self.repeats.get(me, [])):
+                    self._check_nothing_is_open(me, repeat)
+                self.repeats[me] = [*others, repeat]  # decided: who begins it anew has left the one before
             repeat.bodies.append(ask.body)
             return self._of_first(repeat.first)
         is_again = not repeat.bodies and ask.body == self.contents[repeat.key][-1] and ask.talk in repeat.talks

@@ -21,8 +21,9 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from tests.api.__main__ import attack
-from tests.callers.__main__ import attack as attack_callers
+from tests.api.campaign import CAMPAIGN as API
+from tests.attack import attack
+from tests.callers.campaign import CAMPAIGN as CALLERS
 from tests.fuzz.arcs import smallest
 from tests.fuzz.corpora import CORPORA_BYTES_MAX, corpus_file, read_corpus, write_corpus
 from tests.fuzz.every import TARGETS
@@ -30,7 +31,7 @@ from tests.fuzz.target import INPUT_BYTES_MAX, MEMORY
 from tests.project import REPOSITORY
 
 SECONDS = 60
-CALLS = {"api": attack, "callers": attack_callers}  # calls made at random, played with seeds, and no inputs
+CALLS = {"api": API, "callers": CALLERS}  # calls made at random, played with seeds, and no inputs
 MERGED_MAX = 3000  # inputs that are tried when a corpus is made small
 _DONE = re.compile(r"stat::number_of_executed_units: (\d+)")
 _SEEN = re.compile(r"cov: (\d+) ft: (\d+) corp: (\d+)")
@@ -126,7 +127,7 @@ def main(arguments: Sequence[str]) -> int:
     if min(given.seconds, given.processes) < 1:
         parser.error("at least 1 second, and 1 process")
     wanted = [name for name in given.targets if name not in CALLS] or ([] if given.targets else list(TARGETS))
-    called = max([CALLS[name](given.seconds) for name in CALLS if name in (given.targets or CALLS)], default=0)
+    called = max([attack(CALLS[name], given.seconds) for name in CALLS if name in (given.targets or CALLS)], default=0)
     if not wanted:
         return called
     plays = broken = 0
