@@ -30,7 +30,7 @@ from journal.neighbours import (
     unnamed_files,
 )
 
-ATTEMPTS_MAX = 5  # clean-up of a running database may be faster than who reads it without the lock
+ATTEMPTS_MAX = 50  # each meets a file that was removed since it was listed: clean-up may be faster than who reads
 REQUESTS_MAX = 16  # of a remote file system at once
 
 

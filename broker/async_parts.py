@@ -1,14 +1,14 @@
 """What a session of asyncio gives out: units of work, publications, subscriptions, as `session_parts.py` has them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext, suppress
 from types import TracebackType
-from typing import Any, Protocol, Self, Unpack
+from typing import Any, Protocol, Self, TypeVar, Unpack
 
 from broker.block import NEW, Function, Option, Request
 from broker.codes import BrokerError, Code
-from broker.exchange import Publishing, Reading, ReceivingPublication, ReceivingUnit, Sending, check_said
+from broker.exchange import AGAIN, Again, Publishing, Reading, ReceivingPublication, ReceivingUnit, Sending, check_said
 from broker.running import Answered
 from broker.words import (
     Beside,
@@ -23,6 +23,8 @@ from broker.words import (
 )
 from database.arguments import flag
 
+T = TypeVar("T")
+
 
 class AsyncAsking(Protocol):
     """A session, as what it gives out needs it."""
@@ -34,6 +36,8 @@ class AsyncAsking(Protocol):
     def reading(self) -> Reading: ...
 
     async def ask(self, request: Request) -> Answered: ...
+
+    async def taken(self, request: Request, made: Callable[[Answered], T]) -> T: ...
 
 
 class AsyncSettled(ABC):
@@ -75,7 +79,7 @@ class AsyncSentUnit(Sending, AsyncSettled):
 
     async def send(self, body: bytes, **beside: Unpack[Beside]) -> None:
         """Add a message. BrokerError 00740347 above MAX-MESSAGES-IN-UOW, 00200218 above the length."""
-        self._sent(await self._session.ask(self._to_send(body, {**beside})))
+        await self._session.taken(self._to_send(body, {**beside}), self._sent)
 
     async def commit(self, *, user_status: str = "") -> UnitStatus:
         """Commit it: durable on return where it is persistent. BrokerError: then it can be tried again."""
@@ -117,10 +121,12 @@ class AsyncReceivedUnit(ReceivingUnit, AsyncSettled):
     async def __anext__(self) -> Message:
         if self.is_read:
             raise StopAsyncIteration
-        return self._at_hand() or self._heard(await self._session.ask(self._to_go_on()))
+        kept = self._at_hand()
+        return kept if kept is not None else await self._session.taken(self._to_go_on(), self._heard)
 
     async def answer(self, body: bytes, **beside: Unpack[Beside]) -> None:
         """Add a message to an answer in the same conversation, which `commit` commits with it, in one operation."""
+        self._check_is_open()
         if self._answer is None or not self._answer.is_open:
             self._answer = AsyncSentUnit(self._session, self._speaker.to(None, self.conv_id), {})
         await self._answer.send(body, **beside)
@@ -145,11 +151,11 @@ class AsyncReceivedUnit(ReceivingUnit, AsyncSettled):
         return await self._give_up(Option.CANCEL, user_status)
 
     async def _give_up(self, option: Option, user_status: str) -> UnitStatus:
-        request = self._to_settle(option, user_status, None)
         if self._answer is not None and self._answer.is_open:
-            check_said(request)  # before the answer is dropped
-            await self._answer.backout()
-        return self._settled(await self._session.ask(request))
+            check_said(self._speaker.about(option, self.uowid, ustatus=user_status))  # before the answer is dropped
+            with suppress(BrokerError) if self.is_lost else nullcontext():  # it may be lost as well
+                await self._answer.backout()
+        return self._settled(await self._session.ask(self._to_settle(option, user_status, None)))
 
     async def set_user_status(self, user_status: str) -> UnitStatus:
         """Tell its sender something about it, at most 32 characters."""
@@ -170,7 +176,7 @@ class AsyncSentPublication(Publishing, AsyncSettled):
 
     async def send(self, body: bytes, **beside: Unpack[Beside]) -> None:
         """Add a message. BrokerError 00740347 above MAX-MESSAGES-IN-PUBLICATION, 00200218 above the length."""
-        self._sent(await self._session.ask(self._to_send(body, {**beside})))
+        await self._session.taken(self._to_send(body, {**beside}), self._sent)
 
     async def commit(self) -> PublicationStatus:
         """Commit it: now its subscribers can have it. Durable on return where the topic is stored."""
@@ -194,7 +200,8 @@ class AsyncReceivedPublication(ReceivingPublication, AsyncSettled):
     async def __anext__(self) -> Message:
         if self.is_read:
             raise StopAsyncIteration
-        return self._at_hand() or self._heard(await self._session.ask(self._to_go_on()))
+        kept = self._at_hand()
+        return kept if kept is not None else await self._session.taken(self._to_go_on(), self._heard)
 
     async def acknowledge(self) -> PublicationStatus:
         """Be done with it: it does not come again, over a restart neither where the subscription is durable."""
@@ -223,11 +230,16 @@ class AsyncSubscription:
         None is no context manager: look before `async with`, or go through `publications`.
         """
         asked = self._session.speaker.receive_publication(self.topic, NEW, wait)
-        while True:
-            answered = await self._session.ask(asked)
-            if wait is not True or answered.reply.code is not Code.WAIT_TIMED_OUT:
-                found = message_if_any(answered, is_named=True)
-                return None if found is None else AsyncReceivedPublication(self._session, found)
+
+        def made(answered: Answered) -> AsyncReceivedPublication | Again | None:
+            if wait is True and answered.reply.code is Code.WAIT_TIMED_OUT:
+                return AGAIN
+            found = message_if_any(answered, is_named=True)
+            return None if found is None else AsyncReceivedPublication(self._session, found)
+
+        while (publication := await self._session.taken(asked, made)) is AGAIN:
+            pass
+        return publication
 
     async def publications(self, *, wait: Wait = None) -> AsyncIterator[AsyncReceivedPublication]:
         """Yield publications as `receive` returns them, until there is none."""

@@ -11,16 +11,16 @@ A session, and what it gives out, is for one task at a time. A call that is canc
 unit of work that its task got to see no more is given back.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Any, Protocol, Unpack
+from typing import Any, Protocol, TypeVar, Unpack
 
 from broker.async_parts import AsyncReceivedUnit, AsyncSentPublication, AsyncSentUnit, AsyncSubscription
 from broker.block import ANY, NONE, Function, Option, Request
 from broker.codes import Code
 from broker.effects import Physical
-from broker.exchange import Reading
-from broker.running import Answered
+from broker.exchange import AGAIN, Again, Reading
+from broker.running import Answered, handing_back
 from broker.words import (
     AnyService,
     Beside,
@@ -45,11 +45,15 @@ from broker.words import (
 )
 from database.arguments import flag
 
+T = TypeVar("T")
+
 
 class AsyncEntrance(Protocol):
     """What a session needs of a broker."""
 
     async def call(self, request: Request, *, caller: Physical) -> Answered: ...
+
+    def post(self, request: Request, *, caller: Physical) -> None: ...
 
     def new_caller(self) -> Physical: ...
 
@@ -89,6 +93,19 @@ class AsyncSession:
         """Make any call of the control block as this session; the answer is not looked at."""
         return await self._broker.call(request, caller=self._caller)
 
+    async def taken(self, request: Request, made: Callable[[Answered], T]) -> T:
+        """Make a call, and return what is made of its answer; what an exception keeps from the caller is given back."""
+        answered: Answered | None = None
+        try:
+            answered = await self.ask(request)
+            return made(answered)
+        except BaseException:
+            back = handing_back(request, answered.reply) if answered is not None else None
+            if back is not None:
+                self.reading.lose(back.uowid)
+                self._broker.post(back, caller=self._caller)
+            raise
+
     async def log_on(self) -> None:
         """LOGON: units of work and topics need it. Another session of this user and token is disconnected by it."""
         checked(await self.ask(self.speaker.say(Function.LOGON)))
@@ -108,7 +125,7 @@ class AsyncSession:
         """
         self._broker.gone(self._caller)
         self._caller = self._broker.new_caller()
-        self.reading = Reading()
+        self.reading.lose_all()
         await self.log_on()
         for service in self._services.values():
             await self.register(service)
@@ -180,12 +197,18 @@ class AsyncSession:
         None is no context manager: look before `async with`, or go through `receive_units`.
         """
         asked = self.speaker.receive(service, conv_id, wait, which=which, option=Option.SYNC)
-        while True:
-            answered = await self.ask(asked)
-            if wait is not True or answered.reply.code is not Code.WAIT_TIMED_OUT:
-                found = message_if_any(answered, is_named=conv_id is not None)
-                if found is None or not self.reading.takes(found):
-                    return None if found is None else AsyncReceivedUnit(self, found)
+
+        def made(answered: Answered) -> AsyncReceivedUnit | Again | None:
+            if wait is True and answered.reply.code is Code.WAIT_TIMED_OUT:
+                return AGAIN
+            found = message_if_any(answered, is_named=conv_id is not None)
+            if found is None:
+                return None
+            return AGAIN if self.reading.takes(found) else AsyncReceivedUnit(self, found)
+
+        while (unit := await self.taken(asked, made)) is AGAIN:
+            pass
+        return unit
 
     async def receive_units(
         self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY

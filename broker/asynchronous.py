@@ -88,6 +88,10 @@ class AsyncBroker:
         """
         return self._looped.ask(spelled(request), caller, then)
 
+    def post(self, request: Request, *, caller: Physical) -> None:
+        """Carry out one call whose answer nobody waits for. Not awaited."""
+        self._looped.post(spelled(request), caller)
+
     def new_caller(self) -> Physical:
         """Return a number that no caller of this broker has yet. Not awaited."""
         return next(self._callers)

@@ -95,6 +95,10 @@ class Broker:
         """
         return self._threads.call(spelled(request), caller)
 
+    def post(self, request: Request, *, caller: Physical) -> None:
+        """Carry out one call whose answer nobody waits for; no handler of a signal ends it in its middle."""
+        self._threads.post(spelled(request), caller)
+
     def new_caller(self) -> Physical:
         """Return a number that no caller of this broker has yet."""
         return next(self._callers)

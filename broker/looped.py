@@ -217,8 +217,12 @@ class Looped:
         assert slot.answer is not None, "nothing was handed out"
         request = handing_back(slot.request, slot.answer.reply, is_untried=is_untried)
         if request is not None:
-            self._handle += 1
-            self._take(Call(request, slot.caller, self._handle))
+            self.post(request, slot.caller)
+
+    def post(self, request: Request, caller: Physical) -> None:
+        """Make a call whose answer nobody waits for."""
+        self._handle += 1
+        self._take(Call(request, caller, self._handle))
 
     def give(self, given: Input) -> None:
         """Hand the kernel an input that nobody waits for."""

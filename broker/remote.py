@@ -88,6 +88,11 @@ class RemoteBroker:
         """Carry out one call, as Broker.call. A broker that is not there is an answer too: 02150148, 02150373."""
         return refusal(CLOSED) if self._client.is_closed else self._called(spelled(request), caller)
 
+    def post(self, request: Request, *, caller: Physical) -> None:
+        """Take back at once what the caller was answered last, which this request is for."""
+        self._line.post(spelled(request), caller)
+        self._take_back(caller)
+
     def new_caller(self) -> Physical:
         """Return a number that no caller of this connection has yet."""
         return next(self._callers)
@@ -111,9 +116,12 @@ class RemoteBroker:
             return self._driven(self._line.calling(request, caller))
         except BaseException:
             self._line.cut(request, caller)
-            if not self._client.is_closed:
-                self._driven(self._line.taking_back(caller))
+            self._take_back(caller)
             raise
+
+    def _take_back(self, caller: Physical) -> None:
+        if not self._client.is_closed:
+            self._driven(self._line.taking_back(caller))
 
     def _driven(self, steps: Steps) -> Answered:
         outcome: Outcome = None
@@ -168,6 +176,11 @@ class AsyncRemoteBroker:
             await self._say_who_is_gone()  # who comes again comes after that
         return await self._called(spelled(request), caller)
 
+    def post(self, request: Request, *, caller: Physical) -> None:
+        """Take back at once what the caller was answered last, which this request is for. Not awaited."""
+        self._line.post(spelled(request), caller)
+        self._take_back(caller)
+
     def new_caller(self) -> Physical:
         """Return a number that no caller of this connection has yet. Not awaited."""
         return next(self._callers)
@@ -200,11 +213,14 @@ class AsyncRemoteBroker:
             return await self._driven(self._line.calling(request, caller))
         except BaseException:
             self._line.cut(request, caller)
-            if not self._client.is_closed:
-                task = asyncio.get_running_loop().create_task(self._driven(self._line.taking_back(caller)))
-                self._taking_back.add(task)
-                task.add_done_callback(self._taking_back.discard)
+            self._take_back(caller)
             raise
+
+    def _take_back(self, caller: Physical) -> None:
+        if not self._client.is_closed:
+            task = asyncio.get_running_loop().create_task(self._driven(self._line.taking_back(caller)))
+            self._taking_back.add(task)
+            task.add_done_callback(self._taking_back.discard)
 
     async def _driven(self, steps: Steps) -> Answered:
         outcome: Outcome = None

@@ -222,6 +222,18 @@ class Line:
         seconds = min(self._options.call_seconds, _PARTING_SECONDS_MAX)
         return Ask("DELETE", f"{self.url}{PATH}", headers, auth, b"", seconds)
 
+    def post(self, request: Request, caller: Physical) -> None:
+        """Note what takes back the call that was answered last. A session that is over has lost it all."""
+        standing = self._callers.get(caller)
+        if standing is None or not standing.session or standing.logon is None:
+            return
+        if self.url in self._keeping and standing.under_way:
+            standing.left.append(self._parting(standing.logon, standing.session, standing.under_way))
+        else:
+            known = replace(request, password=standing.logon.password)
+            standing.left.append(self._ask(known, standing, _new_identifier()))
+        standing.under_way = ""
+
     def leaving(self, caller: Physical) -> Steps:
         """Say that a caller will not come back, if it can be said at once."""
         standing = self._callers.get(caller)

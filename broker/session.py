@@ -13,15 +13,15 @@ and Units of Work), for topics what the functions for publications do (EntireX 8
 "Publish-and-Subscribe").
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Protocol, Unpack
+from typing import Any, Protocol, TypeVar, Unpack
 
 from broker.block import ANY, NONE, Function, Option, Request
 from broker.codes import Code
 from broker.effects import Physical
-from broker.exchange import Reading
-from broker.running import Answered
+from broker.exchange import AGAIN, Again, Reading
+from broker.running import Answered, handing_back
 from broker.session_parts import ReceivedUnit, SentPublication, SentUnit, Subscription
 from broker.words import (
     AnyService,
@@ -47,11 +47,15 @@ from broker.words import (
 )
 from database.arguments import flag
 
+T = TypeVar("T")
+
 
 class Entrance(Protocol):
     """What a session needs of a broker."""
 
     def call(self, request: Request, *, caller: Physical) -> Answered: ...
+
+    def post(self, request: Request, *, caller: Physical) -> None: ...
 
     def new_caller(self) -> Physical: ...
 
@@ -91,6 +95,19 @@ class Session:
         """Make any call of the control block as this session; the answer is not looked at."""
         return self._broker.call(request, caller=self._caller)
 
+    def taken(self, request: Request, made: Callable[[Answered], T]) -> T:
+        """Make a call, and return what is made of its answer; what an exception keeps from the caller is given back."""
+        answered: Answered | None = None
+        try:
+            answered = self.ask(request)
+            return made(answered)
+        except BaseException:
+            back = handing_back(request, answered.reply) if answered is not None else None
+            if back is not None:
+                self.reading.lose(back.uowid)
+                self._broker.post(back, caller=self._caller)
+            raise
+
     def log_on(self) -> None:
         """LOGON: units of work and topics need it. Another session of this user and token is disconnected by it."""
         checked(self.ask(self.speaker.say(Function.LOGON)))
@@ -110,7 +127,7 @@ class Session:
         """
         self._broker.gone(self._caller)
         self._caller = self._broker.new_caller()
-        self.reading = Reading()
+        self.reading.lose_all()
         self.log_on()
         for service in self._services.values():
             self.register(service)
@@ -190,12 +207,18 @@ class Session:
         BrokerError 00030011 when the partner has cancelled the conversation, 00030003 when there is none of this id.
         """
         asked = self.speaker.receive(service, conv_id, wait, which=which, option=Option.SYNC)
-        while True:
-            answered = self.ask(asked)
-            if wait is not True or answered.reply.code is not Code.WAIT_TIMED_OUT:
-                found = message_if_any(answered, is_named=conv_id is not None)
-                if found is None or not self.reading.takes(found):
-                    return None if found is None else ReceivedUnit(self, found)
+
+        def made(answered: Answered) -> ReceivedUnit | Again | None:
+            if wait is True and answered.reply.code is Code.WAIT_TIMED_OUT:
+                return AGAIN
+            found = message_if_any(answered, is_named=conv_id is not None)
+            if found is None:
+                return None
+            return AGAIN if self.reading.takes(found) else ReceivedUnit(self, found)
+
+        while (unit := self.taken(asked, made)) is AGAIN:
+            pass
+        return unit
 
     def receive_units(
         self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY

@@ -5,14 +5,14 @@ its messages.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from types import TracebackType
-from typing import Any, Protocol, Self, Unpack
+from typing import Any, Protocol, Self, TypeVar, Unpack
 
 from broker.block import NEW, Function, Option, Request
 from broker.codes import BrokerError, Code
-from broker.exchange import Publishing, Reading, ReceivingPublication, ReceivingUnit, Sending, check_said
+from broker.exchange import AGAIN, Again, Publishing, Reading, ReceivingPublication, ReceivingUnit, Sending, check_said
 from broker.running import Answered
 from broker.words import (
     Beside,
@@ -27,6 +27,8 @@ from broker.words import (
 )
 from database.arguments import flag
 
+T = TypeVar("T")
+
 
 class Asking(Protocol):
     """A session, as what it gives out needs it."""
@@ -38,6 +40,8 @@ class Asking(Protocol):
     def reading(self) -> Reading: ...
 
     def ask(self, request: Request) -> Answered: ...
+
+    def taken(self, request: Request, made: Callable[[Answered], T]) -> T: ...
 
 
 class Settled(ABC):
@@ -79,7 +83,7 @@ class SentUnit(Sending, Settled):
 
     def send(self, body: bytes, **beside: Unpack[Beside]) -> None:
         """Add a message. BrokerError 00740347 above MAX-MESSAGES-IN-UOW, 00200218 above the length."""
-        self._sent(self._session.ask(self._to_send(body, {**beside})))
+        self._session.taken(self._to_send(body, {**beside}), self._sent)
 
     def commit(self, *, user_status: str = "") -> UnitStatus:
         """Commit it: durable on return where it is persistent. BrokerError: then it can be tried again."""
@@ -121,10 +125,12 @@ class ReceivedUnit(ReceivingUnit, Settled):
     def __next__(self) -> Message:
         if self.is_read:
             raise StopIteration
-        return self._at_hand() or self._heard(self._session.ask(self._to_go_on()))
+        kept = self._at_hand()
+        return kept if kept is not None else self._session.taken(self._to_go_on(), self._heard)
 
     def answer(self, body: bytes, **beside: Unpack[Beside]) -> None:
         """Add a message to an answer in the same conversation, which `commit` commits with it, in one operation."""
+        self._check_is_open()
         if self._answer is None or not self._answer.is_open:
             self._answer = SentUnit(self._session, self._speaker.to(None, self.conv_id), {})
         self._answer.send(body, **beside)
@@ -149,11 +155,11 @@ class ReceivedUnit(ReceivingUnit, Settled):
         return self._give_up(Option.CANCEL, user_status)
 
     def _give_up(self, option: Option, user_status: str) -> UnitStatus:
-        request = self._to_settle(option, user_status, None)
         if self._answer is not None and self._answer.is_open:
-            check_said(request)  # before the answer is dropped
-            self._answer.backout()
-        return self._settled(self._session.ask(request))
+            check_said(self._speaker.about(option, self.uowid, ustatus=user_status))  # before the answer is dropped
+            with suppress(BrokerError) if self.is_lost else nullcontext():  # it may be lost as well
+                self._answer.backout()
+        return self._settled(self._session.ask(self._to_settle(option, user_status, None)))
 
     def set_user_status(self, user_status: str) -> UnitStatus:
         """Tell its sender something about it, at most 32 characters."""
@@ -174,7 +180,7 @@ class SentPublication(Publishing, Settled):
 
     def send(self, body: bytes, **beside: Unpack[Beside]) -> None:
         """Add a message. BrokerError 00740347 above MAX-MESSAGES-IN-PUBLICATION, 00200218 above the length."""
-        self._sent(self._session.ask(self._to_send(body, {**beside})))
+        self._session.taken(self._to_send(body, {**beside}), self._sent)
 
     def commit(self) -> PublicationStatus:
         """Commit it: now its subscribers can have it. Durable on return where the topic is stored."""
@@ -198,7 +204,8 @@ class ReceivedPublication(ReceivingPublication, Settled):
     def __next__(self) -> Message:
         if self.is_read:
             raise StopIteration
-        return self._at_hand() or self._heard(self._session.ask(self._to_go_on()))
+        kept = self._at_hand()
+        return kept if kept is not None else self._session.taken(self._to_go_on(), self._heard)
 
     def acknowledge(self) -> PublicationStatus:
         """Be done with it: it does not come again, over a restart neither where the subscription is durable."""
@@ -227,11 +234,16 @@ class Subscription:
         None is no context manager: look before `with`, or go through `publications`.
         """
         asked = self._session.speaker.receive_publication(self.topic, NEW, wait)
-        while True:
-            answered = self._session.ask(asked)
-            if wait is not True or answered.reply.code is not Code.WAIT_TIMED_OUT:
-                found = message_if_any(answered, is_named=True)
-                return None if found is None else ReceivedPublication(self._session, found)
+
+        def made(answered: Answered) -> ReceivedPublication | Again | None:
+            if wait is True and answered.reply.code is Code.WAIT_TIMED_OUT:
+                return AGAIN
+            found = message_if_any(answered, is_named=True)
+            return None if found is None else ReceivedPublication(self._session, found)
+
+        while (publication := self._session.taken(asked, made)) is AGAIN:
+            pass
+        return publication
 
     def publications(self, *, wait: Wait = None) -> Iterator[ReceivedPublication]:
         """Yield publications as `receive` returns them, until there is none."""

@@ -160,14 +160,26 @@ class Threaded:
 
     def give(self, given: Input | None) -> None:
         """Hand the kernel an input that nobody waits for, None for a tick; commit what comes of it if nobody does."""
+        self._told(lambda: self._running.tick() if given is None else given)
+
+    def post(self, request: Request, caller: Physical) -> None:
+        """Make a call whose answer nobody waits for."""
+        self._told(lambda: self._call(request, caller))
+
+    def _told(self, given: Callable[[], Input]) -> None:
         with whole():
             with self._lock:
-                self._take(self._running.tick() if given is None else given, None)
+                self._take(given(), None)
                 leads = self._leads_now()
             if leads:
                 self._lead(None)
         if self._running.aside:
             self._running.tell()
+
+    def _call(self, request: Request, caller: Physical) -> Call:
+        """Return a call that nobody waits for; with the lock held."""
+        self._handle += 1
+        return Call(request, caller, self._handle)
 
     def tick(self) -> None:
         """Let time pass."""
@@ -247,8 +259,7 @@ class Threaded:
         assert slot.answer is not None, "nothing was handed out"
         request = handing_back(slot.request, slot.answer.reply, is_untried=is_untried)
         if request is not None:
-            self._handle += 1
-            self._take(Call(request, slot.caller, self._handle), None)
+            self._take(self._call(request, slot.caller), None)
 
     # The kernel; with the lock held.
 

@@ -54,6 +54,9 @@ class Line:
             return refusal("the process with the broker has gone")
         return answered
 
+    def post(self, request: Request, *, caller: Physical) -> None:
+        self.call(request, caller=caller)
+
     def new_caller(self) -> Physical:
         """Return the number of the one caller that a line has."""
         return 0

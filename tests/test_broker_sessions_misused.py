@@ -1,6 +1,7 @@
 """Sessions of a broker, for threads and for tasks, that are used as nobody should: they say so, and nothing is lost."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,12 @@ import pytest
 
 from broker.attributes import parse
 from broker.codes import BrokerError, Code
+from broker.records import Status
 from tests.api.arguments import StrangeText
+from tests.api.moments import Interrupt
 from tests.callers.faces import Face
 
+NEXT = {False: "__next__", True: "__anext__"}  # of an iterator, by whether it is for asyncio
 SERVICE = "GAME/CHESS/BLACK"
 ATTRIBUTES = """
 DEFAULTS=BROKER
@@ -46,7 +50,7 @@ def logged_on(face: Face, user: str) -> Any:
 
 def following(face: Face, unit: Any) -> bytes:
     """Return the next message of what is being received; StopIteration, StopAsyncIteration."""
-    body = call(face, unit, "__anext__" if face.is_async else "__next__").body
+    body = call(face, unit, NEXT[face.is_async]).body
     assert isinstance(body, bytes)
     return body
 
@@ -79,3 +83,205 @@ def test_a_plain_message_for_a_conversation_that_is_named_begins_no_other(face: 
 
     assert refused.value.code is Code.FUNCTION_CONV_ID
     assert call(face, bob, "receive_message") is None
+
+
+# What is settled.
+
+
+def sent(face: Face, session: Any, *bodies: bytes) -> Any:
+    """Send a unit of work, and return what it was sent with."""
+    unit = session.unit_of_work(SERVICE)
+    for body in bodies:
+        call(face, unit, "send", body)
+    call(face, unit, "commit")
+    return unit
+
+
+def refused(face: Face, thing: Any, method: str, *given: Any) -> str:
+    """Check that a method is refused with 00780307, and return what it says."""
+    with pytest.raises(BrokerError) as failure:
+        call(face, thing, method, *given)
+    assert failure.value.code is Code.WRONG_STATUS
+    return str(failure.value)
+
+
+@pytest.mark.parametrize("end", ["backout", "commit", "cancel"])
+def test_what_was_received_and_is_settled_takes_no_message_of_what_comes_again(face: Face, end: str) -> None:
+    alice, bob = logged_on(face, "ALICE"), logged_on(face, "BOB")
+    call(face, bob, "register", SERVICE)
+    uowid = sent(face, alice, b"first", b"last").uowid
+    unit = call(face, bob, "receive_unit")
+    assert following(face, unit) == b"first"
+    call(face, unit, end)
+
+    said = {refused(face, unit, NEXT[face.is_async])}
+    said |= {refused(face, unit, method) for method in ("commit", "backout", "cancel")}
+    said |= {refused(face, unit, "answer", b"too late")}
+
+    text = f"{uowid} is settled: it was committed, given back or cancelled with this object; receive another one"
+    assert said == {f"00780307 Unit of work is not in the correct status: {text}"}
+    again = call(face, bob, "receive_unit")
+    if end == "backout":
+        assert [following(face, again), following(face, again)] == [b"first", b"last"]
+        call(face, again, "commit")
+    assert call(face, bob, "receive_unit") is None
+
+
+def test_a_loop_may_commit_what_it_reads_at_its_last_message(face: Face) -> None:
+    alice, bob = logged_on(face, "ALICE"), logged_on(face, "BOB")
+    call(face, bob, "register", SERVICE)
+    sent(face, alice, b"only")
+    unit = call(face, bob, "receive_unit")
+    following(face, unit)
+    call(face, unit, "commit")
+
+    with pytest.raises((StopIteration, StopAsyncIteration)):
+        following(face, unit)
+
+
+def test_what_was_received_before_it_came_again_is_not_settled_by_its_first_object(face: Face) -> None:
+    alice, bob = logged_on(face, "ALICE"), logged_on(face, "BOB")
+    call(face, bob, "register", SERVICE)
+    uowid = sent(face, alice, b"first", b"last").uowid
+    old = call(face, bob, "receive_unit")
+    call(face, old, "answer", b"half an answer")
+    call(face, bob, "recover")
+    new = call(face, bob, "receive_unit")
+
+    for method in (NEXT[face.is_async], "commit", "cancel", "backout"):
+        assert refused(face, old, method).endswith(
+            f"{uowid} was given back meanwhile; use what it was received with again"
+        )
+
+    assert [following(face, new), following(face, new)] == [b"first", b"last"]
+    call(face, new, "commit")
+
+
+@pytest.mark.parametrize("end", ["commit", "backout", "commit_and_end"])
+def test_what_was_sent_and_is_settled_takes_no_more_messages(face: Face, end: str) -> None:
+    alice, bob = logged_on(face, "ALICE"), logged_on(face, "BOB")
+    call(face, bob, "register", SERVICE)
+    unit = alice.unit_of_work(SERVICE)
+    call(face, unit, "send", b"body")
+    call(face, unit, end)
+
+    said = refused(face, unit, "send", b"too late")
+
+    assert said.endswith(f"{unit.uowid} is settled; begin another unit of work with unit_of_work")
+    last = call(face, alice, "last")
+    assert last is None or last.uowid == unit.uowid
+
+
+def test_a_publication_that_is_settled_takes_no_message_and_gives_none(face: Face) -> None:
+    alice, bob = logged_on(face, "ALICE"), logged_on(face, "BOB")
+    subscription = call(face, bob, "subscribe", "NEWS")
+    publication = alice.publication("NEWS")
+    for body in (b"first", b"last"):
+        call(face, publication, "send", body)
+    call(face, publication, "commit")
+    read = call(face, subscription, "receive")
+    call(face, read, "backout")
+
+    with pytest.raises(BrokerError):
+        call(face, publication, "send", b"too late")
+    for method in (NEXT[face.is_async], "acknowledge", "backout"):
+        assert "is settled" in refused(face, read, method)
+
+    again = call(face, subscription, "receive")
+    assert [following(face, again), following(face, again)] == [b"first", b"last"]
+
+
+# What an exception keeps from its caller.
+
+Steps = Callable[[Face, Any, Any], tuple[Callable[..., Any], tuple[Any, ...]]]
+
+
+def _receiving(face: Face, alice: Any, bob: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    sent(face, alice, b"first", b"last")
+    return bob.receive_unit, ()
+
+
+def _going_on(face: Face, alice: Any, bob: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    sent(face, alice, b"first", b"last")
+    unit = call(face, bob, "receive_unit")
+    following(face, unit)
+    return unit.__next__, ()
+
+
+def _receiving_what_is_published(face: Face, alice: Any, bob: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    subscription = call(face, bob, "subscribe", "NEWS")
+    call(face, alice, "publish", "NEWS", b"first")
+    return subscription.receive, ()
+
+
+def _sending(face: Face, alice: Any, bob: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    return alice.unit_of_work(SERVICE).send, (b"body",)
+
+
+def _publishing(face: Face, alice: Any, bob: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    call(face, bob, "subscribe", "NEWS")
+    return alice.publication("NEWS").send, (b"body",)
+
+
+EVERY = 7  # of the places of a call is interrupted
+MADE = pytest.mark.parametrize(
+    "made", [_receiving, _going_on, _receiving_what_is_published, _sending, _publishing], ids=lambda made: made.__name__
+)
+
+
+@MADE
+def test_what_an_interrupt_keeps_from_its_caller_is_given_back_and_counts_no_attempt(
+    made: Steps, tmp_path: Path
+) -> None:
+    _is_swept(made, tmp_path, every=EVERY)
+
+
+@pytest.mark.slow
+@MADE
+def test_what_an_interrupt_keeps_from_its_caller_is_given_back_at_every_place(made: Steps, tmp_path: Path) -> None:
+    _is_swept(made, tmp_path, every=1)
+
+
+def _is_swept(made: Steps, home: Path, *, every: int) -> None:
+    reached = 0
+    for place in count(1, every):
+        face = Face(home / str(place), parse(ATTRIBUTES), "threads")
+        try:
+            if not _is_interrupted(face, made, place):
+                break
+            reached += 1
+        finally:
+            face.end()
+    assert reached > 5, "it has places"
+
+
+def _is_interrupted(face: Face, made: Steps, place: int) -> bool:
+    """Interrupt the call at that place, False where it has no such; see that nothing is with nobody."""
+    alice, bob = logged_on(face, "ALICE"), logged_on(face, "BOB")
+    call(face, bob, "register", SERVICE)
+    function, given = made(face, alice, bob)
+    outcome = face.call(function, given, {}, Interrupt(place))
+    if not outcome.where:
+        return False
+    again = call(face, bob, "receive_unit") if made in (_receiving, _going_on) else None
+    if again is not None:
+        assert (again.first.body, again.delivery_count) == (b"first", 0), outcome.where
+    elif made is _going_on:
+        assert following(face, function.__self__) == b"last", outcome.where  # type: ignore[attr-defined]
+    else:
+        _nothing_is_with_nobody(face, alice, bob, made, outcome.where)
+    return True
+
+
+def _nothing_is_with_nobody(face: Face, alice: Any, bob: Any, made: Steps, where: str) -> None:
+    if made is _receiving:
+        pytest.fail(f"{where}: nobody has it")
+    elif made is _receiving_what_is_published:
+        subscription = call(face, bob, "subscribe", "NEWS")
+        assert call(face, subscription, "receive") is not None, f"{where}: nobody has it"
+    elif made is _sending:
+        last = call(face, alice, "last")
+        assert last is None or last.status is not Status.RECEIVED, f"{where}: it is open"
+    else:
+        last = call(face, alice, "last_publication", "NEWS")
+        assert last is None or last.status is not Status.RECEIVED, f"{where}: it is open"

@@ -333,9 +333,12 @@ def test_work_apart_goes_on_when_who_waits_for_it_is_interrupted() -> None:
         done.set()
 
     main = threading.get_ident()
-    interrupting = threading.Thread(
-        target=lambda: (began.wait(TIMEOUT_SECONDS), signal.pthread_kill(main, signal.SIGINT))
-    )
+
+    def interrupt() -> None:
+        assert began.wait(TIMEOUT_SECONDS)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
     interrupting.start()
     with pytest.raises(KeyboardInterrupt):
         apart(work)

@@ -23,7 +23,6 @@ AWAITS_MAX = 60  # of one call
 OTHER = "GAME/CHESS/BLITZ"
 LIMIT = 2
 PLACES_MAX, PARTS = 4000, 4  # of one call, tried in so many tests
-OURS = ("remote", "interrupts")
 
 
 @pytest.fixture
@@ -241,13 +240,8 @@ def test_an_interrupt_at_any_place_leaves_a_client_that_goes_on(place: WebPlace,
             if not interrupt.is_done:
                 return
             unit = bob.receive_unit()
-            if interrupt.where.startswith(OURS):
-                assert unit is not None and (unit.first.body, unit.delivery_count) == (b"%d" % number, 0)
-                unit.commit()
-            else:
-                bob.recover()
-                while (again := bob.receive_unit()) is not None:
-                    again.commit()
+            assert unit is not None and (unit.first.body, unit.delivery_count) == (b"%d" % number, 0), interrupt.where
+            unit.commit()
     raise AssertionError(f"more than {PLACES_MAX} places")
 
 

@@ -63,6 +63,17 @@ class Mind(State):
         self.model.call(1, self.in_its_words(ask))
         return self.model.answers.pop(1)
 
+    def carry_untried(self, ask: Ask) -> Answer:
+        """Carry out a BACKOUT of what nobody has heard of: no attempt counts."""
+        subscriptions = self.model.topics.subscriptions
+        before = [(dict(each.tried), dict(each.back)) for each in subscriptions]
+        self.known.is_untried = True
+        answer = self.carry(ask)
+        self.known.is_untried = False
+        for each, (tried, back) in zip(subscriptions, before, strict=True):
+            each.tried, each.back = tried, back
+        return answer
+
     @property
     def known(self) -> Repeating:
         assert isinstance(self.model, Repeating)

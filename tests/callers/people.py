@@ -37,6 +37,8 @@ class Handle:
     conv_id: str = ""
     topic: str = ""
     is_open: bool = False
+    is_settled: bool = False  # what is sent was committed or dropped
+    is_lost: bool = False  # what is received was given back, and came again
     is_sure: bool = True  # no call about it was cut
     count: int = 0  # deliveries before, as it was received
     is_last: bool = False  # its last message was handed out

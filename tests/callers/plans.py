@@ -42,6 +42,11 @@ class Playing(Protocol):
 Then = Callable[[Outcome, Sequence[Answer | None]], None]
 
 
+def _is_settled(_: Mind) -> Answer:
+    """It says that it is settled, and asks the broker nothing."""
+    return {"code": Code.WRONG_STATUS}
+
+
 def _no_more(_: Outcome, __: Sequence[Answer | None]) -> None:
     """Nothing more is to be noted."""
 
@@ -61,6 +66,9 @@ class Plan:
 
     def ways(self, outcome: Outcome) -> list[Way]:
         return [nothing, *self.cut] if outcome.is_cut else [self.done]
+
+
+SETTLED = Plan(_is_settled, (nothing,))
 
 
 def plan_of(player: Playing, place: Place, handle: Handle | None, method: str, means: dict[str, Any]) -> Plan:
@@ -130,7 +138,7 @@ class _Planner:
             back = self.ask(Function.SYNCPOINT, Option.BACKOUT, uow=answer["uow"])
         else:
             return answer
-        return state.carry(back)
+        return state.carry_untried(back)
 
     # Sending.
 
@@ -206,6 +214,8 @@ class _Planner:
             plan = self.taken_back(ask, OF_UNIT, then)
         else:
             plan = self.carried(ask, OF_UNIT, then)
+        if handle.is_settled:
+            return SETTLED
         plan.is_fit = handle.is_open or is_first
         return plan
 
@@ -215,6 +225,7 @@ class _Planner:
         def then(outcome: Outcome, answers: Sequence[Answer | None]) -> None:
             if outcome.failure is None:
                 self._end(handle)
+                handle.is_settled = True
                 handle.uowid = handle.thing.uowid  # of the first, where it turned out to be a repeat
             handle.is_sure = handle.is_sure and not outcome.is_cut
 
@@ -324,6 +335,8 @@ class _Planner:
                     "received", outcome.answer, self.place, uowid=first.uowid, conv_id=first.conv_id, is_open=True
                 )
                 handle.count = first.delivery_count
+                for other in open_ones:  # it was given back, else it would not come again
+                    other.is_lost |= other.uowid == handle.uowid
                 for state, answer in zip(self.player.belief.states, answers, strict=True):
                     assert answer is not None
                     state.kept[handle.number] = [answer]
@@ -341,7 +354,7 @@ class _Planner:
                 return kept.pop(0)
             if handle.is_last:
                 return {"code": Code.END_OF_UOW}
-            return state.carry(ask)
+            return state.carry(ask) if handle.is_open and not handle.is_lost else _is_settled(state)
 
         def back(state: Mind) -> Answer | None:
             if state.kept.get(handle.number):
@@ -356,7 +369,7 @@ class _Planner:
                 _check_beside(outcome.answer, answers)
 
         plan = Plan(done, (back,), OF_MESSAGE, then=then, asks=(ask,))
-        plan.is_fit = handle.is_open and handle.is_sure
+        plan.is_fit = handle.is_sure
         return plan
 
     def received_answer(self) -> Plan:
@@ -370,8 +383,8 @@ class _Planner:
                 handle.is_sure = False
 
         ask = self.ask(Function.SEND, Option.SYNC, talk=handle.conv_id, body=body)
-        plan = self.carried(ask, (), then)
-        plan.is_fit = handle.is_open and handle.is_sure
+        plan = self.carried(ask, (), then) if handle.is_open and not handle.is_lost else replace(SETTLED)
+        plan.is_fit = handle.is_sure
         return plan
 
     def _ended(self, option: Option) -> Plan:
@@ -390,6 +403,9 @@ class _Planner:
                     return drop
             return state.carry(ask)
 
+        if not handle.is_open or (handle.is_lost and not has_answer):
+            return replace(SETTLED, is_fit=handle.is_sure)
+
         def half(state: Mind) -> Answer | None:
             return self._drop_answer(state)
 
@@ -404,7 +420,7 @@ class _Planner:
 
         cut = (done, half) if has_answer and option is not Option.COMMIT else (done,)
         plan = Plan(done, cut, OF_UNIT, then=then, asks=(both,) if has_answer else (ask,))
-        plan.is_fit = handle.is_sure
+        plan.is_fit = handle.is_sure and not handle.is_lost
         return plan
 
     def _drop_answer(self, state: Mind) -> Answer | None:
@@ -532,7 +548,7 @@ class _Planner:
             first = replace(ask, topic=handle.topic, publication=NEW, ustatus=handle.terms["ustatus"])
             return self.taken_back(first, OF_PUBLICATION, then)
         plan = self.carried(replace(ask, topic=handle.topic, publication=handle.uowid), OF_PUBLICATION, then)
-        plan.is_fit = handle.is_open
+        plan.is_fit = handle.is_sure
         return plan
 
     def _controlled(self, option: Option) -> Plan:
@@ -602,7 +618,9 @@ class _Planner:
             kept = state.kept.get(handle.number)
             if kept:
                 return kept.pop(0)
-            return {"code": Code.END_OF_UOW} if handle.is_last else state.carry(ask)
+            if handle.is_last:
+                return {"code": Code.END_OF_UOW}
+            return state.carry(ask) if handle.is_open else _is_settled(state)
 
         def back(state: Mind) -> Answer | None:
             if state.kept.get(handle.number):
@@ -616,7 +634,7 @@ class _Planner:
                 _check_beside(outcome.answer, answers)
 
         plan = Plan(done, (back,), OF_MESSAGE, then=then)
-        plan.is_fit = handle.is_open and handle.is_sure
+        plan.is_fit = handle.is_sure
         return plan
 
     def reading_acknowledge(self) -> Plan:
@@ -626,7 +644,7 @@ class _Planner:
         return self._read_out(Option.BACKOUT)
 
     def _read_out(self, option: Option) -> Plan:
-        plan = self._controlled(option)
+        plan = self._controlled(option) if self.of.is_open else replace(SETTLED)
         plan.is_fit = self.of.is_sure
         return plan
 

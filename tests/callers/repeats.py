@@ -36,6 +36,10 @@ class Repeating(Model):
         self.forgotten: set[int] = set()  # first units of work that left no trace over a restart
         self.opened: dict[int, Key] = {}  # units of work that are not committed, and their identifiers
         self.last_talk: dict[int, int] = {}  # of a unit of work
+        self.is_untried = False  # what is given back is what nobody has heard of
+
+    def _back_out(self, unit: Uow, *, is_tried: bool = True) -> None:
+        super()._back_out(unit, is_tried=is_tried and not self.is_untried)
 
     def would_wait(self, ask: Ask) -> bool:
         """Say whether a SEND waits for what another participant has open."""
@@ -69,8 +73,10 @@ class Repeating(Model):
             return self._sent_first(me, ask)
         if ask.option is Option.SYNC:
             if repeat not in self.repeats.get(me, []):
-                self._check_nothing_is_open(me, repeat)
-                self.repeats.setdefault(me, []).append(repeat)
+                others = [each for each in self.repeats.get(me, []) if each.first != repeat.first]
+                if len(others) == len(self.repeats.get(me, [])):
+                    self._check_nothing_is_open(me, repeat)
+                self.repeats[me] = [*others, repeat]  # decided: who begins it anew has left the one before
             repeat.bodies.append(ask.body)
             return self._of_first(repeat.first)
         is_again = not repeat.bodies and ask.body == self.contents[repeat.key][-1] and ask.talk in repeat.talks

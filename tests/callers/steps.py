@@ -27,6 +27,7 @@ CLASSES: Mapping[str, type] = {
 APART: Mapping[str, Mapping[str, str]] = {
     "session": {
         "ask": "what all others do",
+        "taken": "what those do whose answers are given back",
         "request": "needs a partner that answers meanwhile",
         "receive_units": "receive_unit, until there is none",
         "log_on": "a step of its own",
