@@ -112,6 +112,7 @@ class RemoteBroker:
             self._client.close()
 
     def _called(self, request: Request, caller: Physical) -> Answered:
+        self._line.begin(caller)
         try:
             return self._driven(self._line.calling(request, caller))
         except BaseException:
@@ -209,6 +210,7 @@ class AsyncRemoteBroker:
                 self._unsaid.remove(caller)
 
     async def _called(self, request: Request, caller: Physical) -> Answered:
+        self._line.begin(caller)
         try:
             return await self._driven(self._line.calling(request, caller))
         except BaseException:

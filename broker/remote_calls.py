@@ -159,13 +159,18 @@ class Line:
         """Where the next call goes."""
         return self.targets[self._at]
 
+    def begin(self, caller: Physical) -> None:
+        """Note that a call begins: what is cut from now on is none that was answered before."""
+        standing = self._callers.get(caller)
+        if standing is not None:
+            standing.under_way = ""
+
     def calling(self, request: Request, caller: Physical) -> Steps:
         """Carry out a call; the generator returns its answer."""
         refusal = _unspeakable(request)
         if refusal is not None:
             return refusal
         standing = self._callers.setdefault(caller, Standing())
-        standing.under_way = ""
         yield from self._said(standing, self._now() + self._patience)
         seconds = _waiting_seconds(request)
         if not seconds:

@@ -245,6 +245,29 @@ def test_an_interrupt_at_any_place_leaves_a_client_that_goes_on(place: WebPlace,
     raise AssertionError(f"more than {PLACES_MAX} places")
 
 
+def test_an_interrupt_of_a_call_takes_back_nothing_of_the_call_before(place: WebPlace) -> None:
+    with (
+        connect(place.url) as broker,
+        broker.session("BOB", token="S1") as bob,
+        broker.session("ALICE", token="PC1") as alice,
+    ):
+        bob.register(SERVICE)
+        alice.send(SERVICE, b"x")
+        unit = bob.receive_unit()
+        assert unit is not None
+        for number in range(1, PLACES_MAX):
+            alice.send(SERVICE, b"y")
+            begun = bob.receive_unit(SERVICE)
+            assert begun is not None
+            interrupt = Signalled(Interrupt(number))
+            with suppress(KeyboardInterrupt), watched(), interrupt:
+                bob.last()
+            assert begun.commit().status is Status.PROCESSED, interrupt.where
+            if not interrupt.is_done:
+                break
+        assert unit.commit().status is Status.PROCESSED
+
+
 def test_a_client_that_waits_and_whose_connection_breaks_goes_on_waiting(wire: Wire, place: WebPlace) -> None:
     with (
         connect(wire.url) as broker,
