@@ -171,7 +171,8 @@ class Line:
         if refusal is not None:
             return refusal
         standing = self._callers.setdefault(caller, Standing())
-        yield from self._said(standing, self._now() + self._patience)
+        is_leaving = request.function is Function.LOGOFF  # what it had is taken back anyhow
+        yield from self._said(standing, self._now() + (0.0 if is_leaving else self._patience))
         seconds = _waiting_seconds(request)
         if not seconds:
             return (yield from self._reached(request, standing))

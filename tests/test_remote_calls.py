@@ -217,6 +217,15 @@ def test_a_call_that_is_cut_is_taken_back_before_the_next_one(request_: Request)
     assert len(set(play.names)) == 2 and play.names[-1] != play.names[0] != ""
 
 
+def test_who_leaves_a_server_that_is_gone_does_not_wait_to_take_something_back() -> None:
+    play = Play().logged_on(keeps=True)
+    next(play.line.calling(RECEIVE, 1))
+    play.line.cut(RECEIVE, 1)
+
+    assert play.call(Request(function=Function.LOGOFF), Unreached("no"), Unreached("no")).code is Code.NOT_ACTIVE
+    assert play.clock.now == 0
+
+
 def test_what_cannot_be_taken_back_in_time_ends_the_session() -> None:
     play = Play(patience_seconds=0.0).logged_on(keeps=True)
     next(play.line.calling(RECEIVE, 1))

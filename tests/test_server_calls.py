@@ -233,6 +233,14 @@ def test_there_is_nothing_to_take_back_without_a_session(place: WebPlace) -> Non
     assert status == 404
 
 
+@pytest.mark.parametrize("said_so", [True, "x"])
+def test_no_client_says_that_an_attempt_does_not_count(place: WebPlace, said_so: Any) -> None:
+    send(place, "x")
+    fields = {"uowid": receive(place)["uowid"], "is_untried": said_so}
+    status, refused = place.say(block("SYNCPOINT", "BACKOUT", BOB, fields))
+    assert status == 400 and "is_untried" in refused["error"]
+
+
 # A call that begins a session.
 
 
