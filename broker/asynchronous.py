@@ -29,6 +29,8 @@ from broker.words import UnitStatus, checked, member, number_of_seconds, unit_st
 from broker.world import World
 from database.arguments import plain_text
 
+_ENTERED = "this AsyncBroker was entered already; make another one with AsyncBroker.open"
+
 
 class AsyncBroker:
     """A broker in this process, for the tasks of one event loop. Made by `open`, begun by `async with`."""
@@ -41,6 +43,7 @@ class AsyncBroker:
         self._running: Running | None = None
         self._tasks: Looped | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._is_entered = False
 
     @classmethod
     def open(  # noqa: PLR0913 - named, and most callers need one
@@ -61,12 +64,17 @@ class AsyncBroker:
         return cls(wanted, tick_seconds=number_of_seconds(tick_seconds, "tick_seconds"))
 
     async def __aenter__(self) -> "AsyncBroker":
+        if self._is_entered:
+            raise BrokerError(Code.NOT_ACTIVE, detailed(Code.NOT_ACTIVE, _ENTERED))
+        self._is_entered = True
         loop = asyncio.get_running_loop()
         beginning = loop.run_in_executor(None, start, self._wanted)
         try:
             begun = await asyncio.shield(beginning)
-        except asyncio.CancelledError:
-            beginning.add_done_callback(_let_go)
+        except BaseException as failure:
+            self._is_entered = False
+            if isinstance(failure, asyncio.CancelledError):
+                beginning.add_done_callback(_let_go)
             raise
         self._running = Running(begun)
         self._tasks = Looped(self._running, loop, tick_seconds=self._tick_seconds)
@@ -200,10 +208,12 @@ class AsyncBroker:
 
     def forbid_new_uow_messages(self) -> None:
         """Take no new persistent units of work and publications, as Broker does. Not awaited."""
+        self._looped.check_goes_on()
         self._looped.give(ForbidNew())
 
     def allow_new_uow_messages(self) -> None:
         """Take them again, as Broker does. Not awaited: what is sent from now on goes behind the making of room."""
+        self._looped.check_goes_on()
         self._looped.make_room(before=AllowNew())
 
     async def close(self) -> None:

@@ -172,6 +172,7 @@ class Broker:
 
     def forbid_new_uow_messages(self) -> None:
         """Take no new persistent units of work and publications, 00370445, so that the store empties."""
+        self._threads.check_goes_on()
         self._threads.give(ForbidNew())
 
     def allow_new_uow_messages(self) -> None:

@@ -132,8 +132,7 @@ class Looped:
     @property
     def world(self) -> World:
         """The kernel's state, to be looked at. BrokerError at the end."""
-        if self._refusal is not None:
-            raise BrokerError(self._refusal.reply.code, self._refusal.reply.text)
+        self.check_goes_on()
         return self._running.world
 
     @property
@@ -224,6 +223,11 @@ class Looped:
         self._handle += 1
         self._take(Call(request, caller, self._handle))
 
+    def check_goes_on(self) -> None:
+        """Raise what new calls are answered once the end has begun. BrokerError."""
+        if self._refusal is not None:
+            raise BrokerError(self._refusal.reply.code, self._refusal.reply.text)
+
     def give(self, given: Input) -> None:
         """Hand the kernel an input that nobody waits for."""
         self._give(given)
@@ -299,8 +303,7 @@ class Looped:
 
         The kernel is told `before` it at once, and `then` when it went well. In a thread. BrokerError at the end.
         """
-        if self._refusal is not None:
-            raise BrokerError(self._refusal.reply.code, self._refusal.reply.text)
+        self.check_goes_on()
         await self._errand(run, before, then)
 
     def make_room(self, *, before: Input) -> None:

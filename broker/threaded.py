@@ -181,6 +181,11 @@ class Threaded:
         self._handle += 1
         return Call(request, caller, self._handle)
 
+    def check_goes_on(self) -> None:
+        """Raise what new calls are answered once the end has begun. BrokerError."""
+        if self._refusal is not None:
+            raise BrokerError(self._refusal.reply.code, self._refusal.reply.text)
+
     def tick(self) -> None:
         """Let time pass."""
         self.give(None)
@@ -190,8 +195,7 @@ class Threaded:
 
         The kernel is told `before` it at once, and `then` when it went well. BrokerError at the end.
         """
-        if self._refusal is not None:
-            raise BrokerError(self._refusal.reply.code, self._refusal.reply.text)
+        self.check_goes_on()
         self._errand(run, before, then)
 
     def _errand(self, run: Callable[[], object], before: Input | None = None, then: Input | None = None) -> None:

@@ -608,8 +608,9 @@ def test_a_closed_broker_refuses_every_call(kind: Kind, directory: Path) -> None
         alice.send(SERVICE, b"")
     with refused(Code.NOT_ACTIVE):
         broker.connect_pstore()
+    with refused(Code.NOT_ACTIVE):
+        broker.forbid_new_uow_messages()
     alice.log_off()
-    broker.forbid_new_uow_messages()
 
 
 def test_what_the_broker_has_to_say_is_logged(kind: Kind, directory: Path, caplog: pytest.LogCaptureFixture) -> None:

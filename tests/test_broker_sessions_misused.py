@@ -1,5 +1,6 @@
 """Sessions of a broker, for threads and for tasks, that are used as nobody should: they say so, and nothing is lost."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -7,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from broker.asynchronous import AsyncBroker
 from broker.attributes import parse
 from broker.codes import BrokerError, Code
+from broker.pstore import StartRefused
 from broker.records import Status
+from broker.redelivery import DEAD_LETTERS
 from tests.api.arguments import StrangeText
 from tests.api.moments import Interrupt
 from tests.callers.faces import Face
@@ -22,6 +26,7 @@ DEFAULTS=BROKER
   SUBSCRIBER-STORE=PSTORE  SUBSCRIPTION-EXPIRATION=UNLIM
 DEFAULTS=SERVICE
   CLASS=GAME SERVER=CHESS SERVICE=BLACK
+  CLASS=QUEUE SERVER=DEAD-LETTER SERVICE=-
 DEFAULTS=TOPIC
   TOPIC=NEWS  ALLOW-DURABLE=YES
 """
@@ -285,3 +290,85 @@ def _nothing_is_with_nobody(face: Face, alice: Any, bob: Any, made: Steps, where
     else:
         last = call(face, alice, "last_publication", "NEWS")
         assert last is None or last.status is not Status.RECEIVED, f"{where}: it is open"
+
+
+# The broker itself.
+
+
+def test_an_asyncio_broker_is_entered_once(tmp_path: Path) -> None:
+    async def script() -> None:
+        broker = AsyncBroker.open(tmp_path / "spool", attributes=parse(ATTRIBUTES))
+        async with broker:
+            with pytest.raises(BrokerError, match="was entered already") as again:
+                await broker.__aenter__()
+            async with broker.session("ALICE", "T") as alice:
+                await alice.send(SERVICE, b"goes on")
+        with pytest.raises(BrokerError, match="was entered already"):
+            await broker.__aenter__()
+        async with AsyncBroker.open(tmp_path / "spool", attributes=parse(ATTRIBUTES)) as other:
+            assert other.is_store_connected
+        assert again.value.code is Code.NOT_ACTIVE
+
+    asyncio.run(script())
+
+
+def test_an_asyncio_broker_that_could_not_begin_can_be_entered_again(tmp_path: Path) -> None:
+    async def script() -> None:
+        second = AsyncBroker.open(tmp_path / "spool", attributes=parse(ATTRIBUTES))
+        async with AsyncBroker.open(tmp_path / "spool", attributes=parse(ATTRIBUTES)):
+            with pytest.raises(StartRefused):
+                await second.__aenter__()
+        async with second:
+            assert second.is_store_connected
+
+    asyncio.run(script())
+
+
+OPERATING: dict[str, tuple[Any, ...]] = {
+    "purge": ("1000000100000002",),
+    "set_uow_status": ("1000000100000002", Status.ACCEPTED),
+    "disconnect_pstore": (),
+    "connect_pstore": (),
+    "forbid_new_uow_messages": (),
+    "allow_new_uow_messages": (),
+}
+
+
+@pytest.mark.parametrize("method", OPERATING)
+def test_an_operator_hears_that_the_broker_was_closed(face: Face, method: str) -> None:
+    face.now(face.broker.close()) if face.is_async else face.broker.close()
+
+    with pytest.raises(BrokerError, match="the broker was closed") as refusal:
+        call(face, face.broker, method, *OPERATING[method])
+
+    assert refusal.value.code is Code.NOT_ACTIVE
+
+
+@pytest.mark.parametrize(
+    ("method", "given"), [("send", {"body": iter([b"a"])}), ("send", {"body": b"a", "properties": iter([("a", "b")])})]
+)
+def test_an_iterator_is_no_message_and_no_properties(face: Face, method: str, given: dict[str, Any]) -> None:
+    alice = logged_on(face, "ALICE")
+
+    with pytest.raises(TypeError, match=r"body must be bytes|properties must map text to text"):
+        call(face, alice, method, service=SERVICE, **given)
+
+    assert call(face, alice, "last") is None
+
+
+def test_a_unit_that_is_always_given_back_ends_with_the_dead_letters(face: Face) -> None:
+    alice, bob, operator = (logged_on(face, user) for user in ("ALICE", "BOB", "OPERATOR"))
+    call(face, bob, "register", SERVICE)
+    call(face, operator, "register", DEAD_LETTERS)
+    call(face, alice, "send", SERVICE, b"poison")
+
+    counts = []
+    for wait in (None, None, 10):  # the first redelivery is at once, the second after a tenth of a second
+        unit = call(face, bob, "receive_unit", wait=wait)
+        counts.append(unit.delivery_count)
+        call(face, unit, "backout")
+
+    assert counts == [0, 1, 2]
+    assert call(face, bob, "receive_unit") is None
+    dead = call(face, operator, "receive_unit")
+    assert following(face, dead) == b"poison"

@@ -149,10 +149,13 @@ class Commands:
         is_allowed = order.command == "ALLOW-NEWUOWMSGS"
         if broker.store is None:
             raise CisRefused(Cis.ALLOW_FAILED if is_allowed else Cis.FORBID_FAILED, "PSTORE=NO: there is no store")
-        if is_allowed:
-            broker.allow_new_uow_messages()
-        else:
-            broker.forbid_new_uow_messages()
+        try:
+            if is_allowed:
+                broker.allow_new_uow_messages()
+            else:
+                broker.forbid_new_uow_messages()
+        except BrokerError as refused:  # it is ending
+            raise _refused(Cis.ALLOW_FAILED if is_allowed else Cis.FORBID_FAILED, refused) from refused
         return Done(affected=1)
 
     async def _clean_up(self, broker: AsyncBroker, _: Order) -> Done:
