@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_what_is_cancelled_is_taken_back_by_who_logged_on(files: Files, url: str
             first = broker.session("ALICE", token="PC2", password=PASSWORDS["ALICE"])
             await first.log_on()  # its connection is there for the next call: cancelled handshakes are the library's
             alice = broker.session("ALICE", **ALICE)
-            call = alice.log_on
+            call: Any = alice.log_on
             if method == "receive_unit":
                 await alice.log_on()
                 await alice.register(MINE)
