@@ -18,7 +18,8 @@ from tests.callers.sweep import SWEPT, sweep
 
 SCRIPTS = {"threads": 40, "tasks": 40, "remote threads": 10, "remote tasks": 10}
 SEED = 15
-SOON = ("a-repeat-adds", "an-exception-commits")  # found in a moment; all others: `python -m tests.callers --faults`
+# Found in a moment; all others: `python -m tests.callers --faults`, and the slow tests.
+SOON = ("a-buffer-is-not-copied", "a-repeat-adds", "an-exception-commits")
 
 
 @pytest.mark.parametrize("owner", CLASSES)

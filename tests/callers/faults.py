@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from broker import repeating, running, sending, session, session_parts, syncpoint, words
-from broker.exchange import Reading
+from broker import kernel, repeating, running, sending, session, session_parts, syncpoint, words
+from broker.codes import Code
+from broker.exchange import Reading, Receiving
+from broker.joining import depart
 from broker.looped import Looped
-from broker.running import Running
+from broker.session import Session
 from broker.threaded import Threaded
 from database.arguments import plain_bytes
 from tests.attack import Fault, entering
@@ -22,7 +24,7 @@ def fault(
     return entering(FAULTS, face, budget, swept)
 
 
-@fault()
+@fault(swept=["session.send", "sent.send", "session.send_message"])
 def a_buffer_is_not_copied() -> Iterator[None]:
     """The body of a message is kept as the caller's buffer, until it is written."""
 
@@ -57,10 +59,24 @@ def a_cancelled_receive_keeps_its_unit() -> Iterator[None]:
         yield
 
 
-@fault(budget=20)
+@fault(budget=20, swept=["interrupted receive_unit"])
 def an_interrupted_receive_keeps_its_unit() -> Iterator[None]:
     """What a thread was about to get when it was interrupted is given back by nobody."""
     with changed(Threaded, "_hand_back", lambda _: nothing):
+        yield
+
+
+@fault(swept=["interrupted receive_unit"])
+def an_exception_behind_an_answer_keeps_its_unit() -> Iterator[None]:
+    """What a session has heard of, and was about to return when it was interrupted, is given back by nobody."""
+    with changed(Session, "taken", lambda _: lambda self, request, made: made(self.ask(request))):
+        yield
+
+
+@fault()
+def a_settled_unit_goes_on() -> Iterator[None]:
+    """What was received and is settled asks for its next message all the same."""
+    with changed(Receiving, "_check_is_open", lambda _: nothing):
         yield
 
 
@@ -68,13 +84,10 @@ def an_interrupted_receive_keeps_its_unit() -> Iterator[None]:
 def a_lost_connection_leaves_its_units_open() -> Iterator[None]:
     """What somebody was sending or receiving stays open when the connection is lost."""
 
-    def made(before: Any) -> Any:
-        def take(self: Running, given: Any) -> Any:
-            return [] if type(given).__name__ == "Gone" else before(self, given)
+    def made(_: Any) -> Any:
+        return lambda world, participant, **_named: depart(world, participant, Code.PARTNER_LOGGED_OFF)
 
-        return take
-
-    with changed(Running, "take", made):
+    with changed(kernel, "lose", made):
         yield
 
 
@@ -112,7 +125,7 @@ def a_message_heard_in_passing_is_dropped() -> Iterator[None]:
 
 
 def _drop(reading: Any, found: Any) -> bool:
-    reading._units[found.uowid]._following.pop()
+    reading._units[found.uowid]._heard_of.pop()
     return True
 
 

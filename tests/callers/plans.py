@@ -99,6 +99,8 @@ class _Planner:
                     return False
                 if isinstance(words.talk, int) and words.talk >= 0 and state.model.is_doubtful(words.talk):
                     return False
+                if state.known.is_of_a_namesake(words):
+                    return False
         return True
 
     @property

@@ -11,7 +11,7 @@ from broker.block import Function, Option
 from broker.codes import Code
 from broker.records import Status
 from tests.broker_model import Model, Uow
-from tests.broker_words import BOTH, Answer, Ask, Name, Refused
+from tests.broker_words import BOTH, Answer, Ask, Name, Refused, is_same
 
 Key = tuple[tuple[str, str], str, str]  # USER-ID and TOKEN, service, identifier
 ENDS = (Option.COMMIT, Option.EOC, Option.EOCCANCEL, Option.BACKOUT)
@@ -46,6 +46,16 @@ class Repeating(Model):
         me = ask.who.name
         first = self._open_first(me, ask)
         return first is not None and first.sender != me and self._repeat(me, ask.talk) is None
+
+    def is_of_a_namesake(self, ask: Ask) -> bool:
+        """Say whether a conversation is that of somebody else of my USER-ID without a token, who is there.
+
+        The broker takes both for one: a client of units of work is known by USER-ID and TOKEN. What two such do in one
+        conversation is not in the model.
+        """
+        me, talk = ask.who.name, self.talks.get(ask.talk) if isinstance(ask.talk, int) else None
+        client = None if talk is None else talk.client
+        return client is not None and client[:2] == me[:2] and not is_same(me, client)
 
     def is_unclear(self, ask: Ask) -> bool:
         """Say whether a SEND repeats what an earlier start has seen, and no trace is kept of: whose UOWID is told?"""

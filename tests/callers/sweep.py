@@ -4,7 +4,9 @@ What is handed in changes at every write of the broker's, and when the call has 
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from tests.api.moments import Interrupt
 from tests.attack import Swept
 from tests.callers.given import RIGHT, WRONG
 from tests.callers.play import play
@@ -58,6 +60,12 @@ AFTER: dict[tuple[str, str], tuple[Step, ...]] = {  # which has what was given l
         *READ,
     ),
 }
+INTERRUPTED: dict[str, tuple[Step, ...]] = {  # what is interrupted, after what comes before it
+    "interrupted receive_unit": (SEND, RECEIVE),
+    "interrupted receive": (SUBSCRIBE, PUBLISH, Call("CAROL", "subscription", "receive")),
+    "interrupted send": (BEFORE["sent"][0], BEFORE["sent"][1]),
+}
+PLACES = 360  # of such a call, about
 SWEPT = tuple(f"{owner}.{method}" for owner in CLASSES for method in methods(owner) if parameters(owner, method))
 
 
@@ -86,9 +94,17 @@ def _given(owner: str, method: str, parameter: str, argument: Argument) -> tuple
     return tuple((given | {parameter: argument}).items())
 
 
+def interrupted(name: str) -> Iterator[tuple[Step, ...]]:
+    """Yield scripts whose last call is interrupted at one of its places, and made again; the last places first."""
+    *before, last = INTERRUPTED[name]
+    assert isinstance(last, Call)
+    for place in range(PLACES, 0, -1):
+        yield (*before, replace(last, moment=Interrupt(place)), last)
+
+
 def sweep(name: str, face: str) -> Swept:
-    """Play every way of giving the arguments of a method; yield each script with what it failed with."""
-    for script in scripts_of(name):
+    """Play every way of giving the arguments of a method, or interrupt a call; yield the scripts and their failures."""
+    for script in interrupted(name) if name in INTERRUPTED else scripts_of(name):
         try:
             play(script, face)
         except Exception as failure:
