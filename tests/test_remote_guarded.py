@@ -1,15 +1,19 @@
 """The Python client and `oms send` at a server with users and TLS: passwords, rights, certificates."""
 
+import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from broker.codes import BrokerError, Code
-from broker.connecting import connect
+from broker.connecting import connect, connect_async
+from tests.api.moments import Cancel, cancelled
 from tests.cli_runner import oms
 from tests.embedded import bodies, refused
 from tests.guarded_server import PASSWORDS, Files
 from tests.stomp_server import Serving
+from tests.watched_disk import TIMEOUT_SECONDS
 
 ALICE = {"token": "PC1", "password": PASSWORDS["ALICE"]}
 MINE = ("QUEUE", "ALICE", "-")
@@ -40,6 +44,39 @@ def test_who_knows_its_password_sends_and_receives_what_it_may(files: Files, url
             alice.send(("QUEUE", "BOB", "-"), b"e4")
         last = alice.recover()
         assert last is None, "its only unit of work has left no status"
+
+
+@pytest.mark.parametrize("method", ["log_on", "receive_unit"])
+def test_what_is_cancelled_is_taken_back_by_who_logged_on(files: Files, url: str, method: str) -> None:
+    async def play(place: int) -> bool:
+        async with connect_async(url, ca_file=str(files.authority_file)) as broker:
+            first = broker.session("ALICE", token="PC2", password=PASSWORDS["ALICE"])
+            await first.log_on()  # its connection is there for the next call: cancelled handshakes are the library's
+            alice = broker.session("ALICE", **ALICE)
+            call: Any = alice.log_on
+            if method == "receive_unit":
+                await alice.log_on()
+                await alice.register(MINE)
+                await alice.send(MINE, b"e4")
+                call = alice.receive_unit
+            try:
+                await cancelled(call(), Cancel(place, "answered"))
+            except asyncio.CancelledError:
+                if method == "receive_unit":
+                    unit = await alice.receive_unit()
+                    assert unit is not None and (unit.first.body, unit.delivery_count) == (b"e4", 0)
+                    await unit.commit()
+                else:
+                    await alice.log_on()
+                    assert await alice.last() is None
+                await alice.log_off()
+                return True
+            return False
+
+    place = 1
+    while asyncio.run(asyncio.wait_for(play(place), TIMEOUT_SECONDS)):
+        place += 1
+    assert place > 1
 
 
 @pytest.mark.parametrize("password", ["wrong", ""])
