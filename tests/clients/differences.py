@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Difference:
-    """Why a test fails, in each run that has it; an unsteady one fails at times, by a mistake of its own."""
+    """Why a test fails, in each run that has it; an unsteady one fails at times, as threads happen to run."""
 
     why: str
     is_unsteady: bool = False
@@ -30,6 +30,11 @@ DIFFERENCES: Mapping[str, Mapping[str, Difference]] = {
         "test_rabbitmq_ws.TestRabbitMQSend.test_send": _WEBSOCKET,
         "test_ssl_sni.TestSNIMQSend.testconnect": Difference(
             "It asks a proxy (HAProxy at a fixed address) which of several servers it forwards to."
+        ),
+        "test_s12.Test12Connect.test_should_send_extra_header_clientnack": Difference(
+            "It sends NACK with requeue:false. oms does not carry that out, and answers with an ERROR, which ends the "
+            "connection. The test fails where that comes before it hangs up itself.",
+            is_unsteady=True,
         ),
     },
     "stomp": {
