@@ -209,7 +209,7 @@ class _File:
         group = form(self.place, [draft], time=time)
         self._builder.add_plain(group.offsets, group.heads)
         if draft.value_heads:
-            self._builder.add_value_heads(-1, draft.value_heads)
+            self._builder.add_value_heads(draft.value_heads)
         self.place.offset = self.place.synced = group.end
         self.place.next_message, self.place.next_commit = group.next_message, group.next_commit
         self._rows += draft.rows

@@ -22,7 +22,7 @@ order of the journal. Names are kept once and referred to by their place in `nam
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ import xxhash
 
 from journal.draft import VALUE_HEAD_BYTES
 from journal.format import FRAME, FRAME_SIZE, GAP
+from journal.heads import PACK_COUNT, Heads
 from journal.operations import Operation
 from journal.records import check_texts, decode_set
 from journal.rows import COLUMNS, Rows, Tables, check_rows, rows_of
@@ -108,34 +109,37 @@ def empty_columns() -> dict[str, npt.NDArray[np.int64]]:
     return {name: np.empty(0, f"<{kind}") for name, kind in COLUMNS.items()}
 
 
-@dataclass(slots=True)
 class ContentsBuilder:
     """Gathers the frames of one file as they are written or walked; columns are made at the end.
 
-    What is kept per frame are the bytes of its header and records, which exist already: the commit
-    path pays two appends. The columns are made in bulk (`rows.py`).
+    What is kept of a frame are the bytes of its header and records, which exist already: a plain message, whose way is
+    the shortest, pays two appends. Where there are values, many frames are packed together (`heads.py`) at a time. The
+    columns are made in bulk (`rows.py`).
     """
 
-    _heads: list[bytes] = field(default_factory=list)
-    _offsets: "array[int]" = field(default_factory=lambda: array("Q"))
-    _value_heads: dict[int, Sequence[bytes]] = field(default_factory=dict)
-    _hasher: xxhash.xxh3_64 = field(default_factory=xxhash.xxh3_64)
+    __slots__ = ("_hasher", "_heads", "_offsets", "_value_heads")
+
+    def __init__(self) -> None:
+        self._heads = Heads()
+        self._offsets = array("Q")
+        self._value_heads = Heads()
+        self._hasher = xxhash.xxh3_64()
 
     def add(self, offset: int, head: bytes, value_heads: Sequence[bytes] = ()) -> None:
         """Take in one frame's header and records; the value heads are those of its PUTs, in order."""
-        self.add_plain([offset], [head])
+        self.add_one(offset, head)
         if value_heads:
-            self.add_value_heads(-1, value_heads)
+            self.add_value_heads(value_heads)
 
     def add_plain(self, offsets: Sequence[int], heads: Sequence[bytes]) -> None:
-        """Take in frames without PUTs."""
-        self._heads += heads
+        """Take in frames; for each that has PUTs `add_value_heads` follows, in their order."""
+        self._heads.loose += heads
         self._offsets.extend(offsets)
         self._hasher.update(heads[0][:8] if len(heads) == 1 else b"".join([head[:8] for head in heads]))
 
     def add_one(self, offset: int, head: bytes) -> None:
-        """Take in one frame without PUTs."""
-        self._heads.append(head)
+        """Take in one frame; where it has PUTs, `add_value_heads` follows."""
+        self._heads.loose.append(head)
         self._offsets.append(offset)
         self._hasher.update(head[:8])
 
@@ -143,25 +147,30 @@ class ContentsBuilder:
         """Take in a frame that counts, and whose records are left out: no row comes from it."""
         self.add_one(offset, header[:FLAGS_AT] + GAP.to_bytes(4, "little"))
 
-    def add_value_heads(self, frame: int, value_heads: Sequence[bytes]) -> None:
-        """Take in the beginnings of the values of a frame's PUTs; the frame is counted from the end: -1 the last."""
-        self._value_heads[len(self._heads) + frame] = value_heads
+    def add_value_heads(self, value_heads: Sequence[bytes]) -> None:
+        """Take in the beginnings of the values of one frame's PUTs, in order, behind those of all frames before it."""
+        loose = self._value_heads.loose
+        loose += value_heads
+        if len(loose) >= PACK_COUNT:
+            self._value_heads.pack(len(loose))
+        if len(self._heads.loose) >= PACK_COUNT:
+            self._heads.pack(PACK_COUNT)  # and not all, so that no commit waits for many plain messages before it
 
     def chain(self) -> int:
         """Return XXH3 over the checksums of the frames so far."""
         return self._hasher.intdigest()
 
     def __len__(self) -> int:
-        return len(self._heads)
+        return len(self._offsets)
 
     def build(self, end: int) -> Contents:
         """Return the columns of all frames taken in; the last of them ends at `end`."""
-        heads, tables = self._heads[:], Tables()
+        heads, tables = self._heads.all(), Tables()
         return self._contents(heads, rows_of(heads, self._offsets, tables), tables, end)
 
     def build_checked(self, end: int) -> Contents:
         """Return the same; BadRecord where a reader would not understand one of the frames."""
-        heads, tables = self._heads[:], Tables()
+        heads, tables = self._heads.all(), Tables()
         rows = rows_of(heads, self._offsets, tables)
         check_rows(heads, rows)
         contents = self._contents(heads, rows, tables, end)
@@ -176,7 +185,7 @@ class ContentsBuilder:
             names=list(tables.names),
             producers=list(tables.producers),
             sets=b"".join(tables.sets),
-            value_heads=b"".join(b"".join(self._value_heads[frame]) for frame in sorted(self._value_heads)),
+            value_heads=b"".join(self._value_heads.all()),
             frame_count=len(heads),
             end=end,
             last_commit=last_commit,

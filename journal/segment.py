@@ -168,16 +168,13 @@ class Segment:
                     self._templates.update(plain.queues)
                     self._take_names({queue.name for queue in plain.queues})
             return
-        frame = -len(group.heads)
         for draft in group.drafts:
             if isinstance(draft, PlainAdds):
                 self._rows += len(draft.payloads)
-                frame += len(draft.payloads)
                 self._take_names(queue.name for queue in draft.queues)
                 continue
             if draft.value_heads:
-                self._builder.add_value_heads(frame, draft.value_heads)
-            frame += 1
+                self._builder.add_value_heads(draft.value_heads)
             self._rows += draft.rows
             self._blob_bytes += draft.footer_bytes
             self._features |= draft.features

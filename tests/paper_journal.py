@@ -49,11 +49,9 @@ class PaperJournal:
             group = form(self.place, admitted, time=self.now)
             builder = self.files[self.place.sequence]
             builder.add_plain(group.offsets, group.heads)
-            frame = -len(group.heads)
             for draft in admitted:
                 if isinstance(draft, Draft) and draft.value_heads:
-                    builder.add_value_heads(frame, draft.value_heads)
-                frame += 1 if isinstance(draft, Draft) else len(draft.payloads)
+                    builder.add_value_heads(draft.value_heads)
             self.ledger.apply(group)
             self.place.offset = self.place.synced = self.ends[self.place.sequence] = group.end
             self.place.next_message, self.place.next_commit = group.next_message, group.next_commit
