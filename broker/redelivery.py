@@ -35,5 +35,5 @@ def delay(limit: int | None, tried: int) -> int:
 
 def is_at_its_end(attributes: ServiceAttributes, name: ServiceName, tried: int) -> bool:
     """Say whether a unit is not handed out any more that was given back so often. A dead letter always is."""
-    limit = attributes.max_delivery_count
-    return bool(limit) and limit is not None and tried >= limit and name != DEAD_LETTERS
+    limit = attributes.max_delivery_count or 0  # UNLIM, and the manual's 0, end nothing
+    return 0 < limit <= tried and name != DEAD_LETTERS
