@@ -357,6 +357,20 @@ def test_a_store_without_data_files_has_nothing_to_clean_up(tab: Browser, tmp_pa
 
 
 @needs_browser
+def test_a_broker_without_a_store_is_looked_at_like_any_other(tab: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "etbfile"
+    file.write_text("DEFAULTS=BROKER\n DEFAULT-VALUES=OMS\n PSTORE=NO\n")
+    with Serving(tmp_path / "spool", str(file)) as server:
+        for room, shown in (("overview", "Nothing: the store is well"), ("files", "has no persistent store")):
+            enter(tab, server, room)
+            tab.wait(f"document.querySelector('main').innerText.includes('{shown}')")
+            assert tab.run("document.getElementById('trouble').hidden")
+        enter(tab, server, "overview")
+        tab.wait("document.querySelectorAll('main .buttons button').length === 1")
+        assert tab.complaints == []
+
+
+@needs_browser
 def test_a_broker_is_shut_down_only_by_who_types_its_name_and_the_page_says_that_it_is_gone(
     tab: Browser, tmp_path: Path
 ) -> None:

@@ -33,7 +33,7 @@ export function overview() {
         ask("SERVICE", { limit: 1000 }),
         ask("SUBSCRIBER", { durable: "true", limit: 1000 }),
         ask("LATENCY"),
-        ask("FILES", { limit: 1 }),
+        state.broker.pstore === "NO" ? { summary: null } : ask("FILES", { limit: 1 }),
       ]);
       known.services = services.rows;
       known.subscribers = subscribers.rows;
