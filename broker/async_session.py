@@ -107,7 +107,7 @@ class AsyncSession:
             raise
 
     async def log_on(self) -> None:
-        """LOGON: units of work and topics need it. Another session of this user and token is disconnected by it."""
+        """LOGON: units of work and topics need it. With a token, it takes the place of another session of both."""
         checked(await self.ask(self.speaker.say(Function.LOGON)))
 
     async def log_off(self) -> None:

@@ -110,9 +110,12 @@ class Broker:
     def session(self, user: str, token: str = "", **fields: str) -> Session:
         """Return a session of a user, which logs on when it is entered.
 
-        USER-ID and TOKEN are whose the units of work are, over restarts too; without a token only this session can
-        go on with them (EntireX, Using Persistence and Units of Work). `fields` are fields of the control block that
-        every call of the session has, as `password`.
+        USER-ID and TOKEN are whose the units of work and conversations are, over restarts too; a session of the same
+        user and token takes this one's place. All sessions of a user without a token have the same ones: each can
+        commit, cancel and end what another one has begun, and `last` and `recover` tell of the last one of any. Give
+        each program, and each thread that has a session, a token of its own where that is not meant (EntireX, Using
+        Persistence and Units of Work). `fields` are fields of the control block that every call of the session has,
+        as `password`.
         """
         return Session(self, user, token, fields)
 

@@ -86,7 +86,7 @@ def lose(
     Busy when it has to be tried again once something has reached the store.
     """
     leaving = Leaving(world, participant, participant.talks.values(), is_untried=is_untried)
-    leaving.force(lambda: depart(world, participant, code))
+    leaving.force(lambda: depart(world, participant, code, is_untried=is_untried))
 
 
 def register(world: World, call: Call, participant: Participant) -> None:
@@ -176,7 +176,7 @@ class Leaving:
         """Give back what it was receiving: of each service, and of the answers from it, the first counts as tried.
 
         That one its program was at; what it had got ahead it had not begun with. Where the broker has ended the
-        connection, as at its own end, it is no fault of what was received: none counts.
+        connection, as at its own end, or an operator has, it is no fault of what was received: none counts.
         """
         received = {unit.uowid: (talk, side, unit) for talk, side, unit in self._received}
         backings: list[Backing] = []
@@ -261,7 +261,7 @@ class Leaving:
             first += len(backing.changes.adds)
 
 
-def depart(world: World, participant: Participant, code: Code) -> None:
+def depart(world: World, participant: Participant, code: Code, *, is_untried: bool = False) -> None:
     """Know a participant no longer; what it was in the middle of is taken back already."""
     for parked in list(participant.parked.values()):
         world.parking.remove(parked)
@@ -270,7 +270,7 @@ def depart(world: World, participant: Participant, code: Code) -> None:
         unregister(world, participant, service, code)
     for talk in list(participant.talks.values()):
         _leave(world, participant.name, talk, code)
-    leave_topics(world, participant)
+    leave_topics(world, participant, is_untried=is_untried)
     world.part(participant)
 
 

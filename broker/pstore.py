@@ -333,6 +333,8 @@ def _check_nobodys(store: Store, wanted: StoreStart) -> None:
             "PSTORE=HOT restores what a store holds, and this one is empty; PSTORE=WARM begins a new store where "
             "there is none, PSTORE=COLD always; nothing was changed",
         )
+    if wanted.pstore is Pstore.COLD:
+        _check_confirmed(wanted, wanted.broker_id, "is empty, and will belong to")
 
 
 def _check_cold(store: Store, wanted: StoreStart, found: MasterRecord) -> None:
@@ -353,6 +355,7 @@ def _check_cold(store: Store, wanted: StoreStart, found: MasterRecord) -> None:
             f"among it. PSTORE=WARM goes on with it. To erase it, confirm it {_confirmation(found.broker_id)}{given}; "
             "nothing was changed",
         )
+    _check_confirmed(wanted, found.broker_id, "holds nothing to erase, and belongs to")
     if wanted.erases_once and mark(store.record, ERASED_KEY) is not None and _holds_anything(store):
         raise StartRefused(
             Code.RESTART_FAILED,
@@ -360,6 +363,17 @@ def _check_cold(store: Store, wanted: StoreStart, found: MasterRecord) -> None:
             f"{store.message_count():,} messages among it: whoever starts the broker again with the same command, as "
             "systemd does, would erase it each time. Start it without --erase, and PSTORE=WARM or HOT, to go on; then "
             "it can be erased again; nothing was changed",
+        )
+
+
+def _check_confirmed(wanted: StoreStart, broker_id: str, how: str) -> None:
+    """Raise StartRefused where the id that confirms the erasure is not that of the broker here."""
+    if wanted.erase not in (None, broker_id):
+        raise StartRefused(
+            Code.INVALID_BROKER_ID,
+            f"this start is told to erase the persistent store of broker {wanted.erase}; the one here {how} broker "
+            f"{broker_id}. Give the directory of broker {wanted.erase}, or confirm it {_confirmation(broker_id)}; "
+            "nothing was changed",
         )
 
 

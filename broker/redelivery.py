@@ -10,7 +10,10 @@ ends it. A delay runs on the clock of the unit's lifetime: that of a persistent 
 down, and then goes on.
 
 What is given back without having been tried is counted by nobody, and waits for nothing: nobody has heard the answer
-that it came with, its receiver had got it ahead, or the broker ended while it was at it.
+that it came with, its receiver had got it ahead, the broker ended while it was at it, or an operator shut it down.
+
+A message that the store cannot read counts, though its receiver is not to blame: only so does its unit of work wait
+longer and longer. Else it would come first again at once, without an end, and nothing behind it would be received.
 
 A publication that a subscriber gives back waits likewise, and is no dead letter: others may have it as well.
 
@@ -35,5 +38,5 @@ def delay(limit: int | None, tried: int) -> int:
 
 def is_at_its_end(attributes: ServiceAttributes, name: ServiceName, tried: int) -> bool:
     """Say whether a unit is not handed out any more that was given back so often. A dead letter always is."""
-    limit = attributes.max_delivery_count
-    return bool(limit) and limit is not None and tried >= limit and name != DEAD_LETTERS
+    limit = attributes.max_delivery_count or 0  # UNLIM, and the manual's 0, end nothing
+    return 0 < limit <= tried and name != DEAD_LETTERS

@@ -109,7 +109,7 @@ class Session:
             raise
 
     def log_on(self) -> None:
-        """LOGON: units of work and topics need it. Another session of this user and token is disconnected by it."""
+        """LOGON: units of work and topics need it. With a token, it takes the place of another session of both."""
         checked(self.ask(self.speaker.say(Function.LOGON)))
 
     def log_off(self) -> None:

@@ -8,6 +8,8 @@
     convers.  nothing new; what waits can be received          refused over units of work that wait or are received;
                                                                else it is over for both
 
+No attempt counts of what is given back with it: that is no fault of who received it, nor of what it received.
+
 (EntireX 10.3, Command and Information Services, SHUTDOWN. What becomes of a conversation's units of work is ours.)
 """
 
@@ -46,7 +48,7 @@ def shut_server(world: World, given: ShutServer) -> None:
     if participant.pending:
         participant.later.append(given)
         return
-    leaving = Leaving(world, participant, talks)
+    leaving = Leaving(world, participant, talks, is_untried=True)
 
     def apply() -> None:
         if service.servers.get(participant.name) is not None:
@@ -98,13 +100,13 @@ def shut_participant(world: World, given: ShutParticipant) -> None:
     if participant.pending:
         participant.later.append(given)
         return
-    leaving = Leaving(world, participant, participant.talks.values())
+    leaving = Leaving(world, participant, participant.talks.values(), is_untried=True)
 
     def apply() -> None:
         for parked in list(participant.parked.values()):
             world.parking.remove(parked)
             world.refuse(parked.call.handle, Code.SHUTDOWN_IMMED)
-        depart(world, participant, Code.PARTNER_LOGGED_OFF)
+        depart(world, participant, Code.PARTNER_LOGGED_OFF, is_untried=True)
         world.answer(given.handle, Reply())
 
     leaving.then(apply, given.handle)

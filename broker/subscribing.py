@@ -411,14 +411,14 @@ def give_back(world: World, subscription: Subscription, order: int, *, is_counte
 # Leaving.
 
 
-def leave_topics(world: World, participant: Participant) -> None:
+def leave_topics(world: World, participant: Participant, *, is_untried: bool = False) -> None:
     """Let a participant's subscriptions end that do not outlive it, and drop what it has not committed."""
     drop_all_uncommitted(world, participant)
     for (_, label), topic in list(participant.topics.items()):
         passing = topic.subscribers.get(passing_key(participant.name, label))
         if passing is not None:
             end_subscription(world, passing)
-    _take_back_publications(world, participant)
+    _take_back_publications(world, participant, is_untried=is_untried)
     for (_, label), topic in participant.topics.items():
         durable = topic.subscribers.get(durable_key(participant.owner, label))
         if durable is not None:
@@ -434,10 +434,10 @@ def change_connection(world: World, participant: Participant) -> None:
     _take_back_publications(world, participant)
 
 
-def _take_back_publications(world: World, participant: Participant) -> None:
+def _take_back_publications(world: World, participant: Participant, *, is_untried: bool = False) -> None:
     """Let what a participant was handed out for a durable subscription and has not acknowledged be handed out again."""
     for (_, label), topic in participant.topics.items():
         durable = topic.subscribers.get(durable_key(participant.owner, label))
         if durable is not None:
             for place, order in enumerate(durable.of_reader(participant.name)):
-                give_back(world, durable, order, is_counted=not place)
+                give_back(world, durable, order, is_counted=not place and not is_untried)

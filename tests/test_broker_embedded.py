@@ -438,6 +438,22 @@ def test_a_session_elsewhere_disconnects_the_one_before(broker: Broker, alice: S
             alice.send(SERVICE, b"from there")
 
 
+def test_sessions_of_a_user_without_a_token_have_the_same_units_of_work_and_conversations(broker: Broker) -> None:
+    with broker.session("CAROL") as one, broker.session("CAROL") as other:
+        sent = one.send(SERVICE, b"x")
+        assert other.last() == sent
+        assert other.cancel(sent.uowid).status is Status.CANCELLED
+        sent = one.send(SERVICE, b"y")
+        other.end_conversation(sent.conv_id, cancel=True)
+        with refused(Code.AFTER_EOC):
+            one.send(None, b"z", conv_id=sent.conv_id)
+    with broker.session("CAROL", token="T1") as one, broker.session("CAROL", token="T2") as other:
+        sent = one.send(SERVICE, b"x")
+        assert other.last() is None
+        with refused(Code.NO_CONVERSATION):
+            other.end_conversation(sent.conv_id, cancel=True)
+
+
 def test_a_callers_connection_that_is_lost_gives_back_what_it_had(broker: Broker, bob: Session) -> None:
     lost = broker.session("EVE")
     lost.log_on()

@@ -7,7 +7,18 @@ import pytest
 from broker.attributes import parse
 from broker.block import Function, Option, Reception, Request, Store
 from broker.codes import Code
-from broker.effects import AllowNew, Call, Expect, ForbidNew, Gone, SetStatus, StoreBack, StoreLost
+from broker.effects import (
+    AllowNew,
+    Call,
+    Expect,
+    ForbidNew,
+    Gone,
+    SetStatus,
+    ShutParticipant,
+    ShutServer,
+    StoreBack,
+    StoreLost,
+)
 from broker.records import Flag, Status
 from broker.redelivery import DEAD_LETTERS
 from tests.kernel_desk import CHESS, Desk, Fields, Person, Said, attributes
@@ -16,6 +27,7 @@ COMMIT, BACKOUT, SYNC, EOC = Option.COMMIT, Option.BACKOUT, Option.SYNC, Option.
 ADDRESS: Fields = dict(zip(("server_class", "server_name", "service"), DEAD_LETTERS, strict=True))
 STORES = pytest.mark.parametrize("store", [Store.BROKER, Store.OFF], ids=["persistent", "not persistent"])
 LASTING = {"client_nonact": "UNLIM", "server_nonact": "UNLIM", "conv_nonact": "UNLIM"}
+OPERATOR = 900_000
 DELAYS = [0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60, 60]
 
 
@@ -403,6 +415,36 @@ def test_a_connection_that_the_broker_has_ended_counts_for_nothing() -> None:
     looker = Person(desk, "BLACK", "PC2", caller=3)
     looker.register()
     assert [looker.receive("NEW").reply.adcount for _ in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("is_server", [True, False])
+def test_whom_an_operator_shuts_down_counts_for_nothing(is_server: bool) -> None:
+    desk = desk_of(1)
+    white, black = people(desk)
+    for _ in range(3):
+        white.send(b"x")
+        black.receive("NEW")
+    client_id = desk.kernel.world.participants["BLACK", "PC2", 0].client_id
+    service = (CHESS["server_class"], CHESS["server_name"], CHESS["service"])
+    desk.give(
+        ShutServer(OPERATOR, client_id, service, True) if is_server else ShutParticipant(OPERATOR, client_id, True)
+    )
+    assert desk.answers.pop(OPERATOR).code is Code.OK
+    assert [record.adcount for record in desk.paper.uows().values()] == [0, 0, 0]
+    assert dead_letters(desk) == []
+
+
+def test_publications_count_no_attempt_either_of_whom_the_broker_or_an_operator_ends() -> None:
+    desk = desk_of(3)
+    white, black = people(desk)
+    black.call(Function.SUBSCRIBE, Option.DURABLE, topic="NEWS")
+    white.call(Function.SEND_PUBLICATION, COMMIT, topic="NEWS", publication_id="NEW", body=b"x")
+    for turn in range(5):
+        assert black.call(Function.RECEIVE_PUBLICATION, topic="NEWS", publication_id="NEW").body == b"x", turn
+        client_id = desk.kernel.world.participants["BLACK", "PC2", 0].client_id
+        desk.give(Gone(2, is_untried=True) if turn % 2 else ShutParticipant(OPERATOR + turn, client_id, True))
+        black.call(Function.LOGON)
+        black.call(Function.SUBSCRIBE, Option.DURABLE, topic="NEWS")
 
 
 def test_a_lost_connection_counts_for_the_first_of_each_service() -> None:

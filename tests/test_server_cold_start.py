@@ -104,6 +104,22 @@ def test_the_store_of_another_broker_is_erased_with_force_cold_and_its_own_id(tm
     assert "QUEUE/Q" not in queued(spool)
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_id_of_another_broker_is_refused_also_where_nothing_is_there_to_erase(
+    tmp_path: Path, is_there: bool
+) -> None:
+    spool = tmp_path / "spool"
+    if is_there:
+        with Serving(spool):
+            pass
+
+    said = refusal("--erase", "OTHER", spool=spool)
+
+    assert "of broker OTHER" in said and "--erase ETB001" in said and "nothing was changed" in said
+    with Serving(spool, "--erase", "ETB001"):
+        pass
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from broker.broker import Broker
+from broker.connecting import connect
 from broker.server.console import HEADERS, parts
 from tests.browser import Browser, browser, needs_browser
 from tests.guarded_server import PASSWORDS, Files
@@ -22,6 +23,7 @@ from tests.stomp_server import Serving, Wire
 ROOMS = ("overview", "services", "units", "conversations", "topics", "clients", "files")
 EVIL = "<img src=x onerror=alert(1)>"
 WIDE, NARROW = 1280, 400
+CLEAN_UP = "[...document.querySelectorAll('main .buttons button')].find((each) => each.textContent === 'Clean up')"
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +86,10 @@ def fill(tab: Browser, name: str, text: str) -> None:
     """Go to a field, and type a text in the place of what is in it."""
     tab.run(f"document.getElementById('{name}').value = ''; document.getElementById('{name}').focus()")
     tab.call("Input.insertText", text=text)
+
+
+def data_files(serving: Serving) -> list[str]:
+    return sorted(each.name for each in serving.spool.glob("*.data"))
 
 
 def rows(tab: Browser) -> list[str]:
@@ -300,7 +306,7 @@ def test_escape_leaves_everything_as_it_is(tab: Browser, serving: Serving) -> No
 @needs_browser
 def test_new_units_of_work_are_refused_and_allowed_again(tab: Browser, serving: Serving) -> None:
     enter(tab, serving, "overview")
-    tab.wait("document.querySelectorAll('main .buttons button').length === 3")
+    tab.wait("document.querySelectorAll('main .buttons button').length === 4")
     use(tab, "main .buttons button")
     tab.wait("document.getElementById('confirm').open")
     use(tab, "#confirm-yes")
@@ -312,12 +318,65 @@ def test_new_units_of_work_are_refused_and_allowed_again(tab: Browser, serving: 
 
 
 @needs_browser
+def test_a_clean_up_is_asked_once_more_and_says_what_it_has_freed(tab: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "etbfile"
+    file.write_text("DEFAULTS=BROKER\n DEFAULT-VALUES=OMS\nDEFAULTS=JOURNAL\n MAX-DATA-FILE-SIZE=64K\n")
+    with Serving(tmp_path / "spool", str(file)) as server:
+        with connect(address(server, "")) as broker, broker.session("ALICE", token="T") as alice:
+            alice.register("A/B/C")
+            for _ in range(4):
+                alice.send("A/B/C", bytes(40_000))
+                unit = alice.receive_unit(wait=0)
+                assert unit is not None
+                unit.commit()
+        enter(tab, server, "overview")
+        tab.wait(f"{CLEAN_UP} !== undefined")
+        before = data_files(server)
+        for answered in ("no", "yes"):
+            assert data_files(server) == before
+            tab.run(f"{CLEAN_UP}.focus()")
+            tab.press("Enter", 13)
+            tab.wait("document.getElementById('confirm').open")
+            assert "Clean up" in tab.run("document.getElementById('confirm-what').textContent")
+            use(tab, f"#confirm-{answered}")
+            tab.wait("!document.getElementById('confirm').open")
+        said = tab.wait("document.getElementById('said').innerText")
+        assert re.fullmatch(r"Clean up: [1-9]\d* files? gone, [\d.]+ \w+ freed ×", said), said
+        assert len(data_files(server)) < len(before)
+        assert tab.complaints == []
+
+
+@needs_browser
+def test_a_store_without_data_files_has_nothing_to_clean_up(tab: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "etbfile"
+    file.write_text("DEFAULTS=BROKER\n DEFAULT-VALUES=OMS\n PSTORE-TYPE=SQLITE\n")
+    with Serving(tmp_path / "spool", str(file)) as server:
+        enter(tab, server, "overview")
+        tab.wait("document.querySelectorAll('main .buttons button').length === 3")
+        assert tab.run(f"{CLEAN_UP} === undefined")
+
+
+@needs_browser
+def test_a_broker_without_a_store_is_looked_at_like_any_other(tab: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "etbfile"
+    file.write_text("DEFAULTS=BROKER\n DEFAULT-VALUES=OMS\n PSTORE=NO\n")
+    with Serving(tmp_path / "spool", str(file)) as server:
+        for room, shown in (("overview", "Nothing: the store is well"), ("files", "has no persistent store")):
+            enter(tab, server, room)
+            tab.wait(f"document.querySelector('main').innerText.includes('{shown}')")
+            assert tab.run("document.getElementById('trouble').hidden")
+        enter(tab, server, "overview")
+        tab.wait("document.querySelectorAll('main .buttons button').length === 1")
+        assert tab.complaints == []
+
+
+@needs_browser
 def test_a_broker_is_shut_down_only_by_who_types_its_name_and_the_page_says_that_it_is_gone(
     tab: Browser, tmp_path: Path
 ) -> None:
     with Serving(tmp_path / "spool") as server:
         enter(tab, server, "overview")
-        tab.wait("document.querySelectorAll('main .buttons button').length === 3")
+        tab.wait("document.querySelectorAll('main .buttons button').length === 4")
         use(tab, "main .buttons button:last-child")
         tab.wait("document.getElementById('confirm').open")
         assert tab.run("document.getElementById('confirm-yes').disabled")

@@ -12,11 +12,13 @@ import schemathesis
 from hypothesis import HealthCheck, Phase
 from schemathesis import GenerationMode
 from schemathesis.core.control import SkipTest
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from broker.block import FIELDS, Way
 from broker.block_json import REPLY_FIELDS, REQUEST_FIELDS
+from broker.cis import Cis
 from broker.looking.subjects import ALIASES, SUBJECTS
-from broker.server.order import WIDTHS
+from broker.server.order import COMMANDS, SELECTORS, WIDTHS
 from tests.guarded_server import PASSWORDS, Files
 from tests.stomp_server import Serving
 from tests.web_place import WebPlace
@@ -89,6 +91,53 @@ def test_a_value_that_an_information_object_does_not_list_is_refused(place: WebP
     assert listed
 
 
+SELECTED = {"client_id": 7, "exclude_attach": True, "all": True, "identifiers": ["x"], "older": "1S", "newer": "1S"}
+
+
+def orders(place: WebPlace) -> list[dict[str, Any]]:
+    """Return what the document has commands be said with, as one object of each."""
+    body = document(place)["paths"]["/command"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    return [
+        dict(each, properties=each["properties"] | {"object": {"enum": [target]}})
+        for each in body["oneOf"]
+        for target in each["properties"]["object"]["enum"]
+        if target is not None
+    ]
+
+
+def test_every_command_is_in_it_with_its_objects_and_options_and_no_other(place: WebPlace) -> None:
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in orders(place):
+        said = each["properties"]
+        found[said["command"]["const"], said["object"]["enum"][0]] = [
+            option or "" for option in said.get("option", {"enum": [""]})["enum"] if option is not None
+        ]
+    assert found == {
+        (known.name, target): list(known.options_of(target)) for known in COMMANDS.values() for target in known.targets
+    }
+
+
+def test_a_command_has_the_selectors_that_the_server_takes_for_it_and_no_other(place: WebPlace) -> None:
+    checked = 0
+    for each in orders(place):
+        said = each["properties"]
+        order = {"command": said["command"]["const"], "object": said["object"]["enum"][0]}
+        if "option" in each["required"]:
+            order["option"] = said["option"]["enum"][0]
+        taken = set()
+        for name in SELECTORS:
+            answer = ordered(place, order | {name: SELECTED.get(name, "x")})
+            taken |= {name} if answer["code"] != Cis.INVALID_SELECTOR else set()
+        assert taken == set(said) - {"command", "object", "option"}, order
+        checked += len(taken)
+    assert checked > len(SELECTORS)
+
+
+def ordered(place: WebPlace, order: dict[str, Any]) -> dict[str, Any]:
+    data = place.ask("POST", "/command", json.dumps(order).encode(), Content_Type="application/json")[2]
+    return dict(json.loads(data))
+
+
 COMMON = {"call", "leave", "openapi", "informationObjects", "command", "commands"}
 OURS = COMMON | {"information"}
 
@@ -146,6 +195,7 @@ def played(
 def _statuses(operation: Any, mode: GenerationMode, url: str, examples: int, auth: tuple[str, str] | None) -> set[int]:
     seen = set[int]()
     named: dict[str, Any] = {} if auth is None else {"auth": auth}
+    is_command = operation.definition.raw["operationId"] == "command"
 
     @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
     @hypothesis.settings(
@@ -164,7 +214,8 @@ def _statuses(operation: Any, mode: GenerationMode, url: str, examples: int, aut
                     if mode is GenerationMode.POSITIVE and isinstance(text := block.get(name), str):
                         block[name] = text.encode("utf-8", "replace")[:width].decode(errors="ignore")
         case.query.pop("cursor", None)  # a page has said it, no document can
-        seen.add(case.call_and_validate(base_url=url, **named).status_code)
+        excluded = [positive_data_acceptance] if is_command else []  # which selectors it needs together no schema says
+        seen.add(case.call_and_validate(base_url=url, excluded_checks=excluded, **named).status_code)
 
     play()
     return seen

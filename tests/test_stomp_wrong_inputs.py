@@ -50,7 +50,7 @@ BYTES: list[tuple[bytes, tuple[str, ...]]] = [
     (CONNECT + b"SEND\n:x\n\nx\0", ("NAME:VALUE", "':x'")),
     (CONNECT + b"SEND\ndestination:/queue/\xff\n\nx\0", ("UTF-8", "\\xff")),
     (CONNECT + b"SEND\ndestination:a\\q\n\nx\0", ("escape", "1.2")),
-    (CONNECT + b"X" * 100, ("no STOMP command", "XXX")),
+    (CONNECT + b"Q" * 100, ("no STOMP command", "QQQ")),
     (CONNECT + b"SEND\n" + b"a:b\n" * 2000 + b"\n\0", ("headers", "256")),
     (CONNECT + b"SEND\n" + b"a" * 20_000 + b":b\n\n\0", ("headers", "16,384")),
     (CONNECT + b"SEND\ncontent-length:99999999999\n\nx\0", ("content-length", "99,999,999,999", "6,144,000")),

@@ -106,7 +106,9 @@ _CALL_OUT: Json = {
 CALL: Json = {
     "operationId": "call",
     "summary": "Carry out one call of the broker.",
-    "description": "With WAIT the answer comes when there is one. What the broker refuses is an answer with its code.",
+    "description": "With WAIT the answer comes when there is one. What the broker refuses is an answer with its code. "
+    "Connections and the memory for bodies are shared out between users. Without a users file the user is whom HTTP "
+    "Basic names, with any password, and all requests that name nobody are one user's.",
     "parameters": [_SESSION_IN, _CALL_IN],
     "requestBody": {
         "required": True,

@@ -1,5 +1,6 @@
 """What OpenAPI says of the routes for operators: made from the tables of what there is to be asked and said."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from broker.looking.question import LIMIT_MAX
@@ -7,7 +8,7 @@ from broker.looking.subjects import ALIASES, SUBJECTS, Subject
 from broker.looking.uows import YES_OR_NO
 from broker.records import Status
 from broker.server.openapi import json_body
-from broker.server.order import IDENTIFIERS_MAX, SELECTORS, TEXT_MAX, WIDTHS
+from broker.server.order import COMMANDS, IDENTIFIERS_MAX, TEXT_MAX, WIDTHS, Known
 
 Json = dict[str, Any]
 _TEXT: Json = {"type": "string"}
@@ -17,7 +18,6 @@ _WORDS: Json = {
         name: _WORD | {"maxLength": width, "description": f"At most {width} bytes of UTF-8."}
         for name, width in WIDTHS.items()
     },
-    "command": {"type": "string", "maxLength": TEXT_MAX},
     "client_id": {"type": ["integer", "null"]},
     "exclude_attach": {"type": ["boolean", "null"]},
     "all": {"type": ["boolean", "null"]},
@@ -125,22 +125,47 @@ INFORMATION_THERE: Json = {
     "summary": "What can be asked: objects, selectors, columns.",
     "responses": {200: json_body({"type": "object", "required": ["objects", "refused"]})},
 }
+
+
+def _orders(known: Known) -> list[Json]:
+    """Return what a command is said with: once for all of its objects that take the same."""
+    alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for target in known.targets:
+        alike.setdefault((tuple(known.options_of(target)), tuple(known.selectors_of(target))), []).append(target)
+    return [_order(known, targets, *found) for found, targets in alike.items()]
+
+
+def _order(known: Known, targets: list[str], options: tuple[str, ...], selectors: tuple[str, ...]) -> Json:
+    is_object_said = known.must_say_object or known.targets[0] not in targets
+    properties: dict[str, Json] = {"command": {"type": "string", "const": known.name}}
+    properties["object"] = _one_of(targets, is_said=is_object_said)
+    if any(options):
+        properties["option"] = _one_of(options, is_said="" not in options)
+    return {
+        "type": "object",
+        "title": " ".join((known.name, *(targets if is_object_said else ()))),
+        "description": f"{known.says[0].upper()}{known.says[1:]}.",
+        "required": [name for name, each in properties.items() if each["type"] == "string"],
+        "properties": properties | {name: _WORDS.get(name, _WORD) for name in selectors},
+        "additionalProperties": False,
+    }
+
+
+def _one_of(words: Sequence[str], *, is_said: bool) -> Json:
+    if is_said:
+        return {"type": "string", "enum": list(words)}
+    return {"type": ["string", "null"], "enum": [*words, None]}
+
+
 COMMAND: Json = {
     "operationId": "command",
     "summary": "Carry out an operator's command.",
-    "description": "Which commands there are, with their objects and options, says GET.",
+    "description": "Words are taken in either case. A selector that is null or empty says nothing.",
     "requestBody": {
         "required": True,
         "content": {
             "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["command"],
-                    "properties": {
-                        name: _WORDS.get(name, _WORD) for name in ("command", "object", "option", *SELECTORS)
-                    },
-                    "additionalProperties": False,
-                }
+                "schema": {"oneOf": [order for known in COMMANDS.values() for order in _orders(known)]},
             }
         },
     },

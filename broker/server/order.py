@@ -4,7 +4,7 @@
     NO-OPERATION      88      -             -             -
     SHUTDOWN          8       BROKER        -, IMMED      -
                               SERVER        IMMED,        client_id, or user_id and token; and the service, if not all
-                              SERVICE       QUIESCE       server_class, server_name, service
+                              SERVICE       QUIESCE       server_class, server_name, service; and who, if not all
                               PARTICIPANT   likewise      client_id, or user_id and token
                               CONVERSATION  likewise      conv_id
     PURGE             12      PSF           -             uowid
@@ -28,7 +28,7 @@ object is refused: without it, more would be decided about than was said.)
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -36,25 +36,48 @@ from broker.block import FIELDS
 from broker.cis import Cis, CisRefused
 from broker.looking.question import SHOWN_MAX
 
-SHUT_OBJECTS = ("BROKER", "SERVER", "SERVICE", "PARTICIPANT", "CONVERSATION")
+_SERVICE = ("server_class", "server_name", "service")
+_OF_SERVERS = ("client_id", "user_id", "token", *_SERVICE, "exclude_attach")
+_HELD = ("uowid", "identifiers", "user_id", "token", "older", "newer", "all")
+_HELD_BY_OBJECT = {"PSF": (*_HELD, "conv_id", *_SERVICE), "SUBSCRIBER": (*_HELD, "topic")}
+_SHUT_BY_OBJECT = {
+    "BROKER": (),
+    "SERVER": _OF_SERVERS,
+    "SERVICE": _OF_SERVERS,
+    "PARTICIPANT": ("client_id", "user_id", "token"),
+    "CONVERSATION": ("conv_id",),
+}
 LEVELS = tuple(f"LEVEL{number}" for number in range(1, 9))
 TEXT_MAX = 255
 IDENTIFIERS_MAX = 1000
 # Who is subscribed by an operator has to be able to log on.
 _NAMES = ("user_id", "token", "topic", "server_class", "server_name", "service")
-WIDTHS = {field.attribute: field.width for field in FIELDS.values() if field.attribute in _NAMES}  # bytes
+WIDTHS = {each.attribute: each.width for each in FIELDS.values() if each.attribute in _NAMES}  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A command: its objects, the first of which is meant where none is said, and its options."""
+    """A command: its objects, the first of which is meant where none is said, its options, and what it goes by."""
 
     name: str
     number: int
     says: str
     targets: Sequence[str] = ("BROKER",)
     options: Sequence[str] = ("",)
+    by: Mapping[str, Sequence[str]] = field(default_factory=dict)  # selectors, by object
     destroys: bool = False  # something is lost that nobody can bring back, or somebody is cut off
+
+    @property
+    def must_say_object(self) -> bool:
+        return self.name == "SHUTDOWN"
+
+    def options_of(self, target: str) -> Sequence[str]:
+        if self.name != "SHUTDOWN":
+            return self.options
+        return ("", "IMMED") if target == "BROKER" else ("IMMED", "QUIESCE")
+
+    def selectors_of(self, target: str) -> Sequence[str]:
+        return self.by.get(target, ())
 
 
 _ALL = [
@@ -63,31 +86,42 @@ _ALL = [
         name="SHUTDOWN",
         number=8,
         says="end the broker, a server, all servers of a service, a participant or a conversation",
-        targets=SHUT_OBJECTS,
+        targets=tuple(_SHUT_BY_OBJECT),
         options=("", "IMMED", "QUIESCE"),
+        by=_SHUT_BY_OBJECT,
         destroys=True,
     ),
-    Known(name="PURGE", number=12, says="remove a unit of work and its status", targets=("PSF",), destroys=True),
+    Known(
+        name="PURGE",
+        number=12,
+        says="remove a unit of work and its status",
+        targets=("PSF",),
+        by={"PSF": ("uowid",)},
+        destroys=True,
+    ),
     Known(
         name="SET-UOW-STATUS",
         number=42,
         says="let a unit of work that waits be received, or never",
         targets=("PSF",),
         options=("ACCEPTED", "CANCELLED"),
+        by={"PSF": ("uowid",)},
         destroys=True,
     ),
     Known(
         name="RELEASE",
         number=0,
         says="let what is held since a restore be received",
-        targets=("PSF", "SUBSCRIBER"),
+        targets=tuple(_HELD_BY_OBJECT),
+        by=_HELD_BY_OBJECT,
         destroys=True,
     ),
     Known(
         name="DISCARD",
         number=0,
         says="end what is held since a restore: it was PROCESSED, or is to be DISCARDED",
-        targets=("PSF", "SUBSCRIBER"),
+        targets=tuple(_HELD_BY_OBJECT),
+        by=_HELD_BY_OBJECT,
         options=("PROCESSED", "DISCARDED"),
         destroys=True,
     ),
@@ -105,12 +139,19 @@ _ALL = [
     ),
     Known(name="CONNECT-PSTORE", number=17, says="go on with the persistent store"),
     Known(name="DISCONNECT-PSTORE", number=18, says="go on without the persistent store", destroys=True),
-    Known(name="SUBSCRIBE", number=15, says="subscribe a user to a topic, durably", targets=("TOPIC",)),
+    Known(
+        name="SUBSCRIBE",
+        number=15,
+        says="subscribe a user to a topic, durably",
+        targets=("TOPIC",),
+        by={"TOPIC": ("topic", "user_id", "token")},
+    ),
     Known(
         name="UNSUBSCRIBE",
         number=16,
         says="end a user's durable subscription",
         targets=("TOPIC",),
+        by={"TOPIC": ("topic", "user_id", "token")},
         destroys=True,
     ),
     Known(
@@ -189,12 +230,6 @@ class Order:
 
 _OTHERWISE = {"target": "object", "everything": "all"}  # how an operator says what is a word of its own here
 _SAID = {_OTHERWISE.get(each.name, each.name): each.name for each in fields(Order)}
-_ALWAYS = ("uowid", "identifiers", "user_id", "token", "older", "newer", "all")
-HELD_SELECTORS: Mapping[str, Sequence[str]] = {  # of RELEASE and DISCARD, by object
-    "PSF": (*_ALWAYS, "conv_id", "server_class", "server_name", "service"),
-    "SUBSCRIBER": (*_ALWAYS, "topic"),
-}
-_OBJECT_SAID = frozenset({"SHUTDOWN"})  # commands that must say what they are about
 SELECTORS = tuple(name for name in _SAID if name not in ("command", "object", "option"))
 
 
@@ -213,29 +248,27 @@ def order_of(said: object) -> Order:
         why = REFUSED.get(command)
         code = Cis.INVALID_COMMAND if why is None else Cis.CANNOT_EXECUTE
         raise CisRefused(code, f"{command[:SHOWN_MAX]}: {why}" if why else _unknown(command))
-    target = order.target.strip().upper() or (known.targets[0] if command not in _OBJECT_SAID else "")
+    target = order.target.strip().upper() or (known.targets[0] if not known.must_say_object else "")
     if target not in known.targets:
         came = f", not {target[:SHOWN_MAX]}" if target else ": say which"
         raise CisRefused(Cis.INVALID_SUBJECT, f"the object of {command} is {' or '.join(known.targets)}{came}")
     option = order.option.strip().upper()
-    if option not in known.options or (target == "BROKER" and option == "QUIESCE"):
-        has = " or ".join(each for each in known.options if each) or "no option"
+    if option not in known.options_of(target):
+        has = " or ".join(each for each in known.options_of(target) if each) or "no option"
         of = f" {target}" if option in known.options else ""
         raise CisRefused(
             Cis.INVALID_OPTION, f"{command}{of} has {has}, {f'not {option[:SHOWN_MAX]}' if option else 'say one'}"
         )
-    if command in ("RELEASE", "DISCARD"):
-        _check_selectors(command, target, said)
+    _check_selectors(known, target, said)
     return replace(order, command=command, target=target, option=option)
 
 
-def _check_selectors(command: str, target: str, said: Mapping[str, object]) -> None:
-    known = HELD_SELECTORS[target]
-    foreign = [name for name in SELECTORS if name not in known and said.get(name)]
+def _check_selectors(known: Known, target: str, said: Mapping[str, object]) -> None:
+    taken = known.selectors_of(target)
+    foreign = [name for name in SELECTORS if name not in taken and said.get(name)]
     if foreign:
-        raise CisRefused(
-            Cis.INVALID_SELECTOR, f"{command} {target} is not by {foreign[0]}, but by {', '.join(sorted(known))}"
-        )
+        by = f"but by {', '.join(sorted(taken))}" if taken else "nor by anything else"
+        raise CisRefused(Cis.INVALID_SELECTOR, f"{known.name} {target} is not by {foreign[0]}, {by}")
 
 
 def _checked(name: str, value: object) -> Any:

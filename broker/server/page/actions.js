@@ -7,17 +7,21 @@ const SAID_MILLISECONDS = 8000;
 
 /**
  * Return a button that carries out a command. `confirm` is {what, means, does, typed}: asked first; with `typed` the
- * operator has to type that word.
+ * operator has to type that word. `outcome` makes of the answer what is said of it.
  */
-export function button(label, command, { confirm = null, then = () => {} } = {}) {
-  return el("button", { type: "button", class: confirm ? "destroys" : null, onclick: () => carryOut(label, command, confirm, then) }, label);
+export function button(label, command, { confirm = null, outcome = textOf, then = () => {} } = {}) {
+  return el("button", { type: "button", class: confirm ? "destroys" : null, onclick: () => carryOut(label, command, { confirm, outcome, then }) }, label);
 }
 
-async function carryOut(label, command, confirm, then) {
+function textOf(answer) {
+  return answer.text || "done";
+}
+
+async function carryOut(label, command, { confirm, outcome, then }) {
   if (confirm && !(await confirmed(confirm))) return;
   try {
     const answer = await tell(typeof command === "function" ? command() : command);
-    say(`${label}: ${answer.text || "done"}`);
+    say(`${label}: ${outcome(answer)}`);
   } catch (failure) {
     if (!(failure instanceof Refusal)) throw failure;
     say(`${label}: ${failure.message}`, true);

@@ -11,7 +11,7 @@ export function files() {
   let drawn = "";
 
   async function look(state) {
-    const answer = await ask("FILES", { limit: LIMIT });
+    const answer = state.broker.pstore === "NO" ? { rows: [] } : await ask("FILES", { limit: LIMIT });
     const sign = JSON.stringify(answer.rows);
     if (sign === drawn) return;
     drawn = sign;

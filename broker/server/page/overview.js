@@ -33,7 +33,7 @@ export function overview() {
         ask("SERVICE", { limit: 1000 }),
         ask("SUBSCRIBER", { durable: "true", limit: 1000 }),
         ask("LATENCY"),
-        ask("FILES", { limit: 1 }),
+        state.broker.pstore === "NO" ? { summary: null } : ask("FILES", { limit: 1 }),
       ]);
       known.services = services.rows;
       known.subscribers = subscribers.rows;
@@ -170,7 +170,7 @@ function offerHeld(state, node, known) {
 
 function offer(state, deeds, known) {
   const { broker } = state;
-  const sign = [broker.new_uow_messages, broker.store_connected, broker.pstore].join();
+  const sign = [broker.new_uow_messages, broker.store_connected, broker.pstore, broker.store_type].join();
   if (sign === known.deeds) return;
   known.deeds = sign;
   const then = state.again;
@@ -190,6 +190,15 @@ function offer(state, deeds, known) {
           })
         : button("Connect the store", { command: "CONNECT-PSTORE", object: "BROKER" }, { then }),
     );
+    if (broker.store_type === "JOURNAL") {
+      store.push(
+        button("Clean up", { command: "CLEANUP", object: "PSF" }, {
+          confirm: { what: "Clean up the data files?", means: "Those that nothing needs are deleted, or moved into the retention directory, once the little that some still hold is written again. No message is lost; the disk has more to do meanwhile.", does: "Clean them up" },
+          outcome: freed,
+          then,
+        }),
+      );
+    }
   }
   deeds.replaceChildren(
     ...store,
@@ -198,4 +207,9 @@ function offer(state, deeds, known) {
       then,
     }),
   );
+}
+
+/** Return what a clean-up has come to, as its answer tells it. */
+function freed({ rows: [row] }) {
+  return row.cleanup ?? `${counted(row.files, "file")} gone, ${bytes(row.freed_bytes)} freed`;
 }
