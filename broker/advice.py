@@ -75,10 +75,10 @@ _TABLE = """
 00200312  say a value within the limits that the text names
 00200335  send and receive with OPTION=SYNC in this conversation, or begin another one
 00200336  send and receive without OPTION=SYNC in this conversation, or begin another one
-00200472  subscribe without durability, or let the operator connect the store
+00200472  subscribe without durability, or let the operator connect the store and say SUBSCRIBER-STORE=PSTORE
 00200478  receive the units of work that wait, or end the conversation with OPTION=CANCEL
 00200482  say CONV-ID=NEW, or the identifier of a conversation
-00200485  let the operator subscribe you; ALLOW-USER-SUBSCRIBE=NO
+00200485  let the operator subscribe you, or say ALLOW-USER-SUBSCRIBE=YES, and ALLOW-DURABLE=YES for durable ones
 00200494  let the operator say PUBLISH-AND-SUBSCRIBE=YES
 00200505  commit or back out on the side that the unit of work is on: as its sender, or as its receiver
 00200532  say an error code with REPLY_ERROR

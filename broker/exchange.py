@@ -45,7 +45,8 @@ class Sending:
     def _sent(self, answered: Answered) -> None:
         self.status = unit_status(answered)
         self.uowid, self.conv_id = self.status.uowid, self.status.conv_id
-        self._to, self._terms = {"conv_id": self.conv_id}, {}
+        # Said with each message: where this is a repeat, and is over meanwhile, nothing new begins in its place.
+        self._to, self._terms = {"conv_id": self.conv_id}, {"producer": self._terms.get("producer", "")}
         self.is_open = True
 
     def _to_settle(self, option: Option, user_status: str = "") -> Request:

@@ -55,7 +55,8 @@ class Topics:
         if found is None:
             attributes = self._attributes.topic(name) if name else None
             if attributes is None:
-                raise BrokerError(Code.SERVICE_UNDEFINED, f"no topic {name} is defined")
+                text = f"no topic {name} is defined" if name else "no topic is named: TOPIC is empty"
+                raise BrokerError(Code.SERVICE_UNDEFINED, text)
             is_lasting = stays(len(self.topics), is_defined=attributes.topic == name)
             found = Topic(name, attributes, has_store=self._has_store, is_lasting=is_lasting)
             self.topics[name] = found

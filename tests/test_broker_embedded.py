@@ -373,6 +373,18 @@ def test_on_the_connection_that_has_the_first_open_a_second_is_refused(alice: Se
     assert bodies(bob) == [b"head", b"line 1"]
 
 
+def test_a_repeat_that_was_overtaken_on_its_own_connection_adds_nothing(any_kind: Kind, directory: Path) -> None:
+    with any_kind.open(directory) as broker, broker.session("ALICE", token="PC1") as alice:
+        _sent_as_one(alice, b"head", b"line 1")
+        with refused(Code.PRODUCER_REUSED), alice.unit_of_work(SERVICE, producer="order-1") as overtaken:
+            overtaken.send(b"head")
+            _sent_as_one(alice, b"head", b"line 1")
+            overtaken.send(b"line 1")
+        with broker.session("BOB", token="S1") as bob:
+            bob.register(SERVICE)
+            assert bodies(bob) == [b"head", b"line 1"]
+
+
 @pytest.mark.parametrize("ends", ["commit", "backout", "gone"])
 def test_a_second_waits_for_the_first_that_another_connection_has_open(directory: Path, ends: str) -> None:
     with Broker.open(directory, broker_id="ETB001") as broker, broker.session("ALICE") as one:

@@ -532,7 +532,8 @@ def test_publish_and_subscribe_is_off_where_no_topic_is_defined() -> None:
 
 
 def test_a_topic_has_a_name(paper: Person, reader: Person) -> None:
-    assert reader.call(Function.SUBSCRIBE, topic="").code is Code.SERVICE_UNDEFINED
+    unnamed = reader.call(Function.SUBSCRIBE, topic="")
+    assert (unnamed.code, unnamed.reply.text) == (Code.SERVICE_UNDEFINED, "no topic is named: TOPIC is empty")
     sent = paper.call(Function.SEND_PUBLICATION, COMMIT, topic="", body=b"x", publication_id="NEW")
     assert sent.code is Code.SERVICE_UNDEFINED
 

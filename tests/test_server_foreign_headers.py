@@ -131,11 +131,13 @@ def test_what_is_foreign_to_a_subscription_only_is_a_property_of_a_message(stomp
 
 
 @pytest.mark.parametrize("destination", WILD)
-def test_a_destination_with_wildcards_or_options_of_another_broker_is_no_subscription(
-    stomp: StompDesk, destination: str
+@pytest.mark.parametrize("command", ["SUBSCRIBE", "SEND"])
+def test_a_destination_with_wildcards_or_options_of_another_broker_is_refused(
+    stomp: StompDesk, destination: str, command: str
 ) -> None:
     client = stomp.connect()
-    client.take("SUBSCRIBE", destination=destination, id="s", receipt="r")
+    client.take(command, destination=destination, id="s", receipt="r")
 
     assert client.receipts() == []
     assert client.error().startswith("00200183")
+    assert "each one" in client.error()

@@ -395,6 +395,27 @@ def test_who_may_look_at_one_service_sees_no_other(place: WebPlace) -> None:
     assert place.run(administration.command(dora, {"command": "PURGE", "uowid": mine}))["code"] == 0
 
 
+_SHUTDOWN = {"command": "SHUTDOWN", "option": "IMMED"}
+
+
+def test_no_command_tells_whether_there_is_what_a_user_may_not_see(place: WebPlace) -> None:
+    place.call("LOGON", **ALICE)
+    place.call("LOGON", **BOB)
+    white = SERVICE | {"service": "WHITE"}
+    hidden = place.call("SEND", "COMMIT", **ALICE, **white, conv_id="NEW", body_text="e4")
+    place.call("REGISTER", **BOB, **white)
+    administration = _administration(place)
+
+    for name, there, elsewhere in (
+        ({"command": "PURGE"}, {"uowid": hidden["uowid"]}, {"uowid": "1" * 16}),
+        ({"command": "SET-UOW-STATUS", "option": "CANCELLED"}, {"uowid": hidden["uowid"]}, {"uowid": "1" * 16}),
+        (_SHUTDOWN | {"object": "CONVERSATION"}, {"conv_id": hidden["conv_id"]}, {"conv_id": "1" * 16}),
+        (_SHUTDOWN | {"object": "SERVER"}, {"user_id": BOBS["user_id"]}, {"user_id": "NOBODY"}),
+    ):
+        told = [_told(place, administration.command(Limited("DORA"), name | said)) for said in (there, elsewhere)]
+        assert told[0] == told[1] == (Cis.NOT_AUTHORIZED, Cis.NOT_AUTHORIZED.text), name
+
+
 @pytest.mark.parametrize("limit", [1, 2, 1000])
 @pytest.mark.parametrize(
     "name", ["PSF", "SERVICE", "CONVERSATION", "UOW-STATISTICS", "TOPIC", "SUBSCRIBER", "PUBLICATION"]
@@ -441,9 +462,13 @@ def _administration(place: WebPlace) -> Any:
 
 
 def _refusal(place: WebPlace, work: Any) -> Cis:
+    return _told(place, work)[0]
+
+
+def _told(place: WebPlace, work: Any) -> tuple[Cis, str]:
     with pytest.raises(CisRefused) as refused:
         place.run(work)
-    return refused.value.code
+    return refused.value.code, refused.value.text
 
 
 # The built-in services.

@@ -208,7 +208,7 @@ class Commands:
             raise CisRefused(code, "uowid must say which")
         question = Question(selectors={"uowid": [order.uowid.replace("*", "?")]})
         for row in await _found(broker, uows, question):
-            self._may(_service_of(row))
+            self._may_found(_service_of(row))
             return
         self._may_see()
         code_said = str(Code.UOW_NOT_FOUND.value)
@@ -216,13 +216,19 @@ class Commands:
             code, f"there is none of uowid {order.uowid!r}", error_code=code_said, error_text=Code.UOW_NOT_FOUND.text
         )
 
+    def _may_found(self, name: str) -> None:
+        """Hold the rights on what was found against the operator; its name is told only to who may look at it."""
+        if not self._identity.may(Right.LOOK, name):
+            self._may_see()
+        self._may(name)
+
     def _may_see(self) -> None:
         """Tell only who may look that there is nothing."""
         if not (self._identity.may(Right.LOOK, BROKER) or self._identity.may(Right.ADMINISTER, BROKER)):
             raise CisRefused(Cis.NOT_AUTHORIZED)
 
     async def _release(self, broker: AsyncBroker, order: Order) -> Done:
-        releasing = Releasing(broker, order, self._may)
+        releasing = Releasing(broker, order, self._may_found)
         count = await releasing.carry_out()
         if not count:
             self._may_see()
@@ -266,7 +272,7 @@ class Commands:
             self._may(service_name(*order.names))
         rows = await _found(broker, servers, Question(selectors=_selectors(order), limit=LIMIT_MAX))
         for row in rows:
-            self._may(_service_of(row))
+            self._may_found(_service_of(row))
         if not rows:
             self._may_see()
             raise CisRefused(missing, f"no server fits {_said(order)}; `oms info SERVER` shows who is there")
@@ -324,7 +330,7 @@ class Commands:
         if not rows:
             self._may_see()
             raise CisRefused(Cis.CONVERSATION_NOT_FOUND, f"there is none of conv_id {order.conv_id!r}")
-        self._may(_service_of(rows[0]))
+        self._may_found(_service_of(rows[0]))
         await _given(
             broker,
             Cis.CANNOT_EXECUTE,

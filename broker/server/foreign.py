@@ -94,6 +94,7 @@ FOREIGN: Mapping[str, Foreign] = {
 
 _COMMANDS = frozenset(command for foreign in FOREIGN.values() for command in foreign.commands)
 _TYPES = frozenset({"subscription-type", "destination-type"})
+_SIGNS = re.compile(r"[*#>?,]|\.\.\.")  # without any of them it is a single one
 _WILDCARDS = re.compile(r"(^|[./])([*#>]|\.\.\.)($|[./])")
 _OPTIONS = re.compile(r"\?[A-Za-z][\w.]*=")
 _SEVERAL = re.compile(r",\s*/(queue|topic)/")
@@ -116,11 +117,14 @@ def check_headers(frame: Frame) -> None:
         raise BrokerError(Code.INVALID_OPTION, detailed(Code.INVALID_OPTION, text))
 
 
-def check_subscription(destination: str) -> None:
-    """Refuse a destination by which other brokers mean several, or say options. BrokerError: 00200183."""
+def check_is_single(destination: str, verb: str) -> None:
+    """Refuse a destination by which other brokers mean several, or say options. BrokerError: 00200183.
+
+    `verb` is what is to be done with each one: nobody could subscribe to what was sent to all of them.
+    """
+    if not _SIGNS.search(destination) or not destination.startswith(("/queue/", "/topic/")):
+        return
     name = destination.partition("/")[2].partition("/")[2]
-    if destination.startswith(("/queue/", "/topic/")) and (
-        _WILDCARDS.search(name) or _OPTIONS.search(name) or _SEVERAL.search(name)
-    ):
-        text = f"{destination[:80]!r} is no single destination: subscribe to each one, without wildcards and options"
+    if _WILDCARDS.search(name) or _OPTIONS.search(name) or _SEVERAL.search(name):
+        text = f"{destination[:80]!r} is no single destination: {verb} to each one, without wildcards and options"
         raise BrokerError(Code.INVALID_SERVICE_NAME, detailed(Code.INVALID_SERVICE_NAME, text))

@@ -6,7 +6,7 @@ from broker.block import FIELDS, Option, Reply, Request
 from broker.codes import BrokerError, Code, detailed
 from broker.server.destinations import Destination, InConversation, Temporary, ToService, ToTopic, parse
 from broker.server.flow import Cancellable, Flow, Then
-from broker.server.foreign import check_subscription
+from broker.server.foreign import check_is_single
 from broker.server.frames import V10, V12, Frame
 from broker.server.limits import StompLimits
 from broker.server.losses import Losses, Subscriber
@@ -59,7 +59,7 @@ class Consumer:
         """Begin to receive from a destination, once all that was begun before is answered."""
         headers = frame.headers
         where = parse(_needed(headers, "destination"))
-        check_subscription(headers["destination"])
+        check_is_single(headers["destination"], "subscribe")
         id_ = headers.get("id") or (str(where) if self._flow.version == V10 else _needed(headers, "id"))
         if id_ in self._subscriptions:
             raise _refusal(Code.INVALID_OPTION, f"there is a subscription {id_[:80]!r} already")

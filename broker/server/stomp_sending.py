@@ -13,6 +13,7 @@ from broker.block import NEW, Function, Option, Reply, Store
 from broker.codes import BrokerError, Code, detailed
 from broker.server.destinations import InConversation, Temporary, ToService, ToTopic, parse
 from broker.server.flow import Flow
+from broker.server.foreign import check_is_single
 from broker.server.frames import Frame
 from broker.server.stomp_receiving import Consumer, was_settled
 from broker.server.stomp_words import TEMPORARY, conversation_of, properties_of, terms_of
@@ -46,6 +47,7 @@ def taken_apart(frame: Frame) -> Sent:
     if text is None:
         raise _refusal(Code.INVALID_SERVICE_NAME, "the header destination is missing")
     where = parse(text)
+    check_is_single(text, "send")
     conv_id = conversation_of(headers, where)
     properties = properties_of(headers, names_conversation=conv_id is not None)
     beside: dict[str, Any] = {} if properties is None else {"properties": properties}

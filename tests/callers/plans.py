@@ -202,7 +202,7 @@ class _Planner:
     def sent_send(self) -> Plan:
         handle, body = self.of, self._body()
         is_first = not handle.uowid
-        to = handle.to | handle.terms if is_first else {"talk": handle.conv_id}
+        to = handle.to | handle.terms if is_first else {"talk": handle.conv_id, **_producer(handle.terms)}
 
         def then(outcome: Outcome, answers: Sequence[Answer | None]) -> None:
             if outcome.failure is None:
@@ -665,6 +665,11 @@ def _check_beside(message: Any, answers: Sequence[Answer | None]) -> None:
     expected = [body.beside for body in said if isinstance(body, Body)]
     if expected and got not in expected:
         raise Broken(f"with the message came {got}, not {expected[0]}")
+
+
+def _producer(terms: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the later messages of a unit of work say beside its conversation."""
+    return {"producer": terms["producer"]} if "producer" in terms else {}
 
 
 def _seconds(value: str | float) -> int:
