@@ -27,6 +27,7 @@ from tests.web_place import WebPlace
 
 FACES = ("threads", "tasks", "remote threads", "remote tasks")
 SETTLING_TURNS = 10  # of the loop, until what a cancelled call left behind is over
+SETTLING_ERRANDS = 3
 UNKNOWN = (Code.NOT_ACTIVE, Code.TRANSPORT_TIMED_OUT)  # after a bad moment: maybe it was carried out
 
 
@@ -145,8 +146,8 @@ class Face:
         if self._wire is not None:
             self._wire.cut = ""
         outcome.where = outcome.where or interrupt.where
-        if outcome.where and self._runner is not None:
-            self._settle()
+        if outcome.where:
+            self.settle()
         return outcome
 
     async def _run(self, coroutine: Any, moment: AnyMoment) -> Any:
@@ -156,19 +157,20 @@ class Face:
 
         return await (cancelled(meddled(), moment) if isinstance(moment, Cancel) else meddled())
 
-    def _settle(self) -> None:
-        async def settle() -> None:
-            for _ in range(SETTLING_TURNS):
-                await asyncio.to_thread(lambda: None)
-                await asyncio.sleep(0)
-
-        self.now(settle())
+    def settle(self) -> None:
+        """Wait until what was left behind is over: by calls that were cut, and by who has gone without a word."""
+        if self._runner is not None:
+            self.now(_turns())
+        with suppress(BrokerError):
+            if self._place is not None:
+                self._place.run(_stored(self._place.broker))
+            elif self._runner is not None:
+                self.now(_stored(self.broker))
 
     def lose(self, session: Any) -> None:
         """Let the connection of a session be lost, so that the broker hears of it."""
         self.broker.gone(session._caller)
-        if self._runner is not None:
-            self._settle()
+        self.settle()
 
     def session(self, user: str, token: str) -> Any:
         return self.broker.session(user, token)
@@ -209,6 +211,18 @@ class Face:
             if self._runner is not None:
                 self._runner.close()
                 self._executor.shutdown()
+
+
+async def _turns() -> None:
+    for _ in range(SETTLING_TURNS):
+        await asyncio.to_thread(lambda: None)
+        await asyncio.sleep(0)
+
+
+async def _stored(broker: AsyncBroker) -> None:
+    """Wait until the store has what is on its way to it, and what comes of that."""
+    for _ in range(SETTLING_ERRANDS):
+        await broker._looped.errand(lambda: None)
 
 
 async def _awaiting(awaitable: Any) -> Any:

@@ -121,7 +121,23 @@ class Resent:
     is_other: bool = False
 
 
-Step = Call | Come | Restart | Together | Resent
+@dataclass(frozen=True, slots=True)
+class InPassing:
+    """A unit of work of several messages is received, and so many times what else there is: that goes on with it.
+
+    The moment is that of the last of these calls. Then it is read to its end and committed or given back, or its
+    receiver comes or goes, and another server receives what there is.
+    """
+
+    who: str
+    size: int
+    times: int
+    which: int  # a word
+    then: str
+    moment: AnyMoment = None
+
+
+Step = Call | Come | Restart | Together | Resent | InPassing
 CLIENTS, SERVERS = ("ALICE", "CAROL"), ("BOB", "DAVE")
 PEOPLE = (*CLIENTS, *SERVERS)
 COMINGS = ("lost", "elsewhere", "recover", "log_off", "log_on")
@@ -228,7 +244,9 @@ def steps(face: str) -> st.SearchStrategy[Step]:
     resent = st.builds(
         Resent, st.sampled_from(CLIENTS), st.integers(0, 2), count, st.integers(1, 5), stops, st.booleans()
     )
-    return st.one_of(*calls, *calls, *each.values(), *others, *others, together, *[resent] * 6)
+    ends = st.sampled_from(["commit", "backout", "lost", "elsewhere", "recover"])
+    in_passing = st.builds(InPassing, st.sampled_from(SERVERS), st.integers(2, 3), count, st.integers(0, 1), ends, bad)
+    return st.one_of(*calls, *calls, *each.values(), *others, *others, together, *[resent] * 6, *[in_passing] * 6)
 
 
 def scripts(face: str, most: int = 25) -> st.SearchStrategy[tuple[Step, ...]]:
