@@ -8,6 +8,7 @@ import traceback
 
 import pytest
 
+from tests.api.arguments import Argument
 from tests.api.moments import Cancel
 from tests.attack import search, seed_played
 from tests.callers.campaign import CAMPAIGN
@@ -20,7 +21,6 @@ from tests.callers.steps import (
     CLASSES,
     COMINGS,
     SERVERS,
-    Argument,
     Call,
     Come,
     InPassing,

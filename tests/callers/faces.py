@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,7 +19,17 @@ from broker.connecting import connect, connect_async
 from broker.journal_store import JournalStore
 from broker.opening import journal_options
 from database.options import Options
-from tests.api.moments import Cancel, FromAHandler, Hung, Interrupt, Interrupted, MeddledDisk, cancelled, watched
+from tests.api.moments import (
+    Cancel,
+    FromAHandler,
+    Hung,
+    Interrupt,
+    Interrupted,
+    MeddledDisk,
+    Outcome,
+    cancelled,
+    watched,
+)
 from tests.callers.steps import AnyMoment, Cut
 from tests.callers.wire import Wire
 from tests.web_place import WebPlace
@@ -31,25 +40,8 @@ SETTLING_ERRANDS = 3
 UNKNOWN = (Code.NOT_ACTIVE, Code.TRANSPORT_TIMED_OUT)  # after a bad moment: maybe it was carried out
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What came of a call."""
-
-    answer: Any = None
-    failure: BaseException | None = None
-    where: str = ""  # it was interrupted or cancelled there
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether it was left by its bad moment, or with an outcome unknown."""
-        failure = self.failure
-        if isinstance(failure, BrokerError) and self.where and failure.code in UNKNOWN:
-            return True
-        while failure is not None and self.where:
-            if isinstance(failure, KeyboardInterrupt | FromAHandler | asyncio.CancelledError):
-                return True
-            failure = failure.__cause__ or failure.__context__
-        return False
+def _is_unknown(failure: BaseException) -> bool:
+    return isinstance(failure, BrokerError) and failure.code in UNKNOWN
 
 
 class Signalled(Interrupted):
@@ -123,7 +115,7 @@ class Face:
         self, function: Callable[..., Any], given: Sequence[Any], named: Mapping[str, Any], moment: AnyMoment = None
     ) -> Outcome:
         """Call something of the broker's at a bad moment; an awaitable is awaited."""
-        outcome = Outcome()
+        outcome = Outcome(is_unknown=_is_unknown)
         if isinstance(moment, Cut) and self._wire is not None:
             self._wire.cut = moment.when
         interrupt = Signalled(moment if isinstance(moment, Interrupt) else None)

@@ -12,9 +12,9 @@ from broker.block import Function, Option, Reception, Store
 from broker.codes import Code
 from broker.records import Status
 from broker.words import NOTHING_THERE
+from tests.api.moments import Outcome
 from tests.broker_words import ANY, BOTH, NEW, Answer, Ask
 from tests.callers.belief import Belief, Broken, Mind, Way, is_ok, nothing
-from tests.callers.faces import Outcome
 from tests.callers.people import Body, Handle, Place
 
 OF_UNIT = ("talk", "uow", "status", "ustatus", "adcount", "store", "service")

@@ -10,12 +10,13 @@ from typing import Any
 from broker.block import Function, Option, Reply, Store
 from broker.codes import BrokerError, Code
 from broker.words import Message, PublicationStatus, UnitStatus
-from tests.api.arguments import Given, Oops
+from tests.api.arguments import Argument, Given, Oops
+from tests.api.moments import Outcome
 from tests.api.words import NEVER
 from tests.attack import IsOver, OutOfTime
 from tests.broker_words import NEW, OLD, Answer, Ask, Person
 from tests.callers.belief import Belief, Broken, Mind, Way, attributes, is_ok, nothing
-from tests.callers.faces import Face, Outcome
+from tests.callers.faces import Face
 from tests.callers.given import RIGHT, WORDS, WRONG, Known
 from tests.callers.people import Body, Handle, Place
 from tests.callers.plans import OF_UNIT, Plan, plan_of
@@ -24,7 +25,6 @@ from tests.callers.steps import (
     PEOPLE,
     SERVERS,
     AnyMoment,
-    Argument,
     Call,
     Come,
     InPassing,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from broker.session import Session
 from broker.session_parts import ReceivedPublication, ReceivedUnit, SentPublication, SentUnit, Subscription
+from tests.api.arguments import Argument
 from tests.api.moments import Cancel, FromAHandler, Interrupt, Moment
 from tests.callers.given import KINDS, RIGHT, WRONG
 
@@ -42,18 +43,6 @@ APART: Mapping[str, Mapping[str, str]] = {
 }
 LEFT = {"sent", "received", "publishing", "reading"}  # blocks: `leave` ends one, with or without an exception
 READ = {"received", "reading"}  # iterators: `next` is their next message
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """A way to give an argument, by its name, and the number that varies it."""
-
-    kind: str
-    way: str
-    n: int
-
-    def __repr__(self) -> str:
-        return f"Argument({self.kind!r}, {self.way!r}, {self.n})"
 
 
 @dataclass(frozen=True, slots=True)
