@@ -70,7 +70,7 @@ class AsyncSession:
         self.reading = Reading()
         self._broker = broker
         self._caller = broker.new_caller()
-        self._services: dict[ServiceName, AnyService] = {}  # that it serves
+        self._services: dict[ServiceName, None] = {}  # that it serves, in this order
 
     async def __aenter__(self) -> "AsyncSession":
         try:
@@ -127,7 +127,7 @@ class AsyncSession:
         self._caller = self._broker.new_caller()
         self.reading.lose_all()
         await self.log_on()
-        for service in self._services.values():
+        for service in self._services:
             await self.register(service)
         return await self.last(conv_id)
 
@@ -177,17 +177,19 @@ class AsyncSession:
 
     async def register(self, service: AnyService) -> None:
         """Serve a service from now on. BrokerError 00210043 when the attributes define none of this name."""
-        checked(await self.ask(self.speaker.say(Function.REGISTER, **service_fields(service))))
-        self._services[names(service)] = service
+        named = names(service)  # for good: a list may be another one when the session begins anew
+        checked(await self.ask(self.speaker.say(Function.REGISTER, **service_fields(named))))
+        self._services[named] = None
 
     async def deregister(self, service: AnyService | None = None, option: Option = Option.NONE) -> None:
         """Serve it no longer, or none at all; QUIESCE lets conversations end, IMMED backs out what is under way."""
-        fields = {} if service is None else service_fields(service)
+        named = None if service is None else names(service)
+        fields = {} if named is None else service_fields(named)
         checked(await self.ask(self.speaker.say(Function.DEREGISTER, option, **fields)))
-        if service is None:
+        if named is None:
             self._services.clear()
         else:
-            self._services.pop(names(service), None)
+            self._services.pop(named, None)
 
     async def receive_unit(
         self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY

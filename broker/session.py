@@ -72,7 +72,7 @@ class Session:
         self.reading = Reading()
         self._broker = broker
         self._caller = broker.new_caller()
-        self._services: dict[ServiceName, AnyService] = {}  # that it serves
+        self._services: dict[ServiceName, None] = {}  # that it serves, in this order
 
     def __enter__(self) -> "Session":
         try:
@@ -129,7 +129,7 @@ class Session:
         self._caller = self._broker.new_caller()
         self.reading.lose_all()
         self.log_on()
-        for service in self._services.values():
+        for service in self._services:
             self.register(service)
         return self.last(conv_id)
 
@@ -183,17 +183,19 @@ class Session:
 
     def register(self, service: AnyService) -> None:
         """Serve a service from now on. BrokerError 00210043 when the attributes define none of this name."""
-        checked(self.ask(self.speaker.say(Function.REGISTER, **service_fields(service))))
-        self._services[names(service)] = service
+        named = names(service)  # for good: a list may be another one when the session begins anew
+        checked(self.ask(self.speaker.say(Function.REGISTER, **service_fields(named))))
+        self._services[named] = None
 
     def deregister(self, service: AnyService | None = None, option: Option = Option.NONE) -> None:
         """Serve it no longer, or none at all; QUIESCE lets conversations end, IMMED backs out what is under way."""
-        fields: dict[str, Any] = {} if service is None else service_fields(service)
+        named = None if service is None else names(service)
+        fields: dict[str, Any] = {} if named is None else service_fields(named)
         checked(self.ask(self.speaker.say(Function.DEREGISTER, option, **fields)))
-        if service is None:
+        if named is None:
             self._services.clear()
         else:
-            self._services.pop(names(service), None)
+            self._services.pop(named, None)
 
     def receive_unit(
         self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY

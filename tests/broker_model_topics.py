@@ -6,6 +6,7 @@ subscribed, a durable one after a restart too; what all have acknowledged is rem
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from broker.block import Function, Option, Reception, Store
 from broker.codes import Code
@@ -46,15 +47,26 @@ class Publication:
     is_written: bool = False  # it is in the store: one that nobody wants never gets there
 
 
+class Read(NamedTuple):
+    """A publication that was handed out."""
+
+    given: int  # of its messages
+    reader: Name  # who got the last of them
+
+
 @dataclass
 class Subscription:
-    """Who gets what is published."""
+    """Who gets what is published.
+
+    Decided: a durable one is that of USER-ID and TOKEN, also where that is blank, so several connections share it; each
+    has what was handed out to it.
+    """
 
     topic: str
     owner: Name
     is_durable: bool
     due: list[int] = field(default_factory=list)  # publications it has not acknowledged, oldest first
-    read: dict[int, int] = field(default_factory=dict)  # messages of those that were handed out
+    read: dict[int, Read] = field(default_factory=dict)
     tried: dict[int, int] = field(default_factory=dict)  # how often each was given back
     back: dict[int, float] = field(default_factory=dict)  # when it can be received again
     held: set[int] = field(default_factory=set)  # of those: since the store was restored
@@ -100,8 +112,9 @@ class Topics:
             raise Refused(Code.DURABLE_WITHOUT_STORE)
 
     def _of(self, me: Name, topic: str) -> Subscription | None:
+        """Return what this connection has subscribed; else its user durably, from wherever."""
         mine = [each for each in self.subscriptions if each.topic == topic and is_same(me, each.owner)]
-        return mine[0] if mine else None
+        return min(mine, key=lambda each: each.is_durable, default=None)
 
     # Subscribers.
 
@@ -109,12 +122,15 @@ class Topics:
         terms, is_durable = self._terms(ask.topic), ask.option is Option.DURABLE
         if is_durable and not terms.is_durable:
             raise Refused(Code.SUBSCRIBE_NOT_ALLOWED)
-        known = self._of(me, ask.topic)
-        self._needs_store(is_needed=is_durable and not (known is not None and known.is_durable))
+        known, lasting = self._of(me, ask.topic), (*me[:2], 0)
+        durable = next((each for each in self.subscriptions if _is_durable_of(each, me, ask.topic)), None)
+        self._needs_store(is_needed=is_durable and durable is None)
         if known is None:
-            self.subscriptions.append(Subscription(ask.topic, me, is_durable))
-        elif is_durable:
-            known.is_durable = True
+            self.subscriptions.append(Subscription(ask.topic, lasting if is_durable else me, is_durable))
+        elif is_durable and durable is None:
+            known.is_durable, known.owner = True, lasting
+        elif is_durable and not known.is_durable:
+            self._remove(known)  # decided: the durable one that its user has from elsewhere takes its place
         return {}
 
     def _unsubscribe(self, me: Name, ask: Ask) -> Answer:
@@ -165,11 +181,11 @@ class Topics:
         else:
             raise Refused(Code.UOW_NOT_FOUND)
         publication = self.publications[number]
-        at = mine.read.get(number, 0)
+        at = mine.read[number].given if number in mine.read else 0
         if at == len(publication.bodies):
             raise Refused(Code.END_OF_UOW)
         self._needs_store(is_needed=self.terms[ask.topic].is_durable)
-        mine.read[number] = at + 1
+        mine.read[number] = Read(at + 1, me)
         return {
             "publication": number,
             "topic": ask.topic,
@@ -348,7 +364,7 @@ class Topics:
         self._back_out(me)
         for each in list(self.subscriptions):
             if is_same(me, each.owner):
-                self._give_back(each, list(each.read))
+                self._give_back(each, _read_by(each, me))
                 if not each.is_durable:
                     self._remove(each)
 
@@ -357,7 +373,7 @@ class Topics:
         self._back_out(me)
         for each in self.subscriptions:
             if is_same(me, each.owner) and each.is_durable:
-                self._give_back(each, list(each.read))
+                self._give_back(each, _read_by(each, me))
 
     def _back_out(self, me: Name) -> None:
         for publication in list(self.publications.values()):
@@ -384,12 +400,20 @@ class Topics:
         self.publications = {each.number: each for each in self.publications.values() if self._is_stored(each)}
         self.subscriptions = [each for each in self.subscriptions if each.is_durable]
         for each in self.subscriptions:
-            each.read, each.owner = {}, (*each.owner[:2], 0)
+            each.read = {}
             each.tried, each.back = {}, {}  # decided: a publication's attempts are not written
         self.sweep()
 
     def stored_messages(self) -> int:
         return sum(len(each.bodies) for each in self.publications.values() if self._is_stored(each))
+
+
+def _is_durable_of(subscription: Subscription, me: Name, topic: str) -> bool:
+    return subscription.is_durable and subscription.topic == topic and subscription.owner[:2] == me[:2]
+
+
+def _read_by(subscription: Subscription, me: Name) -> list[int]:
+    return [number for number, read in subscription.read.items() if read.reader == me]
 
 
 __all__ = ["Publication", "Subscription", "TopicTerms", "Topics"]

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from database import MessageDatabase, Options
-from tests.api.arguments import RIGHT, WORDS, WRONG
+from tests.api.arguments import RIGHT, WORDS, WRONG, Argument
 from tests.api.campaign import CAMPAIGN, FACES
 from tests.api.faults import FAULTS
 from tests.api.moments import FromAHandler
 from tests.api.options_given import OPTIONS
 from tests.api.play import Player
-from tests.api.surface import APART, CLASSES, Argument, Block, Call, Opened, kind_of, methods
+from tests.api.surface import APART, CLASSES, Block, Call, Opened, kind_of, methods
 from tests.api.sweep import OWNERS, SWEPT, swept, swept_places
 from tests.attack import search, seed_played
 

@@ -90,6 +90,36 @@ def test_a_plain_message_for_a_conversation_that_is_named_begins_no_other(face: 
     assert call(face, bob, "receive_message") is None
 
 
+def test_a_session_serves_again_what_it_served_though_the_list_of_names_is_another_one_by_then(face: Face) -> None:
+    bob, parts = logged_on(face, "BOB"), SERVICE.split("/")
+    call(face, bob, "register", parts)
+    parts[:] = ["NOT", "TO", "BE"]
+
+    call(face, bob, "recover")
+
+    call(face, logged_on(face, "ALICE"), "send", SERVICE, b"body")
+    assert call(face, bob, "receive_unit", SERVICE).first.body == b"body"
+
+
+@pytest.mark.parametrize("method", ["register", "deregister"])
+def test_a_list_of_names_that_changes_during_the_call_is_the_one_that_was_given(face: Face, method: str) -> None:
+    bob, parts = logged_on(face, "BOB"), SERVICE.split("/")
+    call(face, bob, "register", SERVICE)
+    face.meddle = lambda: parts.__setitem__(slice(None), ["NOT", "TO", "BE"])
+
+    call(face, bob, method, parts)
+
+    face.meddle = lambda: None
+    call(face, bob, "recover")  # it serves what it served
+    call(face, logged_on(face, "ALICE"), "send", SERVICE, b"body")
+    if method == "register":
+        assert call(face, bob, "receive_unit", SERVICE).first.body == b"body"
+    else:
+        with pytest.raises(BrokerError) as refused:
+            call(face, bob, "receive_unit", SERVICE)
+        assert refused.value.code is Code.RECEIVE_ANY_BY_CLIENT
+
+
 # What is settled.
 
 

@@ -8,16 +8,31 @@ import traceback
 
 import pytest
 
+from tests.api.arguments import Argument
+from tests.api.moments import Cancel
 from tests.attack import search, seed_played
 from tests.callers.campaign import CAMPAIGN
 from tests.callers.faces import FACES
 from tests.callers.faults import FAULTS
 from tests.callers.given import RIGHT, WORDS, WRONG
-from tests.callers.steps import APART, CLASSES, Argument, Call, kind_of, methods, parameters
+from tests.callers.play import play
+from tests.callers.steps import (
+    APART,
+    CLASSES,
+    COMINGS,
+    SERVERS,
+    Call,
+    Come,
+    InPassing,
+    kind_of,
+    methods,
+    parameters,
+)
 from tests.callers.sweep import SWEPT, sweep
 
 SCRIPTS = {"threads": 40, "tasks": 40, "remote threads": 10, "remote tasks": 10}
 SEED = 15
+TOPIC, BODY = Argument("topic", "a topic", 0), Argument("body", "plain-bytes", 3)
 # Found in a moment; all others: `python -m tests.callers --faults`, and the slow tests.
 SOON = ("a-buffer-is-not-copied", "a-repeat-adds", "an-exception-commits")
 
@@ -41,6 +56,41 @@ def test_scripts_of_calls_do_what_the_model_says(face: str) -> None:
 
     if found.failure is not None:
         pytest.fail("\n".join(traceback.format_exception(found.failure)))
+
+
+def _of_carol(of: str, method: str, pick: int = 0) -> Call:
+    topic = ("topic", Argument("topic", "a topic", 0))
+    durable = ("durable", Argument("flag", "yes or no", 0))
+    return Call("CAROL", of, method, (topic, durable) if method == "subscribe" else (), pick=pick)
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("end", [_of_carol("subscription", "unsubscribe", 1), Come("CAROL", "lost")])
+def test_connections_of_a_user_without_token_share_a_durable_subscription(end: Call | Come, face: str) -> None:
+    published = Call("ALICE", "session", "publish", tuple(zip(("topic", "body"), (TOPIC, BODY), strict=True)))
+    received = _of_carol("subscription", "receive")
+    play(
+        (
+            *(_of_carol("session", "subscribe"), published, Come("CAROL", "elsewhere"), received),
+            *(_of_carol("session", "subscribe"), published, received, end, received, published, received),
+        ),
+        face,
+    )
+
+
+@pytest.mark.parametrize("face", FACES[:2])
+@pytest.mark.parametrize("who", SERVERS)
+@pytest.mark.parametrize("then", ["commit", "backout", *COMINGS])
+def test_a_message_that_is_received_in_passing_goes_on_with_its_unit_of_work(then: str, who: str, face: str) -> None:
+    play((InPassing(who, 3, 2, 0, then),), face)
+
+
+@pytest.mark.parametrize("turns", range(4))
+@pytest.mark.parametrize("when", ["begun", "later", "answered"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_a_cancelled_receive_has_heard_in_passing_is_kept_or_given_back(times: int, when: str, turns: int) -> None:
+    for place in range(1, 5):
+        play((InPassing("BOB", 3, times, 0, "commit", Cancel(place, when, turns)),), "tasks")
 
 
 @pytest.mark.parametrize("name", SWEPT)

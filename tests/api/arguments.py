@@ -17,6 +17,18 @@ class Oops(Exception):
     """Raised by a caller's own code, out of something that it gave to a call."""
 
 
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A way to give an argument, by its name, and the number that varies it."""
+
+    kind: str
+    way: str
+    n: int
+
+    def __repr__(self) -> str:
+        return f"Argument({self.kind!r}, {self.way!r}, {self.n})"
+
+
 @dataclass(slots=True)
 class Given:
     """An argument as it is handed in, and what it means."""

@@ -4,33 +4,17 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from database import AsyncMessageDatabase, CommitFailed, Message, MessageDatabase
-from tests.api.moments import Cancel, FromAHandler, Interrupt, Interrupted, Moment, cancelled, watched
+from tests.api.moments import Cancel, Interrupt, Interrupted, Moment, Outcome, cancelled, watched
 
 SETTLING_TURNS = 10  # of the loop, until what a cancelled call left behind is over
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What came of a call."""
-
-    answer: Any = None
-    failure: BaseException | None = None
-    where: str = ""  # it was interrupted or cancelled there
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether it was left by the interrupt or cancellation, by what that led to, or with an outcome unknown."""
-        failure = self.failure
-        while failure is not None and self.where:
-            if isinstance(failure, KeyboardInterrupt | FromAHandler | asyncio.CancelledError | CommitFailed):
-                return True
-            failure = failure.__cause__ or failure.__context__
-        return False
+def _is_unknown(failure: BaseException) -> bool:
+    return isinstance(failure, CommitFailed)
 
 
 def plain(answer: Any) -> Any:
@@ -60,7 +44,7 @@ class ThreadFace:
     def played(self, call: Callable[[], Any], moment: Moment) -> Outcome:
         """Return what comes of a call, an answer that is an iterator gone through."""
         interrupt = Interrupted(moment if isinstance(moment, Interrupt) else None)
-        outcome = Outcome()
+        outcome = Outcome(is_unknown=_is_unknown)
         with watched():
             try:
                 with interrupt:
@@ -126,7 +110,7 @@ class TaskFace:
         return self.played(lambda: function(*given, **named), moment)
 
     def played(self, call: Callable[[], Any], moment: Moment) -> Outcome:
-        outcome = Outcome()
+        outcome = Outcome(is_unknown=_is_unknown)
         try:
             answer = call()
             if inspect.isasyncgen(answer):

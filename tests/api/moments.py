@@ -67,6 +67,28 @@ class Cancel:
 Moment = Interrupt | Cancel | None
 
 
+@dataclass(slots=True)
+class Outcome:
+    """What came of a call."""
+
+    answer: Any = None
+    failure: BaseException | None = None
+    where: str = ""  # it was interrupted or cancelled there
+    is_unknown: Callable[[BaseException], bool] = lambda _: False  # whether a failure says that it may have been done
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it was left by the interrupt or cancellation, by what that led to, or with an outcome unknown."""
+        failure = self.failure
+        while failure is not None and self.where:
+            if isinstance(failure, KeyboardInterrupt | FromAHandler | asyncio.CancelledError):
+                return True
+            if self.is_unknown(failure):
+                return True
+            failure = failure.__cause__ or failure.__context__
+        return False
+
+
 @lru_cache(4096)
 def _backward(code: CodeType) -> frozenset[int]:
     """Return the offsets to which loops of the code jump back."""

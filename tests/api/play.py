@@ -14,9 +14,9 @@ from database import CommitFailed, DatabaseClosed, DatabaseLocked, DatabaseView,
 from database.restore import RestoreOptions, restore
 from tests import foreign_reader
 from tests.api.arguments import WORDS, Given, Hand, Oops, way
-from tests.api.face import Face, Outcome, TaskFace, ThreadFace, plain
+from tests.api.face import Face, TaskFace, ThreadFace, plain
 from tests.api.model import MESSAGE_BYTES_MAX, Change, Expected, Model, New, Raised, Shown, Value
-from tests.api.moments import Hung, Interrupt, MeddledDisk
+from tests.api.moments import Hung, Interrupt, MeddledDisk, Outcome
 from tests.api.options_given import OPTIONS
 from tests.api.surface import ANY_QUEUE, LOOKS, Block, Call, Fork, Opened, Restart, Step, Together
 from tests.api.together import at_once

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from database import AsyncMessageDatabase, CommitBlock, DatabaseView, MessageDatabase
 from database.asynchronous import AsyncCommitBlock
 from tests.api import many  # noqa: F401  it enters its ways into the tables
-from tests.api.arguments import RIGHT, WRONG
+from tests.api.arguments import RIGHT, WRONG, Argument
 from tests.api.moments import Cancel, FromAHandler, Interrupt, Moment
 
 # Which ways each parameter is given in; by method and parameter where the parameter alone does not say it.
@@ -68,18 +68,6 @@ APART: Mapping[str, Mapping[str, str]] = {
 CLASSES: Mapping[str, type] = {
     each.__name__: each for each in (MessageDatabase, AsyncMessageDatabase, CommitBlock, AsyncCommitBlock, DatabaseView)
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """A way to give an argument, by its name, and the number that varies it."""
-
-    kind: str
-    way: str
-    n: int
-
-    def __repr__(self) -> str:
-        return f"Argument({self.kind!r}, {self.way!r}, {self.n})"
 
 
 @dataclass(frozen=True, slots=True)

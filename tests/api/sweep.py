@@ -8,10 +8,10 @@ from pathlib import Path
 
 from database import AsyncMessageDatabase, MessageDatabase
 from database.block import CommitBlock
-from tests.api.arguments import RIGHT, WRONG
+from tests.api.arguments import RIGHT, WRONG, Argument
 from tests.api.moments import Interrupt, Moment
 from tests.api.play import Player
-from tests.api.surface import Argument, Block, Call, Restart, Step, kind_of, methods
+from tests.api.surface import Block, Call, Restart, Step, kind_of, methods
 from tests.fuzz.target import MEMORY
 
 RIGHT_VARIANTS, WRONG_VARIANTS = 5, 20  # of each way

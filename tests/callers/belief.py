@@ -56,6 +56,11 @@ class Mind(State):
     """A state of the model, with what sessions have heard in passing and keep to be handed out."""
 
     kept: dict[int, list[Answer]] = field(default_factory=dict)  # by handle
+    lost: set[int] = field(default_factory=set)  # handles whose message was heard in passing, and given back
+
+    def copy(self) -> "Mind":
+        copied: Mind = pickle.loads(pickle.dumps(self))
+        return copied
 
     def carry(self, ask: Ask) -> Answer:
         """Carry out a call, and return its answer."""
@@ -102,6 +107,12 @@ class Belief:
     @property
     def first(self) -> Mind:
         return self.states[0]
+
+    def keep(self, fits: Callable[[Mind], bool], why: str) -> None:
+        """Stay in the states that fit what somebody shows. Broken."""
+        self.states = [state for state in self.states if fits(state)]
+        if not self.states:
+            raise Broken(why)
 
     def note(self, line: str) -> None:
         self.lines.append(line)

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,35 +19,29 @@ from broker.connecting import connect, connect_async
 from broker.journal_store import JournalStore
 from broker.opening import journal_options
 from database.options import Options
-from tests.api.moments import Cancel, FromAHandler, Hung, Interrupt, Interrupted, MeddledDisk, cancelled, watched
+from tests.api.moments import (
+    Cancel,
+    FromAHandler,
+    Hung,
+    Interrupt,
+    Interrupted,
+    MeddledDisk,
+    Outcome,
+    cancelled,
+    watched,
+)
 from tests.callers.steps import AnyMoment, Cut
 from tests.callers.wire import Wire
 from tests.web_place import WebPlace
 
 FACES = ("threads", "tasks", "remote threads", "remote tasks")
 SETTLING_TURNS = 10  # of the loop, until what a cancelled call left behind is over
+SETTLING_ERRANDS = 3
 UNKNOWN = (Code.NOT_ACTIVE, Code.TRANSPORT_TIMED_OUT)  # after a bad moment: maybe it was carried out
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What came of a call."""
-
-    answer: Any = None
-    failure: BaseException | None = None
-    where: str = ""  # it was interrupted or cancelled there
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether it was left by its bad moment, or with an outcome unknown."""
-        failure = self.failure
-        if isinstance(failure, BrokerError) and self.where and failure.code in UNKNOWN:
-            return True
-        while failure is not None and self.where:
-            if isinstance(failure, KeyboardInterrupt | FromAHandler | asyncio.CancelledError):
-                return True
-            failure = failure.__cause__ or failure.__context__
-        return False
+def _is_unknown(failure: BaseException) -> bool:
+    return isinstance(failure, BrokerError) and failure.code in UNKNOWN
 
 
 class Signalled(Interrupted):
@@ -122,7 +115,7 @@ class Face:
         self, function: Callable[..., Any], given: Sequence[Any], named: Mapping[str, Any], moment: AnyMoment = None
     ) -> Outcome:
         """Call something of the broker's at a bad moment; an awaitable is awaited."""
-        outcome = Outcome()
+        outcome = Outcome(is_unknown=_is_unknown)
         if isinstance(moment, Cut) and self._wire is not None:
             self._wire.cut = moment.when
         interrupt = Signalled(moment if isinstance(moment, Interrupt) else None)
@@ -145,8 +138,8 @@ class Face:
         if self._wire is not None:
             self._wire.cut = ""
         outcome.where = outcome.where or interrupt.where
-        if outcome.where and self._runner is not None:
-            self._settle()
+        if outcome.where:
+            self.settle()
         return outcome
 
     async def _run(self, coroutine: Any, moment: AnyMoment) -> Any:
@@ -156,19 +149,20 @@ class Face:
 
         return await (cancelled(meddled(), moment) if isinstance(moment, Cancel) else meddled())
 
-    def _settle(self) -> None:
-        async def settle() -> None:
-            for _ in range(SETTLING_TURNS):
-                await asyncio.to_thread(lambda: None)
-                await asyncio.sleep(0)
-
-        self.now(settle())
+    def settle(self) -> None:
+        """Wait until what was left behind is over: by calls that were cut, and by who has gone without a word."""
+        if self._runner is not None:
+            self.now(_turns())
+        with suppress(BrokerError):
+            if self._place is not None:
+                self._place.run(_stored(self._place.broker))
+            elif self._runner is not None:
+                self.now(_stored(self.broker))
 
     def lose(self, session: Any) -> None:
         """Let the connection of a session be lost, so that the broker hears of it."""
         self.broker.gone(session._caller)
-        if self._runner is not None:
-            self._settle()
+        self.settle()
 
     def session(self, user: str, token: str) -> Any:
         return self.broker.session(user, token)
@@ -209,6 +203,18 @@ class Face:
             if self._runner is not None:
                 self._runner.close()
                 self._executor.shutdown()
+
+
+async def _turns() -> None:
+    for _ in range(SETTLING_TURNS):
+        await asyncio.to_thread(lambda: None)
+        await asyncio.sleep(0)
+
+
+async def _stored(broker: AsyncBroker) -> None:
+    """Wait until the store has what is on its way to it, and what comes of that."""
+    for _ in range(SETTLING_ERRANDS):
+        await broker._looped.errand(lambda: None)
 
 
 async def _awaiting(awaitable: Any) -> Any:

@@ -1,15 +1,17 @@
 """Faults made on purpose at the entrance of the broker, to see that the campaign finds them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
 from typing import Any
 
-from broker import kernel, repeating, running, sending, session, session_parts, syncpoint, words
+from broker import kernel, repeating, running, sending, session, session_parts, syncpoint
 from broker.codes import Code
 from broker.exchange import Reading, Receiving
 from broker.joining import depart
 from broker.looped import Looped
 from broker.session import Session
 from broker.threaded import Threaded
+from broker.words import Speaker
 from database.arguments import plain_bytes
 from tests.attack import Fault, entering
 from tests.simulation.fault import changed, nothing
@@ -35,20 +37,64 @@ def a_buffer_is_not_copied() -> Iterator[None]:
         yield
 
 
-@fault()
+@fault(swept=["session.unit_of_work"])
 def a_service_is_kept_by_reference() -> Iterator[None]:
-    """The caller's list of three names is looked at again when the unit of work is begun."""
+    """The caller's list of three names is looked at again when the unit of work is begun: at its first message."""
 
-    class Kept(dict[str, Any]):
-        def __init__(self, parts: Any) -> None:
-            super().__init__(zip(("server_class", "server_name", "service"), parts, strict=True))
-            self.parts = parts
+    def made(before: Any) -> Any:
+        @wraps(before)
+        def unit_of_work(self: Session, service: Any = None, **said: Any) -> Any:
+            unit = before(self, service, **said)
+            if type(service) is list and said.get("conv_id") is None:
+                unit._to = _Kept(self.speaker, service)
+            return unit
 
-        def keys(self) -> Any:
-            self.update(zip(("server_class", "server_name", "service"), self.parts, strict=True))
-            return super().keys()
+        return unit_of_work
 
-    with changed(words, "service_fields", lambda before: lambda of: Kept(of) if type(of) is list else before(of)):
+    with changed(Session, "unit_of_work", made):
+        yield
+
+
+class _Kept(Mapping[str, Any]):
+    """The fields of a service, made of its names whenever somebody looks."""
+
+    def __init__(self, speaker: Speaker, parts: list[str]) -> None:
+        self._speaker = speaker
+        self._parts = parts
+
+    def __getitem__(self, name: str) -> Any:
+        return self._speaker.to("/".join(self._parts), None)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._speaker.to("/".join(self._parts), None))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+@fault(swept=["session.register"])
+def a_service_that_is_served_is_kept_by_reference() -> Iterator[None]:
+    """A session that begins anew looks again at the list of names of which it was told what to serve."""
+
+    def made(before: Any) -> Any:
+        @wraps(before)
+        def register(self: Any, service: Any) -> None:
+            before(self, service)
+            if type(service) is list:
+                self._services = {key: None for key in self._services if key != tuple(service)}
+                self._kept = [*getattr(self, "_kept", []), service]
+
+        return register
+
+    def recover(before: Any) -> Any:
+        @wraps(before)
+        def recovered(self: Any, *given: Any) -> Any:
+            self._services |= {tuple(each): None for each in getattr(self, "_kept", [])}
+            return before(self, *given)
+
+        return recovered
+
+    with changed(Session, "register", made), changed(Session, "recover", recover):
         yield
 
 

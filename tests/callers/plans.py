@@ -12,9 +12,9 @@ from broker.block import Function, Option, Reception, Store
 from broker.codes import Code
 from broker.records import Status
 from broker.words import NOTHING_THERE
+from tests.api.moments import Outcome
 from tests.broker_words import ANY, BOTH, NEW, Answer, Ask
 from tests.callers.belief import Belief, Broken, Mind, Way, is_ok, nothing
-from tests.callers.faces import Outcome
 from tests.callers.people import Body, Handle, Place
 
 OF_UNIT = ("talk", "uow", "status", "ustatus", "adcount", "store", "service")
@@ -27,6 +27,7 @@ NOT_BEGUN = (  # of what has no identifier yet
     *(Code.OPTION_CONV_ID, Code.UOW_NOT_FOUND, Code.UOWID_REQUIRED),
     *(Code.LOGON_REQUIRED, Code.NEW_LOCATION),
 )
+PASSES_MAX = 1000
 SECONDS = {"1H": 3600, "5D": 432_000}
 
 
@@ -40,6 +41,10 @@ class Playing(Protocol):
 
 
 Then = Callable[[Outcome, Sequence[Answer | None]], None]
+
+
+def _is_lost(handle: Handle) -> Callable[[Mind], bool]:
+    return lambda state: handle.number in state.lost
 
 
 def _is_settled(_: Mind) -> Answer:
@@ -317,20 +322,13 @@ class _Planner:
             Function.RECEIVE, Option.SYNC, talk=conv_id if conv_id is not None else which, service=service or ""
         )
         open_ones = [each for each in self.player.handles if each.place is self.place and each.kind == "received"]
-        open_ones = [each for each in open_ones if each.is_open]
+        open_ones = [each for each in open_ones if each.is_open and not each.is_lost]
 
-        def done(state: Mind) -> Answer:
-            while True:
-                answer = state.carry(ask)
-                handle = _reader(state, open_ones, answer)
-                if handle is None:
-                    return answer
-                state.kept.setdefault(handle.number, []).append(answer)
-
-        def back(state: Mind) -> Answer | None:
-            return self._back_out(state, done(state))
+        hearing = _Hearing(ask, open_ones, self._back_out)
 
         def then(outcome: Outcome, answers: Sequence[Answer | None]) -> None:
+            if outcome.is_cut:
+                self._look_for_lost(open_ones)
             if outcome.failure is None and outcome.answer is not None:
                 first = outcome.answer.first
                 handle = self.player.new_handle(
@@ -344,7 +342,18 @@ class _Planner:
                     state.kept[handle.number] = [answer]
 
         may = NOTHING_THERE if conv_id is None else NOTHING_WHERE_NAMED
-        return Plan(done, (back,), OF_MESSAGE, may, then, (ask,))
+        cut = hearing.cut(self.player.belief.states)
+        return Plan(hearing.done, cut, OF_MESSAGE, may, then, (ask,))
+
+    def _look_for_lost(self, handles: Sequence[Handle]) -> None:
+        """Note what a cut call has given back of what is being received: who reads it knows of it, or hears of it."""
+        belief = self.player.belief
+        for handle in handles:
+            if handle.thing.is_lost:
+                handle.is_lost = True
+                belief.keep(_is_lost(handle), f"{handle.uowid} is lost, and was not given back")
+            elif any(handle.number in state.lost for state in belief.states):
+                handle.is_sure = False
 
     def received_next(self) -> Plan:
         handle = self.of
@@ -649,6 +658,62 @@ class _Planner:
         plan = self._controlled(option) if self.of.is_open else replace(SETTLED)
         plan.is_fit = self.of.is_sure
         return plan
+
+
+@dataclass
+class _Hearing:
+    """A RECEIVE of what there is, again and again: what goes on with a unit of work is kept for who is receiving it."""
+
+    ask: Ask
+    open_ones: Sequence[Handle]
+    back_out: Callable[[Mind, Answer], Answer | None]
+
+    def done(self, state: Mind) -> Answer:
+        answer = self._passed(state, PASSES_MAX)
+        assert answer is not None
+        return answer
+
+    def cut(self, states: Sequence[Mind]) -> list[Way]:
+        """Return what may be left of it: so many messages were kept, and one more given back, or not yet there."""
+        count = max(self._kept_in(state) for state in states) if self.open_ones else 0
+        return [way for number in range(count + 1) for way in (self._back(number), self._kept(number))]
+
+    def _passed(self, state: Mind, count: int) -> Answer | None:
+        """Keep at most so many messages; return the first answer that is none of these, None where there was none."""
+        for _ in range(count):
+            answer = state.carry(self.ask)
+            handle = _reader(state, self.open_ones, answer)
+            if handle is None:
+                return answer
+            state.kept.setdefault(handle.number, []).append(answer)
+        return None
+
+    def _kept_in(self, state: Mind) -> int:
+        """Return how many messages it would keep."""
+        copied = state.copy()
+        self._passed(copied, PASSES_MAX)
+        before, after = (sum(map(len, each.kept.values())) for each in (state, copied))
+        return after - before
+
+    def _back(self, count: int) -> Way:
+        def given_back(state: Mind) -> Answer | None:
+            answer = self._passed(state, count)
+            if answer is None:
+                answer = state.carry(self.ask)
+                handle = _reader(state, self.open_ones, answer)
+                if handle is not None:
+                    state.lost.add(handle.number)
+                    state.kept.pop(handle.number, None)
+            return self.back_out(state, answer)
+
+        return given_back
+
+    def _kept(self, count: int) -> Way:
+        def was_kept(state: Mind) -> Answer | None:
+            answer = self._passed(state, count)
+            return {"code": Code.OK} if answer is None else self.back_out(state, answer)
+
+        return was_kept
 
 
 def _reader(state: Mind, open_ones: Sequence[Handle], answer: Mapping[str, Any]) -> Handle | None:

@@ -10,16 +10,29 @@ from typing import Any
 from broker.block import Function, Option, Reply, Store
 from broker.codes import BrokerError, Code
 from broker.words import Message, PublicationStatus, UnitStatus
-from tests.api.arguments import Given, Oops
+from tests.api.arguments import Argument, Given, Oops
+from tests.api.moments import Outcome
 from tests.api.words import NEVER
 from tests.attack import IsOver, OutOfTime
 from tests.broker_words import NEW, OLD, Answer, Ask, Person
 from tests.callers.belief import Belief, Broken, Mind, Way, attributes, is_ok, nothing
-from tests.callers.faces import Face, Outcome
+from tests.callers.faces import Face
 from tests.callers.given import RIGHT, WORDS, WRONG, Known
 from tests.callers.people import Body, Handle, Place
 from tests.callers.plans import OF_UNIT, Plan, plan_of
-from tests.callers.steps import PEOPLE, SERVERS, AnyMoment, Argument, Call, Come, Resent, Restart, Step, Together
+from tests.callers.steps import (
+    COMINGS,
+    PEOPLE,
+    SERVERS,
+    AnyMoment,
+    Call,
+    Come,
+    InPassing,
+    Resent,
+    Restart,
+    Step,
+    Together,
+)
 from tests.callers.together import at_once
 from tests.fuzz.target import MEMORY
 from tests.oracle_desk import Said
@@ -99,6 +112,8 @@ class Player:
                 self.restart(kills=step.kills)
             case Resent():
                 self.resent(step)
+            case InPassing():
+                self.in_passing(step)
             case Together():
                 at_once(self.face, step)
 
@@ -111,6 +126,9 @@ class Player:
             return state.carry(ask)
 
         self._said(place, "log_on", {}, done, moment)
+        # Decided: who has no TOKEN is another participant than the former connection, and does not wait until what that
+        # one had is given back. A client for tasks says with its next call only that it has gone.
+        self.face.settle()
 
     def come_or_go(self, step: Come) -> None:
         place = self.places[step.who]
@@ -168,6 +186,7 @@ class Player:
             self.come(place.who)
             return
         place.person = person
+        self.face.settle()
         self._heard("recover", outcome, [done], OF_UNIT, may_be_none=(Code.UOW_NOT_FOUND,))
 
     def _parts_of_recovery(self, before: Person, person: Person, place: Place) -> list[Way]:
@@ -281,6 +300,31 @@ class Player:
                 self.restart(kills=True)
             elif not is_again and step.then != "on":
                 self.come_or_go(Come(step.who, step.then))
+
+    def in_passing(self, step: InPassing) -> None:
+        """Receive a unit of work of several messages, and in passing what comes after its first."""
+        service, which = Argument("service", "as text", 0), Argument("which", "a word", step.which)
+        receive = Call(step.who, "session", "receive_unit", (("which", which),))
+        self.call(Call("ALICE", "session", "unit_of_work", (("service", service),)))
+        for place in range(step.size):
+            self.call(Call("ALICE", "sent", "send", (("body", Argument("body", "plain-bytes", 40 + place)),)))
+        self.call(Call("ALICE", "sent", "commit"))
+        self.call(Call(step.who, "session", "receive_unit"))
+        before = len(self._received_by(step.who))
+        for place in range(step.times):
+            self.call(replace(receive, moment=step.moment if place == step.times - 1 else None))
+        pick = len(self._received_by(step.who)) - before  # the one that was received first
+        for _ in range(step.size):
+            self.call(Call(step.who, "received", "next", pick=pick))
+        if step.then in COMINGS:
+            self.come_or_go(Come(step.who, step.then))
+        else:
+            self.call(Call(step.who, "received", step.then, pick=pick))
+        for who in SERVERS:
+            self.call(Call(who, "session", "receive_unit"))
+
+    def _received_by(self, who: str) -> list[Handle]:
+        return [each for each in self.handles if each.kind == "received" and each.place.who == who]
 
     def _place_of(self, step: Call) -> Place:
         old = [place for place in self.old if place.who == step.who]

@@ -166,13 +166,6 @@ class Repeating(Model):
         self.repeats.pop(me, None)
         super()._back_out_of(me)
 
-    def _leave(self, me: Name) -> None:
-        """A durable subscription is that of USER-ID and TOKEN, also where that is blank: whoever comes goes on."""
-        super()._leave(me)
-        for each in self.topics.subscriptions:
-            if each.owner == me:
-                each.owner = (*me[:2], 0)
-
     def restart(self, *, is_restored: bool = False, goes_on: bool = False) -> None:
         super().restart(is_restored=is_restored, goes_on=goes_on)
         self.repeats, self.opened = {}, {}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from broker.session import Session
 from broker.session_parts import ReceivedPublication, ReceivedUnit, SentPublication, SentUnit, Subscription
+from tests.api.arguments import Argument
 from tests.api.moments import Cancel, FromAHandler, Interrupt, Moment
 from tests.callers.given import KINDS, RIGHT, WRONG
 
@@ -42,18 +43,6 @@ APART: Mapping[str, Mapping[str, str]] = {
 }
 LEFT = {"sent", "received", "publishing", "reading"}  # blocks: `leave` ends one, with or without an exception
 READ = {"received", "reading"}  # iterators: `next` is their next message
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """A way to give an argument, by its name, and the number that varies it."""
-
-    kind: str
-    way: str
-    n: int
-
-    def __repr__(self) -> str:
-        return f"Argument({self.kind!r}, {self.way!r}, {self.n})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +110,23 @@ class Resent:
     is_other: bool = False
 
 
-Step = Call | Come | Restart | Together | Resent
+@dataclass(frozen=True, slots=True)
+class InPassing:
+    """A unit of work of several messages is received, and so many times what else there is: that goes on with it.
+
+    The moment is that of the last of these calls. Then it is read to its end and committed or given back, or its
+    receiver comes or goes, and another server receives what there is.
+    """
+
+    who: str
+    size: int
+    times: int
+    which: int  # a word
+    then: str
+    moment: AnyMoment = None
+
+
+Step = Call | Come | Restart | Together | Resent | InPassing
 CLIENTS, SERVERS = ("ALICE", "CAROL"), ("BOB", "DAVE")
 PEOPLE = (*CLIENTS, *SERVERS)
 COMINGS = ("lost", "elsewhere", "recover", "log_off", "log_on")
@@ -228,7 +233,9 @@ def steps(face: str) -> st.SearchStrategy[Step]:
     resent = st.builds(
         Resent, st.sampled_from(CLIENTS), st.integers(0, 2), count, st.integers(1, 5), stops, st.booleans()
     )
-    return st.one_of(*calls, *calls, *each.values(), *others, *others, together, *[resent] * 6)
+    ends = st.sampled_from(["commit", "backout", "lost", "elsewhere", "recover"])
+    in_passing = st.builds(InPassing, st.sampled_from(SERVERS), st.integers(2, 3), count, st.integers(0, 1), ends, bad)
+    return st.one_of(*calls, *calls, *each.values(), *others, *others, together, *[resent] * 6, *[in_passing] * 6)
 
 
 def scripts(face: str, most: int = 25) -> st.SearchStrategy[tuple[Step, ...]]:

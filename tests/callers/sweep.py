@@ -6,11 +6,12 @@ What is handed in changes at every write of the broker's, and when the call has 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tests.api.arguments import Argument
 from tests.api.moments import Interrupt
 from tests.attack import Swept
 from tests.callers.given import RIGHT, WRONG
 from tests.callers.play import play
-from tests.callers.steps import CLASSES, Argument, Call, Step, kind_of, methods, parameters
+from tests.callers.steps import CLASSES, Call, Come, Step, kind_of, methods, parameters
 
 VARIANTS = 6  # of each way
 PLAIN = {  # what the other arguments are given as
@@ -51,6 +52,7 @@ READ = (
 )
 AFTER: dict[tuple[str, str], tuple[Step, ...]] = {  # which has what was given looked at
     ("session", "unit_of_work"): (_call("ALICE", "sent", "send", "body"), Call("ALICE", "sent", "commit")),
+    ("session", "register"): (Come("BOB", "recover"),),
     ("sent", "send"): (Call("ALICE", "sent", "commit"),),
     ("received", "answer"): (Call("BOB", "received", "commit"),),
     ("session", "publish"): READ,
