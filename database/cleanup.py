@@ -235,11 +235,12 @@ class Cleanup:
         dead = leading_dead(facts)
         is_full = self._context.journal.is_full
         share = PIN_SHARE if is_full else min(PIN_SHARE, self._context.options.compact_share)
-        count = plan_unpinning(facts, share=share)
+        size = self._context.options.max_data_file_size
+        count = plan_unpinning(facts, share=share, data_file_bytes=size)
         if count == dead or not self._is_sound():
             return facts[:dead]
         weighed = self._weighed(facts[:count])
-        going = weighed[: plan_unpinning(weighed, share=share)]
+        going = weighed[: plan_unpinning(weighed, share=share, data_file_bytes=size)]
         freed = sum(fact.bytes - fact.kept_bytes for fact in going)
         is_worth_it = is_full or freed > WORTH_BYTES or len(going) >= SMALL_FILES_MIN
         return going if is_worth_it else facts[:dead]

@@ -65,16 +65,19 @@ def plan_compaction(facts: Sequence[FileFacts], *, share: float, data_file_bytes
     return best
 
 
-def plan_unpinning(facts: Sequence[FileFacts], *, share: float = PIN_SHARE) -> int:
+def plan_unpinning(facts: Sequence[FileFacts], *, share: float = PIN_SHARE, data_file_bytes: int = 0) -> int:
     """Return how many of the oldest files should go where only what is small, and keeps them alone, is moved forward.
 
     Each moved byte has to let go of 1/`share` bytes, and all of them together are at most PINS_BYTES_MAX. At least
     those that hold nothing needed; never the active file. The best run is taken and not the longest one: a file in
     which more is needed is not paid for by dead ones before it.
+
+    So many and so small files that one of `data_file_bytes` holds them all go whatever they free: starts leave them,
+    each with a message that waits. What that moves is paid once for SMALL_FILES_MIN starts.
     """
-    best = leading_dead(facts)
+    best = many = leading_dead(facts)
     gain = gain_max = 0.0
-    kept = 0
+    kept = total = 0
     for count, fact in enumerate(facts, start=1):
         kept += fact.kept_bytes
         if fact.is_active or not share or kept > PINS_BYTES_MAX:
@@ -82,4 +85,7 @@ def plan_unpinning(facts: Sequence[FileFacts], *, share: float = PIN_SHARE) -> i
         gain += fact.bytes - fact.kept_bytes / share
         if gain >= gain_max:
             best, gain_max = max(best, count), gain
-    return best
+        total += fact.bytes
+        if count >= SMALL_FILES_MIN and total <= data_file_bytes and kept <= data_file_bytes // 2:
+            many = count
+    return max(best, many)

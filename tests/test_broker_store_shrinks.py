@@ -54,6 +54,18 @@ def test_starts_leave_no_file_each(tmp_path: Path) -> None:
         assert bodies(bob) == [KEPT]
 
 
+def test_starts_that_each_leave_a_unit_waiting_leave_no_file_each(tmp_path: Path) -> None:
+    counts = []
+    for run in range(41):
+        with Broker.open(tmp_path) as broker, broker.session("ALICE") as alice:
+            alice.send(SERVICE, b"%d" % run)
+            counts.append(len(files(tmp_path)))
+    assert max(counts) <= SMALL_FILES_MIN + 2
+    with Broker.open(tmp_path) as broker, broker.session("BOB") as bob:
+        bob.register(SERVICE)
+        assert bodies(bob) == [b"%d" % run for run in range(41)]
+
+
 def test_what_was_delivered_is_gone_with_the_next_start(tmp_path: Path) -> None:
     sizes = []
     for run in range(3):

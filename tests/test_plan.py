@@ -121,9 +121,29 @@ def test_unpinning_never_takes_more_files_than_compaction_with_the_same_share() 
     for kinds in DIRECTORIES:
         facts = _facts(kinds)
         for share in (0.05, 0.25, 0.5):
-            assert plan_unpinning(facts, share=share) <= plan_compaction(
-                facts, share=share, data_file_bytes=FILE_BYTES
-            ), kinds
+            for data_file_bytes in (0, FILE_BYTES, 20 * FILE_BYTES):
+                assert plan_unpinning(facts, share=share, data_file_bytes=data_file_bytes) <= plan_compaction(
+                    facts, share=share, data_file_bytes=data_file_bytes
+                ), kinds
+
+
+def _waiting(count: int, payload: int = 300) -> list[FileFacts]:
+    """Return the files of starts that each left a message waiting."""
+    small = [
+        FileFacts(sequence=one, bytes=3000, live_messages=1, live_bytes=payload, live_keys=1, is_active=False)
+        for one in range(1, count + 1)
+    ]
+    return [*small, FileFacts(sequence=99, bytes=1, live_messages=0, live_bytes=0, live_keys=0, is_active=True)]
+
+
+@pytest.mark.parametrize("count", [1, SMALL_FILES_MIN - 1, SMALL_FILES_MIN, 40])
+def test_small_files_go_in_passing_once_they_are_many_and_fit_into_one(count: int) -> None:
+    found = plan_unpinning(_waiting(count), data_file_bytes=1 << 20)
+
+    assert found == (count if count >= SMALL_FILES_MIN else 0)
+    assert plan_unpinning(_waiting(count), share=0.0, data_file_bytes=1 << 20) == 0
+    assert plan_unpinning(_waiting(count), data_file_bytes=3000 * SMALL_FILES_MIN - 1) == 0
+    assert plan_unpinning(_waiting(count, payload=PINS_BYTES_MAX // SMALL_FILES_MIN), data_file_bytes=1 << 20) == 0
 
 
 def test_what_is_moved_in_passing_has_a_bound() -> None:
