@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from analysis.plots import Bins, Series
-from analysis.scales import Buckets
+from oms_journal.analysis.plots import Bins, Series
+from oms_journal.analysis.scales import Buckets
 
 Row = Mapping[str, Any]
 

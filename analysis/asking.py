@@ -12,10 +12,10 @@ from datetime import timedelta
 
 from pyspark.sql import DataFrame
 
-from analysis import questions, schema, wording
-from analysis.commits import COLUMNS as COMMITS_COLUMNS
-from analysis.duplicates import ADDED_COLUMNS
-from analysis.journals import ON_KEYS, Journals, Request
+from oms_journal.analysis import questions, schema, wording
+from oms_journal.analysis.commits import COLUMNS as COMMITS_COLUMNS
+from oms_journal.analysis.duplicates import ADDED_COLUMNS
+from oms_journal.analysis.journals import ON_KEYS, Journals, Request
 
 Written = Callable[[str], DataFrame]  # a table of the report that is there already
 

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analysis.answers import Ranked, Row, Scope
-from analysis.plots import Series
-from analysis.scales import SECOND, Buckets
-from analysis.tables import Tables
-from analysis.timelines import DATABASE_SHOWN
+from oms_journal.analysis.answers import Ranked, Row, Scope
+from oms_journal.analysis.plots import Series
+from oms_journal.analysis.scales import SECOND, Buckets
+from oms_journal.analysis.tables import Tables
+from oms_journal.analysis.timelines import DATABASE_SHOWN
 
 ROWS_MAX = 100  # of a table on the page
 UNITS, STARTS = "units_of_work", "broker_starts"  # tables that only a broker's journal has

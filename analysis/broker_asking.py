@@ -11,13 +11,13 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis import questions
-from analysis.asking import Asked
-from analysis.broker_records import holds_broker, of_broker
-from analysis.complaints import in_one_line
-from analysis.journals import Journals, Request
-from analysis.times import moment
-from broker.queues import TopicQueue, parse_queue
+from oms_journal.analysis import questions
+from oms_journal.analysis.asking import Asked
+from oms_journal.analysis.broker_records import holds_broker, of_broker
+from oms_journal.analysis.complaints import in_one_line
+from oms_journal.analysis.journals import Journals, Request
+from oms_journal.analysis.times import moment
+from oms_journal.broker.queues import TopicQueue, parse_queue
 
 
 @contextmanager

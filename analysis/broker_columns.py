@@ -12,9 +12,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analysis.columns import Mask, Numbers, bitmap_of, clamped, longs, same, texts
-from analysis.schema import TIME
-from broker.records import LAYOUTS, VERSION, CheckpointName, ConversationState, Flag, Layout, RecordKind, Status
+from oms_journal.analysis.columns import Mask, Numbers, bitmap_of, clamped, longs, same, texts
+from oms_journal.analysis.schema import TIME
+from oms_journal.broker.records import (
+    LAYOUTS,
+    VERSION,
+    CheckpointName,
+    ConversationState,
+    Flag,
+    Layout,
+    RecordKind,
+    Status,
+)
 
 Bytes = npt.NDArray[np.uint8]
 

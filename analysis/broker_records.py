@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis.broker_columns import NEWER, READABLE, SERVICE, VALUE, batches, kinds, spark_type
-from broker.records import (
+from oms_journal.analysis.broker_columns import NEWER, READABLE, SERVICE, VALUE, batches, kinds, spark_type
+from oms_journal.broker.records import (
     CHECKPOINTS,
     CLOCK_KEY,
     HELDS,

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from analysis import wording
-from analysis.answers import Row
-from analysis.broker_answers import Broker, Topics, Units
-from analysis.listing import (
+from oms_journal.analysis import wording
+from oms_journal.analysis.answers import Row
+from oms_journal.analysis.broker_answers import Broker, Topics, Units
+from oms_journal.analysis.listing import (
     Column,
     count_column,
     duration_column,
@@ -15,10 +15,10 @@ from analysis.listing import (
     text_column,
     time_column,
 )
-from analysis.markup import Html, name, tag
-from analysis.plots import Chart, legend, lines, stack
-from analysis.sections import framed_section
-from analysis.verdicts import Verdict
+from oms_journal.analysis.markup import Html, name, tag
+from oms_journal.analysis.plots import Chart, legend, lines, stack
+from oms_journal.analysis.sections import framed_section
+from oms_journal.analysis.verdicts import Verdict
 
 BAR = (  # of a service: what it is called, its colour, the columns that it counts
     ("processed", "c2", ("processed",)),

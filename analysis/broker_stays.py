@@ -3,10 +3,10 @@
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis.broker_records import has_flag, is_put, queue_of_record, starts, versions
-from analysis.described import answers
-from analysis.times import between, seconds
-from broker.records import Flag, RecordKind
+from oms_journal.analysis.broker_records import has_flag, is_put, queue_of_record, starts, versions
+from oms_journal.analysis.described import answers
+from oms_journal.analysis.times import between, seconds
+from oms_journal.broker.records import Flag, RecordKind
 
 _DROPPED = "dropped"  # stands for the status of what is not there any more
 

@@ -3,10 +3,10 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis.broker_columns import NEWER, READABLE
-from analysis.broker_records import is_put, of_every_kind, versions
-from analysis.described import answers
-from broker.records import RecordKind
+from oms_journal.analysis.broker_columns import NEWER, READABLE
+from oms_journal.analysis.broker_records import is_put, of_every_kind, versions
+from oms_journal.analysis.described import answers
+from oms_journal.broker.records import RecordKind
 
 _MEANINGS = {"ETBC": "cold start", "ETBH": "hot start", "ETBT": "termination"}
 

@@ -5,10 +5,10 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis.broker_units import FAILED, WAITING
-from analysis.described import answers
-from analysis.lifecycle import SHARES, percentiles
-from analysis.times import age, between, seconds
+from oms_journal.analysis.broker_units import FAILED, WAITING
+from oms_journal.analysis.described import answers
+from oms_journal.analysis.lifecycle import SHARES, percentiles
+from oms_journal.analysis.times import age, between, seconds
 
 
 @answers(

@@ -5,12 +5,12 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis.broker_records import identifier, is_put, latest, versions, with_end
-from analysis.broker_units import GONE
-from analysis.described import answers
-from analysis.lifecycle import SHARES, percentiles
-from analysis.times import age, between, seconds
-from broker.records import RecordKind
+from oms_journal.analysis.broker_records import identifier, is_put, latest, versions, with_end
+from oms_journal.analysis.broker_units import GONE
+from oms_journal.analysis.described import answers
+from oms_journal.analysis.lifecycle import SHARES, percentiles
+from oms_journal.analysis.times import age, between, seconds
+from oms_journal.broker.records import RecordKind
 
 _LONG_MAX = (1 << 63) - 1
 _DATABASE = {"database": "identity of the database, 32 hexadecimal digits"}

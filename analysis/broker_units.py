@@ -13,10 +13,19 @@ A restart makes DELIVERED units of work ACCEPTED again without a word, and so do
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis.broker_records import has_flag, identifier, is_put, latest, queue_of_record, starts, versions, with_end
-from analysis.described import answers
-from analysis.times import between, seconds
-from broker.records import Flag, RecordKind
+from oms_journal.analysis.broker_records import (
+    has_flag,
+    identifier,
+    is_put,
+    latest,
+    queue_of_record,
+    starts,
+    versions,
+    with_end,
+)
+from oms_journal.analysis.described import answers
+from oms_journal.analysis.times import between, seconds
+from oms_journal.broker.records import Flag, RecordKind
 
 COMPLETE = ("BACKEDOUT", "PROCESSED", "CANCELLED", "TIMEOUT", "DISCARDED")
 REMOVED, GONE = "REMOVED", "GONE"  # as far as it is known of one without a persistent status

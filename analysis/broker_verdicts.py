@@ -1,10 +1,10 @@
 """What the page says of a broker in a sentence or two, made from the figures; the summary says the same."""
 
-from analysis import wording
-from analysis.answers import Row
-from analysis.broker_answers import Broker, Failures, Talks, Topics, Units
-from analysis.verdicts import Name, Question, Verdict
-from analysis.wording import counted, duration, share, short_number
+from oms_journal.analysis import wording
+from oms_journal.analysis.answers import Row
+from oms_journal.analysis.broker_answers import Broker, Failures, Talks, Topics, Units
+from oms_journal.analysis.verdicts import Name, Question, Verdict
+from oms_journal.analysis.wording import counted, duration, share, short_number
 
 UNITS = Question("units", "What became of the units of work?", "Units of work")
 FAILED = Question("failed", "What was tried in vain?", "Not processed")

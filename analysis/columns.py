@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analysis.schema import TIME, TIME_MAX, TIME_MIN, arrow_schema
-from journal.columns import Columns as FooterColumns
-from journal.contents import Contents
-from journal.operations import Operation
-from journal.records import MOVED
+from oms_journal.analysis.schema import TIME, TIME_MAX, TIME_MIN, arrow_schema
+from oms_journal.journal.columns import Columns as FooterColumns
+from oms_journal.journal.contents import Contents
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.records import MOVED
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -9,10 +9,10 @@ from datetime import timedelta
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis.described import answers
-from analysis.lifecycle import percentiles
-from analysis.rates import MINUTE
-from analysis.times import between, bucket_of, seconds
+from oms_journal.analysis.described import answers
+from oms_journal.analysis.lifecycle import percentiles
+from oms_journal.analysis.rates import MINUTE
+from oms_journal.analysis.times import between, bucket_of, seconds
 
 SHARES = (0.5, 0.99)
 COLUMNS = ("database", "sequence", "commit", "time", "moved", "length")  # that the question looks at

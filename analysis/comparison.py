@@ -12,8 +12,8 @@ The times of the puts are no part of it, since compaction writes values again. T
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis.described import answers
-from analysis.messages import ended, is_undelivered, latest_versions, messages_with_producers
+from oms_journal.analysis.described import answers
+from oms_journal.analysis.messages import ended, is_undelivered, latest_versions, messages_with_producers
 
 ONLY_HERE, ONLY_THERE, DIFFERS = "only here", "only there", "differs"
 _FACTS = {  # what must be the same, and its type

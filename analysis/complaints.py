@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from journal.errors import JournalError
+from oms_journal.journal.errors import JournalError
 
 _OURS = re.compile(r"^(?:journal|analysis)(?:\.\w+)*\.(\w+): (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+\.)?(\w+: .+|\w+)$", re.MULTILINE)

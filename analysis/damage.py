@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from analysis.directory import Lost, Surveyed
-from analysis.judgement import DAMAGED, GAPPED, MISSING, PADDING, damage, payload_reason
-from analysis.parts import Damage, FilePart, Partition
-from analysis.reading import Reading, opened, walked
-from analysis.schema import DAMAGE, arrow_schema
-from journal import contents as journal_contents
-from journal.disk import Disk
-from journal.errors import DiskError, JournalError
-from journal.names import DataFileName
-from journal.operations import LOW_WATER_KEY
+from oms_journal.analysis.directory import Lost, Surveyed
+from oms_journal.analysis.judgement import DAMAGED, GAPPED, MISSING, PADDING, damage, payload_reason
+from oms_journal.analysis.parts import Damage, FilePart, Partition
+from oms_journal.analysis.reading import Reading, opened, walked
+from oms_journal.analysis.schema import DAMAGE, arrow_schema
+from oms_journal.journal import contents as journal_contents
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError, JournalError
+from oms_journal.journal.names import DataFileName
+from oms_journal.journal.operations import LOW_WATER_KEY
 
 Report = Callable[[Damage], None]
 

@@ -7,12 +7,12 @@ from datetime import timedelta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analysis import timelines
-from analysis.answers import Answers, Compared, Delays, Disk, Lost, Ranked, Row, Scope, Twice, Waiting
-from analysis.plots import BARS_MAX, Bins
-from analysis.scales import Buckets
-from analysis.tables import Tables
-from analysis.timelines import labelled, rows_with_labels, with_label
+from oms_journal.analysis import timelines
+from oms_journal.analysis.answers import Answers, Compared, Delays, Disk, Lost, Ranked, Row, Scope, Twice, Waiting
+from oms_journal.analysis.plots import BARS_MAX, Bins
+from oms_journal.analysis.scales import Buckets
+from oms_journal.analysis.tables import Tables
+from oms_journal.analysis.timelines import labelled, rows_with_labels, with_label
 
 ROWS_MAX = 100  # of a table on the page
 SPREADS_MAX = 40  # rows that hold a drawing each

@@ -11,15 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.parts import FilePart
-from analysis.storage import Location
-from journal import names
-from journal.datafile import DataFile
-from journal.disk import Disk
-from journal.errors import DiskError, NotThisDatabase
-from journal.format import ALIGNMENT_MIN, FileHeader, Previous
-from journal.names import SEQUENCE_MAX, ArchiveName, DataFileName
-from journal.neighbours import (
+from oms_journal.analysis.parts import FilePart
+from oms_journal.analysis.storage import Location
+from oms_journal.journal import names
+from oms_journal.journal.datafile import DataFile
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError, NotThisDatabase
+from oms_journal.journal.format import ALIGNMENT_MIN, FileHeader, Previous
+from oms_journal.journal.names import SEQUENCE_MAX, ArchiveName, DataFileName
+from oms_journal.journal.neighbours import (
     beginnings,
     is_its_own,
     is_moved_away,

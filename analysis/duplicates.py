@@ -9,9 +9,9 @@ from datetime import timedelta
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis.described import answers
-from analysis.messages import messages
-from analysis.times import MICROSECOND, micros
+from oms_journal.analysis.described import answers
+from oms_journal.analysis.messages import messages
+from oms_journal.analysis.times import MICROSECOND, micros
 
 HOUR = timedelta(hours=1)
 _DIGEST_BITS = (1 << 40) - 1  # of each hash, so that the hashes of 2^23 messages add up without overflow

@@ -17,15 +17,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analysis.outdir import CannotWrite, is_running
-from analysis.parts import Damage, FilePart
-from analysis.plan import parts_of, surveyed
-from analysis.reading import opened
-from analysis.rows import batches
-from analysis.schema import Wanted, arrow_schema, default_columns
-from analysis.storage import locate
-from journal.errors import JournalError
-from journal.footer import Summary
+from oms_journal.analysis.outdir import CannotWrite, is_running
+from oms_journal.analysis.parts import Damage, FilePart
+from oms_journal.analysis.plan import parts_of, surveyed
+from oms_journal.analysis.reading import opened
+from oms_journal.analysis.rows import batches
+from oms_journal.analysis.schema import Wanted, arrow_schema, default_columns
+from oms_journal.analysis.storage import locate
+from oms_journal.journal.errors import JournalError
+from oms_journal.journal.footer import Summary
 
 MADE_FROM = b"oms-journal"  # the key in a Parquet file's metadata: JSON, what it was made from
 VERSION = 1  # of how rows are written: files of another one are made again

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from analysis.answers import Row
-from analysis.asking import Asked
-from analysis.journals import Request
-from analysis.markup import Html
-from analysis.tables import Tables
-from analysis.verdicts import Verdict
+from oms_journal.analysis.answers import Row
+from oms_journal.analysis.asking import Asked
+from oms_journal.analysis.journals import Request
+from oms_journal.analysis.markup import Html
+from oms_journal.analysis.tables import Tables
+from oms_journal.analysis.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

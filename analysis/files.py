@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from analysis.columns import clamped
-from analysis.parts import Partition
-from analysis.reading import Reading, opened
-from analysis.schema import Wanted, arrow_schema
-from analysis.selection import selected
+from oms_journal.analysis.columns import clamped
+from oms_journal.analysis.parts import Partition
+from oms_journal.analysis.reading import Reading, opened
+from oms_journal.analysis.schema import Wanted, arrow_schema
+from oms_journal.analysis.selection import selected
 
 
 def batches(partition: Partition, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -33,8 +33,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from analysis.options import micros
-from analysis.schema import TIME_MAX, TIME_MIN, Range, Wanted
+from oms_journal.analysis.options import micros
+from oms_journal.analysis.schema import TIME_MAX, TIME_MIN, Range, Wanted
 
 ON_MESSAGES = frozenset(("ADD", "DELIVER", "DELETE"))
 ON_KEYS = frozenset(("PUT", "DROP"))

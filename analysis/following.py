@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from analysis.judgement import GONE, UNREADABLE
-from analysis.parts import FilePart
-from analysis.reading import Reading, opened
-from analysis.schema import Range
-from journal.datafile import DataFile
-from journal.errors import JournalError
-from journal.format import align
-from journal.operations import Operation
+from oms_journal.analysis.judgement import GONE, UNREADABLE
+from oms_journal.analysis.parts import FilePart
+from oms_journal.analysis.reading import Reading, opened
+from oms_journal.analysis.schema import Range
+from oms_journal.journal.datafile import DataFile
+from oms_journal.journal.errors import JournalError
+from oms_journal.journal.format import align
+from oms_journal.journal.operations import Operation
 
 FRAME_HEAD_BYTES = 16  # of which not all are zeros
 MARKS_MAX = 1000  # places in one file from which a walk may begin

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from journal.errors import JournalError
+from oms_journal.journal.errors import JournalError
 
 VERSION_MIN = 17
 VECTOR_MODULE = "jdk.incubator.vector"

@@ -14,15 +14,15 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis import schema
-from analysis.directory import late_archives
-from analysis.plan import parts_of, surveyed
-from analysis.source import NAME
-from analysis.storage import Location, locate
-from analysis.times import moment
-from journal import names
-from journal.errors import DiskError
-from journal.names import ArchiveName
+from oms_journal.analysis import schema
+from oms_journal.analysis.directory import late_archives
+from oms_journal.analysis.plan import parts_of, surveyed
+from oms_journal.analysis.source import NAME
+from oms_journal.analysis.storage import Location, locate
+from oms_journal.analysis.times import moment
+from oms_journal.journal import names
+from oms_journal.journal.errors import DiskError
+from oms_journal.journal.names import ArchiveName
 
 COLUMNS = (*schema.default_columns(), "properties_length")
 ON_KEYS = "PUT,DROP"

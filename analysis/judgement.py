@@ -7,13 +7,13 @@ still vanish, and is left out. Whatever else is bad is damage.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from analysis.parts import Damage, FilePart
-from journal.evidence import Evidence, Expected, gather, is_padding
-from journal.footer import BadFooter, Summary
-from journal.format import GAP, HEADERS_SIZE
-from journal.operations import Operation
-from journal.records import decode_records
-from journal.walk import BadPayload, Walk
+from oms_journal.analysis.parts import Damage, FilePart
+from oms_journal.journal.evidence import Evidence, Expected, gather, is_padding
+from oms_journal.journal.footer import BadFooter, Summary
+from oms_journal.journal.format import GAP, HEADERS_SIZE
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.records import decode_records
+from oms_journal.journal.walk import BadPayload, Walk
 
 TORN, DAMAGED, GAPPED, MISSING, GONE, UNREADABLE = "torn", "damaged", "gap", "missing", "gone", "unreadable"
 KINDS = (TORN, DAMAGED, GAPPED, MISSING, GONE, UNREADABLE)

@@ -5,9 +5,9 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis.described import answers
-from analysis.messages import is_undelivered, messages
-from analysis.times import age, between, seconds
+from oms_journal.analysis.described import answers
+from oms_journal.analysis.messages import is_undelivered, messages
+from oms_journal.analysis.times import age, between, seconds
 
 SHARES = (0.5, 0.9, 0.99)
 RANKS = 10_000  # an approximate percentile is off by one in so many ranks at the most

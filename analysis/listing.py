@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis import wording
-from analysis.answers import Ranked, Row
-from analysis.markup import Html, joined, name, tag
+from oms_journal.analysis import wording
+from oms_journal.analysis.answers import Ranked, Row
+from oms_journal.analysis.markup import Html, joined, name, tag
 
 _NO_SCALE = Html("")
 

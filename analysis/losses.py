@@ -20,8 +20,8 @@ What nobody can read any more is in the source's damage table, not here.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis.described import answers
-from analysis.messages import ENGINE_KEYS
+from oms_journal.analysis.described import answers
+from oms_journal.analysis.messages import ENGINE_KEYS
 
 MESSAGE_LOST, ALREADY_ENDED = "message lost", "already ended"
 UNDELIVERED_AGAIN, ENDED_TWICE = "undelivered again", "ended twice"

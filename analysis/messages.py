@@ -13,7 +13,7 @@ shuffle and one hash aggregation, and leaves out what nobody asks for. It also r
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis.described import answers
+from oms_journal.analysis.described import answers
 
 ENGINE_KEYS = "\0"  # keys that begin so are the engine's own, and no question is about them
 PAIR_BYTES = 4  # of the encoded properties: two sizes for each pair

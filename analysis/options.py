@@ -24,11 +24,11 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TypeVar
 
-from analysis.plan import PARTITION_BYTES
-from analysis.schema import TABLES, Range, Wanted
-from analysis.storage import OPTION_PREFIX
-from journal.errors import JournalError
-from journal.operations import Operation
+from oms_journal.analysis.plan import PARTITION_BYTES
+from oms_journal.analysis.schema import TABLES, Range, Wanted
+from oms_journal.analysis.storage import OPTION_PREFIX
+from oms_journal.journal.errors import JournalError
+from oms_journal.journal.operations import Operation
 
 SEQUENCE_MAX = 9_999_999_999
 FILES_MAX = ROWS_MAX = (1 << 31) - 1  # what Spark takes as a limit

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from journal.errors import JournalError
+from oms_journal.journal.errors import JournalError
 
 MADE_BY = "oms analyze"
 SUMMARY = "summary.json"

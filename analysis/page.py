@@ -7,15 +7,15 @@ through as markup, the browser still would not run it or load anything for it.
 from collections.abc import Sequence
 from importlib.resources import files
 
-from analysis import wording
-from analysis.answers import Answers, Row, Scope
-from analysis.broker_answers import Broker
-from analysis.broker_sections import broker_section
-from analysis.broker_verdicts import broker_verdicts
-from analysis.extras import Told
-from analysis.markup import Html, joined, name, script_with_hash, tag, unbroken
-from analysis.sections import framed_section, section
-from analysis.verdicts import Verdict, markup, verdicts
+from oms_journal.analysis import wording
+from oms_journal.analysis.answers import Answers, Row, Scope
+from oms_journal.analysis.broker_answers import Broker
+from oms_journal.analysis.broker_sections import broker_section
+from oms_journal.analysis.broker_verdicts import broker_verdicts
+from oms_journal.analysis.extras import Told
+from oms_journal.analysis.markup import Html, joined, name, script_with_hash, tag, unbroken
+from oms_journal.analysis.sections import framed_section, section
+from oms_journal.analysis.verdicts import Verdict, markup, verdicts
 
 PATHS_SHOWN = 6
 IDLE_SECONDS = 600.0  # without an operation before the report: from then on it is said
@@ -23,7 +23,7 @@ IDLE_SECONDS = 600.0  # without an operation before the report: from then on it 
 
 def page(answers: Answers, broker: Broker | None = None, extras: Sequence[Told] = ()) -> str:
     """Return the page as HTML, to be written as UTF-8; callers' own questions, and what is of a broker, stand first."""
-    sources = files("analysis")
+    sources = files("oms_journal.analysis")
     script, script_hash = script_with_hash(sources.joinpath("page.js").read_text(encoding="utf-8"))
     style = Html(f"<style>{sources.joinpath('page.css').read_text(encoding='utf-8')}</style>")
     policy = (

@@ -10,16 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from analysis.damage import missing
-from analysis.directory import REQUESTS_MAX, Surveyed, survey
-from analysis.parts import FilePart as FilePart
-from analysis.parts import Partition as Partition
-from analysis.reading import agrees, durable_end, opened
-from analysis.schema import Wanted
-from analysis.selection import may_hold
-from analysis.storage import Location, Storage
-from journal.datafile import DataFile, Footer
-from journal.errors import DiskError, NotThisDatabase
+from oms_journal.analysis.damage import missing
+from oms_journal.analysis.directory import REQUESTS_MAX, Surveyed, survey
+from oms_journal.analysis.parts import FilePart as FilePart
+from oms_journal.analysis.parts import Partition as Partition
+from oms_journal.analysis.reading import agrees, durable_end, opened
+from oms_journal.analysis.schema import Wanted
+from oms_journal.analysis.selection import may_hold
+from oms_journal.analysis.storage import Location, Storage
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.errors import DiskError, NotThisDatabase
 
 PARTITION_BYTES = 64 << 20  # of files that are read by one worker, unless one alone is larger
 OPEN_BYTES = 1 << 20  # that opening a file counts for

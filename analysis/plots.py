@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from analysis.markup import Html, data, joined, shortened, tag, visible
-from analysis.scales import HEIGHT, WIDTH, Axis, Buckets, Linear, Tick, linear
+from oms_journal.analysis.markup import Html, data, joined, shortened, tag, visible
+from oms_journal.analysis.scales import HEIGHT, WIDTH, Axis, Buckets, Linear, Tick, linear
 
 Bins = Sequence[tuple[float, float, int]]  # from, to, and how many are between
 

@@ -39,21 +39,21 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame
 
-from analysis.broker_services import uow_attempts, uow_failures, uow_services, uow_statuses
-from analysis.broker_stays import uow_stays
-from analysis.broker_store import broker_records, broker_starts
-from analysis.broker_talks import conversation_services, conversations
-from analysis.broker_topics import publications, subscribers, topics
-from analysis.broker_units import units_of_work
-from analysis.commits import commits
-from analysis.comparison import comparison
-from analysis.described import meanings
-from analysis.duplicates import duplicates
-from analysis.lifecycle import latency_histogram, lifecycle
-from analysis.losses import losses, losses_by_queue
-from analysis.messages import latest_versions, messages, messages_with_producers
-from analysis.rates import backlog, rate
-from analysis.retention import retention
+from oms_journal.analysis.broker_services import uow_attempts, uow_failures, uow_services, uow_statuses
+from oms_journal.analysis.broker_stays import uow_stays
+from oms_journal.analysis.broker_store import broker_records, broker_starts
+from oms_journal.analysis.broker_talks import conversation_services, conversations
+from oms_journal.analysis.broker_topics import publications, subscribers, topics
+from oms_journal.analysis.broker_units import units_of_work
+from oms_journal.analysis.commits import commits
+from oms_journal.analysis.comparison import comparison
+from oms_journal.analysis.described import meanings
+from oms_journal.analysis.duplicates import duplicates
+from oms_journal.analysis.lifecycle import latency_histogram, lifecycle
+from oms_journal.analysis.losses import losses, losses_by_queue
+from oms_journal.analysis.messages import latest_versions, messages, messages_with_producers
+from oms_journal.analysis.rates import backlog, rate
+from oms_journal.analysis.retention import retention
 
 __all__ = [
     "QUESTIONS",

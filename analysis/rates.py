@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis.described import answers
-from analysis.messages import ended, messages, of_keys
-from analysis.times import bucket_of, moment
+from oms_journal.analysis.described import answers
+from oms_journal.analysis.messages import ended, messages, of_keys
+from oms_journal.analysis.times import bucket_of, moment
 
 MINUTE = timedelta(minutes=1)
 

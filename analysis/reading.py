@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from analysis.frames import scan
-from analysis.judgement import (
+from oms_journal.analysis.frames import scan
+from oms_journal.analysis.judgement import (
     DAMAGED,
     GONE,
     ROTTED,
@@ -21,16 +21,16 @@ from analysis.judgement import (
     judge,
     other_ending,
 )
-from analysis.parts import Damage, FilePart
-from journal.contents import Contents, empty_columns
-from journal.datafile import DataFile, Footer
-from journal.disk import Disk
-from journal.errors import DiskError, JournalError
-from journal.evidence import looks_written
-from journal.footer import BadFooter, Summary
-from journal.format import HEADERS_SIZE, FileHeader
-from journal.owner import read_holder
-from journal.records import BadRecord
+from oms_journal.analysis.parts import Damage, FilePart
+from oms_journal.journal.contents import Contents, empty_columns
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError, JournalError
+from oms_journal.journal.evidence import looks_written
+from oms_journal.journal.footer import BadFooter, Summary
+from oms_journal.journal.format import HEADERS_SIZE, FileHeader
+from oms_journal.journal.owner import read_holder
+from oms_journal.journal.records import BadRecord
 
 LOOKS_MAX = 3  # at a file that seems damaged, and may only have been changed while it was read
 

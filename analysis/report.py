@@ -22,25 +22,25 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis import broker_answers, outdir
-from analysis.answers import Answers, Row, Scope
-from analysis.asking import Asked, asked, comparison, tables_of_source
-from analysis.broker_answers import Broker
-from analysis.broker_asking import broker_asked
-from analysis.broker_verdicts import broker_verdicts
-from analysis.complaints import in_one_line
-from analysis.digest import Facts, digest
-from analysis.extras import Extra, Told, told
-from analysis.journals import Journals, Request, sources
-from analysis.page import page
-from analysis.plots import BARS_MAX
-from analysis.questions import meanings, messages
-from analysis.scales import Buckets, buckets
-from analysis.tables import Tables
-from analysis.verdicts import verdicts
-from analysis.watching import Progress, watched
-from analysis.wording import microseconds
-from journal.errors import JournalError
+from oms_journal.analysis import broker_answers, outdir
+from oms_journal.analysis.answers import Answers, Row, Scope
+from oms_journal.analysis.asking import Asked, asked, comparison, tables_of_source
+from oms_journal.analysis.broker_answers import Broker
+from oms_journal.analysis.broker_asking import broker_asked
+from oms_journal.analysis.broker_verdicts import broker_verdicts
+from oms_journal.analysis.complaints import in_one_line
+from oms_journal.analysis.digest import Facts, digest
+from oms_journal.analysis.extras import Extra, Told, told
+from oms_journal.analysis.journals import Journals, Request, sources
+from oms_journal.analysis.page import page
+from oms_journal.analysis.plots import BARS_MAX
+from oms_journal.analysis.questions import meanings, messages
+from oms_journal.analysis.scales import Buckets, buckets
+from oms_journal.analysis.tables import Tables
+from oms_journal.analysis.verdicts import verdicts
+from oms_journal.analysis.watching import Progress, watched
+from oms_journal.analysis.wording import microseconds
+from oms_journal.journal.errors import JournalError
 
 VERSION = 1  # of the summary
 TABLES_COUNT = 11  # that every report has

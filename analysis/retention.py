@@ -15,9 +15,9 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis.described import answers
-from analysis.messages import is_undelivered, latest_versions, messages
-from analysis.times import age
+from oms_journal.analysis.described import answers
+from oms_journal.analysis.messages import is_undelivered, latest_versions, messages
+from oms_journal.analysis.times import age
 
 MESSAGE_OVERHEAD_BYTES = 120  # of a message that is written again, besides its payload
 KEY_BYTES = 300  # of a key that is written again, about

@@ -8,19 +8,19 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from analysis.columns import Columns, Fixed, Numbers, Rows, Window, part_of
-from analysis.damage import Report, warn
-from analysis.judgement import GONE, damage
-from analysis.parts import FilePart
-from analysis.payloads import PAYLOAD, PROPERTY_MAP, Payloads
-from analysis.reading import opened
-from analysis.removals import RemovalSets
-from analysis.schema import Wanted
-from analysis.selection import may_hold, selected
-from journal.contents import Contents
-from journal.disk import Disk
-from journal.errors import DiskError, FormatError
-from journal.records import BadRecord
+from oms_journal.analysis.columns import Columns, Fixed, Numbers, Rows, Window, part_of
+from oms_journal.analysis.damage import Report, warn
+from oms_journal.analysis.judgement import GONE, damage
+from oms_journal.analysis.parts import FilePart
+from oms_journal.analysis.payloads import PAYLOAD, PROPERTY_MAP, Payloads
+from oms_journal.analysis.reading import opened
+from oms_journal.analysis.removals import RemovalSets
+from oms_journal.analysis.schema import Wanted
+from oms_journal.analysis.selection import may_hold, selected
+from oms_journal.journal.contents import Contents
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError, FormatError
+from oms_journal.journal.records import BadRecord
 
 BATCH_ROWS = 1 << 15  # at most, of a batch
 BATCH_BYTES = 16 << 20  # of payloads and properties in a batch, unless one message is larger

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from analysis import wording
-from analysis.wording import microseconds
+from oms_journal.analysis import wording
+from oms_journal.analysis.wording import microseconds
 
 WIDTH = 1000.0  # of a drawing, in its own units; it is stretched to the page
 HEIGHT = 100.0

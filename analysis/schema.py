@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from journal.errors import JournalError
+from oms_journal.journal.errors import JournalError
 
 Micros = int  # microseconds since 1970-01-01 UTC
 Range = tuple[int, int]  # lowest and highest, both included

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Sequence
 
-from analysis import wording
-from analysis.answers import Answers, Row
-from analysis.listing import count_column, duration_column, listing, name_column, number_column
-from analysis.markup import Html, tag
-from analysis.plots import Chart, Series, lines, stack
-from analysis.scales import Durations
-from analysis.sections_disk import commits_parts, copy_parts, disk_parts, lost_parts, twice_parts
-from analysis.spreads import Spread, spread_column
-from analysis.verdicts import Verdict, markup
+from oms_journal.analysis import wording
+from oms_journal.analysis.answers import Answers, Row
+from oms_journal.analysis.listing import count_column, duration_column, listing, name_column, number_column
+from oms_journal.analysis.markup import Html, tag
+from oms_journal.analysis.plots import Chart, Series, lines, stack
+from oms_journal.analysis.scales import Durations
+from oms_journal.analysis.sections_disk import commits_parts, copy_parts, disk_parts, lost_parts, twice_parts
+from oms_journal.analysis.spreads import Spread, spread_column
+from oms_journal.analysis.verdicts import Verdict, markup
 
 SHORTEST = 1e-6  # seconds: the journal's times are no finer
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from analysis import wording
-from analysis.answers import Answers, Row
-from analysis.listing import (
+from oms_journal.analysis import wording
+from oms_journal.analysis.answers import Answers, Row
+from oms_journal.analysis.listing import (
     Column,
     count_column,
     listing,
@@ -14,10 +14,10 @@ from analysis.listing import (
     text_column,
     time_column,
 )
-from analysis.markup import Html, data, joined, name, tag, visible
-from analysis.plots import Chart, bars, framed, legend, lines
-from analysis.scales import Tick, linear
-from analysis.verdicts import markup, pin_parts, plain
+from oms_journal.analysis.markup import Html, data, joined, name, tag, visible
+from oms_journal.analysis.plots import Chart, bars, framed, legend, lines
+from oms_journal.analysis.scales import Tick, linear
+from oms_journal.analysis.verdicts import markup, pin_parts, plain
 
 PLACES_MIN = 8  # on the drawing of the files: a few are no wall
 

@@ -3,11 +3,11 @@
 import numpy as np
 import numpy.typing as npt
 
-from analysis.columns import Numbers, Rows, text
-from analysis.reading import Reading
-from analysis.schema import TIME_MAX, TIME_MIN, Range, Wanted
-from journal.contents import NOTHING, Contents, Ranges
-from journal.operations import Operation
+from oms_journal.analysis.columns import Numbers, Rows, text
+from oms_journal.analysis.reading import Reading
+from oms_journal.analysis.schema import TIME_MAX, TIME_MIN, Range, Wanted
+from oms_journal.journal.contents import NOTHING, Contents, Ranges
+from oms_journal.journal.operations import Operation
 
 Mask = npt.NDArray[np.bool_]
 _ALL = (-(1 << 63), (1 << 63) - 1)

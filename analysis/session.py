@@ -31,10 +31,10 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-import journal
-from analysis.java import find_java, java_home
-from analysis.source import is_pushdown_safe, register
-from journal.errors import JournalError
+import oms_journal.journal
+from oms_journal.analysis.java import find_java, java_home
+from oms_journal.analysis.source import is_pushdown_safe, register
+from oms_journal.journal.errors import JournalError
 
 STOP_SECONDS_MAX = 30.0  # the Java process is killed when it takes longer to end
 LOG_LINES_SHOWN = 5
@@ -161,9 +161,9 @@ def _own_java(conf: SparkConf, folder: Path, log: Path) -> Iterator[SparkContext
 
 def _python_path() -> str:
     """Return a PYTHONPATH by which the workers import the code that runs here, and no other version of it."""
-    ours, installed = (str(Path(module.__file__ or "").parent.parent) for module in (journal, pyspark))
+    ours, installed = (Path(each.__file__ or "").parent.parent for each in (oms_journal, pyspark))
     before = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    return os.pathsep.join(dict.fromkeys([ours, *before, installed]))
+    return os.pathsep.join(dict.fromkeys([str(ours), *before, str(installed)]))
 
 
 def _spark_home(folder: Path) -> Path:

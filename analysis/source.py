@@ -1,6 +1,6 @@
 """The Spark data source `omsjournal`: journals as a table of operations, of damage, or of files.
 
-    from analysis.source import register
+    from oms_journal.analysis.source import register
     register(spark)
     spark.read.format("omsjournal").load("/var/spool/oms")
 
@@ -25,13 +25,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from analysis import damage, files, plan, rows, schema
-from analysis.filters import narrowed
-from analysis.options import Mode, Options, parse
-from analysis.parts import Partition
-from analysis.schema import UnknownColumn
-from analysis.storage import locate
-from analysis.stream import JournalStreamReader
+from oms_journal.analysis import damage, files, plan, rows, schema
+from oms_journal.analysis.filters import narrowed
+from oms_journal.analysis.options import Mode, Options, parse
+from oms_journal.analysis.parts import Partition
+from oms_journal.analysis.schema import UnknownColumn
+from oms_journal.analysis.storage import locate
+from oms_journal.analysis.stream import JournalStreamReader
 
 NAME = "omsjournal"
 _PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from analysis.answers import Row
-from analysis.listing import Column
-from analysis.markup import Html, tag
-from analysis.plots import Bins, distribution
-from analysis.scales import Axis, Tick
+from oms_journal.analysis.answers import Row
+from oms_journal.analysis.listing import Column
+from oms_journal.analysis.markup import Html, tag
+from oms_journal.analysis.plots import Bins, distribution
+from oms_journal.analysis.scales import Axis, Tick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

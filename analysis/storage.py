@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
-from journal import names
-from journal.disk import Buffer, Disk, DiskFile, LockFile, RealDisk
-from journal.errors import DiskError, JournalError
-from journal.names import ArchiveName, DataFileName
+from oms_journal.journal import names
+from oms_journal.journal.disk import Buffer, Disk, DiskFile, LockFile, RealDisk
+from oms_journal.journal.errors import DiskError, JournalError
+from oms_journal.journal.names import ArchiveName, DataFileName
 
 OPTION_PREFIX = "storage."  # of what is handed to the file system: storage.key, storage.endpoint_url, …
 _PROTOCOLS = {"s3a": "s3", "s3n": "s3"}  # as Hadoop names them, and as fsspec does

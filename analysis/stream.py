@@ -31,12 +31,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from analysis import damage, plan, rows, schema
-from analysis.following import Allowance, FilesGone, FileUnreadable, Follower, Hole, Position, Stretch
-from analysis.judgement import GONE, UNREADABLE
-from analysis.options import BadOption, Mode, Options
-from analysis.parts import Damage, FilePart
-from analysis.storage import locate
+from oms_journal.analysis import damage, plan, rows, schema
+from oms_journal.analysis.following import Allowance, FilesGone, FileUnreadable, Follower, Hole, Position, Stretch
+from oms_journal.analysis.judgement import GONE, UNREADABLE
+from oms_journal.analysis.options import BadOption, Mode, Options
+from oms_journal.analysis.parts import Damage, FilePart
+from oms_journal.analysis.storage import locate
 
 OPERATION_OF_HOLE = "GAP"
 PARTITION_BYTES = 16 << 20  # small data files share a task up to this

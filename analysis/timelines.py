@@ -13,11 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analysis import wording
-from analysis.answers import Commits, Row, Traffic
-from analysis.plots import OTHERS, Series
-from analysis.scales import SECOND, Buckets
-from analysis.tables import Tables
+from oms_journal.analysis import wording
+from oms_journal.analysis.answers import Commits, Row, Traffic
+from oms_journal.analysis.plots import OTHERS, Series
+from oms_journal.analysis.scales import SECOND, Buckets
+from oms_journal.analysis.tables import Tables
 
 COLOURS = tuple(f"c{number}" for number in range(8))
 KEYS = "keys (PUT, DROP)"

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis import wording
-from analysis.answers import Answers, Row
-from analysis.markup import Html, joined, name, tag, unbroken, visible
-from analysis.wording import counted, duration, share, short_number, size
+from oms_journal.analysis import wording
+from oms_journal.analysis.answers import Answers, Row
+from oms_journal.analysis.markup import Html, joined, name, tag, unbroken, visible
+from oms_journal.analysis.wording import counted, duration, share, short_number, size
 
 SHARED_MIN = 1.1  # commits a write, on average: below it hardly any share one
 FREED_MUCH = 0.5  # share of the disk that compaction would free, from which on it is worth a warning

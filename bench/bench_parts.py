@@ -13,8 +13,8 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.datasets import add_batches
-from database import MessageDatabase
-from recovery.validate import validate_directory
+from oms_journal.database import MessageDatabase
+from oms_journal.recovery.validate import validate_directory
 
 QUEUE = "bench"
 PAYLOAD = os.urandom(256)

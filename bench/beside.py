@@ -14,14 +14,14 @@ from pathlib import Path
 from bench.callers import QUEUE, Tasks, scratch, thread_waits
 from bench.datasets import add_batches, deliver
 from bench.measure import Row, Settings, percentile, time_text
-from database import MessageDatabase
-from recovery.validate import validate_directory
+from oms_journal.database import MessageDatabase
+from oms_journal.recovery.validate import validate_directory
 
 CALLERS = 16
 PAYLOAD = 256
 BOUND = 3.0
 LIVE_SHARE = 10  # for compaction, one message in so many stays live
-VERIFY = [sys.executable, "-m", "cli", "verify", "--spool"]
+VERIFY = [sys.executable, "-m", "oms_journal.cli", "verify", "--spool"]
 
 Waits = Callable[[Callable[[], bool]], list[float]]  # callers commit until it says so; how long each commit took
 Work = Callable[[MessageDatabase, Path, float], None]  # at least once, and again until so many seconds are over

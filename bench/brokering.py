@@ -8,17 +8,17 @@ from contextlib import closing
 
 from bench.callers import QUEUE, scratch
 from bench.measure import Row, Settings, alternate_rates, rate_text
-from broker.asynchronous import AsyncBroker
-from broker.attributes import Attributes
-from broker.block import ANY, BOTH, NEW, Function, Option, Request
-from broker.block import Store as Persistence
-from broker.changes import Changes
-from broker.codes import Code
-from broker.journal_store import JournalStore
-from broker.opening import journal_options
-from broker.pstore import Store, StoreError
-from broker.running import Answered
-from database import AsyncMessageDatabase
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.block import ANY, BOTH, NEW, Function, Option, Request
+from oms_journal.broker.block import Store as Persistence
+from oms_journal.broker.changes import Changes
+from oms_journal.broker.codes import Code
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.opening import journal_options
+from oms_journal.broker.pstore import Store, StoreError
+from oms_journal.broker.running import Answered
+from oms_journal.database import AsyncMessageDatabase
 
 SIZE = 256  # bytes of a message
 Step = Callable[[], Awaitable[object]]

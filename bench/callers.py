@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.raw import METHODS, RawJournal
-from database import AsyncMessageDatabase, MessageDatabase
-from recovery.validate import validate_directory
+from oms_journal.database import AsyncMessageDatabase, MessageDatabase
+from oms_journal.recovery.validate import validate_directory
 
 QUEUE = "bench"
 _numbers = itertools.count(1)

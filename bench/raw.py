@@ -14,7 +14,7 @@ from pathlib import Path
 
 import xxhash
 
-from journal.segment import SYNC_BYTES, ZEROS
+from oms_journal.journal.segment import SYNC_BYTES, ZEROS
 
 FILE_BYTES = 25 << 20
 NEXT_SHARE = 4  # the next file is filled once a quarter of this one is used, as in journal/log.py

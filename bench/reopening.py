@@ -10,8 +10,8 @@ from pathlib import Path
 from bench.datasets import Growing, data_bytes, data_files
 from bench.measure import Row, Settings, alternate_rates, alternate_times, rate_text, time_text
 from bench.raw import READ_BYTES, read_and_hash
-from database import Message, MessageDatabase
-from recovery.startup import Validation
+from oms_journal.database import Message, MessageDatabase
+from oms_journal.recovery.startup import Validation
 
 READ_AT_ONCE = 10_000
 LINEAR_SHARE = 5  # the larger of the two that are compared is twice the data set, the smaller a fifth

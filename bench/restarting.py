@@ -11,15 +11,15 @@ from bench.callers import scratch
 from bench.measure import Row, Settings, alternate_times, time_text
 from bench.memory import weigh
 from bench.reopening import open_seconds
-from broker.attributes import built_in
-from broker.changes import Changes, NewMessage, Put
-from broker.journal_store import JournalStore
-from broker.kernel import Kernel
-from broker.pstore import Pstore, StoreStart, begin
-from broker.queues import ServiceQueue
-from broker.records import UOW, UOWS, Flag, Status, UowRecord
-from broker.restore import restored
-from database import Options
+from oms_journal.broker.attributes import built_in
+from oms_journal.broker.changes import Changes, NewMessage, Put
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.kernel import Kernel
+from oms_journal.broker.pstore import Pstore, StoreStart, begin
+from oms_journal.broker.queues import ServiceQueue
+from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
+from oms_journal.broker.restore import restored
+from oms_journal.database import Options
 
 PAYLOAD = 100  # bytes
 AT_ONCE = 2000  # units of work made durable together, each in a commit of its own

@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from analysis import schema
-from analysis.plan import plan
-from analysis.rows import batches
-from analysis.storage import locate
+from oms_journal.analysis import schema
+from oms_journal.analysis.plan import plan
+from oms_journal.analysis.rows import batches
+from oms_journal.analysis.storage import locate
 
 NAME = "readymade"
 

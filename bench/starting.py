@@ -12,15 +12,15 @@ from bench.datasets import add_batches, data_files
 from bench.measure import Row, Settings, percentile, time_text
 from bench.raw import FILE_BYTES
 from bench.reopening import open_seconds
-from database import MessageDatabase
-from journal.datafile import DataFile
-from journal.disk import RealDisk
-from journal.format import FileHeader
+from oms_journal.database import MessageDatabase
+from oms_journal.journal.datafile import DataFile
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.format import FileHeader
 
 MANY, SIZE = 64, 256  # messages in one commit, bytes of payload
 NEAR = 20  # commits around a roll that may notice it
 FEW = 1000  # messages of a small database
-SEND = [sys.executable, "-m", "cli", "send", "--spool"]
+SEND = [sys.executable, "-m", "oms_journal.cli", "send", "--spool"]
 
 
 def roll(settings: Settings) -> Iterator[Row]:

@@ -20,7 +20,7 @@ from types import TracebackType
 from bench.callers import QUEUE, Tasks, frame_bytes, raw_journal, scratch
 from bench.measure import Row, Settings, alternate_rates, rate_text
 from bench.stomp_load import Load, connect, encoded, keep_cycling, keep_sending, sending, settle
-from database import MessageDatabase
+from oms_journal.database import MessageDatabase
 
 SIZE = 256  # bytes of a message
 BOUNDS = {1: 0.5, 16: 0.25, 64: 0.12}  # connections: of the database's own rate with as many callers in asyncio
@@ -35,7 +35,7 @@ class Serving:
 
     def __init__(self, directory: Path) -> None:
         ports = ("--stomp-port", "0", "--http-port", "0")
-        command = [sys.executable, "-m", "cli", "serve", "--spool", str(directory), *ports, "--json"]
+        command = [sys.executable, "-m", "oms_journal.cli", "serve", "--spool", str(directory), *ports, "--json"]
         self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self.child.stdout is not None
         listening = json.loads(self.child.stdout.readline())["listening"]

@@ -15,8 +15,8 @@ from pathlib import Path
 from bench.callers import scratch
 from bench.measure import Row, Settings, time_text
 from bench.restarting import fill
-from broker.attributes import BUILT_IN
-from broker.server.frames import V12, Frame, encode
+from oms_journal.broker.attributes import BUILT_IN
+from oms_journal.broker.server.frames import V12, Frame, encode
 
 WAITING = 100_000
 INTERVAL_SECONDS = 5.0  # CONTROL-INTERVAL
@@ -31,7 +31,7 @@ class Serving:
     def __init__(self, file: Path, spool: Path, stomp_port: int, http_port: int) -> None:
         self.port = stomp_port
         ports = ("--stomp-port", str(stomp_port), "--http-port", str(http_port))
-        command = [sys.executable, "-m", "cli", "serve", str(file), "--spool", str(spool), *ports, "--json"]
+        command = [sys.executable, "-m", "oms_journal.cli", "serve", str(file), "--spool", str(spool), *ports, "--json"]
         self.child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.said: list[str] = []
         self._news = threading.Condition()

@@ -14,7 +14,7 @@ import tracemalloc
 from pathlib import Path
 
 from bench.restarting import started
-from database import MessageDatabase, Options
+from oms_journal.database import MessageDatabase, Options
 
 
 def _resident() -> int:

@@ -8,12 +8,12 @@ Whose the unit of work is does not matter, and whoever has it hears of it with t
 what was being sent or received is found no more.
 """
 
-from broker.changes import Changes
-from broker.codes import BrokerError, Code, detailed
-from broker.conversation import Conversation
-from broker.deciding import decide
-from broker.decision import Busy, Decision
-from broker.effects import (
+from oms_journal.broker.changes import Changes
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.conversation import Conversation
+from oms_journal.broker.deciding import decide
+from oms_journal.broker.decision import Busy, Decision
+from oms_journal.broker.effects import (
     Command,
     DiscardHeld,
     DiscardPublications,
@@ -27,20 +27,20 @@ from broker.effects import (
     SubscribeFor,
     UnsubscribeFor,
 )
-from broker.expiring import accept_again
-from broker.moves import close, closing, closing_as, status_after
-from broker.recording import put, record_of
-from broker.records import Status, UowRecord
-from broker.releasing import discard_publications, discard_units, release_publications, release_units
-from broker.sending import code_of_loss
-from broker.showing import check_is_released, reply_of
-from broker.shutting import shut_conversation, shut_participant, shut_server
-from broker.sleeping import conversation, unit
-from broker.states import ACCEPTED, Event
-from broker.subscribing_for import subscribe_for, unsubscribe_for
-from broker.syncpoint import delete_status
-from broker.uow import UnitOfWork
-from broker.world import World
+from oms_journal.broker.expiring import accept_again
+from oms_journal.broker.moves import close, closing, closing_as, status_after
+from oms_journal.broker.recording import put, record_of
+from oms_journal.broker.records import Status, UowRecord
+from oms_journal.broker.releasing import discard_publications, discard_units, release_publications, release_units
+from oms_journal.broker.sending import code_of_loss
+from oms_journal.broker.showing import check_is_released, reply_of
+from oms_journal.broker.shutting import shut_conversation, shut_participant, shut_server
+from oms_journal.broker.sleeping import conversation, unit
+from oms_journal.broker.states import ACCEPTED, Event
+from oms_journal.broker.subscribing_for import subscribe_for, unsubscribe_for
+from oms_journal.broker.syncpoint import delete_status
+from oms_journal.broker.uow import UnitOfWork
+from oms_journal.broker.world import World
 
 
 def administer(world: World, given: Command) -> None:

@@ -6,11 +6,20 @@ from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, Unpack
 
-from broker.block import NEW, Function, Option, Request
-from broker.codes import BrokerError, Code
-from broker.exchange import AGAIN, Again, Publishing, Reading, ReceivingPublication, ReceivingUnit, Sending, check_said
-from broker.running import Answered
-from broker.words import (
+from oms_journal.broker.block import NEW, Function, Option, Request
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.exchange import (
+    AGAIN,
+    Again,
+    Publishing,
+    Reading,
+    ReceivingPublication,
+    ReceivingUnit,
+    Sending,
+    check_said,
+)
+from oms_journal.broker.running import Answered
+from oms_journal.broker.words import (
     Beside,
     Message,
     PublicationStatus,
@@ -21,7 +30,7 @@ from broker.words import (
     message_if_any,
     unit_status,
 )
-from database.arguments import flag
+from oms_journal.database.arguments import flag
 
 T = TypeVar("T")
 

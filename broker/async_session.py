@@ -15,13 +15,13 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, Unpack
 
-from broker.async_parts import AsyncReceivedUnit, AsyncSentPublication, AsyncSentUnit, AsyncSubscription
-from broker.block import ANY, NONE, Function, Option, Request
-from broker.codes import Code
-from broker.effects import Physical
-from broker.exchange import AGAIN, Again, Reading
-from broker.running import Answered, handing_back
-from broker.words import (
+from oms_journal.broker.async_parts import AsyncReceivedUnit, AsyncSentPublication, AsyncSentUnit, AsyncSubscription
+from oms_journal.broker.block import ANY, NONE, Function, Option, Request
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import Physical
+from oms_journal.broker.exchange import AGAIN, Again, Reading
+from oms_journal.broker.running import Answered, handing_back
+from oms_journal.broker.words import (
     AnyService,
     Beside,
     Message,
@@ -43,7 +43,7 @@ from broker.words import (
     term_fields,
     unit_status,
 )
-from database.arguments import flag
+from oms_journal.database.arguments import flag
 
 T = TypeVar("T")
 

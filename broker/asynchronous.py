@@ -11,23 +11,33 @@ from collections.abc import Callable
 from itertools import count
 from types import TracebackType
 
-from broker.async_session import AsyncSession
-from broker.attributes import Attributes
-from broker.beginning import Beginning, OpenStore, Value, Wanted, attributes_of, start
-from broker.block import Reply, Request
-from broker.codes import BrokerError, Code, detailed
-from broker.effects import AllowNew, Command, ForbidNew, Gone, Physical, Purge, SetStatus, StoreBack, StoreLost
-from broker.latencies import Latencies
-from broker.looking.question import Page, Steps, gathered
-from broker.looped import Asked, Looped
-from broker.opening import open_store
-from broker.pstore import Store, StoreUnavailable
-from broker.records import Status
-from broker.running import TICK_SECONDS, Answered, Running, spelled
-from broker.tracing import Tracing
-from broker.words import UnitStatus, checked, member, number_of_seconds, unit_status
-from broker.world import World
-from database.arguments import plain_text
+from oms_journal.broker.async_session import AsyncSession
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.beginning import Beginning, OpenStore, Value, Wanted, attributes_of, start
+from oms_journal.broker.block import Reply, Request
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.effects import (
+    AllowNew,
+    Command,
+    ForbidNew,
+    Gone,
+    Physical,
+    Purge,
+    SetStatus,
+    StoreBack,
+    StoreLost,
+)
+from oms_journal.broker.latencies import Latencies
+from oms_journal.broker.looking.question import Page, Steps, gathered
+from oms_journal.broker.looped import Asked, Looped
+from oms_journal.broker.opening import open_store
+from oms_journal.broker.pstore import Store, StoreUnavailable
+from oms_journal.broker.records import Status
+from oms_journal.broker.running import TICK_SECONDS, Answered, Running, spelled
+from oms_journal.broker.tracing import Tracing
+from oms_journal.broker.words import UnitStatus, checked, member, number_of_seconds, unit_status
+from oms_journal.broker.world import World
+from oms_journal.database.arguments import plain_text
 
 _ENTERED = "this AsyncBroker was entered already; make another one with AsyncBroker.open"
 

@@ -1,8 +1,8 @@
 """What attributes must say together: checked once each of them is right by itself."""
 
-from broker.attribute_keywords import START_OF_MODE
-from broker.attribute_scopes import Scope, Scopes, Setting
-from broker.codes import Code
+from oms_journal.broker.attribute_keywords import START_OF_MODE
+from oms_journal.broker.attribute_scopes import Scope, Scopes, Setting
+from oms_journal.broker.codes import Code
 
 
 def check_together(scopes: Scopes) -> None:

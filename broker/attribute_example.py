@@ -1,7 +1,7 @@
 """An attribute file that says every attribute with the value that counts without it: something to begin with."""
 
-from broker.attribute_keywords import NAMES, NOT_CARRIED_OUT, OF_SECTION
-from broker.attributes import Attributes
+from oms_journal.broker.attribute_keywords import NAMES, NOT_CARRIED_OUT, OF_SECTION
+from oms_journal.broker.attributes import Attributes
 
 _HEAD = """\
 * Every attribute of a broker, with the value that counts where nothing is said.

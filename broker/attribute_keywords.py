@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from broker.attribute_text import quoted
-from broker.block import UWSTATP_MAX, Store
-from broker.codes import Code
-from broker.lifetimes import NEVER, duration
-from broker.reachability import PORT_MAX
+from oms_journal.broker.attribute_text import quoted
+from oms_journal.broker.block import UWSTATP_MAX, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.lifetimes import NEVER, duration
+from oms_journal.broker.reachability import PORT_MAX
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 COUNT_MAX = (1 << 31) - 1

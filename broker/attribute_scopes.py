@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from broker.attribute_keywords import (
+from oms_journal.broker.attribute_keywords import (
     CANONICAL,
     DEFAULTS_OF_OMS,
     NAME_BYTES_MAX,
@@ -22,8 +22,8 @@ from broker.attribute_keywords import (
     Read,
     text_of,
 )
-from broker.attribute_text import Entry, Fault, quoted
-from broker.codes import Code
+from oms_journal.broker.attribute_text import Entry, Fault, quoted
+from oms_journal.broker.codes import Code
 
 # A topic is stored or not by what itself says.
 _NOT_TAKEN_OVER = {("TOPIC", "STORE")}

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.codes import Code
+from oms_journal.broker.codes import Code
 
 _TOKEN = re.compile(r'\s*(?:(?P<equals>=)|(?P<comma>,)|"(?P<quoted>[^"]*)"|(?P<word>[^\s,="]+)|(?P<odd>"))')
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")

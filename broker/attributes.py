@@ -15,14 +15,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from broker.attribute_checks import check_together
-from broker.attribute_keywords import DEFAULTS_OF_OMS, NAMES, NOT_CARRIED_OUT, OF_SECTION, WITHOUT_EFFECT
-from broker.attribute_scopes import Scope, Scopes, Setting, define_all, gather, overridden
-from broker.attribute_text import AttributesInvalid, Fault, read_entries
-from broker.block import UWSTATP_DEFAULT, UWSTATP_NO, Store
-from broker.codes import Code
-from broker.lifetimes import duration
-from broker.wildcards import fits
+from oms_journal.broker.attribute_checks import check_together
+from oms_journal.broker.attribute_keywords import DEFAULTS_OF_OMS, NAMES, NOT_CARRIED_OUT, OF_SECTION, WITHOUT_EFFECT
+from oms_journal.broker.attribute_scopes import Scope, Scopes, Setting, define_all, gather, overridden
+from oms_journal.broker.attribute_text import AttributesInvalid, Fault, read_entries
+from oms_journal.broker.block import UWSTATP_DEFAULT, UWSTATP_NO, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.lifetimes import duration
+from oms_journal.broker.wildcards import fits
 
 BUILT_IN = "DEFAULTS=BROKER\n  DEFAULT-VALUES=OMS\n"
 FILE_BYTES_MAX = 4 << 20  # of an attribute file; what never ends is none

@@ -14,17 +14,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from broker.attributes import Attributes, built_in, read
-from broker.codes import Code
-from broker.identifiers import Identifiers
-from broker.kernel import Kernel
-from broker.opening import DEFAULT_FILE, open_store, start_of, version
-from broker.pstore import Begun, Pstore, StartRefused, Store, StoreError, begin
-from broker.report import Report, report_path
-from broker.restore import restored, without_store
-from database.arguments import flag, plain_text, shown
-from database.options import system_clock
-from recovery.place import directory_of
+from oms_journal.broker.attributes import Attributes, built_in, read
+from oms_journal.broker.codes import Code
+from oms_journal.broker.identifiers import Identifiers
+from oms_journal.broker.kernel import Kernel
+from oms_journal.broker.opening import DEFAULT_FILE, open_store, start_of, version
+from oms_journal.broker.pstore import Begun, Pstore, StartRefused, Store, StoreError, begin
+from oms_journal.broker.report import Report, report_path
+from oms_journal.broker.restore import restored, without_store
+from oms_journal.database.arguments import flag, plain_text, shown
+from oms_journal.database.options import system_clock
+from oms_journal.recovery.place import directory_of
 
 HOST_BYTES_MAX = 64  # of what a checkpoint says of the machine
 

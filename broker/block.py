@@ -16,8 +16,8 @@ from dataclasses import dataclass, fields
 from enum import Enum, IntEnum
 from typing import Any
 
-from broker.codes import Code
-from broker.records import Status
+from oms_journal.broker.codes import Code
+from oms_journal.broker.records import Status
 
 API_VERSION_MAX = 13
 

@@ -13,10 +13,10 @@ from dataclasses import fields
 from enum import IntEnum
 from typing import Any, NoReturn
 
-from broker.block import ConvStat, Function, Option, Reception, Reply, Request, Store
-from broker.codes import Code
-from broker.records import Status
-from broker.running import Answered
+from oms_journal.broker.block import ConvStat, Function, Option, Reception, Reply, Request, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.records import Status
+from oms_journal.broker.running import Answered
 
 NUMBER_MAX = (1 << 31) - 1
 AS_TEXT = "as_text"

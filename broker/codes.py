@@ -23,7 +23,7 @@
 from collections.abc import Mapping
 from enum import Enum, IntEnum
 
-from broker.advice import ADVICE
+from oms_journal.broker.advice import ADVICE
 
 
 class Code(Enum):

@@ -14,15 +14,15 @@ from itertools import pairwise, repeat
 import numpy as np
 import numpy.typing as npt
 
-from broker.changes import Changes, Put
-from broker.codes import Code
-from broker.lifetimes import MICROSECONDS, ends, status_lifetime
-from broker.pstore import StartRefused
-from broker.record_parts import HEAD, NO_TEXTS, check_texts, record_with, split, value_of
-from broker.records import UOW, UOWS, Flag, Heads, RecordError, Status, identifier
-from broker.states import COMPLETE, Variation, after_restart
-from broker.units import WAITING, Parties, Person, Places, Service, column_of
-from broker.withheld import withheld_rows
+from oms_journal.broker.changes import Changes, Put
+from oms_journal.broker.codes import Code
+from oms_journal.broker.lifetimes import MICROSECONDS, ends, status_lifetime
+from oms_journal.broker.pstore import StartRefused
+from oms_journal.broker.record_parts import HEAD, NO_TEXTS, check_texts, record_with, split, value_of
+from oms_journal.broker.records import UOW, UOWS, Flag, Heads, RecordError, Status, identifier
+from oms_journal.broker.states import COMPLETE, Variation, after_restart
+from oms_journal.broker.units import WAITING, Parties, Person, Places, Service, column_of
+from oms_journal.broker.withheld import withheld_rows
 
 WRITTEN_AT_ONCE = 1000  # records in one commit
 _GONE = 0  # no status has this value

@@ -8,23 +8,23 @@ the store knows, and tells it by an old message number.
 from collections.abc import Sequence
 from contextlib import suppress
 
-from broker.block import Reply
-from broker.changes import Changes, NewMessage
-from broker.codes import BrokerError, Code
-from broker.conversation import OPEN, Conversation
-from broker.deciding import decide
-from broker.decision import Decision
-from broker.moves import NOTHING, Closing, accept, begin, close, count_talks, producer_key, reason_of
-from broker.participant import Participant
-from broker.producers import First
-from broker.recording import bound, key, put, put_with_messages, record_of
-from broker.records import ConversationState
-from broker.remembered import scoped
-from broker.showing import reply_of, reply_of_record
-from broker.sleeping import conversation, unit_of_number
-from broker.states import ACCEPTED, PROCESSED
-from broker.uow import UnitOfWork
-from broker.world import World
+from oms_journal.broker.block import Reply
+from oms_journal.broker.changes import Changes, NewMessage
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.conversation import OPEN, Conversation
+from oms_journal.broker.deciding import decide
+from oms_journal.broker.decision import Decision
+from oms_journal.broker.moves import NOTHING, Closing, accept, begin, close, count_talks, producer_key, reason_of
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.producers import First
+from oms_journal.broker.recording import bound, key, put, put_with_messages, record_of
+from oms_journal.broker.records import ConversationState
+from oms_journal.broker.remembered import scoped
+from oms_journal.broker.showing import reply_of, reply_of_record
+from oms_journal.broker.sleeping import conversation, unit_of_number
+from oms_journal.broker.states import ACCEPTED, PROCESSED
+from oms_journal.broker.uow import UnitOfWork
+from oms_journal.broker.world import World
 
 
 class Sending:

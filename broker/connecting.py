@@ -5,12 +5,12 @@ Both give the same interface; `connect_async` gives that of asyncio.
 
 from typing import TYPE_CHECKING, Any
 
-from broker.asynchronous import AsyncBroker
-from broker.broker import Broker
-from database.arguments import plain_text
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.broker import Broker
+from oms_journal.database.arguments import plain_text
 
 if TYPE_CHECKING:  # imported where a server is spoken to: it takes an extra
-    from broker.remote import AsyncRemoteBroker, RemoteBroker
+    from oms_journal.broker.remote import AsyncRemoteBroker, RemoteBroker
 
 LOCAL = "local:"
 
@@ -24,8 +24,8 @@ def connect(where: str, **given: Any) -> "Broker | RemoteBroker":
     plain_text(where, "where")
     if where.startswith(LOCAL):
         return Broker.open(where.removeprefix(LOCAL), **given)
-    from broker.remote import RemoteBroker
-    from broker.remote_calls import RemoteOptions
+    from oms_journal.broker.remote import RemoteBroker
+    from oms_journal.broker.remote_calls import RemoteOptions
 
     return RemoteBroker(where, RemoteOptions.of(given))
 
@@ -35,7 +35,7 @@ def connect_async(where: str, **given: Any) -> "AsyncBroker | AsyncRemoteBroker"
     plain_text(where, "where")
     if where.startswith(LOCAL):
         return AsyncBroker.open(where.removeprefix(LOCAL), **given)
-    from broker.remote import AsyncRemoteBroker
-    from broker.remote_calls import RemoteOptions
+    from oms_journal.broker.remote import AsyncRemoteBroker
+    from oms_journal.broker.remote_calls import RemoteOptions
 
     return AsyncRemoteBroker(where, RemoteOptions.of(given))

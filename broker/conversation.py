@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.codes import Code
-from broker.decision import NOBODY, Held
-from broker.records import ConversationState
-from broker.service import KEPT, MESSAGES, Service, Waiting
-from broker.uow import Name, UnitOfWork
+from oms_journal.broker.codes import Code
+from oms_journal.broker.decision import NOBODY, Held
+from oms_journal.broker.records import ConversationState
+from oms_journal.broker.service import KEPT, MESSAGES, Service, Waiting
+from oms_journal.broker.uow import Name, UnitOfWork
 
 
 class Side(IntEnum):

@@ -12,21 +12,21 @@ not count here: nothing is dropped.
     dead-letter-user           the USER-ID of who has sent it
 """
 
-from broker.changes import Changes, CopiedMessage, NewMessage
-from broker.codes import BrokerError
-from broker.conversation import CLIENT, Conversation
-from broker.effects import Level
-from broker.moves import NOTHING, accept, begin, end_as
-from broker.posting import count
-from broker.recording import put_with_messages, record_of
-from broker.records import ConversationState
-from broker.redelivery import DEAD_LETTERS
-from broker.service import Service, ServiceName
-from broker.service_text import destination_of
-from broker.sleeping import drop_messages
-from broker.states import ACCEPTED
-from broker.uow import VARIATION, UnitOfWork
-from broker.world import World, undefined
+from oms_journal.broker.changes import Changes, CopiedMessage, NewMessage
+from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.conversation import CLIENT, Conversation
+from oms_journal.broker.effects import Level
+from oms_journal.broker.moves import NOTHING, accept, begin, end_as
+from oms_journal.broker.posting import count
+from oms_journal.broker.recording import put_with_messages, record_of
+from oms_journal.broker.records import ConversationState
+from oms_journal.broker.redelivery import DEAD_LETTERS
+from oms_journal.broker.service import Service, ServiceName
+from oms_journal.broker.service_text import destination_of
+from oms_journal.broker.sleeping import drop_messages
+from oms_journal.broker.states import ACCEPTED
+from oms_journal.broker.uow import VARIATION, UnitOfWork
+from oms_journal.broker.world import World, undefined
 
 MOVED_BYTES_MAX = 16 << 20  # by one commit, unless one unit of work has more: who calls meanwhile waits for it
 NOBODY = ("", "", 0)  # USER-ID and TOKEN of who has sent a dead letter: no caller's

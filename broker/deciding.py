@@ -5,15 +5,15 @@ nothing of it is visible; calls about a conversation that is on its way to the s
 store says no, the state is the old one: nothing had been done.
 """
 
-from broker.changes import Changes, Put, together
-from broker.codes import BrokerError, Code, detailed
-from broker.conversation import Conversation
-from broker.decision import Decision
-from broker.effects import Commit, Durable, Failed, Level
-from broker.lifetimes import MICROSECONDS
-from broker.participant import Participant
-from broker.recording import put, record_of, written
-from broker.records import (
+from oms_journal.broker.changes import Changes, Put, together
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.conversation import Conversation
+from oms_journal.broker.decision import Decision
+from oms_journal.broker.effects import Commit, Durable, Failed, Level
+from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.recording import put, record_of, written
+from oms_journal.broker.records import (
     CLOCK,
     CLOCK_KEY,
     PUBLICATION,
@@ -24,9 +24,9 @@ from broker.records import (
     UOWS,
     ClockRecord,
 )
-from broker.reporting import report
-from broker.topic import Subscription
-from broker.world import World
+from oms_journal.broker.reporting import report
+from oms_journal.broker.topic import Subscription
+from oms_journal.broker.world import World
 
 NO_STORE = "the persistent store is not available"
 CLOCK_STEP = MICROSECONDS // 2  # of the pseudo-clock: it is not written more often

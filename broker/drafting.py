@@ -4,11 +4,11 @@ The commonest are drafted with as little work as Python allows, since with many 
 the limit: one message with its record; messages of one queue, keys, and ranges of removed messages.
 """
 
-from broker.changes import Changes
-from database.database import MessageDatabase
-from database.unit import Unit
-from journal.draft import Draft
-from journal.unit import NewValue
+from oms_journal.broker.changes import Changes
+from oms_journal.database.database import MessageDatabase
+from oms_journal.database.unit import Unit
+from oms_journal.journal.draft import Draft
+from oms_journal.journal.unit import NewValue
 
 
 def draft_of(database: MessageDatabase, changes: Changes) -> Draft:

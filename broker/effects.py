@@ -25,10 +25,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from broker.block import Reply, Request
-from broker.changes import Changes
-from broker.codes import Code
-from broker.records import RecordKind, Status
+from oms_journal.broker.block import Reply, Request
+from oms_journal.broker.changes import Changes
+from oms_journal.broker.codes import Code
+from oms_journal.broker.records import RecordKind, Status
 
 Physical = int  # one live participant's connection
 

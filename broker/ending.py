@@ -5,18 +5,18 @@ of work does not end over one that its ender has not dealt with. With CANCEL pla
 are dropped; a committed unit of work is not.
 """
 
-from broker.block import Option, Reply
-from broker.changes import Changes
-from broker.codes import BrokerError, Code
-from broker.deciding import decide
-from broker.decision import Busy, Decision
-from broker.effects import Call
-from broker.moves import end_as, ending_records, keep_records
-from broker.participant import Participant
-from broker.recording import put
-from broker.records import ConversationState
-from broker.sending import check_may_end, conversation_of, side_in
-from broker.world import World
+from oms_journal.broker.block import Option, Reply
+from oms_journal.broker.changes import Changes
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.deciding import decide
+from oms_journal.broker.decision import Busy, Decision
+from oms_journal.broker.effects import Call
+from oms_journal.broker.moves import end_as, ending_records, keep_records
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.recording import put
+from oms_journal.broker.records import ConversationState
+from oms_journal.broker.sending import check_may_end, conversation_of, side_in
+from oms_journal.broker.world import World
 
 
 def end_conversation(world: World, call: Call, participant: Participant) -> None:

@@ -3,14 +3,14 @@
 A durable one is there once the store has it. Until then calls about it wait: those of its owner find what became of it.
 """
 
-from broker.changes import Changes
-from broker.deciding import decide
-from broker.decision import Apply, Decision
-from broker.lifetimes import MICROSECONDS, ends
-from broker.topic import Subscription, Topic, durable_key, key_of
-from broker.uow import Name, Owner
-from broker.withdrawing import put_subscription, subscription_record
-from broker.world import World
+from oms_journal.broker.changes import Changes
+from oms_journal.broker.deciding import decide
+from oms_journal.broker.decision import Apply, Decision
+from oms_journal.broker.lifetimes import MICROSECONDS, ends
+from oms_journal.broker.topic import Subscription, Topic, durable_key, key_of
+from oms_journal.broker.uow import Name, Owner
+from oms_journal.broker.withdrawing import put_subscription, subscription_record
+from oms_journal.broker.world import World
 
 
 def new_subscription(world: World, topic: Topic, owner: Owner, name: Name | None, label: str = "") -> Subscription:

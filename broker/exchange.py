@@ -3,11 +3,11 @@
 from enum import Enum, auto
 from typing import Any, Final, Generic, TypeVar
 
-from broker.block import BOTH, NEW, Function, Option, Reception, Request
-from broker.codes import BrokerError, Code, detailed
-from broker.rules import check
-from broker.running import Answered, spelled
-from broker.words import (
+from oms_journal.broker.block import BOTH, NEW, Function, Option, Reception, Request
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.rules import check
+from oms_journal.broker.running import Answered, spelled
+from oms_journal.broker.words import (
     Message,
     PublicationStatus,
     Speaker,

@@ -6,20 +6,20 @@ commits of bounded size, one after the other, as long as anything is due.
 
 from itertools import islice
 
-from broker.changes import Changes, together
-from broker.conversation import Conversation
-from broker.deciding import decide
-from broker.decision import Decision, Held
-from broker.lifetimes import MICROSECONDS, ends, status_lifetime
-from broker.moves import Closing, close, closing, replace
-from broker.order import Order
-from broker.recording import is_persistent, key, put, record_of, service_name
-from broker.records import Flag, Status, UowRecord
-from broker.service import End, Rank
-from broker.sleeping import identifier, unit
-from broker.states import COMPLETE, Event
-from broker.uow import UnitOfWork
-from broker.world import World
+from oms_journal.broker.changes import Changes, together
+from oms_journal.broker.conversation import Conversation
+from oms_journal.broker.deciding import decide
+from oms_journal.broker.decision import Decision, Held
+from oms_journal.broker.lifetimes import MICROSECONDS, ends, status_lifetime
+from oms_journal.broker.moves import Closing, close, closing, replace
+from oms_journal.broker.order import Order
+from oms_journal.broker.recording import is_persistent, key, put, record_of, service_name
+from oms_journal.broker.records import Flag, Status, UowRecord
+from oms_journal.broker.service import End, Rank
+from oms_journal.broker.sleeping import identifier, unit
+from oms_journal.broker.states import COMPLETE, Event
+from oms_journal.broker.uow import UnitOfWork
+from oms_journal.broker.world import World
 
 ENDED_AT_ONCE = 250  # units of work and statuses in one commit: who calls meanwhile waits for some 10 ms
 

@@ -6,11 +6,11 @@ In a store that was restored and not started since, that is all that waits: its 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from broker.holding import Found, window_of
-from broker.pstore import RESTORED_KEY
-from broker.queues import ServiceQueue, TopicQueue
-from broker.recording import service_name
-from broker.records import (
+from oms_journal.broker.holding import Found, window_of
+from oms_journal.broker.pstore import RESTORED_KEY
+from oms_journal.broker.queues import ServiceQueue, TopicQueue
+from oms_journal.broker.recording import service_name
+from oms_journal.broker.records import (
     HELD,
     HELDS,
     HOLD,
@@ -28,7 +28,7 @@ from broker.records import (
     SubscriptionRecord,
     UowRecord,
 )
-from broker.withheld import Window, is_withheld
+from oms_journal.broker.withheld import Window, is_withheld
 
 EVERYTHING = (1 << 64) - 1  # no message has a higher number
 

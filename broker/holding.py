@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from sortedcontainers import SortedDict
 
-from broker.changes import Changes, Put
-from broker.marks import mark
-from broker.pstore import RESTORED_KEY, Store
-from broker.ranges import NONE, Ranges
-from broker.records import (
+from oms_journal.broker.changes import Changes, Put
+from oms_journal.broker.marks import mark
+from oms_journal.broker.pstore import RESTORED_KEY, Store
+from oms_journal.broker.ranges import NONE, Ranges
+from oms_journal.broker.records import (
     HELD,
     HELDS,
     HOLD,
@@ -27,7 +27,7 @@ from broker.records import (
     PublicationRecord,
     SubscriptionRecord,
 )
-from broker.withheld import Window
+from oms_journal.broker.withheld import Window
 
 SOURCE_BYTES_MAX = 200  # of what a record tells people of the backup
 

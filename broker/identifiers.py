@@ -4,7 +4,7 @@
 The all-numeric ones for conversations of messages begin with "0".
 """
 
-from broker.codes import BrokerError, Code
+from oms_journal.broker.codes import BrokerError, Code
 
 STARTS_MAX = (1 << 28) - 1  # seven hexadecimal digits
 COUNT_MAX = (1 << 32) - 1  # of identifiers in one start

@@ -16,26 +16,26 @@ it calls waits: a unit of work that it got in between would be nobody's afterwar
 
 from collections.abc import Callable, Iterable
 
-from broker.block import Option, Reply
-from broker.changes import Changes, together
-from broker.codes import BrokerError, Code
-from broker.conversation import Conversation, Side
-from broker.dead_letters import MOVED_BYTES_MAX
-from broker.deciding import decide
-from broker.decision import Busy, Decision, Held
-from broker.effects import Call
-from broker.moves import Closing, close, closing, end, release
-from broker.parking import with_instance
-from broker.participant import Participant
-from broker.publishing import drop_all_uncommitted
-from broker.receiver import Backing
-from broker.receiving import nonact_of, services_of
-from broker.service import Rank, Registration, Service, ServiceName
-from broker.sleeping import identifier, retire
-from broker.states import Event
-from broker.subscribing import change_connection, leave_topics
-from broker.uow import Name, UnitOfWork
-from broker.world import World
+from oms_journal.broker.block import Option, Reply
+from oms_journal.broker.changes import Changes, together
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.conversation import Conversation, Side
+from oms_journal.broker.dead_letters import MOVED_BYTES_MAX
+from oms_journal.broker.deciding import decide
+from oms_journal.broker.decision import Busy, Decision, Held
+from oms_journal.broker.effects import Call
+from oms_journal.broker.moves import Closing, close, closing, end, release
+from oms_journal.broker.parking import with_instance
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.publishing import drop_all_uncommitted
+from oms_journal.broker.receiver import Backing
+from oms_journal.broker.receiving import nonact_of, services_of
+from oms_journal.broker.service import Rank, Registration, Service, ServiceName
+from oms_journal.broker.sleeping import identifier, retire
+from oms_journal.broker.states import Event
+from oms_journal.broker.subscribing import change_connection, leave_topics
+from oms_journal.broker.uow import Name, UnitOfWork
+from oms_journal.broker.world import World
 
 
 def log_on(world: World, call: Call, participant: Participant) -> None:

@@ -16,20 +16,20 @@ commit of the store makes it durable. The first that is refused refuses all, and
 
 from collections.abc import Callable
 
-from broker import rules
-from broker.block import BOTH, Function, Option, Reply, Request
-from broker.changes import together
-from broker.codes import BrokerError, Code, detailed
-from broker.deciding import decide
-from broker.decision import Decision, Held, Joint
-from broker.effects import Answer, Call, Effect
-from broker.participant import Participant
-from broker.producers import First
-from broker.repeating import check_are_all
-from broker.subscribing import Acknowledging, control_publication
-from broker.syncpoint import syncpoint
-from broker.topic import Publication, Subscription
-from broker.world import World
+from oms_journal.broker import rules
+from oms_journal.broker.block import BOTH, Function, Option, Reply, Request
+from oms_journal.broker.changes import together
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.deciding import decide
+from oms_journal.broker.decision import Decision, Held, Joint
+from oms_journal.broker.effects import Answer, Call, Effect
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.producers import First
+from oms_journal.broker.repeating import check_are_all
+from oms_journal.broker.subscribing import Acknowledging, control_publication
+from oms_journal.broker.syncpoint import syncpoint
+from oms_journal.broker.topic import Publication, Subscription
+from oms_journal.broker.world import World
 
 PARTS_MAX = 10_000
 NOBODY = -1  # whom the answers to the parts belong to

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.pstore import MessageUnreadable
-from broker.stored import StoredIdentifier, StoredMessage
-from database import bulk
-from database.questions import Look
-from index.held import KEY_PREFIX
-from journal.disk import Disk
-from journal.message import Message
-from journal.names import DataFileName, parse
+from oms_journal.broker.pstore import MessageUnreadable
+from oms_journal.broker.stored import StoredIdentifier, StoredMessage
+from oms_journal.database import bulk
+from oms_journal.database.questions import Look
+from oms_journal.index.held import KEY_PREFIX
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.message import Message
+from oms_journal.journal.names import DataFileName, parse
 
 
 def has_data(disk: Disk, directory: Path) -> bool:

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.codes import Code
-from broker.journal_reading import has_data, holds_back, identifiers_of, records_of, stored
-from broker.pstore import RESTORED_KEY, StartRefused, StoreUnavailable
-from broker.stored import StoredIdentifier, StoredMessage
-from database import questions
-from database.standstill import Standstill
-from journal.disk import Disk, RealDisk
-from journal.errors import JournalError
+from oms_journal.broker.codes import Code
+from oms_journal.broker.journal_reading import has_data, holds_back, identifiers_of, records_of, stored
+from oms_journal.broker.pstore import RESTORED_KEY, StartRefused, StoreUnavailable
+from oms_journal.broker.stored import StoredIdentifier, StoredMessage
+from oms_journal.database import questions
+from oms_journal.database.standstill import Standstill
+from oms_journal.journal.disk import Disk, RealDisk
+from oms_journal.journal.errors import JournalError
 
 
 class JournalSource:

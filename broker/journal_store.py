@@ -12,13 +12,13 @@ from heapq import merge
 from operator import attrgetter
 from pathlib import Path
 
-from broker.changes import Changes, Put
-from broker.codes import Code
-from broker.drafting import draft_of
-from broker.journal_reading import has_data, holds_back, identifiers_of, records_of, stored
-from broker.marks import NOTHING_SAID, mark
-from broker.mastering import Opened
-from broker.pstore import (
+from oms_journal.broker.changes import Changes, Put
+from oms_journal.broker.codes import Code
+from oms_journal.broker.drafting import draft_of
+from oms_journal.broker.journal_reading import has_data, holds_back, identifiers_of, records_of, stored
+from oms_journal.broker.marks import NOTHING_SAID, mark
+from oms_journal.broker.mastering import Opened
+from oms_journal.broker.pstore import (
     RESTORED_KEY,
     CommitRefused,
     MessageUnreadable,
@@ -30,19 +30,19 @@ from broker.pstore import (
     Values,
     is_brokers,
 )
-from broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
-from broker.stored_files import StoredFile, of_journal
-from database import bulk
-from database.database import MessageDatabase
-from database.drafting import first_of
-from database.loading import load, load_identifiers, number_behind
-from database.options import Options
-from database.reopening import Reopening
-from database.stats import CleanupReport
-from index.duplicates import Scope, Seen
-from journal.disk import Disk, RealDisk
-from journal.draft import Draft
-from journal.errors import (
+from oms_journal.broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
+from oms_journal.broker.stored_files import StoredFile, of_journal
+from oms_journal.database import bulk
+from oms_journal.database.database import MessageDatabase
+from oms_journal.database.drafting import first_of
+from oms_journal.database.loading import load, load_identifiers, number_behind
+from oms_journal.database.options import Options
+from oms_journal.database.reopening import Reopening
+from oms_journal.database.stats import CleanupReport
+from oms_journal.index.duplicates import Scope, Seen
+from oms_journal.journal.disk import Disk, RealDisk
+from oms_journal.journal.draft import Draft
+from oms_journal.journal.errors import (
     CannotContinue,
     CommitFailed,
     DatabaseClosed,
@@ -56,7 +56,7 @@ from journal.errors import (
     OutcomeUnknown,
     TakenOver,
 )
-from journal.message import Message
+from oms_journal.journal.message import Message
 
 _log = logging.getLogger("oms.broker")
 ERASING_KEY = "store/erasing"  # there while an erasure goes on: the keys that stay, one a line

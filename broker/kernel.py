@@ -9,15 +9,15 @@ kernel itself is answered likewise, and logged.
 import traceback
 from collections.abc import Callable, Mapping, MutableSequence, Sequence
 
-from broker import rules
-from broker.administering import administer
-from broker.attributes import Attributes
-from broker.block import API_VERSION_MAX, Function, Option, Reply, Request
-from broker.codes import BrokerError, Code, detailed
-from broker.conversation import Conversation
-from broker.deciding import find_store, give_up, lose_store, make_durable
-from broker.decision import Busy, Held, Waiter
-from broker.effects import (
+from oms_journal.broker import rules
+from oms_journal.broker.administering import administer
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.block import API_VERSION_MAX, Function, Option, Reply, Request
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.conversation import Conversation
+from oms_journal.broker.deciding import find_store, give_up, lose_store, make_durable
+from oms_journal.broker.decision import Busy, Held, Waiter
+from oms_journal.broker.effects import (
     Abandoned,
     AllowNew,
     Call,
@@ -33,18 +33,18 @@ from broker.effects import (
     StoreLost,
     Tick,
 )
-from broker.ending import end_conversation
-from broker.identifiers import Identifiers
-from broker.joining import deregister, finish_quiescing, log_off, log_on, lose, register
-from broker.joint import commit_together
-from broker.messaging import reply_error, send_message, undo
-from broker.participant import Participant, name_of
-from broker.publishing import send_publication
-from broker.receiving import receive, serve, serve_all, serve_participant, services_of
-from broker.restore import Restored
-from broker.sending import send
-from broker.starting import start
-from broker.subscribing import (
+from oms_journal.broker.ending import end_conversation
+from oms_journal.broker.identifiers import Identifiers
+from oms_journal.broker.joining import deregister, finish_quiescing, log_off, log_on, lose, register
+from oms_journal.broker.joint import commit_together
+from oms_journal.broker.messaging import reply_error, send_message, undo
+from oms_journal.broker.participant import Participant, name_of
+from oms_journal.broker.publishing import send_publication
+from oms_journal.broker.receiving import receive, serve, serve_all, serve_participant, services_of
+from oms_journal.broker.restore import Restored
+from oms_journal.broker.sending import send
+from oms_journal.broker.starting import start
+from oms_journal.broker.subscribing import (
     control_publication,
     receive_publication,
     serve_subscriber,
@@ -52,10 +52,10 @@ from broker.subscribing import (
     subscribe,
     unsubscribe,
 )
-from broker.syncpoint import syncpoint
-from broker.ticking import tick
-from broker.withdrawing import sweep
-from broker.world import World
+from oms_journal.broker.syncpoint import syncpoint
+from oms_journal.broker.ticking import tick
+from oms_journal.broker.withdrawing import sweep
+from oms_journal.broker.world import World
 
 INTERNAL_ERROR = Code.STATUS_NOT_UPDATED  # the broker itself made a mistake
 VERSION_TEXT = "OMS Broker 1"

@@ -16,22 +16,22 @@ marks are ours.)
 from collections.abc import Callable, Mapping
 from enum import Enum
 
-from broker.attributes import Attributes
-from broker.changes import Changes, Put
-from broker.codes import Code
-from broker.effects import Action
-from broker.journal_reading import has_data
-from broker.migration import Mark, MoveRefused, Offer, decode_mark, encode_mark, partner_refusal
-from broker.opening import open_store, place_of
-from broker.pstore import LOADED_KEY, LOADING_KEY, StartRefused, Store, StoreError, StoreUnavailable
-from broker.replica import Decoder, NotAReplica, Tallies, Tally, differences, encode, reported, scan
-from broker.sqlite_store import SqliteStore
-from broker.unloading import Progress, begin_report, own_offer
-from database.bulk import in_order
-from database.options import system_clock
-from database.standstill import Standstill
-from journal.disk import RealDisk
-from journal.errors import JournalError
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.changes import Changes, Put
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import Action
+from oms_journal.broker.journal_reading import has_data
+from oms_journal.broker.migration import Mark, MoveRefused, Offer, decode_mark, encode_mark, partner_refusal
+from oms_journal.broker.opening import open_store, place_of
+from oms_journal.broker.pstore import LOADED_KEY, LOADING_KEY, StartRefused, Store, StoreError, StoreUnavailable
+from oms_journal.broker.replica import Decoder, NotAReplica, Tallies, Tally, differences, encode, reported, scan
+from oms_journal.broker.sqlite_store import SqliteStore
+from oms_journal.broker.unloading import Progress, begin_report, own_offer
+from oms_journal.database.bulk import in_order
+from oms_journal.database.options import system_clock
+from oms_journal.database.standstill import Standstill
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.errors import JournalError
 
 
 class Stage(Enum):

@@ -11,15 +11,27 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from broker.block import Request
-from broker.codes import BrokerError
-from broker.effects import Abandoned, Answer, Call, Command, Commit, Effect, Expect, ForbidNew, Input, Physical, Stored
-from broker.lifetimes import MICROSECONDS
-from broker.running import BATCH_MAX, NO_REQUEST, Answered, Running, handing_back, refusal, seconds_to_wait
-from broker.slots import Errand, Slot
-from broker.world import World
-from database.pace import Pace
-from journal.courtesy import courteous
+from oms_journal.broker.block import Request
+from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.effects import (
+    Abandoned,
+    Answer,
+    Call,
+    Command,
+    Commit,
+    Effect,
+    Expect,
+    ForbidNew,
+    Input,
+    Physical,
+    Stored,
+)
+from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.running import BATCH_MAX, NO_REQUEST, Answered, Running, handing_back, refusal, seconds_to_wait
+from oms_journal.broker.slots import Errand, Slot
+from oms_journal.broker.world import World
+from oms_journal.database.pace import Pace
+from oms_journal.journal.courtesy import courteous
 
 T = TypeVar("T")
 SLACK_SECONDS = 0.001  # by which a timer of the loop may be early

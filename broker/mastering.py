@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from broker.identifiers import STARTS_MAX
-from broker.records import CHECKPOINT, CheckpointName, CheckpointRecord, MasterRecord, RecordError
-from recovery.restoring import OWNERS_APART
+from oms_journal.broker.identifiers import STARTS_MAX
+from oms_journal.broker.records import CHECKPOINT, CheckpointName, CheckpointRecord, MasterRecord, RecordError
+from oms_journal.recovery.restoring import OWNERS_APART
 
 # What a restored store leaves out is more than the engine does of its owners' numbers, with which the count goes up
 # at least. So many starts are left to the original, and among so many places one is drawn: two stores that are restored

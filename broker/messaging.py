@@ -5,17 +5,17 @@ it is one message and perhaps one answer. A SEND that waits gets the partner's n
 answer. UNDO takes back what the partner has not received yet.
 """
 
-from broker.block import NEW, NONE, ConvStat, Option, Reception, Reply
-from broker.codes import BrokerError, Code
-from broker.conversation import Conversation, Plain, Side
-from broker.effects import Call, stored_properties
-from broker.lifetimes import NO, wait
-from broker.moves import count_talks, give_age, replace
-from broker.parking import MESSAGES, with_conversation
-from broker.participant import Participant
-from broker.receiving import park
-from broker.sending import check_properties, check_room, conversation_of, side_in
-from broker.world import World
+from oms_journal.broker.block import NEW, NONE, ConvStat, Option, Reception, Reply
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.conversation import Conversation, Plain, Side
+from oms_journal.broker.effects import Call, stored_properties
+from oms_journal.broker.lifetimes import NO, wait
+from oms_journal.broker.moves import count_talks, give_age, replace
+from oms_journal.broker.parking import MESSAGES, with_conversation
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.receiving import park
+from oms_journal.broker.sending import check_properties, check_room, conversation_of, side_in
+from oms_journal.broker.world import World
 
 NUMERIC_API_MAX = 2  # callers of these versions get conversation identifiers of digits
 

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from broker.block_json import parsed
-from broker.replica import Tally
+from oms_journal.broker.block_json import parsed
+from oms_journal.broker.replica import Tally
 
 PROTOCOL = 1
 UNLOAD, LOAD = "PSTORE-UNLOAD", "PSTORE-LOAD"

@@ -6,19 +6,19 @@ Functions that end in `_changes` and `closing` look only; all others do.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from broker.changes import Changes, together
-from broker.codes import BrokerError, Code
-from broker.conversation import CLIENT, SERVER, Conversation, Side
-from broker.lifetimes import MICROSECONDS, ends, status_lifetime
-from broker.participant import Participant
-from broker.producers import ProducerKey
-from broker.recording import ended, key, put, record_of, written
-from broker.records import ConversationState, Status, UowRecord
-from broker.service import KEPT, STORED, End
-from broker.sleeping import KEPT_BYTES_MAX, drop_messages, identifier, is_kept, put_to_sleep, wake_withheld
-from broker.states import ACCEPTED, DELIVERED, PROCESSED, RECEIVED, Event, Trace
-from broker.uow import UnitOfWork
-from broker.world import ENDED_MAX, Ended, World
+from oms_journal.broker.changes import Changes, together
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.conversation import CLIENT, SERVER, Conversation, Side
+from oms_journal.broker.lifetimes import MICROSECONDS, ends, status_lifetime
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.producers import ProducerKey
+from oms_journal.broker.recording import ended, key, put, record_of, written
+from oms_journal.broker.records import ConversationState, Status, UowRecord
+from oms_journal.broker.service import KEPT, STORED, End
+from oms_journal.broker.sleeping import KEPT_BYTES_MAX, drop_messages, identifier, is_kept, put_to_sleep, wake_withheld
+from oms_journal.broker.states import ACCEPTED, DELIVERED, PROCESSED, RECEIVED, Event, Trace
+from oms_journal.broker.uow import UnitOfWork
+from oms_journal.broker.world import ENDED_MAX, Ended, World
 
 RECEIVER_COMMIT = Event.RECEIVER_COMMIT
 PROCESSED_END, CANCELLED_END = int(End.PROCESSED), int(End.CANCELLED)

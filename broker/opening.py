@@ -5,15 +5,15 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
-from broker.attributes import Attributes
-from broker.journal_store import JournalStore
-from broker.lifetimes import MICROSECONDS
-from broker.pstore import Pstore, Store, StoreStart, platform
-from broker.sqlite_commit import Limits
-from broker.sqlite_store import SqliteOptions, SqliteStore
-from database.options import Options
-from journal.operations import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX
-from journal.owner import RENEW_SECONDS, Holder
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.pstore import Pstore, Store, StoreStart, platform
+from oms_journal.broker.sqlite_commit import Limits
+from oms_journal.broker.sqlite_store import SqliteOptions, SqliteStore
+from oms_journal.database.options import Options
+from oms_journal.journal.operations import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX
+from oms_journal.journal.owner import RENEW_SECONDS, Holder
 
 DEFAULT_DIRECTORY = Path(
     r"C:\Program Files\Universal\spool\oms" if sys.platform == "win32" else "/var/opt/universal/spool/oms"

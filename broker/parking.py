@@ -11,10 +11,10 @@ A SEND that waits for its answer waits with its conversation.
 
 from collections.abc import Hashable, Iterator, Sequence
 
-from broker.order import Order
-from broker.participant import Parked, Participant
-from broker.service import Rank, ServiceName
-from broker.topic import Subscription
+from oms_journal.broker.order import Order
+from oms_journal.broker.participant import Parked, Participant
+from oms_journal.broker.service import Rank, ServiceName
+from oms_journal.broker.topic import Subscription
 
 ALL: Sequence[Rank] = (Rank.STORED, Rank.KEPT, Rank.MESSAGES)
 UNITS: Sequence[Rank] = (Rank.STORED, Rank.KEPT)

@@ -2,13 +2,13 @@
 
 from collections.abc import Hashable, Sequence
 
-from broker.conversation import Conversation
-from broker.decision import Leaver
-from broker.effects import Call, Physical
-from broker.producers import Repeat
-from broker.service import Rank, Service, ServiceName
-from broker.topic import Topic
-from broker.uow import Name, Owner
+from oms_journal.broker.conversation import Conversation
+from oms_journal.broker.decision import Leaver
+from oms_journal.broker.effects import Call, Physical
+from oms_journal.broker.producers import Repeat
+from oms_journal.broker.service import Rank, Service, ServiceName
+from oms_journal.broker.topic import Topic
+from oms_journal.broker.uow import Name, Owner
 
 
 class Participant(Leaver):

@@ -7,23 +7,23 @@ work are made of it only where a server may want it soon.
 
 import struct
 
-from broker.block import Option, Reply, Store
-from broker.changes import Changes, NewMessage, Put
-from broker.conversation import CLIENT, OPEN, Conversation
-from broker.deciding import decide
-from broker.decision import Decision
-from broker.effects import Call, stored_properties
-from broker.lifetimes import MICROSECONDS
-from broker.moves import accept, begin, end_as, reason_of
-from broker.participant import Participant
-from broker.recording import AT_THE_FIRST, FIRST_FLAGS
-from broker.records import UOW, UOWS, ConversationState
-from broker.service import STORED, Service, Terms
-from broker.showing import commit_time
-from broker.sleeping import wants_more
-from broker.states import ACCEPTED
-from broker.uow import UnitOfWork
-from broker.world import World
+from oms_journal.broker.block import Option, Reply, Store
+from oms_journal.broker.changes import Changes, NewMessage, Put
+from oms_journal.broker.conversation import CLIENT, OPEN, Conversation
+from oms_journal.broker.deciding import decide
+from oms_journal.broker.decision import Decision
+from oms_journal.broker.effects import Call, stored_properties
+from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.moves import accept, begin, end_as, reason_of
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.recording import AT_THE_FIRST, FIRST_FLAGS
+from oms_journal.broker.records import UOW, UOWS, ConversationState
+from oms_journal.broker.service import STORED, Service, Terms
+from oms_journal.broker.showing import commit_time
+from oms_journal.broker.sleeping import wants_more
+from oms_journal.broker.states import ACCEPTED
+from oms_journal.broker.uow import UnitOfWork
+from oms_journal.broker.world import World
 
 _BROKER = Store.BROKER
 _END = Option.EOC

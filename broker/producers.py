@@ -8,10 +8,10 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from broker.decision import Held
-from broker.service import ServiceName
-from index.duplicates import digest
-from journal.format import xxh3
+from oms_journal.broker.decision import Held
+from oms_journal.broker.service import ServiceName
+from oms_journal.index.duplicates import digest
+from oms_journal.journal.format import xxh3
 
 PRODUCERS_MAX = 100_000  # identifiers that are remembered
 ProducerKey = tuple[str, str, ServiceName, str]  # USER-ID, TOKEN, service and identifier

@@ -10,22 +10,22 @@ the same, which writes nothing: in the order of commits, and only by the broker 
 subscribed before, at a broker that has taken it over either.
 """
 
-from broker.block import NEW, Option, Reply, Request, Store
-from broker.changes import Changes, NewMessage
-from broker.codes import BrokerError, Code, about_publication, detailed
-from broker.deciding import NO_STORE, decide
-from broker.decision import Busy, Decision
-from broker.effects import Call, stored_properties
-from broker.lifetimes import MICROSECONDS, ends
-from broker.participant import Participant
-from broker.records import Status
-from broker.sending import check_properties
-from broker.sleeping import KEPT_BYTES_MAX
-from broker.topic import Publication
-from broker.topics import Past
-from broker.uow import Owner
-from broker.withdrawing import forget, let_go, publication_record, put_publication
-from broker.world import World
+from oms_journal.broker.block import NEW, Option, Reply, Request, Store
+from oms_journal.broker.changes import Changes, NewMessage
+from oms_journal.broker.codes import BrokerError, Code, about_publication, detailed
+from oms_journal.broker.deciding import NO_STORE, decide
+from oms_journal.broker.decision import Busy, Decision
+from oms_journal.broker.effects import Call, stored_properties
+from oms_journal.broker.lifetimes import MICROSECONDS, ends
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.records import Status
+from oms_journal.broker.sending import check_properties
+from oms_journal.broker.sleeping import KEPT_BYTES_MAX
+from oms_journal.broker.topic import Publication
+from oms_journal.broker.topics import Past
+from oms_journal.broker.uow import Owner
+from oms_journal.broker.withdrawing import forget, let_go, publication_record, put_publication
+from oms_journal.broker.world import World
 
 
 def check_enabled(world: World) -> None:

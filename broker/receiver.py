@@ -6,11 +6,11 @@ to the service as long as the instance has not committed one of the conversation
 times out; after too many attempts it is put off for a while, and then it is a dead letter.
 """
 
-from broker.changes import Changes, together
-from broker.conversation import CLIENT, SERVER, Conversation
-from broker.dead_letters import Move
-from broker.effects import Expect
-from broker.moves import (
+from oms_journal.broker.changes import Changes, together
+from oms_journal.broker.conversation import CLIENT, SERVER, Conversation
+from oms_journal.broker.dead_letters import Move
+from oms_journal.broker.effects import Expect
+from oms_journal.broker.moves import (
     CANCELLED_END,
     NOTHING,
     PROCESSED_END,
@@ -26,13 +26,13 @@ from broker.moves import (
     status_after,
     with_user_status,
 )
-from broker.recording import bound, put, record_of, written
-from broker.records import Status, UowRecord
-from broker.redelivery import delay, is_at_its_end
-from broker.sleeping import identifier
-from broker.states import ACCEPTED, GONE, POSTPONED, Event, after
-from broker.uow import VARIATION, UnitOfWork
-from broker.world import World
+from oms_journal.broker.recording import bound, put, record_of, written
+from oms_journal.broker.records import Status, UowRecord
+from oms_journal.broker.redelivery import delay, is_at_its_end
+from oms_journal.broker.sleeping import identifier
+from oms_journal.broker.states import ACCEPTED, GONE, POSTPONED, Event, after
+from oms_journal.broker.uow import VARIATION, UnitOfWork
+from oms_journal.broker.world import World
 
 
 def committed(world: World, talk: Conversation, unit: UnitOfWork, ustatus: str) -> Closing:

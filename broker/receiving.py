@@ -16,25 +16,25 @@ of work is committed, cancelled or backed out.
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from broker.block import ConvStat, Function, Option, Reception, Reply, Request
-from broker.changes import Changes
-from broker.codes import BrokerError, Code, detailed
-from broker.conversation import CLIENT, SERVER, Conversation, Side
-from broker.deciding import NO_STORE, decide
-from broker.decision import Busy, Decision
-from broker.effects import Answer, Body, Call, Stored
-from broker.lifetimes import NO, YES, wait
-from broker.moves import assign, deliver, drop_if_over, end, replace
-from broker.parking import ALL, MESSAGES, UNITS, with_conversation, with_instance, with_service
-from broker.participant import Parked, Participant
-from broker.recording import put, record_of
-from broker.sending import code_of_loss
-from broker.service import STORED, Rank, Service, Waiting, first, merged
-from broker.showing import reply_of
-from broker.sleeping import conversation, head, identifier, settle
-from broker.states import ACCEPTED, DELIVERED, Event
-from broker.uow import UnitOfWork
-from broker.world import World
+from oms_journal.broker.block import ConvStat, Function, Option, Reception, Reply, Request
+from oms_journal.broker.changes import Changes
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.conversation import CLIENT, SERVER, Conversation, Side
+from oms_journal.broker.deciding import NO_STORE, decide
+from oms_journal.broker.decision import Busy, Decision
+from oms_journal.broker.effects import Answer, Body, Call, Stored
+from oms_journal.broker.lifetimes import NO, YES, wait
+from oms_journal.broker.moves import assign, deliver, drop_if_over, end, replace
+from oms_journal.broker.parking import ALL, MESSAGES, UNITS, with_conversation, with_instance, with_service
+from oms_journal.broker.participant import Parked, Participant
+from oms_journal.broker.recording import put, record_of
+from oms_journal.broker.sending import code_of_loss
+from oms_journal.broker.service import STORED, Rank, Service, Waiting, first, merged
+from oms_journal.broker.showing import reply_of
+from oms_journal.broker.sleeping import conversation, head, identifier, settle
+from oms_journal.broker.states import ACCEPTED, DELIVERED, Event
+from oms_journal.broker.uow import UnitOfWork
+from oms_journal.broker.world import World
 
 WORDS = ("NEW", "OLD", "ANY")
 _SYNC, _ANY, _RECEIVE = Option.SYNC, Option.ANY, Event.RECEIVE

@@ -1,6 +1,6 @@
 """The value of a unit of work's record in its parts: the head, the parties that many have in common, its own texts."""
 
-from broker.records import UOW, Flag, RecordError, Status, UowRecord
+from oms_journal.broker.records import UOW, Flag, RecordError, Status, UowRecord
 
 HEAD = UOW.size  # bytes
 NO_TEXTS = b"\0\0"  # neither a user status nor a producer

@@ -21,9 +21,9 @@ A publication that a subscriber gives back waits likewise, and is no dead letter
 attempted. Delay, limit and dead letters are ours.)
 """
 
-from broker.attributes import ServiceAttributes
-from broker.service import ServiceName
-from broker.service_text import queue_service
+from oms_journal.broker.attributes import ServiceAttributes
+from oms_journal.broker.service import ServiceName
+from oms_journal.broker.service_text import queue_service
 
 DEAD_LETTERS: ServiceName = queue_service("DEAD-LETTER")
 DELAY = 100_000  # microseconds, before the second redelivery

@@ -12,22 +12,22 @@ A status is kept where it is persistent, as with every end of a unit of work. Wh
 from collections.abc import Sequence
 from heapq import heappush
 
-from broker.block import Reply
-from broker.changes import Changes, together
-from broker.codes import BrokerError, Code, detailed
-from broker.conversation import CLIENT, SERVER, Conversation
-from broker.deciding import decide
-from broker.decision import Busy, Decision
-from broker.effects import DiscardHeld, DiscardPublications, Level, ReleaseHeld, ReleasePublications
-from broker.moves import close, closing, replace, status_after
-from broker.ranges import NUMBERS_MAX
-from broker.recording import put, record_of
-from broker.records import HOLD_KEY, Flag, Status
-from broker.sleeping import conversation, is_kept, put_to_sleep, unit, wake_together
-from broker.states import ACCEPTED, Event
-from broker.topic import Publication, Subscription
-from broker.uow import UnitOfWork
-from broker.withdrawing import (
+from oms_journal.broker.block import Reply
+from oms_journal.broker.changes import Changes, together
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.conversation import CLIENT, SERVER, Conversation
+from oms_journal.broker.deciding import decide
+from oms_journal.broker.decision import Busy, Decision
+from oms_journal.broker.effects import DiscardHeld, DiscardPublications, Level, ReleaseHeld, ReleasePublications
+from oms_journal.broker.moves import close, closing, replace, status_after
+from oms_journal.broker.ranges import NUMBERS_MAX
+from oms_journal.broker.recording import put, record_of
+from oms_journal.broker.records import HOLD_KEY, Flag, Status
+from oms_journal.broker.sleeping import conversation, is_kept, put_to_sleep, unit, wake_together
+from oms_journal.broker.states import ACCEPTED, Event
+from oms_journal.broker.topic import Publication, Subscription
+from oms_journal.broker.uow import UnitOfWork
+from oms_journal.broker.withdrawing import (
     REMOVED_AT_ONCE,
     GoingOn,
     forget,
@@ -39,8 +39,8 @@ from broker.withdrawing import (
     subscription_record,
     window_changes,
 )
-from broker.withheld import Window, Withheld
-from broker.world import World
+from oms_journal.broker.withheld import Window, Withheld
+from oms_journal.broker.world import World
 
 UNITS_MAX = 1000  # of one command: who calls meanwhile waits for some 10 ms
 _WHAT_THEN = "decide about the oldest first, and let the subscriber receive what is released of them"

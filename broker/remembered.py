@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from broker.stored import StoredIdentifier
-from journal.format import xxh3
+from oms_journal.broker.stored import StoredIdentifier
+from oms_journal.journal.format import xxh3
 
 _ROW = np.dtype([("key", "<u8"), ("first", "<u8"), ("messages", "<u4"), ("digest", "<u8"), ("queue", "<u4")])
 
@@ -23,7 +23,7 @@ class Known(NamedTuple):
     queue: str
     first: int  # the number of its first message
     messages: int
-    digest: int  # of their payloads: `index.duplicates.digest` of their xxh3 hashes
+    digest: int  # of their payloads: `oms_journal.index.duplicates.digest` of their xxh3 hashes
 
 
 class Remembered:

@@ -20,14 +20,26 @@ from typing import Any
 
 import httpx
 
-from broker.async_session import AsyncSession
-from broker.block import Request
-from broker.effects import Physical
-from broker.interrupts import apart, whole
-from broker.reachability import reason_of, trusting
-from broker.remote_calls import CALL, PATH, SESSION, Ask, Heard, Line, Lost, Outcome, RemoteOptions, Steps, Unreached
-from broker.running import CLOSED, Answered, refusal, spelled
-from broker.session import Session
+from oms_journal.broker.async_session import AsyncSession
+from oms_journal.broker.block import Request
+from oms_journal.broker.effects import Physical
+from oms_journal.broker.interrupts import apart, whole
+from oms_journal.broker.reachability import reason_of, trusting
+from oms_journal.broker.remote_calls import (
+    CALL,
+    PATH,
+    SESSION,
+    Ask,
+    Heard,
+    Line,
+    Lost,
+    Outcome,
+    RemoteOptions,
+    Steps,
+    Unreached,
+)
+from oms_journal.broker.running import CLOSED, Answered, refusal, spelled
+from oms_journal.broker.session import Session
 
 _CONNECT_SECONDS = 10.0
 _KEPT_SECONDS = 20.0  # that a connection is kept unused: less than a server keeps it

@@ -26,14 +26,14 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from broker.block import NEW, Function, Option, Reply, Request, Store
-from broker.block_json import BadBlock, answered_of, block_of, parsed
-from broker.codes import Code, detailed
-from broker.effects import Physical
-from broker.reachability import checked_url
-from broker.running import Answered, seconds_to_wait
-from broker.words import number_of_seconds
-from database.arguments import plain_text
+from oms_journal.broker.block import NEW, Function, Option, Reply, Request, Store
+from oms_journal.broker.block_json import BadBlock, answered_of, block_of, parsed
+from oms_journal.broker.codes import Code, detailed
+from oms_journal.broker.effects import Physical
+from oms_journal.broker.reachability import checked_url
+from oms_journal.broker.running import Answered, seconds_to_wait
+from oms_journal.broker.words import number_of_seconds
+from oms_journal.database.arguments import plain_text
 
 SESSION = "Broker-Session"
 NEW_SESSION = "new"

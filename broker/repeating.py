@@ -15,20 +15,20 @@ is open, another one    waits until the first is committed, or backed out; refus
 was backed out          is no repeat
 """
 
-from broker.block import NEW, Option
-from broker.codes import BrokerError, Code, detailed
-from broker.committing import reply_to_end, reply_to_repeat
-from broker.conversation import CLIENT, SERVER
-from broker.decision import Busy
-from broker.effects import Call
-from broker.participant import Participant, name_of
-from broker.producers import First, ProducerKey, Repeat
-from broker.queues import ServiceQueue, parse_queue
-from broker.remembered import Known, scoped
-from broker.sleeping import conversation, unit_of_number
-from broker.states import RECEIVED
-from broker.uow import Name
-from broker.world import World
+from oms_journal.broker.block import NEW, Option
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.committing import reply_to_end, reply_to_repeat
+from oms_journal.broker.conversation import CLIENT, SERVER
+from oms_journal.broker.decision import Busy
+from oms_journal.broker.effects import Call
+from oms_journal.broker.participant import Participant, name_of
+from oms_journal.broker.producers import First, ProducerKey, Repeat
+from oms_journal.broker.queues import ServiceQueue, parse_queue
+from oms_journal.broker.remembered import Known, scoped
+from oms_journal.broker.sleeping import conversation, unit_of_number
+from oms_journal.broker.states import RECEIVED
+from oms_journal.broker.uow import Name
+from oms_journal.broker.world import World
 
 
 def is_answered(world: World, call: Call, participant: Participant) -> bool:

@@ -21,9 +21,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TextIO
 
-from broker.effects import Reported
-from broker.records import RecordKind
-from journal.disk import FILE_MODE
+from oms_journal.broker.effects import Reported
+from oms_journal.broker.records import RecordKind
+from oms_journal.journal.disk import FILE_MODE
 
 _log = logging.getLogger("oms.broker")
 LINES_MAX = 60  # of a page

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from broker.changes import Changes, Put
-from broker.effects import Action, Reported
-from broker.records import PUBLICATION, UOW, RecordKind, kind_of
-from broker.world import World
+from oms_journal.broker.changes import Changes, Put
+from oms_journal.broker.effects import Action, Reported
+from oms_journal.broker.records import PUBLICATION, UOW, RecordKind, kind_of
+from oms_journal.broker.world import World
 
 
 def report(world: World, changes: Changes) -> None:

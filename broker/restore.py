@@ -16,13 +16,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from broker.codes import Code
-from broker.columns import Columns, Line
-from broker.effects import Action, Reported
-from broker.holding import Found, hold_all
-from broker.marks import mark
-from broker.pstore import RESTORED_KEY, MessageUnreadable, StartRefused, Store
-from broker.records import (
+from oms_journal.broker.codes import Code
+from oms_journal.broker.columns import Columns, Line
+from oms_journal.broker.effects import Action, Reported
+from oms_journal.broker.holding import Found, hold_all
+from oms_journal.broker.marks import mark
+from oms_journal.broker.pstore import RESTORED_KEY, MessageUnreadable, StartRefused, Store
+from oms_journal.broker.records import (
     CLOCK,
     CLOCK_KEY,
     HELD,
@@ -42,9 +42,9 @@ from broker.records import (
     RecordKind,
     SubscriptionRecord,
 )
-from broker.remembered import Remembered
-from broker.units import Person, Units
-from broker.withheld import Withheld
+from oms_journal.broker.remembered import Remembered
+from oms_journal.broker.units import Person, Units
+from oms_journal.broker.withheld import Withheld
 
 _log = logging.getLogger("oms.broker")
 

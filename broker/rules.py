@@ -29,9 +29,9 @@ from itertools import product
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from broker import lifetimes
-from broker.block import API_VERSION_MAX, BOTH, FIELDS, UWSTATP_NO, Function, Kind, Option, Request, Store
-from broker.codes import Code
+from oms_journal.broker import lifetimes
+from oms_journal.broker.block import API_VERSION_MAX, BOTH, FIELDS, UWSTATP_NO, Function, Kind, Option, Request, Store
+from oms_journal.broker.codes import Code
 
 PRODUCER_BYTES_MAX = 255
 PROPERTIES_BYTES_MAX = 60 << 10  # the journal takes 64 KiB; the rest is for what the broker notes there

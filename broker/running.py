@@ -19,12 +19,12 @@ from dataclasses import fields
 from operator import is_
 from typing import Any, NamedTuple
 
-from broker.attributes import JournalAttributes, SqliteAttributes
-from broker.beginning import Beginning
-from broker.block import NEW, Function, Option, Reception, Reply, Request, Store
-from broker.changes import Changes, filled
-from broker.codes import Code, detailed
-from broker.effects import (
+from oms_journal.broker.attributes import JournalAttributes, SqliteAttributes
+from oms_journal.broker.beginning import Beginning
+from oms_journal.broker.block import NEW, Function, Option, Reception, Reply, Request, Store
+from oms_journal.broker.changes import Changes, filled
+from oms_journal.broker.codes import Code, detailed
+from oms_journal.broker.effects import (
     Answer,
     Commit,
     Durable,
@@ -39,14 +39,14 @@ from broker.effects import (
     Tick,
     taken_apart,
 )
-from broker.kernel import INTERNAL_ERROR
-from broker.latencies import Latencies
-from broker.lifetimes import MICROSECONDS, Waiting, wait
-from broker.pstore import CommitRefused, ProducerReused, StoreError, StoreFull, StoreUnavailable, end
-from broker.stored_files import MakesRoom
-from broker.tracing import Tracing
-from broker.world import World
-from database.arguments import every, flag, plain_bytes, plain_properties, plain_text, shown
+from oms_journal.broker.kernel import INTERNAL_ERROR
+from oms_journal.broker.latencies import Latencies
+from oms_journal.broker.lifetimes import MICROSECONDS, Waiting, wait
+from oms_journal.broker.pstore import CommitRefused, ProducerReused, StoreError, StoreFull, StoreUnavailable, end
+from oms_journal.broker.stored_files import MakesRoom
+from oms_journal.broker.tracing import Tracing
+from oms_journal.broker.world import World
+from oms_journal.database.arguments import every, flag, plain_bytes, plain_properties, plain_text, shown
 
 _log = logging.getLogger("oms.broker")
 TICK_SECONDS = 1.0  # a crash costs the pseudo-clock at most so much

@@ -10,27 +10,27 @@ A unit of work is persistent, and keeps its status, as the first call about it s
 service or the broker does by its attributes. Nobody sees it before it is committed, and then all of it.
 """
 
-from broker.block import NEW, Option, Request, Store
-from broker.changes import Changes, NewMessage, together
-from broker.codes import BrokerError, Code, detailed
-from broker.committing import Committing, Sending, enter, give_back, reserve
-from broker.conversation import CLIENT, OPEN, SERVER, Conversation, Side
-from broker.deciding import NO_STORE, decide
-from broker.decision import Busy, Decision
-from broker.effects import RESERVED_PROPERTIES, Call, stored_properties
-from broker.lifetimes import MICROSECONDS
-from broker.moves import accept, end_as, ending_records, keep_records, side_of_sender
-from broker.participant import Participant
-from broker.posting import Posting, post
-from broker.recording import put, record_of
-from broker.records import ConversationState
-from broker.repeating import is_answered
-from broker.service import Service, Terms
-from broker.showing import reply_of
-from broker.sleeping import conversation
-from broker.states import ACCEPTED, RECEIVED, Variation
-from broker.uow import VARIATION, UnitOfWork
-from broker.world import World
+from oms_journal.broker.block import NEW, Option, Request, Store
+from oms_journal.broker.changes import Changes, NewMessage, together
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.committing import Committing, Sending, enter, give_back, reserve
+from oms_journal.broker.conversation import CLIENT, OPEN, SERVER, Conversation, Side
+from oms_journal.broker.deciding import NO_STORE, decide
+from oms_journal.broker.decision import Busy, Decision
+from oms_journal.broker.effects import RESERVED_PROPERTIES, Call, stored_properties
+from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.moves import accept, end_as, ending_records, keep_records, side_of_sender
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.posting import Posting, post
+from oms_journal.broker.recording import put, record_of
+from oms_journal.broker.records import ConversationState
+from oms_journal.broker.repeating import is_answered
+from oms_journal.broker.service import Service, Terms
+from oms_journal.broker.showing import reply_of
+from oms_journal.broker.sleeping import conversation
+from oms_journal.broker.states import ACCEPTED, RECEIVED, Variation
+from oms_journal.broker.uow import VARIATION, UnitOfWork
+from oms_journal.broker.world import World
 
 _SYNC, _COMMIT, _EOC = Option.SYNC, Option.COMMIT, Option.EOC
 _ENDED = ConversationState.EOC

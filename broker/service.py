@@ -16,14 +16,14 @@ from enum import IntEnum
 from heapq import merge
 from typing import NamedTuple
 
-from broker.attributes import ServiceAttributes
-from broker.block import Request
-from broker.decision import Held
-from broker.lifetimes import MICROSECONDS
-from broker.order import Order
-from broker.queues import ServiceQueue
-from broker.states import Variation
-from broker.uow import VARIATION, Name
+from oms_journal.broker.attributes import ServiceAttributes
+from oms_journal.broker.block import Request
+from oms_journal.broker.decision import Held
+from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.order import Order
+from oms_journal.broker.queues import ServiceQueue
+from oms_journal.broker.states import Variation
+from oms_journal.broker.uow import VARIATION, Name
 
 TERMS_MAX = 1000  # combinations of what calls say that are remembered
 ServiceName = tuple[str, str, str]  # CLASS, SERVER, SERVICE

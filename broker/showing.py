@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from broker.block import Reply, Store
-from broker.codes import BrokerError, Code, detailed
-from broker.conversation import Conversation
-from broker.lifetimes import MICROSECONDS
-from broker.records import Flag, Status, UowRecord
-from broker.uow import UnitOfWork
+from oms_journal.broker.block import Reply, Store
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.conversation import Conversation
+from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.records import Flag, Status, UowRecord
+from oms_journal.broker.uow import UnitOfWork
 
 HELD_TEXT = "held: the store was restored from a backup, and this may have been received since that was taken"
 _STORES = (Store.OFF, Store.BROKER)

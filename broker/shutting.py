@@ -15,23 +15,23 @@ No attempt counts of what is given back with it: that is no fault of who receive
 
 from collections.abc import Iterable
 
-from broker.block import Reply
-from broker.changes import Changes, together
-from broker.codes import BrokerError, Code, detailed
-from broker.conversation import CLIENT, SERVER, Conversation
-from broker.deciding import decide
-from broker.decision import Busy, Decision
-from broker.effects import ShutConversation, ShutParticipant, ShutServer
-from broker.joining import Leaving, depart, finish_quiescing, unregister
-from broker.moves import EOC_CODES, close, closing, ending_records, keep_records, reason_of
-from broker.parking import with_instance, with_service
-from broker.participant import Participant
-from broker.recording import put
-from broker.records import ConversationState
-from broker.service import Service
-from broker.sleeping import conversation, retire
-from broker.states import Event
-from broker.world import World
+from oms_journal.broker.block import Reply
+from oms_journal.broker.changes import Changes, together
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.conversation import CLIENT, SERVER, Conversation
+from oms_journal.broker.deciding import decide
+from oms_journal.broker.decision import Busy, Decision
+from oms_journal.broker.effects import ShutConversation, ShutParticipant, ShutServer
+from oms_journal.broker.joining import Leaving, depart, finish_quiescing, unregister
+from oms_journal.broker.moves import EOC_CODES, close, closing, ending_records, keep_records, reason_of
+from oms_journal.broker.parking import with_instance, with_service
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.recording import put
+from oms_journal.broker.records import ConversationState
+from oms_journal.broker.service import Service
+from oms_journal.broker.sleeping import conversation, retire
+from oms_journal.broker.states import Event
+from oms_journal.broker.world import World
 
 
 def shut_server(world: World, given: ShutServer) -> None:

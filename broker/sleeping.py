@@ -9,15 +9,15 @@ store is read when they are handed out.
 import re
 from collections.abc import Iterable
 
-from broker.codes import Code
-from broker.conversation import CLIENT, OPEN, SERVER, Conversation, Side
-from broker.decision import Busy
-from broker.recording import is_waiting_for, ordered, record_of, service_name
-from broker.records import Flag, UowRecord
-from broker.service import STORED, Service
-from broker.states import ACCEPTED, POSTPONED
-from broker.uow import VARIATION, Name, UnitOfWork
-from broker.world import World
+from oms_journal.broker.codes import Code
+from oms_journal.broker.conversation import CLIENT, OPEN, SERVER, Conversation, Side
+from oms_journal.broker.decision import Busy
+from oms_journal.broker.recording import is_waiting_for, ordered, record_of, service_name
+from oms_journal.broker.records import Flag, UowRecord
+from oms_journal.broker.service import STORED, Service
+from oms_journal.broker.states import ACCEPTED, POSTPONED
+from oms_journal.broker.uow import VARIATION, Name, UnitOfWork
+from oms_journal.broker.world import World
 
 AWAKE_MAX = 100  # units of work in one line, or new conversations of one service; those behind them sleep
 KEPT_BYTES_MAX = 64 << 20  # of messages that are in the store as well

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from broker.block import Request
-from broker.effects import Answer, Input, Physical
+from oms_journal.broker.block import Request
+from oms_journal.broker.effects import Answer, Input, Physical
 
 
 class Slot:

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from broker.changes import NUMBER_BYTES, Changes, NewMessage, Put
-from broker.pstore import CommitRefused, ProducerReused
-from broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
-from index.duplicates import digest
-from journal.format import OPERATIONS_MAX, xxh3
-from journal.operations import VALUE_BYTES_MAX, check_size, encode_name
-from journal.records import encode_properties
+from oms_journal.broker.changes import NUMBER_BYTES, Changes, NewMessage, Put
+from oms_journal.broker.pstore import CommitRefused, ProducerReused
+from oms_journal.broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
+from oms_journal.index.duplicates import digest
+from oms_journal.journal.format import OPERATIONS_MAX, xxh3
+from oms_journal.journal.operations import VALUE_BYTES_MAX, check_size, encode_name
+from oms_journal.journal.records import encode_properties
 
 SCHEMA = (
     "CREATE TABLE messages (number INTEGER PRIMARY KEY, queue TEXT NOT NULL, payload BLOB NOT NULL, "

@@ -7,10 +7,10 @@ while one has it the other is refused.
 import sqlite3
 from pathlib import Path
 
-from broker.codes import Code
-from broker.pstore import StartRefused
-from broker.sqlite_file import check_ours
-from broker.sqlite_reading import SqliteReading
+from oms_journal.broker.codes import Code
+from oms_journal.broker.pstore import StartRefused
+from oms_journal.broker.sqlite_file import check_ours
+from oms_journal.broker.sqlite_reading import SqliteReading
 
 
 class SqliteSource(SqliteReading):

@@ -13,26 +13,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.changes import Changes
-from broker.codes import Code
-from broker.mastering import Opened
-from broker.pstore import (
+from oms_journal.broker.changes import Changes
+from oms_journal.broker.codes import Code
+from oms_journal.broker.mastering import Opened
+from oms_journal.broker.pstore import (
     CommitRefused,
     StartRefused,
     StoreError,
     StoreFull,
     StoreUnavailable,
 )
-from broker.sqlite_commit import Limits, carry_out, insert
-from broker.sqlite_file import PAGE_BYTES, connected
-from broker.sqlite_reading import SqliteReading
-from broker.stored import Loaded
-from broker.stored_files import StoredFile, of_sqlite
-from database.options import system_clock
-from journal.disk import RealDisk
-from journal.errors import JournalError
-from journal.operations import MIB
-from journal.reserve import Reserve
+from oms_journal.broker.sqlite_commit import Limits, carry_out, insert
+from oms_journal.broker.sqlite_file import PAGE_BYTES, connected
+from oms_journal.broker.sqlite_reading import SqliteReading
+from oms_journal.broker.stored import Loaded
+from oms_journal.broker.stored_files import StoredFile, of_sqlite
+from oms_journal.database.options import system_clock
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.errors import JournalError
+from oms_journal.journal.operations import MIB
+from oms_journal.journal.reserve import Reserve
 
 AT_ONCE = 10_000  # messages and records loaded with one sync
 RECLAIM_SECONDS = 10.0  # between two attempts on a full disk

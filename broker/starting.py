@@ -2,15 +2,15 @@
 
 from heapq import heappush
 
-from broker.lifetimes import MICROSECONDS
-from broker.ranges import Ranges
-from broker.records import PublicationRecord
-from broker.restore import Restored
-from broker.service import Rank
-from broker.topic import Publication, Subscription, key_of
-from broker.withdrawing import let_go
-from broker.withheld import Window
-from broker.world import World
+from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.ranges import Ranges
+from oms_journal.broker.records import PublicationRecord
+from oms_journal.broker.restore import Restored
+from oms_journal.broker.service import Rank
+from oms_journal.broker.topic import Publication, Subscription, key_of
+from oms_journal.broker.withdrawing import let_go
+from oms_journal.broker.withheld import Window
+from oms_journal.broker.world import World
 
 
 def start(world: World, restored: Restored) -> None:

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from broker.codes import Code
-from broker.records import Status
+from oms_journal.broker.codes import Code
+from oms_journal.broker.records import Status
 
 
 class Event(Enum):

@@ -32,7 +32,7 @@ class StoredIdentifier:
     producer: str
     first: int  # number of the first message that came under it
     messages: int
-    digest: int  # of their payloads: `index.duplicates.digest` of their xxh3 hashes
+    digest: int  # of their payloads: `oms_journal.index.duplicates.digest` of their xxh3 hashes
     added: int  # microseconds since 1970 UTC
 
 

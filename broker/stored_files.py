@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from database.questions import Look, explain
-from database.stats import CleanupReport, FileExplanation, Pin
+from oms_journal.database.questions import Look, explain
+from oms_journal.database.stats import CleanupReport, FileExplanation, Pin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

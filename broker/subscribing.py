@@ -14,17 +14,17 @@ connections of a user without TOKEN, who share a durable subscription, each has 
 from collections.abc import Callable
 from heapq import heappush
 
-from broker.block import NEW, Option, Reception, Reply, Request
-from broker.changes import Changes, together
-from broker.codes import BrokerError, Code, about_publication, detailed
-from broker.deciding import NO_STORE, decide
-from broker.decision import Busy, Decision
-from broker.effects import Answer, Body, Call, Expect, Stored
-from broker.enrolling import begin_subscription, make_durable, new_subscription
-from broker.lifetimes import MICROSECONDS
-from broker.parking import with_subscription
-from broker.participant import Participant
-from broker.publishing import (
+from oms_journal.broker.block import NEW, Option, Reception, Reply, Request
+from oms_journal.broker.changes import Changes, together
+from oms_journal.broker.codes import BrokerError, Code, about_publication, detailed
+from oms_journal.broker.deciding import NO_STORE, decide
+from oms_journal.broker.decision import Busy, Decision
+from oms_journal.broker.effects import Answer, Body, Call, Expect, Stored
+from oms_journal.broker.enrolling import begin_subscription, make_durable, new_subscription
+from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.parking import with_subscription
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.publishing import (
     back_out_own,
     check_enabled,
     commit_publication,
@@ -34,11 +34,11 @@ from broker.publishing import (
     show_past,
     shown,
 )
-from broker.receiving import park
-from broker.records import Status
-from broker.redelivery import delay
-from broker.topic import Publication, Reading, Subscription, Topic, durable_key, key_of, passing_key
-from broker.withdrawing import (
+from oms_journal.broker.receiving import park
+from oms_journal.broker.records import Status
+from oms_journal.broker.redelivery import delay
+from oms_journal.broker.topic import Publication, Reading, Subscription, Topic, durable_key, key_of, passing_key
+from oms_journal.broker.withdrawing import (
     decide_end,
     end_subscription,
     forget,
@@ -50,7 +50,7 @@ from broker.withdrawing import (
     subscription_record,
     window_changes,
 )
-from broker.world import World
+from oms_journal.broker.world import World
 
 _NOT_RECEIVED = "you are not receiving one of this PUBLICATION-ID; with NEW you receive the next one"
 _NOT_SETTLED = "{} is for its publisher while it is RECEIVED, and for a subscriber who is receiving it"

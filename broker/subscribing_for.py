@@ -4,15 +4,15 @@ That a topic's ALLOW-USER-SUBSCRIBE forbids its users to do it themselves does n
 Command and Information Services, SUBSCRIBE.)
 """
 
-from broker.block import Reply
-from broker.codes import BrokerError, Code, detailed
-from broker.decision import Busy, Decision
-from broker.effects import SubscribeFor, UnsubscribeFor
-from broker.enrolling import begin_subscription, new_subscription
-from broker.publishing import check_enabled
-from broker.topic import durable_key
-from broker.withdrawing import decide_end
-from broker.world import World
+from oms_journal.broker.block import Reply
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.decision import Busy, Decision
+from oms_journal.broker.effects import SubscribeFor, UnsubscribeFor
+from oms_journal.broker.enrolling import begin_subscription, new_subscription
+from oms_journal.broker.publishing import check_enabled
+from oms_journal.broker.topic import durable_key
+from oms_journal.broker.withdrawing import decide_end
+from oms_journal.broker.world import World
 
 
 def subscribe_for(world: World, given: SubscribeFor) -> None:

@@ -18,15 +18,15 @@ SETUSTATUS  either    RECEIVED, ACCEPTED,        the user status is another
 
 from collections.abc import Callable, Mapping
 
-from broker.block import BOTH, Option
-from broker.changes import Changes, together
-from broker.codes import BrokerError, Code, detailed
-from broker.committing import Committing, Sending, reply_to_end
-from broker.conversation import OPEN, Conversation
-from broker.deciding import decide
-from broker.decision import Busy, Decision, Held
-from broker.effects import Call
-from broker.moves import (
+from oms_journal.broker.block import BOTH, Option
+from oms_journal.broker.changes import Changes, together
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.committing import Committing, Sending, reply_to_end
+from oms_journal.broker.conversation import OPEN, Conversation
+from oms_journal.broker.deciding import decide
+from oms_journal.broker.decision import Busy, Decision, Held
+from oms_journal.broker.effects import Call
+from oms_journal.broker.moves import (
     NOTHING,
     Closing,
     close,
@@ -35,18 +35,18 @@ from broker.moves import (
     status_after,
     with_user_status,
 )
-from broker.participant import Participant
-from broker.producers import Repeat
-from broker.receiver import Backing, bind, binding, committed
-from broker.recording import key, put, record_of
-from broker.records import ConversationState, Status, UowRecord
-from broker.repeating import check_are_all, check_is_same, forget
-from broker.sending import check_may_end, code_of_loss, commit_sent
-from broker.showing import check_is_released, reply_of, reply_of_record
-from broker.sleeping import conversation, unit
-from broker.states import ACCEPTED, DELIVERED, PROCESSED, Event
-from broker.uow import UnitOfWork
-from broker.world import World
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.producers import Repeat
+from oms_journal.broker.receiver import Backing, bind, binding, committed
+from oms_journal.broker.recording import key, put, record_of
+from oms_journal.broker.records import ConversationState, Status, UowRecord
+from oms_journal.broker.repeating import check_are_all, check_is_same, forget
+from oms_journal.broker.sending import check_may_end, code_of_loss, commit_sent
+from oms_journal.broker.showing import check_is_released, reply_of, reply_of_record
+from oms_journal.broker.sleeping import conversation, unit
+from oms_journal.broker.states import ACCEPTED, DELIVERED, PROCESSED, Event
+from oms_journal.broker.uow import UnitOfWork
+from oms_journal.broker.world import World
 
 _LAST, _COMMITTED = Option.LAST, Event.COMMIT
 _UNKNOWN = "{} was none, or is complete and left no persistent status"

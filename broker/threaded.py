@@ -10,14 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from broker.block import Reply, Request
-from broker.codes import BrokerError, Code
-from broker.effects import Abandoned, Answer, Call, Command, Commit, Expect, Input, Physical
-from broker.interrupts import whole
-from broker.lifetimes import MICROSECONDS
-from broker.looking.question import Page, Steps
-from broker.running import BATCH_MAX, NO_REQUEST, Answered, Running, handing_back, refusal, seconds_to_wait
-from broker.world import World
+from oms_journal.broker.block import Reply, Request
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.effects import Abandoned, Answer, Call, Command, Commit, Expect, Input, Physical
+from oms_journal.broker.interrupts import whole
+from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.looking.question import Page, Steps
+from oms_journal.broker.running import BATCH_MAX, NO_REQUEST, Answered, Running, handing_back, refusal, seconds_to_wait
+from oms_journal.broker.world import World
 
 NOBODY = -1  # whose handle it is that a tick is expected with though no call waits for it
 

@@ -10,8 +10,8 @@ import math
 import threading
 import time
 
-from broker.running import Running
-from broker.threaded import Threaded
+from oms_journal.broker.running import Running
+from oms_journal.broker.threaded import Threaded
 
 _log = logging.getLogger("oms.broker")
 

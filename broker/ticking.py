@@ -12,21 +12,21 @@ and at nothing else, and at so much of it that it takes a moment; the rest follo
 
 from contextlib import suppress
 
-from broker.changes import together
-from broker.codes import BrokerError, Code
-from broker.conversation import Conversation, Side
-from broker.deciding import CLOCK_STEP, clock_changes, decide, tell_store
-from broker.decision import Busy, Decision
-from broker.effects import Tick
-from broker.expiring import end_lifetimes
-from broker.joining import lose
-from broker.moves import close, closing, end, replace
-from broker.receiving import nonact_of
-from broker.releasing import finish_hold
-from broker.sleeping import identifier
-from broker.states import Event
-from broker.withdrawing import expire
-from broker.world import World
+from oms_journal.broker.changes import together
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.conversation import Conversation, Side
+from oms_journal.broker.deciding import CLOCK_STEP, clock_changes, decide, tell_store
+from oms_journal.broker.decision import Busy, Decision
+from oms_journal.broker.effects import Tick
+from oms_journal.broker.expiring import end_lifetimes
+from oms_journal.broker.joining import lose
+from oms_journal.broker.moves import close, closing, end, replace
+from oms_journal.broker.receiving import nonact_of
+from oms_journal.broker.releasing import finish_hold
+from oms_journal.broker.sleeping import identifier
+from oms_journal.broker.states import Event
+from oms_journal.broker.withdrawing import expire
+from oms_journal.broker.world import World
 
 
 def tick(world: World, given: Tick) -> None:

@@ -17,15 +17,15 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedDict
 
-from broker.attributes import TopicAttributes
-from broker.block import Store
-from broker.changes import NewMessage
-from broker.decision import Held
-from broker.queues import TopicQueue
-from broker.ranges import NONE, NUMBERS_MAX, Ranges
-from broker.records import Status
-from broker.uow import Name, Owner
-from broker.withheld import Window
+from oms_journal.broker.attributes import TopicAttributes
+from oms_journal.broker.block import Store
+from oms_journal.broker.changes import NewMessage
+from oms_journal.broker.decision import Held
+from oms_journal.broker.queues import TopicQueue
+from oms_journal.broker.ranges import NONE, NUMBERS_MAX, Ranges
+from oms_journal.broker.records import Status
+from oms_journal.broker.uow import Name, Owner
+from oms_journal.broker.withheld import Window
 
 
 class Publication(Held):

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from heapq import heappop
 from typing import NamedTuple
 
-from broker.attributes import Attributes, TopicAttributes
-from broker.block import Store
-from broker.codes import BrokerError, Code
-from broker.lifetimes import Clocks, ends
-from broker.order import Order
-from broker.records import Status
-from broker.topic import Publication, Subscription, Topic, durable_key
-from broker.unused import Unused, stays
-from broker.uow import Owner
+from oms_journal.broker.attributes import Attributes, TopicAttributes
+from oms_journal.broker.block import Store
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.lifetimes import Clocks, ends
+from oms_journal.broker.order import Order
+from oms_journal.broker.records import Status
+from oms_journal.broker.topic import Publication, Subscription, Topic, durable_key
+from oms_journal.broker.unused import Unused, stays
+from oms_journal.broker.uow import Owner
 
 
 class Past(NamedTuple):

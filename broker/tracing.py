@@ -10,9 +10,9 @@ Contents, passwords and properties are in no line. The first levels are those of
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
-from broker.block import Function, Option, Request
-from broker.codes import Code
-from broker.effects import Answer, Call, Commit, Effect, Input, Level, Log
+from oms_journal.broker.block import Function, Option, Request
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import Answer, Call, Commit, Effect, Input, Level, Log
 
 LEVEL_MAX = 8
 REMEMBERED_MAX = 10_000  # calls that are not answered

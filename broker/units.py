@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from broker.order import Order
-from broker.packed import Matrix, PackedRows
-from broker.record_parts import HEAD, NO_TEXTS, split, value_of
-from broker.records import UOW, Flag, Heads, RecordError, Status, UowRecord, encode_texts, identifier
-from broker.shared import Shared
-from broker.withheld import is_withheld, withheld_rows
+from oms_journal.broker.order import Order
+from oms_journal.broker.packed import Matrix, PackedRows
+from oms_journal.broker.record_parts import HEAD, NO_TEXTS, split, value_of
+from oms_journal.broker.records import UOW, Flag, Heads, RecordError, Status, UowRecord, encode_texts, identifier
+from oms_journal.broker.shared import Shared
+from oms_journal.broker.withheld import is_withheld, withheld_rows
 
 Service = tuple[str, str, str]  # CLASS, SERVER, SERVICE
 Person = tuple[str, str]  # USER-ID and TOKEN

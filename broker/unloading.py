@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
-from broker.attributes import Attributes
-from broker.codes import Code
-from broker.effects import Action
-from broker.journal_source import JournalSource
-from broker.journal_store import ERASING_KEY
-from broker.migration import Offer
-from broker.opening import place_of, version
-from broker.pstore import LOADING_KEY, RESTORED_KEY, StartRefused, StoreError
-from broker.records import MASTER, MASTER_KEY, MasterRecord, RecordError
-from broker.replica import Readable, Tallies, chunks, encode, reported, scan
-from broker.report import Report, report_path
-from broker.sqlite_source import SqliteSource
-from database.options import system_clock
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import Action
+from oms_journal.broker.journal_source import JournalSource
+from oms_journal.broker.journal_store import ERASING_KEY
+from oms_journal.broker.migration import Offer
+from oms_journal.broker.opening import place_of, version
+from oms_journal.broker.pstore import LOADING_KEY, RESTORED_KEY, StartRefused, StoreError
+from oms_journal.broker.records import MASTER, MASTER_KEY, MasterRecord, RecordError
+from oms_journal.broker.replica import Readable, Tallies, chunks, encode, reported, scan
+from oms_journal.broker.report import Report, report_path
+from oms_journal.broker.sqlite_source import SqliteSource
+from oms_journal.database.options import system_clock
 
 Progress = Callable[[int, int], None]  # how many messages and records are done, of how many
 

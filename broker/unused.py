@@ -7,8 +7,8 @@ named again its counters begin anew. What they came to is added up, so that no s
 
 from collections.abc import MutableMapping
 
-from broker.service import End, Service, ServiceName
-from broker.topic import Topic
+from oms_journal.broker.service import End, Service, ServiceName
+from oms_journal.broker.topic import Topic
 
 NAMES_KEPT = 1000  # services, and topics, that stay though nothing of them is left; some 6 KB each
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
-from broker.changes import Changes, Put, together
-from broker.codes import BrokerError, Code
-from broker.deciding import decide
-from broker.decision import Busy, Decision
-from broker.lifetimes import MICROSECONDS
-from broker.parking import with_subscription
-from broker.records import (
+from oms_journal.broker.changes import Changes, Put, together
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.deciding import decide
+from oms_journal.broker.decision import Busy, Decision
+from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.parking import with_subscription
+from oms_journal.broker.records import (
     HELD,
     HELDS,
     PUBLICATION,
@@ -20,11 +20,11 @@ from broker.records import (
     Status,
     SubscriptionRecord,
 )
-from broker.topic import Publication, Subscription, Topic, key_of
-from broker.topics import Past
-from broker.uow import Name
-from broker.withheld import Window
-from broker.world import World
+from oms_journal.broker.topic import Publication, Subscription, Topic, key_of
+from oms_journal.broker.topics import Past
+from oms_journal.broker.uow import Name
+from oms_journal.broker.withheld import Window
+from oms_journal.broker.world import World
 
 REMOVED_AT_ONCE = 1000  # publications in one commit
 PAST_MAX = 10_000  # last publications, by topic and publisher, that can still be told of once they are gone

@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from broker.ranges import NONE, Ordered, Ranges
-from broker.records import Flag, Heads, HeldRecord, HoldRecord, Status, UowRecord
+from oms_journal.broker.ranges import NONE, Ordered, Ranges
+from oms_journal.broker.records import Flag, Heads, HeldRecord, HoldRecord, Status, UowRecord
 
 Service = tuple[str, str, str]  # CLASS, SERVER, SERVICE
 NO_HOLD = HoldRecord(0, 0, 0)

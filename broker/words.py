@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, isnan
 from typing import Any, TypedDict
 
-from broker.block import (
+from oms_journal.broker.block import (
     ANY,
     FIELDS,
     FIELDS_OF_REQUEST,
@@ -23,10 +23,10 @@ from broker.block import (
     Request,
     Store,
 )
-from broker.codes import BrokerError, Code, detailed
-from broker.records import Status
-from broker.running import Answered
-from database.arguments import flag, plain_text, shown
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.records import Status
+from oms_journal.broker.running import Answered
+from oms_journal.database.arguments import flag, plain_text, shown
 
 ServiceName = tuple[str, str, str]  # CLASS, SERVER, SERVICE
 AnyService = ServiceName | str  # or "CLASS/SERVER/SERVICE"

@@ -8,25 +8,25 @@ from collections import Counter, OrderedDict, deque
 from dataclasses import fields
 from typing import Any
 
-from broker.attributes import Attributes, BrokerAttributes, ServiceAttributes
-from broker.block import Reply, Request
-from broker.changes import Changes
-from broker.codes import BrokerError, Code, detailed
-from broker.conversation import CLIENT, SERVER, Conversation
-from broker.decision import Decision, Held, Joint, Leaver
-from broker.effects import Answer, Body, Effect, Level, Log, Physical
-from broker.identifiers import Identifiers
-from broker.lifetimes import Clocks
-from broker.order import Order
-from broker.parking import Parking
-from broker.participant import Participant, name_of
-from broker.producers import Producers
-from broker.restore import Restored
-from broker.service import Service, ServiceName, Waiting
-from broker.states import POSTPONED
-from broker.topics import Topics
-from broker.unused import Unused, stays
-from broker.uow import Name, Owner, UnitOfWork
+from oms_journal.broker.attributes import Attributes, BrokerAttributes, ServiceAttributes
+from oms_journal.broker.block import Reply, Request
+from oms_journal.broker.changes import Changes
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.conversation import CLIENT, SERVER, Conversation
+from oms_journal.broker.decision import Decision, Held, Joint, Leaver
+from oms_journal.broker.effects import Answer, Body, Effect, Level, Log, Physical
+from oms_journal.broker.identifiers import Identifiers
+from oms_journal.broker.lifetimes import Clocks
+from oms_journal.broker.order import Order
+from oms_journal.broker.parking import Parking
+from oms_journal.broker.participant import Participant, name_of
+from oms_journal.broker.producers import Producers
+from oms_journal.broker.restore import Restored
+from oms_journal.broker.service import Service, ServiceName, Waiting
+from oms_journal.broker.states import POSTPONED
+from oms_journal.broker.topics import Topics
+from oms_journal.broker.unused import Unused, stays
+from oms_journal.broker.uow import Name, Owner, UnitOfWork
 
 ENDED_MAX = 10_000  # conversations that are over and whose partner can still be told why
 

@@ -1,5 +1,5 @@
 """`python -m cli` is `oms`."""
 
-from cli.main import main
+from oms_journal.cli.main import main
 
 main()

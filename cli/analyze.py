@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import options, output
-from cli.failures import ExitCode, Failure, Usage
-from cli.progress import ProgressBar
-from cli.stores import require_any
-from journal.errors import DiskError
+from oms_journal.cli import options, output
+from oms_journal.cli.failures import ExitCode, Failure, Usage
+from oms_journal.cli.progress import ProgressBar
+from oms_journal.cli.stores import require_any
+from oms_journal.journal.errors import DiskError
 
 if TYPE_CHECKING:  # Spark is imported when the command runs
-    from analysis.journals import Request
+    from oms_journal.analysis.journals import Request
 
 TEXT_COLUMNS_MAX = 100
 SHARES = 1000  # the bar's steps
@@ -87,15 +87,15 @@ def _time(option: str, text: str | None) -> datetime | None:
 def _request(**named: Any) -> "Request":
     """Return what is asked for, once it is known that all can be imported that it takes."""
     try:
-        import analysis.report
-        from analysis.journals import Request
+        import oms_journal.analysis.report
+        from oms_journal.analysis.journals import Request
     except ImportError as missing:
         raise Failure(
             f"the analysis needs packages that are not installed ({missing}): pip install 'oms-journal[analysis]'",
             ExitCode.UNUSABLE,
             error="NotInstalled",
         ) from missing
-    assert analysis.report
+    assert oms_journal.analysis.report
     request = Request(**named)
     if request.since is not None and request.until is not None and request.since >= request.until:
         raise Usage("--since must be before --until")
@@ -103,12 +103,12 @@ def _request(**named: Any) -> "Request":
 
 
 def _report(request: "Request", out: Path, master: str | None) -> Mapping[str, Any]:
-    from analysis.journals import sources
-    from analysis.outdir import NotAReport, check_place, remove_unfinished
-    from analysis.report import write_report
-    from analysis.session import quiet_session, settings_for
-    from analysis.storage import NoJournal
-    from analysis.watching import interruptible
+    from oms_journal.analysis.journals import sources
+    from oms_journal.analysis.outdir import NotAReport, check_place, remove_unfinished
+    from oms_journal.analysis.report import write_report
+    from oms_journal.analysis.session import quiet_session, settings_for
+    from oms_journal.analysis.storage import NoJournal
+    from oms_journal.analysis.watching import interruptible
 
     # What can be refused is refused before Spark has started, which takes a while.
     require_any(request.paths)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cli.failures import Failure, Usage, meaning
+from oms_journal.cli.failures import Failure, Usage, meaning
 
 NUMBER_MAX = (1 << 63) - 1  # what a count, a message's number or a sequence can be
 NEAR = 0.75  # so much of two options alike, of which one may be meant

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from cli import operator, options, output
-from cli.failures import ExitCode, Usage
-from cli.output import Column, number_column
-from cli.wording import age_text, size_text
+from oms_journal.cli import operator, options, output
+from oms_journal.cli.failures import ExitCode, Usage
+from oms_journal.cli.output import Column, number_column
+from oms_journal.cli.wording import age_text, size_text
 
 # What a person wants to see first; --columns has all others.
 _SHOWN: Mapping[str, str] = {

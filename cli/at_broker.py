@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.failures import ExitCode, Failure, Usage
+from oms_journal.cli.failures import ExitCode, Failure, Usage
 
 if TYPE_CHECKING:  # the broker's client is imported when a server is spoken to
-    from broker.session import Session
-    from broker.words import Message, ServiceName
+    from oms_journal.broker.session import Session
+    from oms_journal.broker.words import Message, ServiceName
 
 Url = Annotated[
     str | None,
@@ -30,8 +30,8 @@ _MEANING = {"0008": ExitCode.NO, "0020": ExitCode.USAGE}  # of classes of return
 
 def send(url: str, name: str, payload: bytes, *, properties: Mapping[str, str], producer: str | None) -> dict[str, Any]:
     """Send a unit of work of one message, durably; return what it is. Its conversation ends with it."""
-    from broker.block import Option
-    from broker.words import unit_status
+    from oms_journal.broker.block import Option
+    from oms_journal.broker.words import unit_status
 
     service = _service(name)
     beside = {"properties": dict(properties), "producer": producer or ""}
@@ -92,9 +92,9 @@ def document(message: "Message") -> dict[str, Any]:
 
 
 def _service(name: str) -> "ServiceName":
-    from broker.codes import BrokerError
-    from broker.server.destinations import ToService, parse
-    from broker.service_text import queue_service
+    from oms_journal.broker.codes import BrokerError
+    from oms_journal.broker.server.destinations import ToService, parse
+    from oms_journal.broker.service_text import queue_service
 
     try:
         found = parse(name) if name.startswith("/") else ToService(queue_service(name))
@@ -110,9 +110,9 @@ def _logged_on(url: str) -> Iterator["Session"]:
     """Log on for the block, as OMS_USER or who runs the command; what the broker refuses is the command's failure."""
     from importlib.util import find_spec
 
-    from broker.codes import BrokerError, Code
-    from broker.connecting import connect
-    from broker.reachability import checked_url
+    from oms_journal.broker.codes import BrokerError, Code
+    from oms_journal.broker.connecting import connect
+    from oms_journal.broker.reachability import checked_url
 
     if find_spec("httpx") is None:
         raise Failure("--broker takes an extra: pip install 'oms-journal[server]'", ExitCode.UNUSABLE)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import options, output
-from cli.failures import Usage
+from oms_journal.cli import options, output
+from oms_journal.cli.failures import Usage
 
 if TYPE_CHECKING:  # the broker is imported when the command needs it
-    from broker.attribute_text import AttributesInvalid
-    from broker.attributes import Attributes, Shown
+    from oms_journal.broker.attribute_text import AttributesInvalid
+    from oms_journal.broker.attributes import Attributes, Shown
 
 FAULTS_SHOWN = 20  # to a person; --json has all
 
@@ -42,9 +42,9 @@ def attributes(file: File = None, example: Example = False, as_json: options.AsJ
     The defaults are those of EntireX, with DEFAULT-VALUES=OMS those of a start
     without a file.
     """
-    from broker.attribute_example import example_of
-    from broker.attribute_text import AttributesInvalid
-    from broker.attributes import built_in, read
+    from oms_journal.broker.attribute_example import example_of
+    from oms_journal.broker.attribute_text import AttributesInvalid
+    from oms_journal.broker.attributes import built_in, read
 
     if example:
         for line in example_of(built_in()).splitlines():

@@ -5,15 +5,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from broker.broker import Broker
-from broker.codes import BrokerError, Code
-from broker.pstore import StartRefused
-from broker.records import Status
-from broker.session import Session
-from broker.words import UnitStatus
-from cli.failures import ExitCode, Failure, meaning
-from cli.stores import listening
-from journal.errors import DatabaseLocked, JournalError
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.pstore import StartRefused
+from oms_journal.broker.records import Status
+from oms_journal.broker.session import Session
+from oms_journal.broker.words import UnitStatus
+from oms_journal.cli.failures import ExitCode, Failure, meaning
+from oms_journal.cli.stores import listening
+from oms_journal.journal.errors import DatabaseLocked, JournalError
 
 
 @contextmanager

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import options, output
-from cli.chess_pgn import OPERA, RESULTS, Game, PgnError, Side, move_fault, numbered, read, written
-from cli.chess_sheet import sheet_path
-from cli.demo_screen import WIDTH_MAX, Screen
-from cli.failures import ExitCode, Failure, Usage
-from cli.interrupts import held_back
-from cli.places import own_directory
-from cli.wording import counted
-from journal.names import DataFileName, parse
+from oms_journal.cli import options, output
+from oms_journal.cli.chess_pgn import OPERA, RESULTS, Game, PgnError, Side, move_fault, numbered, read, written
+from oms_journal.cli.chess_sheet import sheet_path
+from oms_journal.cli.demo_screen import WIDTH_MAX, Screen
+from oms_journal.cli.failures import ExitCode, Failure, Usage
+from oms_journal.cli.interrupts import held_back
+from oms_journal.cli.places import own_directory
+from oms_journal.cli.wording import counted
+from oms_journal.journal.names import DataFileName, parse
 
 if TYPE_CHECKING:  # the broker is imported when the command runs
-    from cli.chess_game import Played, Visit
-    from cli.chess_step import Outcome, Said
+    from oms_journal.cli.chess_game import Played, Visit
+    from oms_journal.cli.chess_step import Outcome, Said
 
 KILLS, KILLS_MAX, SEED = 12, 1000, 1858
 
@@ -86,7 +86,7 @@ def _game(pgn: Path | None) -> Game:
 
 
 def _play(spool: Path | None, game: Game, kills: int, seed: int, *, as_json: bool) -> None:
-    from cli.chess_game import Match, Settings
+    from oms_journal.cli.chess_game import Match, Settings
 
     screen = Screen(is_silent=as_json)
 
@@ -138,7 +138,7 @@ def _row(*cells: str) -> str:
 
 def _show(visit: "Visit", *, is_last: bool) -> None:
     """Print what one process did."""
-    from cli.chess_step import Call, Outcome
+    from oms_journal.cli.chess_step import Call, Outcome
 
     last, received, sent, end = visit.answer(Call.LAST), visit.answer(Call.RECEIVE), "", ""
     for call in (Call.SEND_FIRST, Call.SEND, Call.COMMIT, Call.COMMIT_BOTH):
@@ -190,9 +190,9 @@ def _tell(played: "Played", screen: Screen) -> None:
 
 
 def _make_step(spool: Path, side: Side, move: str | None, *, as_json: bool) -> None:
-    from cli.brokers import opened
-    from cli.chess_sheet import Sheet
-    from cli.chess_step import ATTRIBUTES, BROKER_ID, Outcome, step
+    from oms_journal.cli.brokers import opened
+    from oms_journal.cli.chess_sheet import Sheet
+    from oms_journal.cli.chess_step import ATTRIBUTES, BROKER_ID, Outcome, step
 
     said = None if move is None else _written(move)
     _check_directory(spool, begins=side is Side.WHITE and move is not None)
@@ -258,7 +258,7 @@ def _tell_step(spool: Path, side: Side, outcome: "Outcome", moves: Sequence[str]
 
 def _next(side: Side, outcome: "Outcome", moves: Sequence[str], spool: str) -> str:
     """Say how the game stands, and what can be done."""
-    from cli.chess_step import Outcome
+    from oms_journal.cli.chess_step import Outcome
 
     other = side.other.value
     match outcome:

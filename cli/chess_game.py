@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cli.chess_pgn import Game, Side, side_at
-from cli.chess_sheet import Score, Sheet
-from cli.chess_step import Call, Outcome
-from cli.children import Child
-from database import DatabaseView
+from oms_journal.cli.chess_pgn import Game, Side, side_at
+from oms_journal.cli.chess_sheet import Score, Sheet
+from oms_journal.cli.chess_step import Call, Outcome
+from oms_journal.cli.children import Child
+from oms_journal.database import DatabaseView
 
 # A step is killed after one of these calls, or in the opening of the broker, which takes longest.
 Moments = tuple[Call | None, ...]
@@ -140,7 +140,7 @@ class Match:
 
     def _child(self) -> Child:
         """Return a player who waits to be told what to do: it takes longer to start than to move."""
-        return self._children.enter_context(Child("cli.chess_player", "a player"))
+        return self._children.enter_context(Child("oms_journal.cli.chess_player", "a player"))
 
     def _play(self, place: int) -> None:
         """Let the side whose turn it is make its move, however often it is killed."""

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.brokers import opened
-from cli.chess_pgn import Side
-from cli.chess_sheet import Sheet
-from cli.chess_step import ATTRIBUTES, BROKER_ID, Said, step
-from cli.children import heard, report
-from cli.failures import Failure, meaning, tell
-from journal.errors import JournalError
+from oms_journal.cli.brokers import opened
+from oms_journal.cli.chess_pgn import Side
+from oms_journal.cli.chess_sheet import Sheet
+from oms_journal.cli.chess_step import ATTRIBUTES, BROKER_ID, Said, step
+from oms_journal.cli.children import heard, report
+from oms_journal.cli.failures import Failure, meaning, tell
+from oms_journal.journal.errors import JournalError
 
 
 def main() -> None:

@@ -14,9 +14,9 @@ import errno
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cli.chess_pgn import Side, written
-from cli.failures import ExitCode, Failure
-from journal.disk import Disk, RealDisk
+from oms_journal.cli.chess_pgn import Side, written
+from oms_journal.cli.failures import ExitCode, Failure
+from oms_journal.journal.disk import Disk, RealDisk
 
 
 @dataclass(frozen=True, slots=True)

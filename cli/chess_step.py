@@ -18,15 +18,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from broker.broker import Broker
-from broker.codes import BrokerError, Code
-from broker.records import Status
-from broker.session import Session
-from broker.session_parts import ReceivedUnit
-from cli.brokers import last_committed
-from cli.chess_pgn import RESULTS, Side, move_fault, written
-from cli.chess_sheet import Sheet
-from cli.failures import ExitCode, Failure
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.records import Status
+from oms_journal.broker.session import Session
+from oms_journal.broker.session_parts import ReceivedUnit
+from oms_journal.cli.brokers import last_committed
+from oms_journal.cli.chess_pgn import RESULTS, Side, move_fault, written
+from oms_journal.cli.chess_sheet import Sheet
+from oms_journal.cli.failures import ExitCode, Failure
 
 BROKER_ID = "CHESS"
 SERVICE = "GAME/CHESS/BLACK"

@@ -11,9 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from cli.failures import ExitCode, Failure
+import oms_journal
+from oms_journal.cli.failures import ExitCode, Failure
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(oms_journal.__file__).parent.parent  # never the folder that holds the package's own folders
 
 
 class Child:

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from cli import held_at_broker, operator, options, output
-from cli.asking import shown
-from cli.failures import Usage
-from cli.output import Column
-from cli.wording import counted, printable
+from oms_journal.cli import held_at_broker, operator, options, output
+from oms_journal.cli.asking import shown
+from oms_journal.cli.failures import Usage
+from oms_journal.cli.output import Column
+from oms_journal.cli.wording import counted, printable
 
 _OPTIONS = (
     "IMMED",
@@ -129,7 +129,7 @@ def _value(name: str, value: str) -> Any:
 
 def _confirm(order: dict[str, Any], *, yes: bool) -> None:
     """Ask before something is lost or somebody cut off; without a terminal there is nobody to ask."""
-    from broker.server.order import COMMANDS
+    from oms_journal.broker.server.order import COMMANDS
 
     known = COMMANDS.get(order["command"].replace("_", "-"))
     if yes or known is None or not known.destroys:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import options, output
-from cli.demo_flights import FLIGHTS
-from cli.demo_screen import Screen
-from cli.failures import ExitCode, Failure, Usage
-from cli.places import Place, own_directory
-from cli.wording import counted, size_text
-from journal.iotest_place import look_at
+from oms_journal.cli import options, output
+from oms_journal.cli.demo_flights import FLIGHTS
+from oms_journal.cli.demo_screen import Screen
+from oms_journal.cli.failures import ExitCode, Failure, Usage
+from oms_journal.cli.places import Place, own_directory
+from oms_journal.cli.wording import counted, size_text
+from oms_journal.journal.iotest_place import look_at
 
 if TYPE_CHECKING:  # the engine is imported when the command runs
-    from cli.demo_seen import Seen
+    from oms_journal.cli.demo_seen import Seen
 
 FLIGHTS_MIN = 1000  # a day and more: from its first hour on a cancelled flight keeps the files
 IN_MEMORY = ("tmpfs", "ramfs")
@@ -56,8 +56,8 @@ def demo(  # noqa: PLR0913
     flights. Takes about a minute. Exits 1 when the proof fails; the
     directory is kept then.
     """
-    from cli.demo_seen import Settings
-    from cli.demo_steps import Demo
+    from oms_journal.cli.demo_seen import Settings
+    from oms_journal.cli.demo_steps import Demo
 
     screen = Screen(is_silent=as_json)
     wanted = None if no_report else _place_of_report(report)
@@ -85,7 +85,7 @@ def _end(seen: "Seen") -> None:
 
 def _place_of_report(report: Path) -> Path:
     """Return where the report goes, once it is known that it can: what is there is an earlier one, or nothing."""
-    from analysis.outdir import NotAReport, check_place
+    from oms_journal.analysis.outdir import NotAReport, check_place
 
     try:
         is_replaced = check_place(report)

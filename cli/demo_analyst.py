@@ -25,10 +25,10 @@ from pathlib import Path
 from select import select
 from typing import TYPE_CHECKING, Any
 
-from cli.children import heard, report
-from cli.failures import meaning, tell
-from database import MessageDatabase
-from journal.errors import JournalError
+from oms_journal.cli.children import heard, report
+from oms_journal.cli.failures import meaning, tell
+from oms_journal.database import MessageDatabase
+from oms_journal.journal.errors import JournalError
 
 if TYPE_CHECKING:  # Spark is imported when it is known to be there
     from pyspark.sql import SparkSession
@@ -58,11 +58,11 @@ def _interrupt(_signal: int, _frame: object) -> None:
 
 def _work() -> None:
     try:
-        from analysis.java import NoJava
-        from analysis.outdir import remove_unfinished
-        from analysis.session import quiet_session, settings_for
-        from analysis.watching import interruptible
-        from cli.demo_question import Lateness
+        from oms_journal.analysis.java import NoJava
+        from oms_journal.analysis.outdir import remove_unfinished
+        from oms_journal.analysis.session import quiet_session, settings_for
+        from oms_journal.analysis.watching import interruptible
+        from oms_journal.cli.demo_question import Lateness
     except ImportError as missing:
         report({"missing": f"{missing}: pip install 'oms-journal[analysis]'"})
         return
@@ -108,8 +108,8 @@ def _report(  # noqa: PLR0913
     *,
     is_told: bool = True,
 ) -> Any:
-    from analysis.journals import Request
-    from analysis.report import write_report
+    from oms_journal.analysis.journals import Request
+    from oms_journal.analysis.report import write_report
 
     def told(asks: str, share: float) -> None:
         if is_told:

@@ -24,7 +24,7 @@ from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 
-from cli.failures import ExitCode, Failure
+from oms_journal.cli.failures import ExitCode, Failure
 
 OPERATIONS_MAX = 64  # of one commit
 FLIGHTS = 336_776  # in the table

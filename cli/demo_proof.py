@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from cli.demo_flights import Flights
-from cli.demo_reports import Heard
-from database import MessageDatabase
-from journal.disk import RealDisk
-from journal.dump import DumpedDamage, DumpedOperation, dump
-from journal.message import Message
-from journal.operations import ENGINE_PREFIX
+from oms_journal.cli.demo_flights import Flights
+from oms_journal.cli.demo_reports import Heard
+from oms_journal.database import MessageDatabase
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.dump import DumpedDamage, DumpedOperation, dump
+from oms_journal.journal.message import Message
+from oms_journal.journal.operations import ENGINE_PREFIX
 
 FINDINGS_KEPT = 20
 

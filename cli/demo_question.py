@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis import wording
-from analysis.answers import Ranked, Row
-from analysis.described import answers
-from analysis.extras import Extra
-from analysis.journals import Request
-from analysis.listing import Column as Heading
-from analysis.listing import count_column, listing, name_column
-from analysis.markup import Html, tag
-from analysis.plots import Bins
-from analysis.scales import Span
-from analysis.schema import ddl
-from analysis.spreads import Spread, spread_column
-from analysis.verdicts import Name, Question, Verdict
-from cli.demo_delays import LATE_MINUTES, SHARES, differences
+from oms_journal.analysis import wording
+from oms_journal.analysis.answers import Ranked, Row
+from oms_journal.analysis.described import answers
+from oms_journal.analysis.extras import Extra
+from oms_journal.analysis.journals import Request
+from oms_journal.analysis.listing import Column as Heading
+from oms_journal.analysis.listing import count_column, listing, name_column
+from oms_journal.analysis.markup import Html, tag
+from oms_journal.analysis.plots import Bins
+from oms_journal.analysis.scales import Span
+from oms_journal.analysis.schema import ddl
+from oms_journal.analysis.spreads import Spread, spread_column
+from oms_journal.analysis.verdicts import Name, Question, Verdict
+from oms_journal.cli.demo_delays import LATE_MINUTES, SHARES, differences
 
 SPREAD_MINUTES = (-60, 180)  # what is drawn; what lies outside stands at the ends
 STEP_MINUTES = 5

@@ -9,10 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from analysis.outdir import PAGE, remove_what_killed_runs_left
-from cli.children import Child
-from cli.failures import Failure
-from cli.progress import ProgressBar
+from oms_journal.analysis.outdir import PAGE, remove_what_killed_runs_left
+from oms_journal.cli.children import Child
+from oms_journal.cli.failures import Failure
+from oms_journal.cli.progress import ProgressBar
 
 STEPS = 1000  # of the bar
 END_SECONDS_MAX = 30.0  # for Java to end, when the report is not wanted any more; it is killed then
@@ -50,7 +50,7 @@ class Analyst(Child):
     """The process that makes the report. It starts Spark at once, beside whatever else is done."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__("cli.demo_analyst", "the demo's analyst")
+        super().__init__("oms_journal.cli.demo_analyst", "the demo's analyst")
         self._directory = directory
         self._asked_at = 0.0
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cli.demo_flights import Flights
-from cli.demo_writer import RECORD, Beginning, Report
-from cli.failures import ExitCode, Failure
+import oms_journal
+from oms_journal.cli.demo_flights import Flights
+from oms_journal.cli.demo_writer import RECORD, Beginning, Report
+from oms_journal.cli.failures import ExitCode, Failure
 
 READ_BYTES = 4096 * RECORD.size
-ROOT = Path(__file__).parent.parent
+ROOT = Path(oms_journal.__file__).parent.parent  # never the folder that holds the package's own folders
 
 
 class Heard:
@@ -67,7 +68,7 @@ class Attempt:
     def __init__(self) -> None:
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         self._child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cli.demo_writer"],
+            [sys.executable, "-P", "-m", "oms_journal.cli.demo_writer"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

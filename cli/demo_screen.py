@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from cli import output
+from oms_journal.cli import output
 
 WIDTH_MAX = 80
 

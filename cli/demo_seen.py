@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cli.demo_proof import Findings, ReadBack, UnderWay
-from cli.demo_report import Reported
-from database.stats import CleanupReport, FileExplanation
-from recovery.report import RecoveryReport
+from oms_journal.cli.demo_proof import Findings, ReadBack, UnderWay
+from oms_journal.cli.demo_report import Reported
+from oms_journal.database.stats import CleanupReport, FileExplanation
+from oms_journal.recovery.report import RecoveryReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

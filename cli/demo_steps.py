@@ -21,22 +21,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from cli.demo_delays import delays
-from cli.demo_flights import Flights, load
-from cli.demo_proof import Reading, UnderWay, compare
-from cli.demo_report import Analyst, Reported
-from cli.demo_reports import Attempt, Heard
-from cli.demo_screen import Screen
-from cli.demo_seen import Round, Seen, Settings
-from cli.demo_writer import options
-from cli.output import Column, number_column
-from cli.progress import ProgressBar
-from cli.wording import counted, size_text
-from database import MessageDatabase
-from database.stats import FileExplanation
-from journal.disk import RealDisk
-from journal.dump import data_paths
-from recovery.report import RecoveryReport
+from oms_journal.cli.demo_delays import delays
+from oms_journal.cli.demo_flights import Flights, load
+from oms_journal.cli.demo_proof import Reading, UnderWay, compare
+from oms_journal.cli.demo_report import Analyst, Reported
+from oms_journal.cli.demo_reports import Attempt, Heard
+from oms_journal.cli.demo_screen import Screen
+from oms_journal.cli.demo_seen import Round, Seen, Settings
+from oms_journal.cli.demo_writer import options
+from oms_journal.cli.output import Column, number_column
+from oms_journal.cli.progress import ProgressBar
+from oms_journal.cli.wording import counted, size_text
+from oms_journal.database import MessageDatabase
+from oms_journal.database.stats import FileExplanation
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.dump import data_paths
+from oms_journal.recovery.report import RecoveryReport
 
 HESITATION_SECONDS = 0.005  # the kill comes up to so long after its moment
 PAUSE_SECONDS = 0.001  # between two looks into the pipe: the writer needs both cores

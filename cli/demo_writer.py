@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from cli.demo_flights import Carrier, Flights
-from cli.failures import meaning, tell
-from database import AsyncMessageDatabase, NotUndelivered, Options
-from journal.errors import JournalError
+from oms_journal.cli.demo_flights import Carrier, Flights
+from oms_journal.cli.failures import meaning, tell
+from oms_journal.database import AsyncMessageDatabase, NotUndelivered, Options
+from oms_journal.journal.errors import JournalError
 
 RECORD = struct.Struct("<BBIQ")  # what, carrier, commit, number of the commit's first message
 STANDARD_OUTPUT = 1

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import options, output
-from cli.failures import ExitCode, Usage
-from cli.stores import HOW, require
-from cli.wording import iso_microseconds, preview, size_text
+from oms_journal.cli import options, output
+from oms_journal.cli.failures import ExitCode, Usage
+from oms_journal.cli.stores import HOW, require
+from oms_journal.cli.wording import iso_microseconds, preview, size_text
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from journal.dump import DumpedDamage, DumpedOperation
+    from oms_journal.journal.dump import DumpedDamage, DumpedOperation
 
 REDACTED = "***"
 CHECKPOINT_MEANINGS = {"ETBC": "cold start", "ETBH": "hot start", "ETBT": "termination"}
@@ -72,8 +72,8 @@ def dump(  # noqa: PLR0913
 
 def _check(path: Path, *, how: str) -> None:
     """Usage where there is nothing of a database's."""
-    from journal.disk import RealDisk
-    from journal.dump import data_paths, sequence_of
+    from oms_journal.journal.disk import RealDisk
+    from oms_journal.journal.dump import data_paths, sequence_of
 
     if path.is_file() and how != HOW:
         if not sequence_of(path):
@@ -100,9 +100,9 @@ class _Narrowed:
 
 def _dump(paths: list[Path], narrowed: _Narrowed, shown: "_Shown") -> int:
     """Print what is wanted; return how many damaged ranges and payloads there were."""
-    from journal.disk import RealDisk
-    from journal.dump import DumpedDamage, data_paths, sequence_of
-    from journal.dump import dump as dumped
+    from oms_journal.journal.disk import RealDisk
+    from oms_journal.journal.dump import DumpedDamage, data_paths, sequence_of
+    from oms_journal.journal.dump import dump as dumped
 
     disk = RealDisk()
     files = [path for path in data_paths(disk, paths) if narrowed.has_file(sequence_of(path))]
@@ -188,7 +188,7 @@ def _checkpoint(found: "DumpedOperation") -> dict[str, Any] | None:
 
     (EntireX 9.6, Managing the Broker Persistent Store, "Broker Checkpoints in Adabas".)
     """
-    from broker.records import CHECKPOINT, CHECKPOINTS, RecordError
+    from oms_journal.broker.records import CHECKPOINT, CHECKPOINTS, RecordError
 
     if found.payload is None or found.damaged or not (found.key or "").startswith(CHECKPOINTS):
         return None

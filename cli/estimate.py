@@ -14,10 +14,10 @@ from typing import Annotated
 
 import typer
 
-from cli import options, output
-from cli.failures import Usage
-from cli.stores import engine_options
-from cli.wording import age_text, counted, size_text
+from oms_journal.cli import options, output
+from oms_journal.cli.failures import Usage
+from oms_journal.cli.stores import engine_options
+from oms_journal.cli.wording import age_text, counted, size_text
 
 SAMPLE_MAX = 1 << 12  # units of work and statuses
 FLOW_SAMPLE = 1 << 10  # units of work that come and go
@@ -64,8 +64,8 @@ class Estimate:
 
 def estimated(load: Load) -> Estimate:
     """Return what the load takes: within a tenth, where messages are as long as is said."""
-    from cli.estimate_sample import Sample
-    from journal.reserve import reserve_size
+    from oms_journal.cli.estimate_sample import Sample
+    from oms_journal.journal.reserve import reserve_size
 
     doublings = _doublings(load)
     uows = Sample(load, load.uows >> doublings, 0)
@@ -112,7 +112,7 @@ def _memory(load: Load, doublings: int) -> int:
 
 
 def _weighed(load: Load, uows: int, statuses: int) -> int:
-    from cli.estimate_sample import Sample
+    from oms_journal.cli.estimate_sample import Sample
 
     sample = Sample(load, uows, statuses)
     footers, values = sample.footers(), sample.values()
@@ -157,7 +157,7 @@ def estimate(  # noqa: PLR0913
     messages of 59 bytes and 500,000 statuses, is
       oms estimate --uows 100000 --messages 40 --size 59 --statuses 500000
     """
-    from database.options import parse_size
+    from oms_journal.database.options import parse_size
 
     try:
         message_bytes = parse_size(size)

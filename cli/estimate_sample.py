@@ -5,22 +5,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from broker.columns import Columns
-from broker.queues import ServiceQueue
-from broker.records import UOW, UOWS, Flag, Status, UowRecord, identifier
-from broker.units import Units
-from index.duplicates import WindowBounds
-from index.replay import Index
-from journal.contents import ContentsBuilder
-from journal.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS, Added, Composer, Draft
-from journal.footer import decode_contents, decode_summary, encode_footer, footer_size_max, footer_start, row_bytes_max
-from journal.format import FileHeader
-from journal.group import form
-from journal.operations import Operation
-from journal.single import Place
+from oms_journal.broker.columns import Columns
+from oms_journal.broker.queues import ServiceQueue
+from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord, identifier
+from oms_journal.broker.units import Units
+from oms_journal.index.duplicates import WindowBounds
+from oms_journal.index.replay import Index
+from oms_journal.journal.contents import ContentsBuilder
+from oms_journal.journal.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS, Added, Composer, Draft
+from oms_journal.journal.footer import (
+    decode_contents,
+    decode_summary,
+    encode_footer,
+    footer_size_max,
+    footer_start,
+    row_bytes_max,
+)
+from oms_journal.journal.format import FileHeader
+from oms_journal.journal.group import form
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.single import Place
 
 if TYPE_CHECKING:
-    from cli.estimate import Load
+    from oms_journal.cli.estimate import Load
 
 IDENTITY = 0x1234_5678_9ABC_DEF0
 BEGUN = 1_700_000_000_000_000  # microseconds since 1970 UTC

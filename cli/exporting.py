@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import options, output
-from cli.failures import ExitCode, Failure, Usage
-from cli.progress import ProgressBar
-from cli.stores import require, require_any
-from cli.wording import counted, size_text
+from oms_journal.cli import options, output
+from oms_journal.cli.failures import ExitCode, Failure, Usage
+from oms_journal.cli.progress import ProgressBar
+from oms_journal.cli.stores import require, require_any
+from oms_journal.cli.wording import counted, size_text
 
 if TYPE_CHECKING:  # Arrow is imported when the command runs
-    from analysis.export import Exported
-    from analysis.parts import Damage
+    from oms_journal.analysis.export import Exported
+    from oms_journal.analysis.parts import Damage
 
 
 def export(  # noqa: PLR0913
@@ -52,9 +52,9 @@ def export(  # noqa: PLR0913
 
 def _export(paths: list[str], directory: Path, more: list[str]) -> "Exported":
     try:
-        from analysis.export import export as exported
-        from analysis.schema import default_columns
-        from analysis.storage import NoJournal
+        from oms_journal.analysis.export import export as exported
+        from oms_journal.analysis.schema import default_columns
+        from oms_journal.analysis.storage import NoJournal
     except ImportError as missing:
         raise Failure(
             f"Parquet takes packages that are not installed ({missing}): pip install 'oms-journal[analysis]'",

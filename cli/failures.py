@@ -23,9 +23,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from cli.wording import printable
-from journal.disk import whose
-from journal.errors import (
+from oms_journal.cli.wording import printable
+from oms_journal.journal.disk import whose
+from oms_journal.journal.errors import (
     DatabaseLocked,
     DirectoryGone,
     DiskError,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cli.failures import Failure, Usage
-from cli.operator import Server
-from cli.sources import lines_of
+from oms_journal.cli.failures import Failure, Usage
+from oms_journal.cli.operator import Server
+from oms_journal.cli.sources import lines_of
 
 PAGE = 1000  # rows of an answer, and identifiers of a command
 SHOWN_MAX = 10  # subscriptions in a message
@@ -35,8 +35,8 @@ class Split:
 
 def check(order: Mapping[str, Any]) -> None:
     """Usage for what the broker would refuse, or not be asked: what is not understood must not widen an order."""
-    from broker.cis import CisRefused
-    from broker.server.order import SELECTORS, order_of
+    from oms_journal.broker.cis import CisRefused
+    from oms_journal.broker.server.order import SELECTORS, order_of
 
     try:
         checked = order_of(order)

@@ -12,17 +12,17 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli import interrupts, output
-from cli.failures import ExitCode, Failure, Usage
-from cli.stores import view, waited_for
-from cli.wording import iso_microseconds
-from journal.errors import DatabaseLocked
+from oms_journal.cli import interrupts, output
+from oms_journal.cli.failures import ExitCode, Failure, Usage
+from oms_journal.cli.stores import view, waited_for
+from oms_journal.cli.wording import iso_microseconds
+from oms_journal.journal.errors import DatabaseLocked
 
 if TYPE_CHECKING:  # the broker is imported when it is needed
-    from broker.broker import Broker
-    from broker.effects import Command
-    from broker.held_listing import Held
-    from database import DatabaseView
+    from oms_journal.broker.broker import Broker
+    from oms_journal.broker.effects import Command
+    from oms_journal.broker.held_listing import Held
+    from oms_journal.database import DatabaseView
 
 BY_NUMBER, BY_PRODUCER, BY_UOWID = "number", "producer-id", "uowid"  # a PUBLICATION-ID is meant by the last as well
 SHOWN_MAX = 10  # subscriptions in a message
@@ -31,15 +31,15 @@ AT_ONCE = 1000  # of one commit, as many as a broker takes; nobody else calls th
 
 def is_brokers(looking: "DatabaseView") -> bool:
     """Say whether the store is a broker's."""
-    from broker.records import MASTER_KEY
+    from oms_journal.broker.records import MASTER_KEY
 
     return looking.get(MASTER_KEY) is not None
 
 
 def held_of(looking: "DatabaseView") -> "list[Held]":
     """Return what is held of a broker's store, the oldest first."""
-    from broker.held_listing import Records, held_in
-    from broker.records import RecordError
+    from oms_journal.broker.held_listing import Records, held_in
+    from oms_journal.broker.records import RecordError
 
     try:
         return held_in(Records(looking.get, looking.keys, looking.held_count() > 0))
@@ -190,10 +190,10 @@ def carry_out(spool: Path, released: "Collection[Held]", discarded: "Collection[
     It is done in steps of bounded size: who is interrupted gives the command again, for what is left. Of publications
     the oldest are discarded and released before the next ones: nothing then has to note each of them.
     """
-    from broker.broker import Broker
-    from broker.effects import DiscardHeld, DiscardPublications, ReleaseHeld, ReleasePublications
-    from broker.pstore import StartRefused
-    from broker.records import Status
+    from oms_journal.broker.broker import Broker
+    from oms_journal.broker.effects import DiscardHeld, DiscardPublications, ReleaseHeld, ReleasePublications
+    from oms_journal.broker.pstore import StartRefused
+    from oms_journal.broker.records import Status
 
     def is_locked(failure: Exception) -> bool:
         return isinstance(failure, StartRefused) and isinstance(failure.__cause__, DatabaseLocked)
@@ -238,7 +238,7 @@ def _by_subscription(
 
 
 def _give(broker: "Broker", command: Callable[..., "Command"], *about: Any) -> None:
-    from broker.codes import BrokerError
+    from oms_journal.broker.codes import BrokerError
 
     try:
         with interrupts.held_back():
@@ -252,7 +252,7 @@ def _parts(found: "Sequence[Held]") -> "Iterable[Sequence[Held]]":
 
 
 def _broker_id(spool: Path) -> str:
-    from broker.records import MASTER, MASTER_KEY
+    from oms_journal.broker.records import MASTER, MASTER_KEY
 
     with view(spool) as looking:
         value = looking.get(MASTER_KEY)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import options, output
-from cli.failures import ExitCode
-from cli.messages import fullest, print_queues
-from cli.progress import ProgressBar
-from cli.stores import require, view
-from cli.wording import age_text, counted, printable, size_text
+from oms_journal.cli import options, output
+from oms_journal.cli.failures import ExitCode
+from oms_journal.cli.messages import fullest, print_queues
+from oms_journal.cli.progress import ProgressBar
+from oms_journal.cli.stores import require, view
+from oms_journal.cli.wording import age_text, counted, printable, size_text
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from database.stats import FileExplanation, Pin, Stats
-    from recovery.report import FileReport, Unreadable
+    from oms_journal.database.stats import FileExplanation, Pin, Stats
+    from oms_journal.recovery.report import FileReport, Unreadable
 
 QUEUES_SHOWN = 10
 UNREADABLE_SHOWN = 10
@@ -143,8 +143,8 @@ def verify(
     lock. Works on a backup too.
     Exits 1 when a file is not clean, or a message or a value cannot be read.
     """
-    from database.backup_check import verify_backup
-    from recovery.validate import validate_directory
+    from oms_journal.database.backup_check import verify_backup
+    from oms_journal.recovery.validate import validate_directory
 
     require(spool)
     with ProgressBar() as progress:

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from cli import options, output
-from cli.failures import ExitCode, Failure, Usage
-from cli.interrupts import stopping
-from cli.iotest_text import print_report
-from cli.stores import check_option
-from journal.errors import DiskError
-from journal.iotest import BYTES_MIN, Bounds, Progress, measure
+from oms_journal.cli import options, output
+from oms_journal.cli.failures import ExitCode, Failure, Usage
+from oms_journal.cli.interrupts import stopping
+from oms_journal.cli.iotest_text import print_report
+from oms_journal.cli.stores import check_option
+from oms_journal.journal.errors import DiskError
+from oms_journal.journal.iotest import BYTES_MIN, Bounds, Progress, measure
 
 SECONDS_MIN, SECONDS_MAX = 0.1, 3600.0
 QUEUE = "io-test"
@@ -66,7 +66,7 @@ def io_test(  # noqa: PLR0913
 
 
 def _bounds(seconds: float, bytes_text: str, data_file_text: str | None) -> Bounds:
-    from database.options import Options, parse_size
+    from oms_journal.database.options import Options, parse_size
 
     try:
         bytes_max = parse_size(bytes_text)
@@ -84,7 +84,7 @@ def _journal(data_file_size: int) -> Callable[[Path], AbstractContextManager[Cal
 
     @contextmanager
     def opened(directory: Path) -> Iterator[Callable[[bytes], object]]:
-        from database import MessageDatabase, Options
+        from oms_journal.database import MessageDatabase, Options
 
         settings = Options.of(max_data_file_size=data_file_size, cleanup_interval=0)
         with MessageDatabase.open(directory, options=settings) as db:

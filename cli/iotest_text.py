@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from cli.output import Column, number_column, print_line, print_table
-from cli.wording import size_text
-from journal.iotest_figures import Timing
-from journal.iotest_report import AppendResult, JournalResult, Report
+from oms_journal.cli.output import Column, number_column, print_line, print_table
+from oms_journal.cli.wording import size_text
+from oms_journal.journal.iotest_figures import Timing
+from oms_journal.journal.iotest_report import AppendResult, JournalResult, Report
 
 BAR_WIDTH = 50
 SHOWN_SIZE = 1024  # of the appends whose latencies are drawn

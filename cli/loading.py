@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from cli import interrupts, options, output
-from cli.failures import ExitCode, Failure, Usage, meaning
-from cli.progress import ProgressBar
-from cli.sources import BadEntry, Entry, SourceFormat, entries, guess
-from cli.stores import database, engine_options
-from cli.wording import age_text, counted, size_text
-from journal.errors import JournalError, OutcomeUnknown
+from oms_journal.cli import interrupts, options, output
+from oms_journal.cli.failures import ExitCode, Failure, Usage, meaning
+from oms_journal.cli.progress import ProgressBar
+from oms_journal.cli.sources import BadEntry, Entry, SourceFormat, entries, guess
+from oms_journal.cli.stores import database, engine_options
+from oms_journal.cli.wording import age_text, counted, size_text
+from oms_journal.journal.errors import JournalError, OutcomeUnknown
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from database import MessageDatabase
+    from oms_journal.database import MessageDatabase
 
 BATCH_BYTES_MAX = 8 << 20  # a commit is formed in memory
 FILE_SHARE = 4  # and does not span two files: at least so many should fit into one

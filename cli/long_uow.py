@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import options, output
-from cli.demo_screen import Screen
-from cli.failures import ExitCode, Usage
-from cli.places import own_directory
-from cli.wording import counted
+from oms_journal.cli import options, output
+from oms_journal.cli.demo_screen import Screen
+from oms_journal.cli.failures import ExitCode, Usage
+from oms_journal.cli.places import own_directory
+from oms_journal.cli.wording import counted
 
 if TYPE_CHECKING:  # the broker is imported when the command runs
-    from cli.long_uow_run import Seen, Settings, Who
+    from oms_journal.cli.long_uow_run import Seen, Settings, Who
 
 PAGES_MAX, KILLS_MAX = 1000, 100
 SHOWN = 4  # of the sender's looks at a unit of work, about so many are shown
@@ -42,7 +42,7 @@ def long_uow(
     the worker cancels it. Exits 1 when anything is not as it should be; the
     directory is kept then.
     """
-    from cli.long_uow_run import Run, Settings
+    from oms_journal.cli.long_uow_run import Run, Settings
 
     screen = Screen(is_silent=as_json)
     with own_directory(spool, "long-uow") as place:
@@ -107,7 +107,7 @@ class _Showing:
                 return ""
 
     def _heard(self, status: str, user_status: str) -> str:
-        from cli.long_uow_work import Progress
+        from oms_journal.cli.long_uow_work import Progress
 
         progress = Progress.read(user_status)
         if status == self._status and not progress.is_stop and progress.done < self._done + self._every:

@@ -8,10 +8,10 @@ import sys
 import threading
 from pathlib import Path
 
-from cli.brokers import opened
-from cli.children import report
-from cli.failures import Failure, tell
-from cli.long_uow_line import STANDARD_INPUT, handed_over, serve
+from oms_journal.cli.brokers import opened
+from oms_journal.cli.children import report
+from oms_journal.cli.failures import Failure, tell
+from oms_journal.cli.long_uow_line import STANDARD_INPUT, handed_over, serve
 
 BROKER_ID = "LONGUOW"
 # The status of each unit of work is kept for ten times its lifetime of a day.

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
-from broker.block import Request
-from broker.broker import Broker
-from broker.codes import BrokerError, Code
-from broker.effects import Physical
-from broker.running import Answered, refusal
-from cli.failures import ExitCode, Failure, tell
+from oms_journal.broker.block import Request
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.effects import Physical
+from oms_journal.broker.running import Answered, refusal
+from oms_journal.cli.failures import ExitCode, Failure, tell
 
 STANDARD_INPUT = 0
 

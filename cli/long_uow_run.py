@@ -21,12 +21,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cli.children import Child
-from cli.failures import ExitCode, Failure
-from cli.long_uow_line import hand_over
-from cli.long_uow_sender import pages_of
-from cli.long_uow_work import Progress
-from database import DatabaseView
+from oms_journal.cli.children import Child
+from oms_journal.cli.failures import ExitCode, Failure
+from oms_journal.cli.long_uow_line import hand_over
+from oms_journal.cli.long_uow_sender import pages_of
+from oms_journal.cli.long_uow_work import Progress
+from oms_journal.database import DatabaseView
 
 HESITATION_SECONDS = 0.03  # a kill comes up to so long after its page
 SILENCE_SECONDS = 120.0  # after so long without a word something hangs
@@ -177,14 +177,16 @@ class Run:
         ours, theirs = socket.socketpair()
         self._control = self._stack.enter_context(ours)
         with theirs:
-            child = Child("cli.long_uow_broker", "the broker", str(self._settings.spool), stdin=theirs.fileno())
+            child = Child(
+                "oms_journal.cli.long_uow_broker", "the broker", str(self._settings.spool), stdin=theirs.fileno()
+            )
         self._begin(Who.BROKER, child)
 
     def _start(self, who: Who) -> None:
         """Start the sender or the worker, with a line to the broker."""
-        module, arguments = "cli.long_uow_worker", [str(self._settings.results)]
+        module, arguments = "oms_journal.cli.long_uow_worker", [str(self._settings.results)]
         if who is Who.SENDER:
-            module = "cli.long_uow_sender"
+            module = "oms_journal.cli.long_uow_sender"
             arguments = [self._act.name, str(self._act.pages), str(self._act.stop_at)]
         with hand_over(self._control) as line:
             child = Child(module, f"the {who.value}", *arguments, stdin=line.fileno())

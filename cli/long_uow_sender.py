@@ -7,11 +7,11 @@ what it hears, and ends when the unit of work is complete or the broker has gone
 
 import sys
 
-from broker.session import Session
-from broker.words import UnitStatus
-from cli.children import report
-from cli.long_uow_line import Line, ending_with_the_broker
-from cli.long_uow_work import COMPLETE, sent, watch
+from oms_journal.broker.session import Session
+from oms_journal.broker.words import UnitStatus
+from oms_journal.cli.children import report
+from oms_journal.cli.long_uow_line import Line, ending_with_the_broker
+from oms_journal.cli.long_uow_work import COMPLETE, sent, watch
 
 
 def pages_of(token: str, count: int) -> list[bytes]:

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from broker.codes import BrokerError, Code
-from broker.records import Status
-from broker.session import Session
-from broker.session_parts import ReceivedUnit
-from broker.words import Message, UnitStatus
-from cli.brokers import last_committed
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.records import Status
+from oms_journal.broker.session import Session
+from oms_journal.broker.session_parts import ReceivedUnit
+from oms_journal.broker.words import Message, UnitStatus
+from oms_journal.cli.brokers import last_committed
 
 SERVICE = "WORK/LONG/PAGES"
 LOOK_SECONDS = 0.01  # between two looks of the sender

@@ -9,12 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-from broker.session import Session
-from broker.session_parts import ReceivedUnit
-from broker.words import Message
-from cli.children import report
-from cli.long_uow_line import Line, ending_with_the_broker
-from cli.long_uow_work import SERVICE, Progress, work
+from oms_journal.broker.session import Session
+from oms_journal.broker.session_parts import ReceivedUnit
+from oms_journal.broker.words import Message
+from oms_journal.cli.children import report
+from oms_journal.cli.long_uow_line import Line, ending_with_the_broker
+from oms_journal.cli.long_uow_work import SERVICE, Progress, work
 
 PAGE_SECONDS = 0.03  # what a page takes
 WAIT_SECONDS = 1.0  # for a unit of work, before it is asked for again

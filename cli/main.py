@@ -11,28 +11,36 @@ from typing import Annotated, Any
 
 import typer
 
-from cli import dumping, inspecting, loading, messages, receiving, releasing, removing, repairing, users
-from cli.arguments import Command, Group
-from cli.failures import ExitCode, Failure, Usage, meaning, tell
-from cli.output import Notes
-from journal.errors import JournalError
+from oms_journal.cli import dumping, inspecting, loading, messages, receiving, releasing, removing, repairing, users
+from oms_journal.cli.arguments import Command, Group
+from oms_journal.cli.failures import ExitCode, Failure, Usage, meaning, tell
+from oms_journal.cli.output import Notes
+from oms_journal.journal.errors import JournalError
 
 # Commands with a module of their own that is imported when the command is called.
 _LATE = {
-    "backup": ("cli.backing_up", "backup", "Back a database up into a directory, while it runs."),
-    "restore": ("cli.restoring", "restore", "Make a database from a backup, in a directory that is new."),
-    "io-test": ("cli.iotest", "io_test", "Measure how fast this directory's device makes bytes durable."),
-    "demo": ("cli.demo", "demo", "Run the main job on 336,776 real flights, a kill included."),
-    "analyze": ("cli.analyze", "analyze", "Say what is stuck, slow, full or lost, as a page and tables."),
-    "export": ("cli.exporting", "export", "Write sealed data files as Parquet, for DuckDB, Polars, pandas."),
-    "estimate": ("cli.estimate", "estimate", "Say how much disk and memory a load of units of work takes."),
-    "chess": ("cli.chess", "chess", "Play chess by mail over a broker: a whole game, with kills."),
-    "serve": ("cli.serve", "serve", "Serve programs over STOMP and HTTP until it is told to stop."),
-    "info": ("cli.asking", "information", "Show what a running broker knows."),
-    "cmd": ("cli.commanding", "command", "Give a running broker a command."),
-    "top": ("cli.top", "top", "Watch a running broker."),
-    "long-uow": ("cli.long_uow", "long_uow", "Let a unit of work take long, be watched, and be stopped."),
-    "attributes": ("cli.attributes", "attributes", "Check a broker's attribute file, show the values that count."),
+    "backup": ("oms_journal.cli.backing_up", "backup", "Back a database up into a directory, while it runs."),
+    "restore": ("oms_journal.cli.restoring", "restore", "Make a database from a backup, in a directory that is new."),
+    "io-test": ("oms_journal.cli.iotest", "io_test", "Measure how fast this directory's device makes bytes durable."),
+    "demo": ("oms_journal.cli.demo", "demo", "Run the main job on 336,776 real flights, a kill included."),
+    "analyze": ("oms_journal.cli.analyze", "analyze", "Say what is stuck, slow, full or lost, as a page and tables."),
+    "export": (
+        "oms_journal.cli.exporting",
+        "export",
+        "Write sealed data files as Parquet, for DuckDB, Polars, pandas.",
+    ),
+    "estimate": ("oms_journal.cli.estimate", "estimate", "Say how much disk and memory a load of units of work takes."),
+    "chess": ("oms_journal.cli.chess", "chess", "Play chess by mail over a broker: a whole game, with kills."),
+    "serve": ("oms_journal.cli.serve", "serve", "Serve programs over STOMP and HTTP until it is told to stop."),
+    "info": ("oms_journal.cli.asking", "information", "Show what a running broker knows."),
+    "cmd": ("oms_journal.cli.commanding", "command", "Give a running broker a command."),
+    "top": ("oms_journal.cli.top", "top", "Watch a running broker."),
+    "long-uow": ("oms_journal.cli.long_uow", "long_uow", "Let a unit of work take long, be watched, and be stopped."),
+    "attributes": (
+        "oms_journal.cli.attributes",
+        "attributes",
+        "Check a broker's attribute file, show the values that count.",
+    ),
 }
 
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import at_broker, held_units, interrupts, options, output
-from cli.failures import Usage
-from cli.stores import database, engine_options, looked_up, view
-from cli.wording import age_text, counted, preview, size_text, to_the_second
+from oms_journal.cli import at_broker, held_units, interrupts, options, output
+from oms_journal.cli.failures import Usage
+from oms_journal.cli.stores import database, engine_options, looked_up, view
+from oms_journal.cli.wording import age_text, counted, preview, size_text, to_the_second
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from database import Message
-    from database.stats import QueueStats
+    from oms_journal.database import Message
+    from oms_journal.database.stats import QueueStats
 
 LIST_COUNT = 20  # messages shown to a person who did not say how many
 PREVIEW_CHARACTERS = 64
@@ -245,7 +245,7 @@ def show(
 
 
 def _show(message: "Message", *, is_held: bool) -> None:
-    from journal.names import DataFileName
+    from oms_journal.journal.names import DataFileName
 
     age = (datetime.now(UTC) - message.added_at).total_seconds()
     facts = {

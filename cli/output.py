@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from cli.wording import as_text, iso, printable
+from oms_journal.cli.wording import as_text, iso, printable
 
 GAP = 2  # between columns
 SHRUNK_MIN = 8  # characters left of a column in the narrowest window

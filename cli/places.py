@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cli.failures import Usage
+from oms_journal.cli.failures import Usage
 
 
 class Place:

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import at_broker, interrupts, options, output
-from cli.failures import ExitCode
-from cli.messages import message_document
-from cli.stores import database, require, view
-from journal.errors import DatabaseLocked
+from oms_journal.cli import at_broker, interrupts, options, output
+from oms_journal.cli.failures import ExitCode
+from oms_journal.cli.messages import message_document
+from oms_journal.cli.stores import database, require, view
+from oms_journal.journal.errors import DatabaseLocked
 
 if TYPE_CHECKING:  # the engine and the broker are imported when a command needs them
-    from broker.words import Message as Received
-    from database import Message, MessageDatabase
+    from oms_journal.broker.words import Message as Received
+    from oms_journal.database import Message, MessageDatabase
 
 LOOK_SECONDS = 0.1  # between two looks at the directory
 

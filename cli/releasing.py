@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import held_units, interrupts, options, output
-from cli.failures import ExitCode, Usage
-from cli.held_units import BY_NUMBER, BY_PRODUCER, BY_UOWID
-from cli.removing import COMMIT_MESSAGES_MAX, ask, moment
-from cli.sources import lines_of
-from cli.stores import database, view
-from cli.wording import counted
+from oms_journal.cli import held_units, interrupts, options, output
+from oms_journal.cli.failures import ExitCode, Usage
+from oms_journal.cli.held_units import BY_NUMBER, BY_PRODUCER, BY_UOWID
+from oms_journal.cli.removing import COMMIT_MESSAGES_MAX, ask, moment
+from oms_journal.cli.sources import lines_of
+from oms_journal.cli.stores import database, view
+from oms_journal.cli.wording import counted
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from broker.held_listing import Held
-    from database import DatabaseView, Message
+    from oms_journal.broker.held_listing import Held
+    from oms_journal.database import DatabaseView, Message
 
 BY_PROPERTY = "property:"
 

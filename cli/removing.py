@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from cli import interrupts, options, output
-from cli.failures import ExitCode, Usage
-from cli.stores import database, view
-from cli.wording import counted, printable
+from oms_journal.cli import interrupts, options, output
+from oms_journal.cli.failures import ExitCode, Usage
+from oms_journal.cli.stores import database, view
+from oms_journal.cli.wording import counted, printable
 
 COMMIT_MESSAGES_MAX = 100_000  # of one DELETE commit
 
@@ -60,7 +60,7 @@ def _of_queue(spool: Path, queue: str, older: str | None) -> list[int]:
 
 def moment(age: str, option: str) -> datetime:
     """Return the time that was so long ago; Usage where it is no duration."""
-    from database.options import parse_duration
+    from oms_journal.database.options import parse_duration
 
     try:
         return datetime.now(UTC) - timedelta(seconds=parse_duration(age))

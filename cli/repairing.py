@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import options, output
-from cli.failures import ExitCode, Failure
-from cli.progress import ProgressBar
-from cli.stores import database, engine_options, require, view
-from cli.wording import age_text, counted, size_text
-from journal.errors import DatabaseLocked, RecoveryRefused
+from oms_journal.cli import options, output
+from oms_journal.cli.failures import ExitCode, Failure
+from oms_journal.cli.progress import ProgressBar
+from oms_journal.cli.stores import database, engine_options, require, view
+from oms_journal.cli.wording import age_text, counted, size_text
+from oms_journal.journal.errors import DatabaseLocked, RecoveryRefused
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from database.stats import CleanupReport
-    from recovery.report import Loss, RecoveryReport, Suspect
+    from oms_journal.database.stats import CleanupReport
+    from oms_journal.recovery.report import Loss, RecoveryReport, Suspect
 
 RANGES_SHOWN = 5
 
@@ -61,8 +61,8 @@ def recover(  # noqa: PLR0913
 
     This is what every opening does. Exits 1 when something that was acknowledged is lost.
     """
-    from recovery.startup import RecoveryOptions
-    from recovery.startup import recover as recovered
+    from oms_journal.recovery.startup import RecoveryOptions
+    from oms_journal.recovery.startup import recover as recovered
 
     require(spool)
     defaults = engine_options()
@@ -197,7 +197,7 @@ def _asked_for_otherwise() -> Iterator[None]:
 
 def _planned(spool: Path, *, compact: bool) -> "CleanupReport":
     """Return what a clean-up would do, found out without the lock."""
-    from database.stats import CleanupReport
+    from oms_journal.database.stats import CleanupReport
 
     with view(spool) as looking:
         files = looking.explain()

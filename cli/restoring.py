@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import options, output
-from cli.failures import ExitCode
-from cli.progress import ProgressBar
-from cli.repairing import print_recovery
-from cli.stores import engine_options
-from cli.wording import age_text, counted, iso_microseconds, size_text
-from journal import names
+from oms_journal.cli import options, output
+from oms_journal.cli.failures import ExitCode
+from oms_journal.cli.progress import ProgressBar
+from oms_journal.cli.repairing import print_recovery
+from oms_journal.cli.stores import engine_options
+from oms_journal.cli.wording import age_text, counted, iso_microseconds, size_text
+from oms_journal.journal import names
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from database.restore import RestoreReport
+    from oms_journal.database.restore import RestoreReport
 
 
 def restore(
@@ -47,10 +47,10 @@ def restore(
     Interrupted, it begins anew when it is called again. Exits 1 when something of the backup is damaged; what is held
     is no failure.
     """
-    from broker.pstore import RESTORED_KEY
-    from broker.records import MASTER_KEY
-    from database.restore import RestoreOptions
-    from database.restore import restore as restored
+    from oms_journal.broker.pstore import RESTORED_KEY
+    from oms_journal.broker.records import MASTER_KEY
+    from oms_journal.database.restore import RestoreOptions
+    from oms_journal.database.restore import restore as restored
 
     with ProgressBar() as progress:
         chosen = RestoreOptions(

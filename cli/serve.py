@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from broker.reachability import PORT_MAX
-from cli import options, output
-from cli.attributes import failure_of
-from cli.failures import ExitCode, Failure, Usage, meaning
-from cli.progress import ProgressBar
-from cli.wording import printable
+from oms_journal.broker.reachability import PORT_MAX
+from oms_journal.cli import options, output
+from oms_journal.cli.attributes import failure_of
+from oms_journal.cli.failures import ExitCode, Failure, Usage, meaning
+from oms_journal.cli.progress import ProgressBar
+from oms_journal.cli.wording import printable
 
 if TYPE_CHECKING:  # the broker is imported when the command needs it
-    from broker.attributes import Attributes
-    from broker.server.serving import Server
+    from oms_journal.broker.attributes import Attributes
+    from oms_journal.broker.server.serving import Server
 
 File = Annotated[
     Path | None,
@@ -95,7 +95,7 @@ def serve(  # noqa: PLR0913 - one for each option
     With PSTORE-UNLOAD here and PSTORE-LOAD at the partner it moves the store
     there, whole and compared, and ends by itself.
     """
-    from broker.server.serving import Server
+    from oms_journal.broker.server.serving import Server
 
     given: dict[str, str | int | None] = {"host": host, "stomp_port": stomp_port, "http_port": http_port}
     if is_unit:
@@ -114,12 +114,12 @@ def serve(  # noqa: PLR0913 - one for each option
 
 def _run_to_its_end(make: Callable[..., "Server"], *, as_json: bool) -> None:
     """Run the server until it ends. Failure where it cannot serve, or another broker has its store."""
-    from broker.pstore import StartRefused
-    from broker.server.access import AccessRefused
-    from broker.server.moving_words import MoveFailed
-    from broker.server.served import PortRefused
-    from broker.server.serving import StoreTaken
-    from broker.server.standby import StandbyEnds
+    from oms_journal.broker.pstore import StartRefused
+    from oms_journal.broker.server.access import AccessRefused
+    from oms_journal.broker.server.moving_words import MoveFailed
+    from oms_journal.broker.server.served import PortRefused
+    from oms_journal.broker.server.serving import StoreTaken
+    from oms_journal.broker.server.standby import StandbyEnds
 
     try:
         with ProgressBar(is_bytes=False, is_long=True) as bar:
@@ -134,7 +134,7 @@ def _run_to_its_end(make: Callable[..., "Server"], *, as_json: bool) -> None:
 
 def _mode(run_mode: str | None, partner: str | None, *, create: bool) -> dict[str, str | int | None]:
     """Return the attributes of a run mode: what it takes as PSTORE goes with it. Usage where it begins no store."""
-    from broker.attribute_keywords import START_OF_MODE
+    from oms_journal.broker.attribute_keywords import START_OF_MODE
 
     said: dict[str, str | int | None] = {}
     if run_mode is not None:
@@ -161,7 +161,7 @@ def _check_erasable(attributes: "Attributes") -> None:
 
 
 async def _run(make: Callable[..., "Server"], *, as_json: bool) -> None:
-    from broker.server.systemd import Systemd
+    from oms_journal.broker.server.systemd import Systemd
 
     async with Systemd(os.environ) as systemd:
 
@@ -183,13 +183,13 @@ async def _run(make: Callable[..., "Server"], *, as_json: bool) -> None:
 
 def _unit(file: Path | None, spool: Path | None, said: Mapping[str, str | int | None]) -> str:
     """Return the unit file of a server that is called like this one, with absolute paths."""
-    from broker.server.unit_file import STATE_DIRECTORY, unit_file
+    from oms_journal.broker.server.unit_file import STATE_DIRECTORY, unit_file
 
     if said.get("erase") is not None:
         raise Usage("--erase is for one start: in a unit file it would erase the store at each restart")
     program = Path(sys.argv[0]).absolute()
     is_module = program.name == "__main__.py"
-    command = [*([sys.executable, "-m", "cli"] if is_module else [str(program)]), "serve"]
+    command = [*([sys.executable, "-m", "oms_journal.cli"] if is_module else [str(program)]), "serve"]
     if file is not None:
         command.append(str(file.absolute()))
     spool = spool.absolute() if spool is not None else STATE_DIRECTORY / "store" if file is None else None
@@ -206,8 +206,8 @@ def _unit(file: Path | None, spool: Path | None, said: Mapping[str, str | int | 
 def _attributes(
     file: Path | None, spool: Path | None, said: Mapping[str, str | int | None], *, as_json: bool
 ) -> "Attributes":
-    from broker.attribute_text import AttributesInvalid
-    from broker.beginning import attributes_of
+    from oms_journal.broker.attribute_text import AttributesInvalid
+    from oms_journal.broker.beginning import attributes_of
 
     if said.get("host") == "":
         raise Usage("--host is an empty text; give the name or the address of an interface, as in 127.0.0.1")
@@ -226,7 +226,7 @@ def _attributes(
 
 
 def _start_failure(refused: Exception) -> Failure:
-    from journal.errors import DatabaseLocked, NotADatabase
+    from oms_journal.journal.errors import DatabaseLocked, NotADatabase
 
     cause = refused.__cause__
     if isinstance(cause, NotADatabase):

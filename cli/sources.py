@@ -25,7 +25,7 @@ from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import BinaryIO
 
-from cli.failures import Usage
+from oms_journal.cli.failures import Usage
 
 
 class SourceFormat(StrEnum):

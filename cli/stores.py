@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cli.failures import Usage
-from cli.output import note
-from cli.progress import ProgressBar
-from cli.wording import counted
-from journal.errors import DatabaseLocked, DiskError, NotADatabase
+from oms_journal.cli.failures import Usage
+from oms_journal.cli.output import note
+from oms_journal.cli.progress import ProgressBar
+from oms_journal.cli.wording import counted
+from oms_journal.journal.errors import DatabaseLocked, DiskError, NotADatabase
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it, so that --help does not wait for it
-    from database import DatabaseView, Message, MessageDatabase, Options
-    from recovery.report import RecoveryReport
+    from oms_journal.database import DatabaseView, Message, MessageDatabase, Options
+    from oms_journal.recovery.report import RecoveryReport
 
 T = TypeVar("T")
 HOW = "--spool DIR or SPOOL_DIRECTORY"  # a directory is given
@@ -26,7 +26,7 @@ RETRY_SECONDS = 0.05
 
 def engine_options(**named: Any) -> "Options":
     """Return the engine's options: what was named, else the environment, else the defaults."""
-    from database.options import ENVIRONMENT, Options
+    from oms_journal.database.options import ENVIRONMENT, Options
 
     given = {name: value for name, value in named.items() if value is not None}
     said = {variable: os.environ[variable] for variable in ENVIRONMENT if os.environ.get(variable)}
@@ -42,7 +42,7 @@ def engine_options(**named: Any) -> "Options":
 
 def check_option(label: str, name: str, value: object, made: Callable[[], object] | None = None) -> None:
     """Usage where the value of an option of the engine is refused, by the name and the value that its giver knows."""
-    from database.options import Options
+    from oms_journal.database.options import Options
 
     try:
         Options.of(**{name: value}) if made is None else made()
@@ -76,8 +76,8 @@ def database(
 
 def _check_is_nobodys(db: "MessageDatabase", spool: Path) -> None:
     """Raise Usage where the messages belong to a broker: its records would not fit them any more."""
-    from broker.pstore import LOADING_KEY
-    from broker.records import MASTER, MASTER_KEY, RecordError
+    from oms_journal.broker.pstore import LOADING_KEY
+    from oms_journal.broker.records import MASTER, MASTER_KEY, RecordError
 
     if db.get(LOADING_KEY) is not None:
         raise Usage(f"{spool} holds a broker's store whose load is not finished: repeat it; nothing was changed")
@@ -97,7 +97,7 @@ def _check_is_nobodys(db: "MessageDatabase", spool: Path) -> None:
 
 
 def _opened(spool: Path, options: "Options", wait_seconds: float) -> "MessageDatabase":
-    from database import MessageDatabase
+    from oms_journal.database import MessageDatabase
 
     def opened() -> "MessageDatabase":
         with ProgressBar() as progress:
@@ -122,7 +122,7 @@ def waited_for(opening: Callable[[], T], wait_seconds: float, is_locked: Callabl
 def view(spool: Path) -> Iterator["DatabaseView"]:
     """Open the database for looking: no lock, nothing is changed, it may be running."""
     require(spool)
-    from database import DatabaseView
+    from oms_journal.database import DatabaseView
 
     with listening():
         with ProgressBar() as progress:
@@ -134,7 +134,7 @@ def view(spool: Path) -> Iterator["DatabaseView"]:
 def looked_up(spool: Path, number: int) -> "Message":
     """Return one undelivered message, found by the index file where there is one: no lock, nothing is changed."""
     require(spool)
-    from database.lookup import look_up
+    from oms_journal.database.lookup import look_up
 
     with listening():
         return look_up(spool, number)
@@ -142,8 +142,8 @@ def looked_up(spool: Path, number: int) -> "Message":
 
 def require(directory: Path, *, how: str = HOW) -> None:
     """Return where the directory holds a database. Usage where it does not, with `how` the right one is given."""
-    from journal.disk import RealDisk
-    from recovery.place import check_database
+    from oms_journal.journal.disk import RealDisk
+    from oms_journal.recovery.place import check_database
 
     advice = f"give the right one with {how}"
     try:

@@ -15,10 +15,10 @@ from typing import Annotated, Any
 
 import typer
 
-from cli import operator, options, output
-from cli.asking import milliseconds
-from cli.failures import Failure
-from cli.wording import age_text, printable, size_text
+from oms_journal.cli import operator, options, output
+from oms_journal.cli.asking import milliseconds
+from oms_journal.cli.failures import Failure
+from oms_journal.cli.wording import age_text, printable, size_text
 
 LOOK_SECONDS = 0.1  # between two looks whether somebody wants to end it
 SERVICES_MAX = 1000  # asked for

@@ -1,12 +1,12 @@
 """The OMS message database: durable queues of messages and keyed state in one directory."""
 
-from database.asynchronous import AsyncMessageDatabase
-from database.backup import Backup, BackupOptions, BackupReport, back_up
-from database.block import CommitBlock
-from database.database import MessageDatabase
-from database.options import Options
-from database.view import DatabaseView
-from journal.errors import (
+from oms_journal.database.asynchronous import AsyncMessageDatabase
+from oms_journal.database.backup import Backup, BackupOptions, BackupReport, back_up
+from oms_journal.database.block import CommitBlock
+from oms_journal.database.database import MessageDatabase
+from oms_journal.database.options import Options
+from oms_journal.database.view import DatabaseView
+from oms_journal.journal.errors import (
     BackupUnfinished,
     BehindItsBackup,
     CannotContinue,
@@ -42,7 +42,7 @@ from journal.errors import (
     TakenOver,
     UnreadableCommit,
 )
-from journal.message import Message
+from oms_journal.journal.message import Message
 
 __all__ = [
     "AsyncMessageDatabase",

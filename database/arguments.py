@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from operator import index
 
-from journal.errors import InvalidName, LimitExceeded
-from journal.format import OPERATIONS_MAX
-from journal.message import Message
-from journal.operations import encode_name
+from oms_journal.journal.errors import InvalidName, LimitExceeded
+from oms_journal.journal.format import OPERATIONS_MAX
+from oms_journal.journal.message import Message
+from oms_journal.journal.operations import encode_name
 
 Payload = bytes | bytearray | memoryview
 Number = int | Message

@@ -22,23 +22,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
-from database.arguments import Number, Payload, message_number, message_numbers, shown
-from database.block import CommitBlock, Operations
-from database.database import MessageDatabase, contended
-from database.drafting import first_number, number_range, removed_count
-from database.ledger import StaleDraft
-from database.loop import LoopCommit
-from database.options import NamedOptions, Options
-from database.stats import CleanupReport, FileExplanation, Stats
-from journal.disk import Disk
-from journal.draft import Draft
-from journal.errors import DatabaseClosed, JournalError
-from journal.group import AnyDraft
-from journal.message import Message
-from journal.operations import Operation
-from recovery.place import directory_of
-from recovery.report import RecoveryReport
-from recovery.validate import Progress, no_progress
+from oms_journal.database.arguments import Number, Payload, message_number, message_numbers, shown
+from oms_journal.database.block import CommitBlock, Operations
+from oms_journal.database.database import MessageDatabase, contended
+from oms_journal.database.drafting import first_number, number_range, removed_count
+from oms_journal.database.ledger import StaleDraft
+from oms_journal.database.loop import LoopCommit
+from oms_journal.database.options import NamedOptions, Options
+from oms_journal.database.stats import CleanupReport, FileExplanation, Stats
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.draft import Draft
+from oms_journal.journal.errors import DatabaseClosed, JournalError
+from oms_journal.journal.group import AnyDraft
+from oms_journal.journal.message import Message
+from oms_journal.journal.operations import Operation
+from oms_journal.recovery.place import directory_of
+from oms_journal.recovery.report import RecoveryReport
+from oms_journal.recovery.validate import Progress, no_progress
 
 READ_MESSAGES = 256  # read at once by a thread
 REMOVAL_ATTEMPTS_MAX = 100

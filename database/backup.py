@@ -15,21 +15,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from database.apart import are_apart
-from database.backup_files import Brought
-from database.backup_place import BackupPlace
-from database.options import system_clock
-from database.picture import Picture, SourceReader
-from journal.courtesy import courteous
-from journal.disk import Disk, RealDisk
-from journal.errors import BehindItsBackup, DiskError, NothingToBackUp, NotReadBack, NotThisBackup
-from journal.format import FileHeader
-from journal.manifest import Manifest
-from journal.names import DataFileName
-from recovery.place import directory_of
-from recovery.restoring import refuse_unfinished
-from recovery.startup import refuse_backup
-from recovery.validate import Progress, no_progress
+from oms_journal.database.apart import are_apart
+from oms_journal.database.backup_files import Brought
+from oms_journal.database.backup_place import BackupPlace
+from oms_journal.database.options import system_clock
+from oms_journal.database.picture import Picture, SourceReader
+from oms_journal.journal.courtesy import courteous
+from oms_journal.journal.disk import Disk, RealDisk
+from oms_journal.journal.errors import BehindItsBackup, DiskError, NothingToBackUp, NotReadBack, NotThisBackup
+from oms_journal.journal.format import FileHeader
+from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.names import DataFileName
+from oms_journal.recovery.place import directory_of
+from oms_journal.recovery.restoring import refuse_unfinished
+from oms_journal.recovery.startup import refuse_backup
+from oms_journal.recovery.validate import Progress, no_progress
 
 ATTEMPTS_MAX = 20  # clean-up of a running database may be faster than the copying
 LOOK_SECONDS = 0.1  # between two looks for a frame that vouches

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from journal import manifest, names
-from journal.datafile import DataFile, Footer
-from journal.disk import Disk, RealDisk
-from journal.errors import DiskError, ManifestDamaged
-from journal.footer import ranges
-from journal.format import FileHeader, Previous
-from journal.manifest import BackupFile, Manifest
-from journal.names import DataFileName
-from journal.walk import Span, walk
-from recovery.report import FileReport, Verdict
-from recovery.survey import data_files
-from recovery.validate import Progress, no_progress, validate_directory
+from oms_journal.journal import manifest, names
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.disk import Disk, RealDisk
+from oms_journal.journal.errors import DiskError, ManifestDamaged
+from oms_journal.journal.footer import ranges
+from oms_journal.journal.format import FileHeader, Previous
+from oms_journal.journal.manifest import BackupFile, Manifest
+from oms_journal.journal.names import DataFileName
+from oms_journal.journal.walk import Span, walk
+from oms_journal.recovery.report import FileReport, Verdict
+from oms_journal.recovery.survey import data_files
+from oms_journal.recovery.validate import Progress, no_progress, validate_directory
 
 ATTEMPTS_MAX = 5  # a back-up may go on meanwhile
 

@@ -21,15 +21,15 @@ from pathlib import Path
 
 import xxhash
 
-from database.picture import Wanted
-from journal import names
-from journal.datafile import DataFile
-from journal.disk import NO_LINKS, Disk, DiskFile
-from journal.errors import DiskError, NotReadBack
-from journal.manifest import BackupFile
-from journal.names import ArchiveName
-from recovery.report import Verdict
-from recovery.validate import examine
+from oms_journal.database.picture import Wanted
+from oms_journal.journal import names
+from oms_journal.journal.datafile import DataFile
+from oms_journal.journal.disk import NO_LINKS, Disk, DiskFile
+from oms_journal.journal.errors import DiskError, NotReadBack
+from oms_journal.journal.manifest import BackupFile
+from oms_journal.journal.names import ArchiveName
+from oms_journal.recovery.report import Verdict
+from oms_journal.recovery.validate import examine
 
 COPY_BYTES = 1 << 20
 

@@ -9,14 +9,14 @@ What cannot be read or written for a while is tried again; what will not get bet
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from database.backup import Backup, BackupOptions, BackupReport
-from database.backup_tail import Tail, oldest_behind
-from journal.courtesy import courteous
-from journal.errors import DiskError, JournalError, NothingToBackUp
-from journal.format import Previous
-from journal.manifest import Manifest
-from journal.names import DataFileName
-from recovery.survey import data_files
+from oms_journal.database.backup import Backup, BackupOptions, BackupReport
+from oms_journal.database.backup_tail import Tail, oldest_behind
+from oms_journal.journal.courtesy import courteous
+from oms_journal.journal.errors import DiskError, JournalError, NothingToBackUp
+from oms_journal.journal.format import Previous
+from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.names import DataFileName
+from oms_journal.recovery.survey import data_files
 
 LOOK_POLLS = 30  # a look at everything after so many polls that brought nothing new
 

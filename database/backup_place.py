@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from database.backup_check import rebuilt
-from database.backup_files import Bringer, Brought, has
-from database.picture import Wanted
-from journal import manifest, names
-from journal.disk import Disk
-from journal.errors import DirectoryGone, DiskError, ManifestDamaged, NotReadBack, NotThisBackup
-from journal.format import Previous
-from journal.manifest import Manifest
-from journal.names import DataFileName, UnfinishedName
-from journal.owner import Ownership
-from recovery.place import make_directory
+from oms_journal.database.backup_check import rebuilt
+from oms_journal.database.backup_files import Bringer, Brought, has
+from oms_journal.database.picture import Wanted
+from oms_journal.journal import manifest, names
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DirectoryGone, DiskError, ManifestDamaged, NotReadBack, NotThisBackup
+from oms_journal.journal.format import Previous
+from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.names import DataFileName, UnfinishedName
+from oms_journal.journal.owner import Ownership
+from oms_journal.recovery.place import make_directory
 
 
 class BackupPlace:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import xxhash
 
-from journal.datafile import DataFile
-from journal.disk import Disk, DiskFile
-from journal.footer import MAGIC as FOOTER_MAGIC
-from journal.format import FRAME_SIZE, FileHeader, FrameHeader, Previous, align, decode_frame
-from journal.manifest import Manifest
-from journal.names import DataFileName
-from recovery.survey import data_files
+from oms_journal.journal.datafile import DataFile
+from oms_journal.journal.disk import Disk, DiskFile
+from oms_journal.journal.footer import MAGIC as FOOTER_MAGIC
+from oms_journal.journal.format import FRAME_SIZE, FileHeader, FrameHeader, Previous, align, decode_frame
+from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.names import DataFileName
+from oms_journal.recovery.survey import data_files
 
 CHUNK_BYTES = 256 << 10
 

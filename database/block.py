@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from database.arguments import Number, Payload, message_number, message_numbers, shown
-from database.encode import Encoder, NewMessage
-from database.ledger import Effect, Run
-from index.duplicates import Scope, digest
-from index.table import NUMBER_MAX
-from journal.draft import NUMBER, Added, Composer, Draft
-from journal.errors import DuplicateConflict, InvalidName, NotUndelivered, OutsideBlock
-from journal.format import xxh3
-from journal.operations import Operation
-from journal.records import WHOLE_COMMIT, Numbers
+from oms_journal.database.arguments import Number, Payload, message_number, message_numbers, shown
+from oms_journal.database.encode import Encoder, NewMessage
+from oms_journal.database.ledger import Effect, Run
+from oms_journal.index.duplicates import Scope, digest
+from oms_journal.index.table import NUMBER_MAX
+from oms_journal.journal.draft import NUMBER, Added, Composer, Draft
+from oms_journal.journal.errors import DuplicateConflict, InvalidName, NotUndelivered, OutsideBlock
+from oms_journal.journal.format import xxh3
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.records import WHOLE_COMMIT, Numbers
 
 
 class NewValue(NamedTuple):

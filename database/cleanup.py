@@ -26,10 +26,10 @@ from itertools import groupby
 
 import numpy as np
 
-from database.holding import Holding
-from database.ledger import Effect, StaleDraft
-from database.options import Options
-from database.plan import (
+from oms_journal.database.holding import Holding
+from oms_journal.database.ledger import Effect, StaleDraft
+from oms_journal.database.options import Options
+from oms_journal.database.plan import (
     PIN_SHARE,
     PINS_BYTES_MAX,
     SMALL_FILES_MIN,
@@ -38,27 +38,27 @@ from database.plan import (
     plan_compaction,
     plan_unpinning,
 )
-from database.questions import Look, data_sequences, file_facts, find, held_count
-from database.reading import read_many, read_value
-from database.retention import Retention
-from database.stats import CleanupReport
-from index.duplicates import KEY_PREFIX, carried
-from index.keyed import Version
-from index.table import Place
-from journal.courtesy import courteous
-from journal.datafile import DataFile
-from journal.draft import Added, Composer, Draft
-from journal.errors import DiskError, DiskFull, MessageDamaged
-from journal.format import FileHeader
-from journal.log import Journal
-from journal.message import Message
-from journal.names import DataFileName
-from journal.neighbours import late_files, splits
-from journal.operations import LOW_WATER_KEY
-from journal.records import MOVED, encode_properties
-from journal.reserve import NO_SPACE
-from recovery.report import Verdict
-from recovery.startup import Started
+from oms_journal.database.questions import Look, data_sequences, file_facts, find, held_count
+from oms_journal.database.reading import read_many, read_value
+from oms_journal.database.retention import Retention
+from oms_journal.database.stats import CleanupReport
+from oms_journal.index.duplicates import KEY_PREFIX, carried
+from oms_journal.index.keyed import Version
+from oms_journal.index.table import Place
+from oms_journal.journal.courtesy import courteous
+from oms_journal.journal.datafile import DataFile
+from oms_journal.journal.draft import Added, Composer, Draft
+from oms_journal.journal.errors import DiskError, DiskFull, MessageDamaged
+from oms_journal.journal.format import FileHeader
+from oms_journal.journal.log import Journal
+from oms_journal.journal.message import Message
+from oms_journal.journal.names import DataFileName
+from oms_journal.journal.neighbours import late_files, splits
+from oms_journal.journal.operations import LOW_WATER_KEY
+from oms_journal.journal.records import MOVED, encode_properties
+from oms_journal.journal.reserve import NO_SPACE
+from oms_journal.recovery.report import Verdict
+from oms_journal.recovery.startup import Started
 
 _log = logging.getLogger("oms.database")
 MOVE_BYTES = 256 << 10  # moved in one commit: commits of others wait behind it

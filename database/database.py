@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
 
-from database import questions
-from database.arguments import (
+from oms_journal.database import questions
+from oms_journal.database.arguments import (
     Number,
     Payload,
     asked_queue,
@@ -24,31 +24,31 @@ from database.arguments import (
     plain_text,
     shown,
 )
-from database.block import CommitBlock, Operations
-from database.cleanup import Cleanup, CleanupContext
-from database.drafting import Drafting, first_number, number_range, removed_count
-from database.encode import Encoder
-from database.forks import close_in_children
-from database.holding import Holding
-from database.indexing import SealedIndex
-from database.ledger import Ledger, StaleDraft
-from database.options import NamedOptions, Options
-from database.reading import Files, read_known, read_one
-from database.stats import CleanupReport, FileExplanation, Stats
-from database.taking import Taking
-from database.tender import Chores, Tender
-from journal.commit import GroupCommit
-from journal.disk import Disk, RealDisk
-from journal.draft import Composer
-from journal.errors import CannotContinue, Contention, DatabaseClosed, JournalError
-from journal.group import AnyDraft
-from journal.log import Journal
-from journal.message import Message
-from journal.operations import Operation
-from recovery import findings, place
-from recovery.report import RecoveryReport
-from recovery.startup import Started, start
-from recovery.validate import Progress, no_progress
+from oms_journal.database.block import CommitBlock, Operations
+from oms_journal.database.cleanup import Cleanup, CleanupContext
+from oms_journal.database.drafting import Drafting, first_number, number_range, removed_count
+from oms_journal.database.encode import Encoder
+from oms_journal.database.forks import close_in_children
+from oms_journal.database.holding import Holding
+from oms_journal.database.indexing import SealedIndex
+from oms_journal.database.ledger import Ledger, StaleDraft
+from oms_journal.database.options import NamedOptions, Options
+from oms_journal.database.reading import Files, read_known, read_one
+from oms_journal.database.stats import CleanupReport, FileExplanation, Stats
+from oms_journal.database.taking import Taking
+from oms_journal.database.tender import Chores, Tender
+from oms_journal.journal.commit import GroupCommit
+from oms_journal.journal.disk import Disk, RealDisk
+from oms_journal.journal.draft import Composer
+from oms_journal.journal.errors import CannotContinue, Contention, DatabaseClosed, JournalError
+from oms_journal.journal.group import AnyDraft
+from oms_journal.journal.log import Journal
+from oms_journal.journal.message import Message
+from oms_journal.journal.operations import Operation
+from oms_journal.recovery import findings, place
+from oms_journal.recovery.report import RecoveryReport
+from oms_journal.recovery.startup import Started, start
+from oms_journal.recovery.validate import Progress, no_progress
 
 _log = logging.getLogger("oms.database")
 REMOVAL_ATTEMPTS_MAX = 100

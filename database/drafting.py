@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from database.arguments import Number, Payload, every, message_numbers, shown
-from database.block import CommitBlock, Operations
-from database.encode import Encoder
-from database.ledger import Effect, Ledger
-from database.unit import Numbered, Unit, drafted, drafted_sent
-from journal.draft import Composer, Draft
-from journal.operations import Operation
+from oms_journal.database.arguments import Number, Payload, every, message_numbers, shown
+from oms_journal.database.block import CommitBlock, Operations
+from oms_journal.database.encode import Encoder
+from oms_journal.database.ledger import Effect, Ledger
+from oms_journal.database.unit import Numbered, Unit, drafted, drafted_sent
+from oms_journal.journal.draft import Composer, Draft
+from oms_journal.journal.operations import Operation
 
 
 class Drafting:

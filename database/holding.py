@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from database.ledger import Effect, Ledger
-from database.taking import Taking
-from index.block import Numbers, distinct
-from index.held import KEY_PREFIX, Held
-from index.table import NUMBER_MAX
-from journal.disk import Disk
-from journal.draft import Composer, Draft
-from recovery import holding
+from oms_journal.database.ledger import Effect, Ledger
+from oms_journal.database.taking import Taking
+from oms_journal.index.block import Numbers, distinct
+from oms_journal.index.held import KEY_PREFIX, Held
+from oms_journal.index.table import NUMBER_MAX
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.draft import Composer, Draft
+from oms_journal.recovery import holding
 
 COMMIT_MESSAGES_MAX = 100_000  # discarded by one commit
 

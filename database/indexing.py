@@ -5,9 +5,9 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from index import sealed
-from journal.disk import Disk
-from journal.segment import Sealed
+from oms_journal.index import sealed
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.segment import Sealed
 
 _log = logging.getLogger("oms.database")
 

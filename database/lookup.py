@@ -11,21 +11,21 @@ from pathlib import Path
 
 import numpy as np
 
-from database.view import DatabaseView
-from index import sealed
-from journal.contents import Contents
-from journal.datafile import DataFile, Footer
-from journal.disk import Disk, RealDisk
-from journal.dump import sequence_of
-from journal.errors import DiskError, FormatError, MessageDamaged, NoSuchMessage
-from journal.message import FrameReader, Message, Source
-from journal.operations import Operation
-from journal.segment import Sealed
-from recovery.examined import read_contents
-from recovery.place import directory_of
-from recovery.restoring import refuse_unfinished
-from recovery.survey import data_files, survey
-from recovery.validate import as_followed, examine
+from oms_journal.database.view import DatabaseView
+from oms_journal.index import sealed
+from oms_journal.journal.contents import Contents
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.disk import Disk, RealDisk
+from oms_journal.journal.dump import sequence_of
+from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged, NoSuchMessage
+from oms_journal.journal.message import FrameReader, Message, Source
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.segment import Sealed
+from oms_journal.recovery.examined import read_contents
+from oms_journal.recovery.place import directory_of
+from oms_journal.recovery.restoring import refuse_unfinished
+from oms_journal.recovery.survey import data_files, survey
+from oms_journal.recovery.validate import as_followed, examine
 
 
 class _OutOfDate(Exception):

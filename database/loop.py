@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any
 
-from database.database import MessageDatabase
-from database.pace import Pace
-from journal.courtesy import courteous
-from journal.errors import JournalError
-from journal.group import AnyDraft
-from journal.single import PlainAdds, QueueTemplate
+from oms_journal.database.database import MessageDatabase
+from oms_journal.database.pace import Pace
+from oms_journal.journal.courtesy import courteous
+from oms_journal.journal.errors import JournalError
+from oms_journal.journal.group import AnyDraft
+from oms_journal.journal.single import PlainAdds, QueueTemplate
 
 PLAIN_BYTES = 64 << 10  # of plain adds in one draft: it goes into one data file as a whole
 

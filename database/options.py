@@ -14,14 +14,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypedDict, get_args
 
-from database.arguments import flag, shown
-from index.duplicates import WindowBounds
-from journal.format import ALIGNMENT_MAX, ALIGNMENT_MIN
-from journal.log import DATA_FILE_BYTES_MAX, DATA_FILE_BYTES_MIN, JournalSettings
-from journal.operations import MESSAGE_BYTES_MAX, MIB
-from journal.owner import RENEW_SECONDS, Holder
-from recovery.startup import Policy, RecoveryOptions, Validation
-from recovery.validate import Progress
+from oms_journal.database.arguments import flag, shown
+from oms_journal.index.duplicates import WindowBounds
+from oms_journal.journal.format import ALIGNMENT_MAX, ALIGNMENT_MIN
+from oms_journal.journal.log import DATA_FILE_BYTES_MAX, DATA_FILE_BYTES_MIN, JournalSettings
+from oms_journal.journal.operations import MESSAGE_BYTES_MAX, MIB
+from oms_journal.journal.owner import RENEW_SECONDS, Holder
+from oms_journal.recovery.startup import Policy, RecoveryOptions, Validation
+from oms_journal.recovery.validate import Progress
 
 RENEW_SECONDS_MIN = 0.01
 SECONDS_MAX = 10**9  # of any duration: a thread can wait so long, some 31 years

@@ -12,23 +12,23 @@ from pathlib import Path
 
 import xxhash
 
-from database.backup_tail import good_frames
-from journal import names
-from journal.contents import Contents
-from journal.datafile import DataFile, Footer
-from journal.disk import Disk
-from journal.errors import DiskError, FormatError, JournalError, NewerFormat
-from journal.footer import ranges
-from journal.format import GAP, FileHeader, Previous
-from journal.manifest import Manifest
-from journal.owner import Holder, read_holder
-from recovery.decide import Action
-from recovery.examined import Examined, read_contents
-from recovery.repair import stand_in_identity
-from recovery.report import Verdict
-from recovery.survey import Task, survey
-from recovery.unreadable import ForgivingDisk
-from recovery.validate import FASTER, LOOKS_MAX, as_followed, examine, has_gone_since
+from oms_journal.database.backup_tail import good_frames
+from oms_journal.journal import names
+from oms_journal.journal.contents import Contents
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError, FormatError, JournalError, NewerFormat
+from oms_journal.journal.footer import ranges
+from oms_journal.journal.format import GAP, FileHeader, Previous
+from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.owner import Holder, read_holder
+from oms_journal.recovery.decide import Action
+from oms_journal.recovery.examined import Examined, read_contents
+from oms_journal.recovery.repair import stand_in_identity
+from oms_journal.recovery.report import Verdict
+from oms_journal.recovery.survey import Task, survey
+from oms_journal.recovery.unreadable import ForgivingDisk
+from oms_journal.recovery.validate import FASTER, LOOKS_MAX, as_followed, examine, has_gone_since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-from database.ledger import Ledger
-from database.plan import FileFacts, plan_compaction
-from database.reading import Files, Wanted, read_many, read_value
-from database.stats import FileExplanation, Pin, QueueStats, Stats
-from index.table import NUMBER_MAX, Place
-from journal import names
-from journal.disk import Disk
-from journal.errors import DiskError, MessageDamaged
-from journal.format import BadFrame
-from journal.message import Message
-from journal.names import ArchiveName, DataFileName
+from oms_journal.database.ledger import Ledger
+from oms_journal.database.plan import FileFacts, plan_compaction
+from oms_journal.database.reading import Files, Wanted, read_many, read_value
+from oms_journal.database.stats import FileExplanation, Pin, QueueStats, Stats
+from oms_journal.index.table import NUMBER_MAX, Place
+from oms_journal.journal import names
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError, MessageDamaged
+from oms_journal.journal.format import BadFrame
+from oms_journal.journal.message import Message
+from oms_journal.journal.names import ArchiveName, DataFileName
 
 _log = logging.getLogger("oms.database")
 BATCH_MESSAGES = 1024  # places taken from the index at once

@@ -11,11 +11,11 @@ import contextlib
 from dataclasses import replace
 from typing import Final
 
-from database.database import MessageDatabase
-from journal.errors import JournalError
-from recovery.continuing import Continuing
-from recovery.startup import start
-from recovery.validate import Progress, no_progress
+from oms_journal.database.database import MessageDatabase
+from oms_journal.journal.errors import JournalError
+from oms_journal.recovery.continuing import Continuing
+from oms_journal.recovery.startup import start
+from oms_journal.recovery.validate import Progress, no_progress
 
 
 class Reopening:

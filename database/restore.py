@@ -19,30 +19,30 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from database.apart import are_apart
-from database.backup_check import rebuilt
-from database.options import system_clock
-from database.picture import SourceReader
-from index import duplicates, held
-from index.table import NUMBER_MAX
-from journal import manifest, names
-from journal.datafile import DataFile
-from journal.disk import Disk, DiskFile, RealDisk
-from journal.draft import Composer, Draft
-from journal.errors import DiskError, JournalError, ManifestDamaged, RestoreRefused
-from journal.log import Journal, JournalSettings
-from journal.manifest import BackupFile, Manifest
-from journal.names import DataFileName
-from journal.operations import MIB
-from journal.owner import Ownership, read_holder
-from recovery import findings, holding
-from recovery.counting import Numbers
-from recovery.place import directory_of, make_directory
-from recovery.report import RecoveryReport
-from recovery.restoring import Split, refuse_unfinished
-from recovery.startup import RecoveryOptions, Started, refuse_backup, start
-from recovery.unreadable import ForgivingDisk
-from recovery.validate import Progress, no_progress
+from oms_journal.database.apart import are_apart
+from oms_journal.database.backup_check import rebuilt
+from oms_journal.database.options import system_clock
+from oms_journal.database.picture import SourceReader
+from oms_journal.index import duplicates, held
+from oms_journal.index.table import NUMBER_MAX
+from oms_journal.journal import manifest, names
+from oms_journal.journal.datafile import DataFile
+from oms_journal.journal.disk import Disk, DiskFile, RealDisk
+from oms_journal.journal.draft import Composer, Draft
+from oms_journal.journal.errors import DiskError, JournalError, ManifestDamaged, RestoreRefused
+from oms_journal.journal.log import Journal, JournalSettings
+from oms_journal.journal.manifest import BackupFile, Manifest
+from oms_journal.journal.names import DataFileName
+from oms_journal.journal.operations import MIB
+from oms_journal.journal.owner import Ownership, read_holder
+from oms_journal.recovery import findings, holding
+from oms_journal.recovery.counting import Numbers
+from oms_journal.recovery.place import directory_of, make_directory
+from oms_journal.recovery.report import RecoveryReport
+from oms_journal.recovery.restoring import Split, refuse_unfinished
+from oms_journal.recovery.startup import RecoveryOptions, Started, refuse_backup, start
+from oms_journal.recovery.unreadable import ForgivingDisk
+from oms_journal.recovery.validate import Progress, no_progress
 
 COPY_BYTES = 1 << 20
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -7,11 +7,11 @@ Nothing is ever overwritten. The oldest go when the bounds on age and bytes are 
 import contextlib
 from pathlib import Path
 
-from database.options import Options
-from journal import names
-from journal.disk import NO_LINKS, Disk
-from journal.errors import DiskError, DiskFull
-from journal.reserve import NO_SPACE
+from oms_journal.database.options import Options
+from oms_journal.journal import names
+from oms_journal.journal.disk import NO_LINKS, Disk
+from oms_journal.journal.errors import DiskError, DiskFull
+from oms_journal.journal.reserve import NO_SPACE
 
 COPY_BYTES = 1 << 20
 

@@ -6,24 +6,24 @@ damage, nothing is read: the next start for writing does that, and says what is 
 
 from pathlib import Path
 
-from database.ledger import Ledger
-from database.options import system_clock
-from database.questions import Look
-from database.reading import Files, read_value
-from index import duplicates
-from index.duplicates import WindowBounds
-from index.replay import Index
-from journal.disk import Disk, RealDisk
-from journal.errors import RecoveryRefused
-from journal.names import DataFileName, parse
-from journal.owner import Ownership
-from recovery.examined import Examined, read_contents
-from recovery.place import directory_of
-from recovery.report import Verdict
-from recovery.restoring import refuse_unfinished
-from recovery.startup import refuse_backup
-from recovery.survey import refuse_newer
-from recovery.validate import examine_directory, no_progress
+from oms_journal.database.ledger import Ledger
+from oms_journal.database.options import system_clock
+from oms_journal.database.questions import Look
+from oms_journal.database.reading import Files, read_value
+from oms_journal.index import duplicates
+from oms_journal.index.duplicates import WindowBounds
+from oms_journal.index.replay import Index
+from oms_journal.journal.disk import Disk, RealDisk
+from oms_journal.journal.errors import RecoveryRefused
+from oms_journal.journal.names import DataFileName, parse
+from oms_journal.journal.owner import Ownership
+from oms_journal.recovery.examined import Examined, read_contents
+from oms_journal.recovery.place import directory_of
+from oms_journal.recovery.report import Verdict
+from oms_journal.recovery.restoring import refuse_unfinished
+from oms_journal.recovery.startup import refuse_backup
+from oms_journal.recovery.survey import refuse_newer
+from oms_journal.recovery.validate import examine_directory, no_progress
 
 
 class Standstill:

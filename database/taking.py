@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from index.replay import Index
-from index.table import Place
-from journal.operations import encode_name
+from oms_journal.index.replay import Index
+from oms_journal.index.table import Place
+from oms_journal.journal.operations import encode_name
 
 REFILL_MESSAGES = 4096  # candidates kept ready for one queue
 LINES_KEPT = 1000  # those of empty queues are not looked for below

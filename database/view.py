@@ -10,28 +10,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
-from database import questions
-from database.arguments import Number, asked_queue, encodable_text, message_number, plain_text
-from database.ledger import Ledger
-from database.options import system_clock
-from database.reading import Files, read_known, read_value
-from database.stats import FileExplanation, Stats
-from index.duplicates import WindowBounds
-from index.held import KEY_PREFIX
-from index.replay import Index
-from index.table import Place
-from journal.disk import Disk, RealDisk
-from journal.errors import DiskError, JournalError
-from journal.message import Message
-from journal.operations import encode_name
-from journal.owner import Holder, read_holder
-from recovery import holding
-from recovery.decide import Action
-from recovery.examined import read_contents
-from recovery.place import check_database, directory_of
-from recovery.restoring import refuse_unfinished
-from recovery.survey import Task
-from recovery.validate import LOOKS_MAX, Progress, examine_directory, has_gone_since, no_progress
+from oms_journal.database import questions
+from oms_journal.database.arguments import Number, asked_queue, encodable_text, message_number, plain_text
+from oms_journal.database.ledger import Ledger
+from oms_journal.database.options import system_clock
+from oms_journal.database.reading import Files, read_known, read_value
+from oms_journal.database.stats import FileExplanation, Stats
+from oms_journal.index.duplicates import WindowBounds
+from oms_journal.index.held import KEY_PREFIX
+from oms_journal.index.replay import Index
+from oms_journal.index.table import Place
+from oms_journal.journal.disk import Disk, RealDisk
+from oms_journal.journal.errors import DiskError, JournalError
+from oms_journal.journal.message import Message
+from oms_journal.journal.operations import encode_name
+from oms_journal.journal.owner import Holder, read_holder
+from oms_journal.recovery import holding
+from oms_journal.recovery.decide import Action
+from oms_journal.recovery.examined import read_contents
+from oms_journal.recovery.place import check_database, directory_of
+from oms_journal.recovery.restoring import refuse_unfinished
+from oms_journal.recovery.survey import Task
+from oms_journal.recovery.validate import LOOKS_MAX, Progress, examine_directory, has_gone_since, no_progress
 
 
 class DatabaseView:

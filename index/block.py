@@ -20,8 +20,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from journal.errors import FormatError
-from journal.names import DataFileName
+from oms_journal.journal.errors import FormatError
+from oms_journal.journal.names import DataFileName
 
 OFFSET_UNIT = 8  # frames start at multiples of 8
 FEW_ROWS = 64  # so many are looked at faster one by one than as arrays

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from journal.operations import ENGINE_PREFIX, VALUE_BYTES_MAX
+from oms_journal.journal.operations import ENGINE_PREFIX, VALUE_BYTES_MAX
 
 KEY_PREFIX = f"{ENGINE_PREFIX}held/".encode()
 _PAIR_BYTES = 16  # first and last number, each 8 bytes, least significant first

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from sortedcontainers import SortedDict
 
-from index.block import Ints
-from journal.operations import ENGINE_PREFIX
+from oms_journal.index.block import Ints
+from oms_journal.journal.operations import ENGINE_PREFIX
 
 _OFFSET_BITS = 40  # of an offset divided by 8
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1

@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from index.block import OFFSET_UNIT, Ints, Numbers, distinct
-from index.duplicates import DuplicateWindow, WindowBounds
-from index.held import Held
-from index.keyed import Keyed
-from index.table import NUMBER_MAX, Table
-from journal.columns import Columns
-from journal.contents import Contents
-from journal.operations import Operation
-from journal.records import MOVED
+from oms_journal.index.block import OFFSET_UNIT, Ints, Numbers, distinct
+from oms_journal.index.duplicates import DuplicateWindow, WindowBounds
+from oms_journal.index.held import Held
+from oms_journal.index.keyed import Keyed
+from oms_journal.index.table import NUMBER_MAX, Table
+from oms_journal.journal.columns import Columns
+from oms_journal.journal.contents import Contents
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.records import MOVED
 
 
 class Index:

@@ -18,13 +18,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from journal import names
-from journal.contents import Ranges
-from journal.disk import Disk
-from journal.errors import DiskError
-from journal.format import CHECKSUM, xxh3
-from journal.placing import put_in_place, read_whole
-from journal.segment import Sealed
+from oms_journal.journal import names
+from oms_journal.journal.contents import Ranges
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError
+from oms_journal.journal.format import CHECKSUM, xxh3
+from oms_journal.journal.placing import put_in_place, read_whole
+from oms_journal.journal.segment import Sealed
 
 MAGIC = b"OMSINDX1"
 HEAD = struct.Struct("<8sQQ")

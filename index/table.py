@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from index.block import (
+from oms_journal.index.block import (
     OFFSET_UNIT,
     Block,
     Ints,
@@ -25,7 +25,7 @@ from index.block import (
     number_before,
     sparse_block,
 )
-from index.queues import Queues
+from oms_journal.index.queues import Queues
 
 NUMBER_MAX = 1 << 62  # no message's number is as high
 SPARSE_SHARE = 4  # a block is packed when fewer than one in this many of its messages is live

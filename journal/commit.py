@@ -21,8 +21,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from journal.draft import Composer, Draft
-from journal.errors import (
+from oms_journal.journal.draft import Composer, Draft
+from oms_journal.journal.errors import (
     DirectoryGone,
     DiskError,
     DiskFull,
@@ -32,9 +32,9 @@ from journal.errors import (
     TakenOver,
     UnreadableCommit,
 )
-from journal.group import AnyDraft, Group
-from journal.log import Journal
-from journal.single import PlainAdds
+from oms_journal.journal.group import AnyDraft, Group
+from oms_journal.journal.log import Journal
+from oms_journal.journal.single import PlainAdds
 
 
 class Ledger(Protocol):

@@ -28,12 +28,12 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from journal.draft import VALUE_HEAD_BYTES
-from journal.format import FRAME, FRAME_SIZE, GAP
-from journal.heads import PACK_COUNT, Heads
-from journal.operations import Operation
-from journal.records import check_texts, decode_set
-from journal.rows import COLUMNS, Rows, Tables, check_rows, rows_of
+from oms_journal.journal.draft import VALUE_HEAD_BYTES
+from oms_journal.journal.format import FRAME, FRAME_SIZE, GAP
+from oms_journal.journal.heads import PACK_COUNT, Heads
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.records import check_texts, decode_set
+from oms_journal.journal.rows import COLUMNS, Rows, Tables, check_rows, rows_of
 
 DAMAGED = 16
 FLAGS_AT = FRAME_SIZE - 4  # of a frame: the last field of its header

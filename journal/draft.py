@@ -18,11 +18,11 @@ from functools import lru_cache
 from operator import add
 from typing import NamedTuple, Protocol
 
-from journal.disk import Buffer
-from journal.errors import LimitExceeded, UnreadableCommit
-from journal.format import FRAME_BYTES_MAX, FRAME_SIZE, OPERATIONS_MAX, xxh3
-from journal.operations import NAME_BYTES_MAX, Operation
-from journal.records import (
+from oms_journal.journal.disk import Buffer
+from oms_journal.journal.errors import LimitExceeded, UnreadableCommit
+from oms_journal.journal.format import FRAME_BYTES_MAX, FRAME_SIZE, OPERATIONS_MAX, xxh3
+from oms_journal.journal.operations import NAME_BYTES_MAX, Operation
+from oms_journal.journal.records import (
     MOVED,
     NUMBER_AT,
     PRODUCER,

@@ -39,7 +39,7 @@ JournalError
 
 from pathlib import Path
 
-from journal.disk import whose
+from oms_journal.journal.disk import whose
 
 
 class JournalError(Exception):

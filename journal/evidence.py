@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from journal.footer import MAGIC as FOOTER_MAGIC
-from journal.footer import TRAILER, BadFooter, Summary, trailer_size
-from journal.format import (
+from oms_journal.journal.footer import MAGIC as FOOTER_MAGIC
+from oms_journal.journal.footer import TRAILER, BadFooter, Summary, trailer_size
+from oms_journal.journal.format import (
     ALIGNMENT_MAX,
     ALIGNMENT_MIN,
     FRAME_BYTES_MAX,
@@ -30,7 +30,7 @@ from journal.format import (
     align,
     decode_frame,
 )
-from journal.walk import BadRange, Span, Walk, walk
+from oms_journal.journal.walk import BadRange, Span, Walk, walk
 
 UNREADABLE = "it cannot be read"
 PROMISED_BYTES = 128  # of a file of which nothing is left: its first group took as much, and a gap frame fits

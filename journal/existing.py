@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from journal.disk import Disk
-from journal.errors import DiskError
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError
 
 
 def exists(disk: Disk, path: Path) -> bool:

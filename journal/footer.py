@@ -56,13 +56,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from journal.columns import Columns, encode_column
-from journal.contents import NOTHING, Contents, Ranges
-from journal.draft import VALUE_HEAD_BYTES
-from journal.format import CHECKSUM, HEADER_SIZE, BadHeader, FileHeader, align, decode_header, encode_header, xxh3
-from journal.operations import Operation
-from journal.records import MOVED, BadRecord, check_texts
-from journal.rows import COLUMNS
+from oms_journal.journal.columns import Columns, encode_column
+from oms_journal.journal.contents import NOTHING, Contents, Ranges
+from oms_journal.journal.draft import VALUE_HEAD_BYTES
+from oms_journal.journal.format import (
+    CHECKSUM,
+    HEADER_SIZE,
+    BadHeader,
+    FileHeader,
+    align,
+    decode_header,
+    encode_header,
+    xxh3,
+)
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.records import MOVED, BadRecord, check_texts
+from oms_journal.journal.rows import COLUMNS
 
 MAGIC = b"OMSFOOT1"
 TRAILER_MAGIC = b"1ATOOFSM"

@@ -50,7 +50,7 @@ from dataclasses import dataclass
 
 import xxhash
 
-from journal.disk import Buffer
+from oms_journal.journal.disk import Buffer
 
 MAGIC = b"\x89OMSJ\r\n\x1a"
 VERSION = 1

@@ -8,12 +8,12 @@ durable: as one group is in flight at a time, that is the end of the group befor
 from collections.abc import Sequence
 from dataclasses import replace
 
-from journal.disk import Buffer
-from journal.draft import NUMBER, Draft, fill_values
-from journal.format import SEED_MASK, align, encode_frame_head
-from journal.records import padding
-from journal.single import GROUP_FIELDS, Frames, Place, PlainAdds, form_plain
-from journal.unit import SentDraft, form_sent
+from oms_journal.journal.disk import Buffer
+from oms_journal.journal.draft import NUMBER, Draft, fill_values
+from oms_journal.journal.format import SEED_MASK, align, encode_frame_head
+from oms_journal.journal.records import padding
+from oms_journal.journal.single import GROUP_FIELDS, Frames, Place, PlainAdds, form_plain
+from oms_journal.journal.unit import SentDraft, form_sent
 
 JOIN_BYTES_MAX = 1 << 20  # up to here one copy is cheaper than a vectored write
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter, perf_counter_ns
 
-from journal.disk import RealDisk
-from journal.errors import DiskError, DiskFull
-from journal.iotest_figures import NANOSECONDS, median_ratio, timing
-from journal.iotest_methods import (
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.errors import DiskError, DiskFull
+from oms_journal.journal.iotest_figures import NANOSECONDS, median_ratio, timing
+from oms_journal.journal.iotest_methods import (
     BLOCK,
     FLUSHED,
     METHODS,
@@ -35,11 +35,11 @@ from journal.iotest_methods import (
     payload,
     read_through,
 )
-from journal.iotest_place import Place, flushes, look_at
-from journal.iotest_report import AppendResult, JournalResult, ReadResult, Report, RolloverResult
-from journal.iotest_scratch import scratch
-from journal.iotest_verdict import MethodRates, SyncFacts, compare, judge_sync
-from journal.reserve import NO_SPACE, reserve_size
+from oms_journal.journal.iotest_place import Place, flushes, look_at
+from oms_journal.journal.iotest_report import AppendResult, JournalResult, ReadResult, Report, RolloverResult
+from oms_journal.journal.iotest_scratch import scratch
+from oms_journal.journal.iotest_verdict import MethodRates, SyncFacts, compare, judge_sync
+from oms_journal.journal.reserve import NO_SPACE, reserve_size
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (128, KIB, 4 * KIB, 64 * KIB, MIB)

@@ -26,7 +26,7 @@ from enum import StrEnum
 from pathlib import Path
 from time import perf_counter_ns
 
-from journal.disk import FILE_MODE
+from oms_journal.journal.disk import FILE_MODE
 
 BLOCK = 4096  # what O_DIRECT writes in; at least the logical block of every device we know
 ZEROS_SIZE = 1 << 20
@@ -154,7 +154,7 @@ def lacking(method: Method) -> str | None:
 
 
 def journal_method() -> Method:
-    """Return what `journal.disk` does on this system."""
+    """Return what `oms_journal.journal.disk` does on this system."""
     return next(method for method in METHODS if method.is_durable and not lacking(method))
 
 

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from journal.disk import LockFile, RealDisk
-from journal.errors import DiskError
+from oms_journal.journal.disk import LockFile, RealDisk
+from oms_journal.journal.errors import DiskError
 
 PREFIX = "oms-io-test-scratch-"
 LOCK = "oms-io-test.lock"

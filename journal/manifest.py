@@ -47,11 +47,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from journal import names
-from journal.disk import Disk
-from journal.errors import ManifestDamaged, NewerFormat, RestoreUnfinished
-from journal.format import CHECKSUM, Previous, align, xxh3
-from journal.placing import put_in_place, read_whole
+from oms_journal.journal import names
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import ManifestDamaged, NewerFormat, RestoreUnfinished
+from oms_journal.journal.format import CHECKSUM, Previous, align, xxh3
+from oms_journal.journal.placing import put_in_place, read_whole
 
 MAGIC = b"\x89OMSB\r\n\x1a"
 VERSION = 1

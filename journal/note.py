@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from journal import names
-from journal.disk import Disk
-from journal.format import xxh3
-from journal.placing import read_whole
+from oms_journal.journal import names
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.format import xxh3
+from oms_journal.journal.placing import read_whole
 
 _CHECKSUM_SIZE = 8  # in front of the JSON
 

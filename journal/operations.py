@@ -13,7 +13,7 @@ marked as moved, with the time of its first ADD.
 
 from enum import IntEnum
 
-from journal.errors import InvalidName, LimitExceeded
+from oms_journal.journal.errors import InvalidName, LimitExceeded
 
 MIB = 1 << 20
 NAME_BYTES_MAX = 255  # queue, key, producer identifier: one byte of length

@@ -28,10 +28,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from journal import names
-from journal.disk import Disk, LockFile
-from journal.errors import DatabaseLocked, DirectoryGone, DiskError, FormatError, TakenOver
-from journal.existing import exists
+from oms_journal.journal import names
+from oms_journal.journal.disk import Disk, LockFile
+from oms_journal.journal.errors import DatabaseLocked, DirectoryGone, DiskError, FormatError, TakenOver
+from oms_journal.journal.existing import exists
 
 _OWNER = "owner {:020}\n"
 OWNER_LINE_SIZE = len(_OWNER.format(0))

@@ -4,10 +4,10 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from journal import names
-from journal.disk import Disk
-from journal.errors import DiskError
-from journal.reserve import NO_SPACE
+from oms_journal.journal import names
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError
+from oms_journal.journal.reserve import NO_SPACE
 
 MakeRoom = Callable[[int], bool]  # gives so many bytes back to the file system, and says whether it had them
 

@@ -40,8 +40,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from journal.errors import InvalidName, JournalError
-from journal.operations import PROPERTIES_BYTES_MAX, Operation, check_size
+from oms_journal.journal.errors import InvalidName, JournalError
+from oms_journal.journal.operations import PROPERTIES_BYTES_MAX, Operation, check_size
 
 RECORD = struct.Struct("<BBBBIQ")
 SET_SIZE = struct.Struct("<I")

@@ -10,8 +10,8 @@ import errno
 import threading
 from pathlib import Path
 
-from journal import names
-from journal.disk import Disk
+from oms_journal.journal import names
+from oms_journal.journal.disk import Disk
 
 MARGIN_BYTES = 1 << 20
 BLOCK_BYTES = 1 << 16  # no file system takes and gives back space in larger pieces

@@ -14,9 +14,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from journal.format import FRAME, FRAME_FLAGS, FRAME_SIZE, OPERATIONS_MAX
-from journal.operations import NAME_BYTES_MAX, Operation
-from journal.records import MOVED, NUMBERS_END, RECORD, SET_SIZE, SINGLE, BadRecord, Record, check_gap, decode_records
+from oms_journal.journal.format import FRAME, FRAME_FLAGS, FRAME_SIZE, OPERATIONS_MAX
+from oms_journal.journal.operations import NAME_BYTES_MAX, Operation
+from oms_journal.journal.records import (
+    MOVED,
+    NUMBERS_END,
+    RECORD,
+    SET_SIZE,
+    SINGLE,
+    BadRecord,
+    Record,
+    check_gap,
+    decode_records,
+)
 
 COLUMNS = {
     "kind": "u1",

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from journal.contents import DAMAGED, Contents
-from journal.disk import DiskFile
-from journal.footer import Summary
-from journal.format import CHECKSUM, FRAME_SIZE, FrameHeader, align, decode_frame, xxh3
-from journal.operations import Operation
-from journal.records import NUMBERS_END, PROPERTIES, SINGLE, BadRecord, decode_properties, decode_records
-from journal.rows import COLUMNS, Rows, Tables, check_rows, rows_of
-from journal.walk import BadPayload
+from oms_journal.journal.contents import DAMAGED, Contents
+from oms_journal.journal.disk import DiskFile
+from oms_journal.journal.footer import Summary
+from oms_journal.journal.format import CHECKSUM, FRAME_SIZE, FrameHeader, align, decode_frame, xxh3
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.records import NUMBERS_END, PROPERTIES, SINGLE, BadRecord, decode_properties, decode_records
+from oms_journal.journal.rows import COLUMNS, Rows, Tables, check_rows, rows_of
+from oms_journal.journal.walk import BadPayload
 
 WINDOW_BYTES = 1 << 20  # read at once: stays in the processor's cache
 _WORD = 8  # frames begin at multiples of 8: their heads are read as words of as many bytes

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from journal.disk import Disk
-from journal.errors import CannotContinue, DiskError
-from journal.owner import Holder, Ownership, read_holder
-from recovery.examined import Examined, read_contents
-from recovery.survey import Task
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import CannotContinue, DiskError
+from oms_journal.journal.owner import Holder, Ownership, read_holder
+from oms_journal.recovery.examined import Examined, read_contents
+from oms_journal.recovery.survey import Task
 
 
 @dataclass(slots=True)

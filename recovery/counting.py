@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from index.replay import Index
-from journal.format import NUMBERS_MAX, FileHeader, Previous
-from recovery.decide import Action
-from recovery.examined import Examined
-from recovery.repair import Before
+from oms_journal.index.replay import Index
+from oms_journal.journal.format import NUMBERS_MAX, FileHeader, Previous
+from oms_journal.recovery.decide import Action
+from oms_journal.recovery.examined import Examined
+from oms_journal.recovery.repair import Before
 
 NUMBER_JUMP = NUMBERS_MAX  # what is left of a file says nothing of how many it gave: so it may be all
 NUMBER_JUMP_BLIND = 1 << 46  # where nothing is left that says how far the numbers were: further than a restore goes

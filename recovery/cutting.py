@@ -9,17 +9,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from index.held import joined
-from journal.datafile import DataFile
-from journal.disk import Disk
-from journal.errors import DiskError
-from journal.format import HEADERS_SIZE, align
-from journal.operations import Operation
-from journal.walk import BadRange, Span, Walk, walk
-from recovery.decide import Action
-from recovery.examined import Examined
-from recovery.losses import bounds_of, ranges_of
-from recovery.report import Loss
+from oms_journal.index.held import joined
+from oms_journal.journal.datafile import DataFile
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError
+from oms_journal.journal.format import HEADERS_SIZE, align
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.walk import BadRange, Span, Walk, walk
+from oms_journal.recovery.decide import Action
+from oms_journal.recovery.examined import Examined
+from oms_journal.recovery.losses import bounds_of, ranges_of
+from oms_journal.recovery.report import Loss
 
 
 def cut(disk: Disk, examined: Examined) -> Examined:

@@ -43,7 +43,7 @@ near loss, of something that somebody was told is safe. The row's name stands in
 from dataclasses import dataclass
 from enum import Enum
 
-from recovery.report import Verdict
+from oms_journal.recovery.report import Verdict
 
 
 class Head(Enum):

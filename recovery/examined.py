@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from journal.contents import Contents
-from journal.datafile import DataFile, Footer
-from journal.disk import Disk
-from journal.errors import DiskError, FormatError
-from journal.format import FileHeader, Previous
-from journal.walk import BadPayload, BadRange
-from recovery.decide import Action, Decision
-from recovery.report import FileReport, Loss
-from recovery.survey import Task
+from oms_journal.journal.contents import Contents
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError, FormatError
+from oms_journal.journal.format import FileHeader, Previous
+from oms_journal.journal.walk import BadPayload, BadRange
+from oms_journal.recovery.decide import Action, Decision
+from oms_journal.recovery.report import FileReport, Loss
+from oms_journal.recovery.survey import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

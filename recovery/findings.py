@@ -10,16 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from journal import names
-from journal import note as notes
-from journal.disk import Disk
-from journal.errors import DiskError
-from journal.existing import exists
-from journal.names import ArchiveName
-from journal.placing import MakeRoom, put_in_place
-from journal.reserve import NO_SPACE
-from recovery.counting import NUMBER_JUMP_BLIND, Numbers
-from recovery.report import FileReport, Loss, Verdict
+from oms_journal.journal import names
+from oms_journal.journal import note as notes
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError
+from oms_journal.journal.existing import exists
+from oms_journal.journal.names import ArchiveName
+from oms_journal.journal.placing import MakeRoom, put_in_place
+from oms_journal.journal.reserve import NO_SPACE
+from oms_journal.recovery.counting import NUMBER_JUMP_BLIND, Numbers
+from oms_journal.recovery.report import FileReport, Loss, Verdict
 
 UNREADABLE = f"{names.FOUND} cannot be read: what an interrupted start had found is told by the archives only"
 

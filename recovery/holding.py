@@ -7,11 +7,11 @@ until that commit is durable: hold what is undelivered in the data files up to t
 
 from pathlib import Path
 
-from journal import names
-from journal.disk import Disk
-from journal.errors import DiskError, FormatError
-from journal.format import xxh3
-from journal.placing import MakeRoom, put_in_place, read_whole
+from oms_journal.journal import names
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError, FormatError
+from oms_journal.journal.format import xxh3
+from oms_journal.journal.placing import MakeRoom, put_in_place, read_whole
 
 _SIZE = 16  # the sequence and the checksum of its 8 bytes
 

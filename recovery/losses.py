@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from journal.contents import Contents
-from journal.datafile import Footer
-from journal.operations import Operation
-from journal.records import MOVED
-from journal.walk import BadPayload, BadRange, Walk
-from recovery.report import Loss
-from recovery.survey import Task
+from oms_journal.journal.contents import Contents
+from oms_journal.journal.datafile import Footer
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.records import MOVED
+from oms_journal.journal.walk import BadPayload, BadRange, Walk
+from oms_journal.recovery.report import Loss
+from oms_journal.recovery.survey import Task
 
 
 def losses_of(

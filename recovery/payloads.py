@@ -9,21 +9,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from index.duplicates import WindowBounds
-from index.replay import Index
-from journal.contents import DAMAGED, Contents
-from journal.courtesy import courteous
-from journal.datafile import DataFile, Footer
-from journal.disk import Disk
-from journal.errors import DiskError, FormatError
-from journal.evidence import Expected, gather
-from journal.operations import Operation
-from journal.records import MOVED
-from journal.sweep import sweep
-from journal.walk import BadPayload
-from recovery.decide import Action
-from recovery.examined import Examined, read_contents
-from recovery.report import FileReport, Unreadable
+from oms_journal.index.duplicates import WindowBounds
+from oms_journal.index.replay import Index
+from oms_journal.journal.contents import DAMAGED, Contents
+from oms_journal.journal.courtesy import courteous
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError, FormatError
+from oms_journal.journal.evidence import Expected, gather
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.records import MOVED
+from oms_journal.journal.sweep import sweep
+from oms_journal.journal.walk import BadPayload
+from oms_journal.recovery.decide import Action
+from oms_journal.recovery.examined import Examined, read_contents
+from oms_journal.recovery.report import FileReport, Unreadable
 
 UNREADABLE_MAX = 100  # of one file that are told one by one
 _OTHER_ROWS = "the footer does not say what the frames do"

@@ -13,9 +13,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from journal import names
-from journal.disk import Disk
-from journal.errors import DiskError, NotADatabase
+from oms_journal.journal import names
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError, NotADatabase
 
 _NOBODYS = "lost+found"  # of the file system: in every directory that is a volume of its own
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from journal import names
-from journal.contents import Contents
-from journal.datafile import DataFile
-from journal.disk import Disk, DiskFile
-from journal.errors import DiskError, FormatError, RecoveryRefused
-from journal.evidence import PROMISED_BYTES
-from journal.footer import encode_footer, footer_start
-from journal.format import (
+from oms_journal.journal import names
+from oms_journal.journal.contents import Contents
+from oms_journal.journal.datafile import DataFile
+from oms_journal.journal.disk import Disk, DiskFile
+from oms_journal.journal.errors import DiskError, FormatError, RecoveryRefused
+from oms_journal.journal.evidence import PROMISED_BYTES
+from oms_journal.journal.footer import encode_footer, footer_start
+from oms_journal.journal.format import (
     FRAME_BYTES_MAX,
     FRAME_SIZE,
     GAP,
@@ -31,14 +31,14 @@ from journal.format import (
     encode_headers,
     xxh3,
 )
-from journal.names import ArchiveName
-from journal.records import encode_gap
-from journal.reserve import NO_SPACE
-from journal.walk import Span, walk
-from recovery.decide import TORN_HEADER, Action
-from recovery.examined import Examined, read_contents
-from recovery.report import Verdict
-from recovery.walked import mark_damaged
+from oms_journal.journal.names import ArchiveName
+from oms_journal.journal.records import encode_gap
+from oms_journal.journal.reserve import NO_SPACE
+from oms_journal.journal.walk import Span, walk
+from oms_journal.recovery.decide import TORN_HEADER, Action
+from oms_journal.recovery.examined import Examined, read_contents
+from oms_journal.recovery.report import Verdict
+from oms_journal.recovery.walked import mark_damaged
 
 COPY_BYTES = 1 << 20
 _T = TypeVar("_T")

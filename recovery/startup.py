@@ -19,35 +19,35 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from index import duplicates, held
-from index.duplicates import WindowBounds
-from index.replay import Index
-from journal import names
-from journal.disk import Disk, RealDisk
-from journal.errors import DiskError, IsBackup, RecoveryRefused
-from journal.existing import exists
-from journal.footer import ranges
-from journal.format import FileHeader
-from journal.log import Opening
-from journal.message import FrameReader, Source
-from journal.names import ArchiveName, DataFileName, UnfinishedName
-from journal.operations import MIB
-from journal.owner import RENEW_SECONDS, Holder, Ownership
-from journal.reserve import Reserve, reserve_size
-from journal.segment import Sealed
-from recovery import findings, holding, place
-from recovery.continuing import Continuing
-from recovery.counting import Counters, Numbers, of_lost
-from recovery.cutting import cut
-from recovery.decide import Action
-from recovery.examined import Examined, read_contents
-from recovery.repair import Before, Repairer
-from recovery.report import FileReport, RecoveryReport, Verdict
-from recovery.restoring import OWNERS_APART, Split, refuse_unfinished
-from recovery.survey import refuse_newer
-from recovery.suspects import reach_of, suspects
-from recovery.unreadable import ForgivingDisk
-from recovery.validate import Progress, examine_directory, no_progress
+from oms_journal.index import duplicates, held
+from oms_journal.index.duplicates import WindowBounds
+from oms_journal.index.replay import Index
+from oms_journal.journal import names
+from oms_journal.journal.disk import Disk, RealDisk
+from oms_journal.journal.errors import DiskError, IsBackup, RecoveryRefused
+from oms_journal.journal.existing import exists
+from oms_journal.journal.footer import ranges
+from oms_journal.journal.format import FileHeader
+from oms_journal.journal.log import Opening
+from oms_journal.journal.message import FrameReader, Source
+from oms_journal.journal.names import ArchiveName, DataFileName, UnfinishedName
+from oms_journal.journal.operations import MIB
+from oms_journal.journal.owner import RENEW_SECONDS, Holder, Ownership
+from oms_journal.journal.reserve import Reserve, reserve_size
+from oms_journal.journal.segment import Sealed
+from oms_journal.recovery import findings, holding, place
+from oms_journal.recovery.continuing import Continuing
+from oms_journal.recovery.counting import Counters, Numbers, of_lost
+from oms_journal.recovery.cutting import cut
+from oms_journal.recovery.decide import Action
+from oms_journal.recovery.examined import Examined, read_contents
+from oms_journal.recovery.repair import Before, Repairer
+from oms_journal.recovery.report import FileReport, RecoveryReport, Verdict
+from oms_journal.recovery.restoring import OWNERS_APART, Split, refuse_unfinished
+from oms_journal.recovery.survey import refuse_newer
+from oms_journal.recovery.suspects import reach_of, suspects
+from oms_journal.recovery.unreadable import ForgivingDisk
+from oms_journal.recovery.validate import Progress, examine_directory, no_progress
 
 READ_ATTEMPTS = 3  # a read error may pass; damage does not
 

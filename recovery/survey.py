@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from journal import manifest, names
-from journal.datafile import DataFile
-from journal.disk import Disk
-from journal.errors import DiskError, NotThisDatabase
-from journal.format import ALIGNMENT_MIN, BadHeader, FileHeader, Previous
-from journal.manifest import Manifest
-from journal.names import SEQUENCE_MAX, DataFileName
-from journal.neighbours import (
+from oms_journal.journal import manifest, names
+from oms_journal.journal.datafile import DataFile
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import DiskError, NotThisDatabase
+from oms_journal.journal.format import ALIGNMENT_MIN, BadHeader, FileHeader, Previous
+from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.names import SEQUENCE_MAX, DataFileName
+from oms_journal.journal.neighbours import (
     beginnings,
     is_grown,
     is_its_own,

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
-from index.replay import Index
-from index.table import NUMBER_MAX
-from journal import names
-from journal.names import DataFileName
-from recovery.losses import ranges_of
-from recovery.report import Loss, Suspect
+from oms_journal.index.replay import Index
+from oms_journal.index.table import NUMBER_MAX
+from oms_journal.journal import names
+from oms_journal.journal.names import DataFileName
+from oms_journal.recovery.losses import ranges_of
+from oms_journal.recovery.report import Loss, Suspect
 
 SUSPECTS_MAX = 1000  # ranges of messages listed in a report
 

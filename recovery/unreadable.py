@@ -8,7 +8,7 @@ stands a mark, which is neither a frame nor zeros: what nobody can read does not
 from collections.abc import Sequence
 from pathlib import Path
 
-from journal.disk import Disk, DiskFile
+from oms_journal.journal.disk import Disk, DiskFile
 
 BLOCK_BYTES = 4096
 MARK = b"no read!"  # in the place of every 8 bytes that cannot be read

@@ -11,26 +11,26 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from journal.contents import NO_FRAMES
-from journal.courtesy import courteous
-from journal.datafile import DataFile, Footer
-from journal.disk import Disk, RealDisk
-from journal.errors import DiskError, JournalError
-from journal.evidence import alignment_of_gap, looks_written
-from journal.footer import ranges
-from journal.format import HEADERS_SIZE, FileHeader, align
-from journal.names import DataFileName
-from journal.owner import read_holder
-from journal.sweep import sweep
-from recovery.decide import Body, Foot, Head, Seen, decide
-from recovery.examined import Examined, read_contents
-from recovery.losses import between
-from recovery.payloads import with_payloads
-from recovery.report import FileReport, Loss, Verdict
-from recovery.restoring import refuse_unfinished
-from recovery.survey import Task, check_lineage, check_strangers, survey
-from recovery.unreadable import unreadable_in
-from recovery.walked import ends_as, examine_frames, examine_swept, low_water_of
+from oms_journal.journal.contents import NO_FRAMES
+from oms_journal.journal.courtesy import courteous
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.disk import Disk, RealDisk
+from oms_journal.journal.errors import DiskError, JournalError
+from oms_journal.journal.evidence import alignment_of_gap, looks_written
+from oms_journal.journal.footer import ranges
+from oms_journal.journal.format import HEADERS_SIZE, FileHeader, align
+from oms_journal.journal.names import DataFileName
+from oms_journal.journal.owner import read_holder
+from oms_journal.journal.sweep import sweep
+from oms_journal.recovery.decide import Body, Foot, Head, Seen, decide
+from oms_journal.recovery.examined import Examined, read_contents
+from oms_journal.recovery.losses import between
+from oms_journal.recovery.payloads import with_payloads
+from oms_journal.recovery.report import FileReport, Loss, Verdict
+from oms_journal.recovery.restoring import refuse_unfinished
+from oms_journal.recovery.survey import Task, check_lineage, check_strangers, survey
+from oms_journal.recovery.unreadable import unreadable_in
+from oms_journal.recovery.walked import ends_as, examine_frames, examine_swept, low_water_of
 
 Progress = Callable[[str, int, int], None]
 HASH_THREADS = 2  # hashing and reading let go of the interpreter's lock

@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from journal.contents import DAMAGED, Contents
-from journal.datafile import DataFile, Footer
-from journal.evidence import Evidence, Expected, gather, is_padding
-from journal.footer import BadFooter, Summary
-from journal.format import Previous
-from journal.operations import LOW_WATER_KEY, Operation
-from journal.rows import COLUMNS
-from journal.walk import BadPayload, BadRange, Walk, walk
-from recovery.decide import Action, Body, Decision, Foot, Head, Seen, decide
-from recovery.examined import Examined
-from recovery.losses import losses_of
-from recovery.survey import Task
-from recovery.unreadable import unreadable_in
+from oms_journal.journal.contents import DAMAGED, Contents
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.evidence import Evidence, Expected, gather, is_padding
+from oms_journal.journal.footer import BadFooter, Summary
+from oms_journal.journal.format import Previous
+from oms_journal.journal.operations import LOW_WATER_KEY, Operation
+from oms_journal.journal.rows import COLUMNS
+from oms_journal.journal.walk import BadPayload, BadRange, Walk, walk
+from oms_journal.recovery.decide import Action, Body, Decision, Foot, Head, Seen, decide
+from oms_journal.recovery.examined import Examined
+from oms_journal.recovery.losses import losses_of
+from oms_journal.recovery.survey import Task
+from oms_journal.recovery.unreadable import unreadable_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
-from analysis import damage, files, plan, rows, schema
-from analysis.parts import Damage, Partition
-from analysis.schema import Wanted
-from analysis.storage import locate
-from journal.disk import RealDisk
-from journal.dump import DumpedOperation, dump
-from journal.records import encode_properties
+from oms_journal.analysis import damage, files, plan, rows, schema
+from oms_journal.analysis.parts import Damage, Partition
+from oms_journal.analysis.schema import Wanted
+from oms_journal.analysis.storage import locate
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.dump import DumpedOperation, dump
+from oms_journal.journal.records import encode_properties
 from tests.plain_rows import database_of, signed
 
 Row = dict[str, Any]

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from broker.block import ConvStat, Function, Option, Reception, Store
-from broker.codes import Code
-from broker.records import Status
+from oms_journal.broker.block import ConvStat, Function, Option, Reception, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.records import Status
 from tests.broker_model_topics import NEVER, PLACES, Topics, TopicTerms
 from tests.broker_words import ANY, BOTH, NEW, NONE, OLD, Answer, Ask, Name, Order, Refused, is_same
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.block import Function, Option, Reception, Store
-from broker.codes import Code
-from broker.records import Status
+from oms_journal.broker.block import Function, Option, Reception, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.records import Status
 from tests.broker_words import NEW, Answer, Ask, Name, Order, Refused, is_same
 
 PLACES = {

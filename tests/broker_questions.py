@@ -2,7 +2,7 @@
 
 from pyspark.sql import DataFrame
 
-from analysis import questions
+from oms_journal.analysis import questions
 
 NAMES = (
     *("units_of_work", "uow_services", "uow_statuses", "uow_stays", "uow_attempts", "uow_failures"),

@@ -12,13 +12,13 @@ import os
 import sys
 from pathlib import Path
 
-from broker.broker import Broker
-from broker.changes import Changes, NewMessage, Put
-from broker.codes import BrokerError
-from broker.journal_store import JournalStore
-from broker.pstore import Store, StoreError, StoreFull
-from broker.sqlite_store import SqliteOptions, SqliteStore
-from database.options import Options
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.changes import Changes, NewMessage, Put
+from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.pstore import Store, StoreError, StoreFull
+from oms_journal.broker.sqlite_store import SqliteOptions, SqliteStore
+from oms_journal.database.options import Options
 
 MESSAGE_BYTES = 3000
 DRAINED_BYTES = 74_000  # of a unit of work

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from broker.changes import Changes, NewMessage, Put
-from broker.journal_store import JournalStore
-from broker.pstore import Begun, Pstore, Store, StoreStart, begin
-from broker.sqlite_commit import Limits
-from broker.sqlite_store import SqliteOptions, SqliteStore
-from broker.stored import StoredMessage
-from database.options import Options
+from oms_journal.broker.changes import Changes, NewMessage, Put
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.pstore import Begun, Pstore, Store, StoreStart, begin
+from oms_journal.broker.sqlite_commit import Limits
+from oms_journal.broker.sqlite_store import SqliteOptions, SqliteStore
+from oms_journal.broker.stored import StoredMessage
+from oms_journal.database.options import Options
 from tests.crash_model import SPOOL
 from tests.faulty_disk import SimulatedDisk
 from tests.watched_disk import HandClock

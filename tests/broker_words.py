@@ -4,8 +4,8 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
-from broker.block import Function, Option, Store
-from broker.codes import Code
+from oms_journal.broker.block import Function, Option, Store
+from oms_journal.broker.codes import Code
 
 NEW, OLD, ANY, NONE, BOTH = "NEW", "OLD", "ANY", "NONE", "BOTH"
 

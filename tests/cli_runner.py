@@ -11,11 +11,11 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from cli.main import app
+from oms_journal.cli.main import app
+from tests.project import PYTHONPATH, REPOSITORY
 from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS
 
-REPOSITORY = Path(__file__).parent.parent
 _VARIABLES: Mapping[str, str | None] = {
     "SPOOL_DIRECTORY": None,
     "MAX_DATA_FILE_SIZE": MODEST,
@@ -49,12 +49,12 @@ def oms_lines(*arguments: str, spool: Path, code: int = 0) -> list[dict[str, Any
 
 def command_line(*arguments: str) -> list[str]:
     """Return how `oms` is started as a process."""
-    return [sys.executable, "-m", "cli", *arguments]
+    return [sys.executable, "-m", "oms_journal.cli", *arguments]
 
 
 def environment(spool: Path | None = None) -> dict[str, str]:
     """Return the environment for such a process."""
-    ours = {**_VARIABLES, "PYTHONPATH": str(REPOSITORY), "SPOOL_DIRECTORY": None if spool is None else str(spool)}
+    ours = {**_VARIABLES, "PYTHONPATH": PYTHONPATH, "SPOOL_DIRECTORY": None if spool is None else str(spool)}
     return {name: value for name, value in {**os.environ, **ours}.items() if value is not None}
 
 

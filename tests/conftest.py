@@ -5,13 +5,16 @@ Long files begin first, and what was collected is no garbage.
 
 import gc
 import signal
+import sys
 
 import pytest
 from hypothesis import settings
 
+from tests import one_name
 from tests.long_files import in_order
 from tests.spark_session import spark as spark  # a fixture of all tests
 
+sys.meta_path.insert(0, one_name)
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
-from database import Message, MessageDatabase
-from journal.errors import DatabaseClosed, JournalError, MessageDamaged
-from journal.group import AnyDraft
+from oms_journal.database import Message, MessageDatabase
+from oms_journal.journal.errors import DatabaseClosed, JournalError, MessageDamaged
+from oms_journal.journal.group import AnyDraft
 from tests.faulty_disk import SimulatedDisk
 
 SPOOL = Path("/spool")

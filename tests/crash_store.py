@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from journal.errors import DiskError, JournalError
-from journal.format import (
+from oms_journal.journal.errors import DiskError, JournalError
+from oms_journal.journal.format import (
     FRAME_SIZE,
     FileHeader,
     FrameHeader,
@@ -26,11 +26,11 @@ from journal.format import (
     encode_headers,
     xxh3,
 )
-from journal.names import FOUND, LOCK
-from journal.operations import Operation
-from journal.records import MOVED, PROPERTIES, Record, decode_properties, decode_records, decode_set
-from recovery.report import FileReport
-from recovery.validate import validate_directory
+from oms_journal.journal.names import FOUND, LOCK
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.records import MOVED, PROPERTIES, Record, decode_properties, decode_records, decode_set
+from oms_journal.recovery.report import FileReport
+from oms_journal.recovery.validate import validate_directory
 from tests.crash_model import SPOOL, Account, Content, State, Unattended, Writer, open_unattended
 from tests.faulty_disk import SimulatedDisk
 

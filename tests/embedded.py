@@ -13,18 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from broker.asynchronous import AsyncBroker
-from broker.broker import Broker
-from broker.codes import BrokerError, Code
-from broker.connecting import connect, connect_async
-from broker.remote import RemoteBroker
-from broker.session import Session
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.connecting import connect, connect_async
+from oms_journal.broker.remote import RemoteBroker
+from oms_journal.broker.session import Session
 from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS
 from tests.web_place import WebPlace
 
 SERVICE = "GAME/CHESS/BLACK"
-OURS = ("broker.asynchronous", "broker.async_session", "broker.async_parts", "broker.remote")
+OURS = (
+    "oms_journal.broker.asynchronous",
+    "oms_journal.broker.async_session",
+    "oms_journal.broker.async_parts",
+    "oms_journal.broker.remote",
+)
 
 
 class Awaited:

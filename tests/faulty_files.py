@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from journal.disk import Buffer
+from oms_journal.journal.disk import Buffer
 from tests.faulty_bytes import SECTOR, FileBytes
 from tests.faulty_calls import Calls, Fault, Kind, failure
 

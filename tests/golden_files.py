@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from index.held import KEY_PREFIX as HELD_KEY_PREFIX
-from journal.disk import RealDisk
-from journal.draft import Added, Composer, Draft
-from journal.dump import Dumped, DumpedDamage, dump
-from journal.format import ALIGNMENT_MIN, Previous, xxh3
-from journal.log import Journal, JournalSettings, Opening
-from journal.names import DataFileName
-from journal.operations import Operation
-from journal.records import MOVED, WHOLE_COMMIT, encode_properties
-from recovery.startup import recover
+from oms_journal.index.held import KEY_PREFIX as HELD_KEY_PREFIX
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.draft import Added, Composer, Draft
+from oms_journal.journal.dump import Dumped, DumpedDamage, dump
+from oms_journal.journal.format import ALIGNMENT_MIN, Previous, xxh3
+from oms_journal.journal.log import Journal, JournalSettings, Opening
+from oms_journal.journal.names import DataFileName
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.records import MOVED, WHOLE_COMMIT, encode_properties
+from oms_journal.recovery.startup import recover
 
 GOLDEN = Path(__file__).parent / "golden"
 DATABASE = bytes(range(0x10, 0x20))

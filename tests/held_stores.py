@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from broker.changes import Changes, Put
-from broker.journal_store import JournalStore
-from broker.pstore import RESTORED_KEY
-from database.database import MessageDatabase
-from index.held import Held
+from oms_journal.broker.changes import Changes, Put
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.pstore import RESTORED_KEY
+from oms_journal.database.database import MessageDatabase
+from oms_journal.index.held import Held
 
 SOURCE = "/backup/orders"
 

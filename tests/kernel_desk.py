@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, cast
 
-from broker.attributes import Attributes, built_in
-from broker.block import Function, Option, Reception, Reply, Request
-from broker.changes import Changes, NewMessage, filled
-from broker.codes import Code
-from broker.effects import (
+from oms_journal.broker.attributes import Attributes, built_in
+from oms_journal.broker.block import Function, Option, Reception, Reply, Request
+from oms_journal.broker.changes import Changes, NewMessage, filled
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import (
     Answer,
     Call,
     Commit,
@@ -26,15 +26,15 @@ from broker.effects import (
     Tick,
     taken_apart,
 )
-from broker.identifiers import Identifiers
-from broker.kernel import Kernel
-from broker.pstore import RESTORED_KEY, ProducerReused, Values
-from broker.pstore import Store as StorePort
-from broker.records import UOW, UOWS, Status, UowRecord
-from broker.restore import Restored, restored
-from broker.stored import StoredIdentifier
-from index.duplicates import digest
-from journal.format import xxh3
+from oms_journal.broker.identifiers import Identifiers
+from oms_journal.broker.kernel import Kernel
+from oms_journal.broker.pstore import RESTORED_KEY, ProducerReused, Values
+from oms_journal.broker.pstore import Store as StorePort
+from oms_journal.broker.records import UOW, UOWS, Status, UowRecord
+from oms_journal.broker.restore import Restored, restored
+from oms_journal.broker.stored import StoredIdentifier
+from oms_journal.index.duplicates import digest
+from oms_journal.journal.format import xxh3
 
 SECOND = 1_000_000
 T0 = 1_700_000_000 * SECOND

@@ -7,7 +7,7 @@ import errno
 from collections.abc import Mapping
 from pathlib import Path
 
-from journal.disk import Disk, DiskFile, LockFile
+from oms_journal.journal.disk import Disk, DiskFile, LockFile
 from tests.faulty_calls import failure
 from tests.faulty_disk import SimulatedDisk
 

@@ -5,10 +5,10 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from broker.attributes import Attributes, parse
-from broker.block import Function, Reply, Request
-from broker.changes import filled
-from broker.effects import (
+from oms_journal.broker.attributes import Attributes, parse
+from oms_journal.broker.block import Function, Reply, Request
+from oms_journal.broker.changes import filled
+from oms_journal.broker.effects import (
     AllowNew,
     Answer,
     Call,
@@ -32,10 +32,10 @@ from broker.effects import (
     StoreLost,
     Tick,
 )
-from broker.kernel import Kernel
-from broker.pstore import CommitRefused, ProducerReused, StoreFull, StoreUnavailable, end
-from broker.records import SUBSCRIPTION, SUBSCRIPTIONS, UOW, UOWS, Status
-from broker.restore import restored
+from oms_journal.broker.kernel import Kernel
+from oms_journal.broker.pstore import CommitRefused, ProducerReused, StoreFull, StoreUnavailable, end
+from oms_journal.broker.records import SUBSCRIPTION, SUBSCRIPTIONS, UOW, UOWS, Status
+from oms_journal.broker.restore import restored
 from tests.broker_model import Terms
 from tests.broker_model_topics import TopicTerms
 from tests.broker_stores import Driver, begun

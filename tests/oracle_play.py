@@ -11,8 +11,8 @@ from enum import Enum
 from itertools import permutations, product
 from typing import Any
 
-from broker.block import Function, Option
-from broker.records import Status
+from oms_journal.broker.block import Function, Option
+from oms_journal.broker.records import Status
 from tests.broker_model import WITHOUT_STORE, Model, Uow
 from tests.broker_words import Answer, Ask, Name, Order, Person
 from tests.oracle_desk import SERVICES, TOPICS, Identifiers, OracleDesk, Said, request_of

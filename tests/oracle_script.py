@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from broker import moves, sleeping
-from broker.block import Function, Option, Store
-from broker.records import Status
+from oms_journal.broker import moves, sleeping
+from oms_journal.broker.block import Function, Option, Store
+from oms_journal.broker.records import Status
 from tests.broker_model import MESSAGES, UNITS
 from tests.broker_stores import Driver
 from tests.broker_words import ANY, BOTH, NEW, NONE, OLD, Ask, Person

@@ -7,18 +7,18 @@ files, thousands of times a second.
 from collections.abc import Sequence
 from itertools import groupby
 
-from database.drafting import Drafting
-from database.encode import Encoder
-from database.ledger import Effect, Ledger
-from index.duplicates import WindowBounds
-from index.replay import Index
-from journal.contents import Contents, ContentsBuilder
-from journal.draft import Added, Composer, Draft
-from journal.format import HEADERS_SIZE
-from journal.group import AnyDraft, form
-from journal.message import Message
-from journal.records import MOVED, encode_properties
-from journal.single import Place
+from oms_journal.database.drafting import Drafting
+from oms_journal.database.encode import Encoder
+from oms_journal.database.ledger import Effect, Ledger
+from oms_journal.index.duplicates import WindowBounds
+from oms_journal.index.replay import Index
+from oms_journal.journal.contents import Contents, ContentsBuilder
+from oms_journal.journal.draft import Added, Composer, Draft
+from oms_journal.journal.format import HEADERS_SIZE
+from oms_journal.journal.group import AnyDraft, form
+from oms_journal.journal.message import Message
+from oms_journal.journal.records import MOVED, encode_properties
+from oms_journal.journal.single import Place
 
 
 class PaperJournal:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from broker.queues import ServiceQueue
-from broker.records import (
+from oms_journal.broker.queues import ServiceQueue
+from oms_journal.broker.records import (
     LAYOUTS,
     PUBLICATIONS,
     SUBSCRIPTIONS,
@@ -29,8 +29,8 @@ from broker.records import (
     UowRecord,
     kind_of,
 )
-from journal.disk import RealDisk
-from journal.dump import DumpedOperation, dump
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.dump import DumpedOperation, dump
 from tests.plain_answers import grouped, in_seconds, percentile
 from tests.plain_rows import Answer, database_of
 

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from broker.attributes import Attributes, built_in
-from broker.block import BOTH, Function, Option, Reply, Request, Store
-from broker.changes import Changes, filled
-from broker.effects import Answer, Call, Commit, Durable, Effect, Expect, Gone, Input, Log, Reported, Tick
-from broker.journal_store import JournalStore
-from broker.kernel import Kernel
-from broker.pstore import Begun, Pstore, StoreStart, begin, end
-from broker.restore import restored
-from database.options import Options
+from oms_journal.broker.attributes import Attributes, built_in
+from oms_journal.broker.block import BOTH, Function, Option, Reply, Request, Store
+from oms_journal.broker.changes import Changes, filled
+from oms_journal.broker.effects import Answer, Call, Commit, Durable, Effect, Expect, Gone, Input, Log, Reported, Tick
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.kernel import Kernel
+from oms_journal.broker.pstore import Begun, Pstore, StoreStart, begin, end
+from oms_journal.broker.restore import restored
+from oms_journal.database.options import Options
 from tests.watched_disk import HandClock, WatchedDisk
 
 Person = tuple[str, str]  # USER-ID and TOKEN

@@ -22,9 +22,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from analysis import schema
-from analysis.options import parse
-from analysis.source import JournalReader, JournalSource, PushingReader
+from oms_journal.analysis import schema
+from oms_journal.analysis.options import parse
+from oms_journal.analysis.source import JournalReader, JournalSource, PushingReader
 from tests.plain_rows import Row, rows_in
 
 _TYPES: dict[str, DataType] = {

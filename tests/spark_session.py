@@ -32,8 +32,8 @@ def shared_session() -> "SparkSession":
     pytest.importorskip("pyspark", reason="Spark is not installed: pip install -e '.[analysis]'")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Spark's own imports
-        from analysis.java import NoJava, find_java
-        from analysis.session import quiet_session
+        from oms_journal.analysis.java import NoJava, find_java
+        from oms_journal.analysis.session import quiet_session
 
         try:
             find_java()

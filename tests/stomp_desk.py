@@ -4,15 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.block import Request
-from broker.effects import Abandoned, Call, Gone
-from broker.running import Answered
-from broker.server.flow import Then
-from broker.server.frames import V12, Frame, FrameReader, encode
-from broker.server.limits import StompLimits
-from broker.server.login import LoggedOn
-from broker.server.losses import Losses
-from broker.server.stomp_session import StompSession
+from oms_journal.broker.block import Request
+from oms_journal.broker.effects import Abandoned, Call, Gone
+from oms_journal.broker.running import Answered
+from oms_journal.broker.server.flow import Then
+from oms_journal.broker.server.frames import V12, Frame, FrameReader, encode
+from oms_journal.broker.server.limits import StompLimits
+from oms_journal.broker.server.login import LoggedOn
+from oms_journal.broker.server.losses import Losses
+from oms_journal.broker.server.stomp_session import StompSession
 from tests.kernel_desk import Desk
 
 

@@ -6,12 +6,22 @@ check of what a commit may be: `write_unchecked` is the one place that leaves th
 
 from dataclasses import dataclass
 
-from journal.draft import ROW_BYTES_MAX, Draft
-from journal.format import FRAME_SIZE, SEED_MASK, align, encode_frame_head, xxh3
-from journal.group import Group
-from journal.log import Journal
-from journal.operations import Operation
-from journal.records import GAP_KIND, MOVED, NUMBER_AT, PRODUCER, PROPERTIES, RECORD, SET_SIZE, WHOLE_COMMIT, padded
+from oms_journal.journal.draft import ROW_BYTES_MAX, Draft
+from oms_journal.journal.format import FRAME_SIZE, SEED_MASK, align, encode_frame_head, xxh3
+from oms_journal.journal.group import Group
+from oms_journal.journal.log import Journal
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.records import (
+    GAP_KIND,
+    MOVED,
+    NUMBER_AT,
+    PRODUCER,
+    PROPERTIES,
+    RECORD,
+    SET_SIZE,
+    WHOLE_COMMIT,
+    padded,
+)
 
 
 @dataclass(frozen=True, slots=True)

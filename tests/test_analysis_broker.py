@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from analysis import questions
-from analysis.asking import Written
-from analysis.broker_asking import broker_asked
-from analysis.journals import Journals, Request, sources
-from analysis.report import write_report
-from broker.queues import ServiceQueue, TopicQueue
-from broker.records import (
+from oms_journal.analysis import questions
+from oms_journal.analysis.asking import Written
+from oms_journal.analysis.broker_asking import broker_asked
+from oms_journal.analysis.journals import Journals, Request, sources
+from oms_journal.analysis.report import write_report
+from oms_journal.broker.queues import ServiceQueue, TopicQueue
+from oms_journal.broker.records import (
     MASTER_KEY,
     PUBLICATIONS,
     SUBSCRIPTIONS,
@@ -28,7 +28,7 @@ from broker.records import (
     SubscriptionRecord,
     UowRecord,
 )
-from database import MessageDatabase
+from oms_journal.database import MessageDatabase
 from tests import plain_broker as plain
 from tests.browser import Browser, browser, needs_browser
 from tests.plain_rows import Answer, answer, assert_same, database_of, moment

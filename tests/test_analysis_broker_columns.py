@@ -9,7 +9,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[analysis]'")
 
-from analysis.broker_columns import (  # noqa: E402
+from oms_journal.analysis.broker_columns import (  # noqa: E402
     NEWER,
     NUMBERS,
     READABLE,
@@ -20,11 +20,11 @@ from analysis.broker_columns import (  # noqa: E402
     kinds,
     spark_type,
 )
-from analysis.broker_records import FIELDS, STARTS  # noqa: E402
-from analysis.columns import clamped  # noqa: E402
-from broker.queues import ServiceQueue  # noqa: E402
-from broker.recording import service_name  # noqa: E402
-from broker.records import (  # noqa: E402
+from oms_journal.analysis.broker_records import FIELDS, STARTS  # noqa: E402
+from oms_journal.analysis.columns import clamped  # noqa: E402
+from oms_journal.broker.queues import ServiceQueue  # noqa: E402
+from oms_journal.broker.recording import service_name  # noqa: E402
+from oms_journal.broker.records import (  # noqa: E402
     LAYOUTS,
     PREFIX_FIELDS,
     UOW,

@@ -8,12 +8,12 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[analysis]'")
 
-from analysis.answers import Ranked
-from analysis.broker_answers import Broker, Failures, Talks, Topics, Units
-from analysis.broker_verdicts import broker_verdicts
-from analysis.markup import escaped
-from analysis.page import page
-from analysis.verdicts import plain
+from oms_journal.analysis.answers import Ranked
+from oms_journal.analysis.broker_answers import Broker, Failures, Talks, Topics, Units
+from oms_journal.analysis.broker_verdicts import broker_verdicts
+from oms_journal.analysis.markup import escaped
+from oms_journal.analysis.page import page
+from oms_journal.analysis.verdicts import plain
 from tests import report_tables
 from tests.report_tables import DATABASE, EVIL, LAST
 

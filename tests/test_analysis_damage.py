@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from analysis import damage, rows, schema
-from analysis.damage import DamageFound, refuse
-from analysis.parts import Damage, FilePart
-from analysis.reading import agrees
-from journal.datafile import DataFile, Footer
-from journal.disk import DiskFile, RealDisk
-from journal.errors import DiskError, JournalError
-from journal.footer import TRAILER
-from journal.format import HEADERS_SIZE, xxh3
-from journal.names import DataFileName
-from recovery.report import Verdict
-from recovery.validate import validate_directory
+from oms_journal.analysis import damage, rows, schema
+from oms_journal.analysis.damage import DamageFound, refuse
+from oms_journal.analysis.parts import Damage, FilePart
+from oms_journal.analysis.reading import agrees
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.disk import DiskFile, RealDisk
+from oms_journal.journal.errors import DiskError, JournalError
+from oms_journal.journal.footer import TRAILER
+from oms_journal.journal.format import HEADERS_SIZE, xxh3
+from oms_journal.journal.names import DataFileName
+from oms_journal.recovery.report import Verdict
+from oms_journal.recovery.validate import validate_directory
 from tests.analysed import ALL, Row, analysed, batches_of, comparable, damages, dumped, planned
 from tests.plain_rows import database_of
 from tests.random_journal import RandomWriter

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[analysis]'")
 
-from analysis import wording
-from analysis.answers import Answers, Scope
-from analysis.digest import Facts, digest
-from analysis.scales import DAY, SECOND, Buckets, Durations, Span, buckets, linear
-from analysis.tables import Tables
-from analysis.timelines import COLOURS
-from analysis.verdicts import plain, verdicts
+from oms_journal.analysis import wording
+from oms_journal.analysis.answers import Answers, Scope
+from oms_journal.analysis.digest import Facts, digest
+from oms_journal.analysis.scales import DAY, SECOND, Buckets, Durations, Span, buckets, linear
+from oms_journal.analysis.tables import Tables
+from oms_journal.analysis.timelines import COLOURS
+from oms_journal.analysis.verdicts import plain, verdicts
 from tests import report_tables
 from tests.report_tables import DATABASE, World
 
@@ -143,7 +143,7 @@ def test_very_many_files_are_drawn_together_and_none_of_their_bytes_is_lost(tmp_
 
 
 def test_the_first_rows_are_found_in_any_number_of_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.tables.BATCH_ROWS", 7)
+    monkeypatch.setattr("oms_journal.analysis.tables.BATCH_ROWS", 7)
     rows: list[dict[str, Any]] = [
         {"kind": "payload", "messages": number * 37 % 101, "first_message": number} for number in range(100)
     ]

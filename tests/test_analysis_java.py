@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis import java
-from analysis.java import Java, NoJava, find_java, java_home
-from database import MessageDatabase
-from journal.errors import JournalError
-from tests.project import REPOSITORY
+from oms_journal.analysis import java
+from oms_journal.analysis.java import Java, NoJava, find_java, java_home
+from oms_journal.database import MessageDatabase
+from oms_journal.journal.errors import JournalError
+from tests.project import PYTHONPATH, REPOSITORY, SOURCES
 
 WITHOUT = {"PATH": "/nonexistent"}
 _MODULES = f'MODULES="java.base java.sql {java.VECTOR_MODULE}"\n'
@@ -152,7 +152,7 @@ import json, os, signal, sys
 from pathlib import Path
 spool, shipped = sys.argv[1:]
 
-from analysis.session import SparkFailed, quiet_session
+from oms_journal.analysis.session import SparkFailed, quiet_session
 
 try:
     with quiet_session(settings={"spark.driver.memory": "1k"}):
@@ -175,9 +175,9 @@ with quiet_session(master="local[1]", settings={"spark.sql.shuffle.partitions": 
     def where(batches):
         import pyarrow as pa
         import pyspark
-        import analysis.source
+        import oms_journal.analysis.source
         for batch in batches:
-            paths = [sys.executable, analysis.source.__file__, pyspark.__file__]
+            paths = [sys.executable, oms_journal.analysis.source.__file__, pyspark.__file__]
             yield pa.RecordBatch.from_pydict({"path": paths})
 
     told["workers"] = [row.path for row in spark.range(1).mapInArrow(where, "path string").collect()]
@@ -202,9 +202,12 @@ def test_a_program_in_another_folder_is_quiet_and_its_workers_have_the_code(tmp_
         db.add_many("orders", [b"x"] * 7)
     shipped, elsewhere = tmp_path / "ours.zip", tmp_path / "elsewhere"
     with zipfile.ZipFile(shipped, "w") as archive:
+        archive.write(SOURCES / "oms_journal" / "__init__.py", "oms_journal/__init__.py")
+        for module in ("__init__", "records", "queues"):
+            archive.write(REPOSITORY / "broker" / f"{module}.py", f"oms_journal/broker/{module}.py")
         for package in ("journal", "analysis"):
             for path in (REPOSITORY / package).glob("*.py"):
-                archive.write(path, f"{package}/{path.name}")
+                archive.write(path, f"oms_journal/{package}/{path.name}")
     elsewhere.mkdir()
     names = ("JAVA_HOME", "SPARK_LOCAL_IP", "SPARK_HOME")
     environment = {name: value for name, value in os.environ.items() if name not in names}
@@ -222,7 +225,8 @@ def test_a_program_in_another_folder_is_quiet_and_its_workers_have_the_code(tmp_
     assert (done.stderr.decode(), done.returncode) == ("", 0)
     told = json.loads(done.stdout)
     assert told["count"] == 7
-    assert told["workers"][0] == sys.executable and told["workers"][1].endswith("/ours.zip/analysis/source.py")
+    assert told["workers"][0] == sys.executable
+    assert told["workers"][1].endswith("/ours.zip/oms_journal/analysis/source.py")
     assert ".zip" not in told["workers"][2], "compiled when it was installed, and not by every worker"
     assert told["settings"] == {
         "sql.session.timeZone": "UTC",
@@ -239,7 +243,7 @@ def test_a_program_in_another_folder_is_quiet_and_its_workers_have_the_code(tmp_
 _OWN_SESSION = """
 import sys
 from pyspark.sql import SparkSession
-from analysis.source import register
+from oms_journal.analysis.source import register
 
 spool, checkpoint = sys.argv[1:]
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
@@ -264,7 +268,7 @@ def test_a_session_of_ones_own_reads_and_follows_without_a_word_about_its_worker
     empty.mkdir()
     (empty / "python3").write_text("#!/bin/sh\nexit 1\n")
     (empty / "python3").chmod(0o755)
-    environment |= {"PATH": f"{empty}:/usr/bin:/bin", "JAVA_HOME": str(java), "PYTHONPATH": str(REPOSITORY)}
+    environment |= {"PATH": f"{empty}:/usr/bin:/bin", "JAVA_HOME": str(java), "PYTHONPATH": PYTHONPATH}
 
     done = subprocess.run(
         [sys.executable, "-c", _OWN_SESSION, str(tmp_path / "spool"), str(tmp_path / "checkpoint")],

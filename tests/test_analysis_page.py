@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[analysis]'")
 
-from analysis.answers import Answers
-from analysis.markup import data, escaped, name, tag
-from analysis.page import page
-from analysis.verdicts import plain, verdicts
+from oms_journal.analysis.answers import Answers
+from oms_journal.analysis.markup import data, escaped, name, tag
+from oms_journal.analysis.page import page
+from oms_journal.analysis.verdicts import plain, verdicts
 from tests import report_tables
 from tests.browser import Browser, browser, needs_browser
 from tests.report_tables import DATABASE, EVIL, FIRST, LAST, QUEUES, World
@@ -288,8 +288,8 @@ def test_the_smallest_journals_have_a_page(tab: Browser, tmp_path: Path, what: s
 
 
 def _smallest(what: str) -> tuple[report_tables.Rows, World]:
-    from analysis.scales import buckets
-    from analysis.wording import microseconds
+    from oms_journal.analysis.scales import buckets
+    from oms_journal.analysis.wording import microseconds
 
     world = World(queues=("alone",), files=1, pieces=buckets(microseconds(LAST), microseconds(LAST), 240))
     rows: report_tables.Rows = {}

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from analysis import damage, plan
-from analysis.damage import DamageFound
-from analysis.directory import late_archives
-from analysis.journals import sources
-from analysis.parts import Damage
-from analysis.schema import Wanted
-from analysis.storage import locate
-from database import MessageDatabase
-from journal.datafile import DataFile, Footer
-from journal.disk import DiskFile, RealDisk
-from journal.errors import DiskError, NewerFormat, NotThisDatabase
-from journal.format import CHECKSUM, HEADER_COPIES, HEADER_SIZE, Previous, xxh3
-from journal.log import Journal, JournalSettings, Opening
+from oms_journal.analysis import damage, plan
+from oms_journal.analysis.damage import DamageFound
+from oms_journal.analysis.directory import late_archives
+from oms_journal.analysis.journals import sources
+from oms_journal.analysis.parts import Damage
+from oms_journal.analysis.schema import Wanted
+from oms_journal.analysis.storage import locate
+from oms_journal.database import MessageDatabase
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.disk import DiskFile, RealDisk
+from oms_journal.journal.errors import DiskError, NewerFormat, NotThisDatabase
+from oms_journal.journal.format import CHECKSUM, HEADER_COPIES, HEADER_SIZE, Previous, xxh3
+from oms_journal.journal.log import Journal, JournalSettings, Opening
 from tests.analysed import ALL, Row, analysed, batches_of, comparable, damages, dumped, files_table, plain, planned
 from tests.crash_store import with_header
 from tests.golden_files import add, vouch, write

@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis import questions, schema
-from analysis.commits import COLUMNS as COMMITS_COLUMNS
-from analysis.duplicates import ADDED_COLUMNS
-from database.stats import FileExplanation, Pin
-from journal.draft import Composer
-from journal.format import FRAME_SIZE
+from oms_journal.analysis import questions, schema
+from oms_journal.analysis.commits import COLUMNS as COMMITS_COLUMNS
+from oms_journal.analysis.duplicates import ADDED_COLUMNS
+from oms_journal.database.stats import FileExplanation, Pin
+from oms_journal.journal.draft import Composer
+from oms_journal.journal.format import FRAME_SIZE
 from tests import plain_answers as plain
 from tests.plain_rows import (
     MICROSECOND,

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis import questions
+from oms_journal.analysis import questions
 from tests import broker_questions
 from tests.plain_rows import Answer, File, Row, answer, files_frame, frame, moment
 

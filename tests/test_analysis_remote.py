@@ -11,10 +11,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from analysis.storage import NoJournal
-from database import MessageDatabase
-from journal.errors import NewerFormat
-from journal.names import DataFileName
+from oms_journal.analysis.storage import NoJournal
+from oms_journal.database import MessageDatabase
+from oms_journal.journal.errors import NewerFormat
+from oms_journal.journal.names import DataFileName
 from tests.random_journal import RandomWriter
 from tests.source_calls import Rows, batches, dumped, in_order, load, plain, reader, rows_of
 from tests.stream_engine import Engine

@@ -18,22 +18,22 @@ pytest.importorskip("pyspark", reason="not installed: pip install -e '.[analysis
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from analysis import outdir
-from analysis.answers import Ranked
-from analysis.asking import asked, tables_of_source
-from analysis.complaints import reason
-from analysis.described import answers
-from analysis.extras import Extra
-from analysis.journals import Journals, Request, Sources, sources
-from analysis.listing import count_column, listing, name_column
-from analysis.markup import Html
-from analysis.outdir import CannotWrite, NotAReport, check_place, holds_report, written
-from analysis.report import TablesNotSeen, write_report
-from analysis.storage import NoJournal
-from analysis.tables import Tables
-from analysis.verdicts import Name, Question, Verdict
-from database import DatabaseView, MessageDatabase
-from journal.errors import NotThisDatabase
+from oms_journal.analysis import outdir
+from oms_journal.analysis.answers import Ranked
+from oms_journal.analysis.asking import asked, tables_of_source
+from oms_journal.analysis.complaints import reason
+from oms_journal.analysis.described import answers
+from oms_journal.analysis.extras import Extra
+from oms_journal.analysis.journals import Journals, Request, Sources, sources
+from oms_journal.analysis.listing import count_column, listing, name_column
+from oms_journal.analysis.markup import Html
+from oms_journal.analysis.outdir import CannotWrite, NotAReport, check_place, holds_report, written
+from oms_journal.analysis.report import TablesNotSeen, write_report
+from oms_journal.analysis.storage import NoJournal
+from oms_journal.analysis.tables import Tables
+from oms_journal.analysis.verdicts import Name, Question, Verdict
+from oms_journal.database import DatabaseView, MessageDatabase
+from oms_journal.journal.errors import NotThisDatabase
 from tests import plain_answers as plain
 from tests.plain_rows import MICROSECOND, Row, moment, rows_in
 from tests.random_journal import QUEUES, RandomWriter, damage

@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from analysis import rows, schema
-from analysis.columns import texts
-from analysis.damage import DamageFound, refuse
-from analysis.parts import Damage, FilePart
-from analysis.removals import expanded
-from analysis.schema import TIME_MAX, TIME_MIN, UnknownColumn, Wanted
-from journal.datafile import DataFile, require_header
-from journal.disk import DiskFile, RealDisk, RealFile
-from journal.errors import FormatError
-from journal.footer import TRAILER
-from journal.format import xxh3
-from journal.operations import Operation
-from journal.records import BadRecord, decode_set, encode_set
+from oms_journal.analysis import rows, schema
+from oms_journal.analysis.columns import texts
+from oms_journal.analysis.damage import DamageFound, refuse
+from oms_journal.analysis.parts import Damage, FilePart
+from oms_journal.analysis.removals import expanded
+from oms_journal.analysis.schema import TIME_MAX, TIME_MIN, UnknownColumn, Wanted
+from oms_journal.journal.datafile import DataFile, require_header
+from oms_journal.journal.disk import DiskFile, RealDisk, RealFile
+from oms_journal.journal.errors import FormatError
+from oms_journal.journal.footer import TRAILER
+from oms_journal.journal.format import xxh3
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.records import BadRecord, decode_set, encode_set
 from tests.analysed import (
     ALL,
     EVERY,

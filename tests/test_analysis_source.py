@@ -11,17 +11,17 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from analysis import schema
-from analysis.damage import DamageFound
-from analysis.options import BadOption
-from analysis.schema import UnknownColumn
-from analysis.storage import NoFileSystem, NoJournal
-from database import MessageDatabase
-from journal.disk import RealDisk
-from journal.dump import DumpedOperation, dump
-from journal.errors import JournalError, NewerFormat, NotThisDatabase
-from journal.format import HEADER_COPIES, HEADER_SIZE
-from journal.names import ArchiveName
+from oms_journal.analysis import schema
+from oms_journal.analysis.damage import DamageFound
+from oms_journal.analysis.options import BadOption
+from oms_journal.analysis.schema import UnknownColumn
+from oms_journal.analysis.storage import NoFileSystem, NoJournal
+from oms_journal.database import MessageDatabase
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.dump import DumpedOperation, dump
+from oms_journal.journal.errors import JournalError, NewerFormat, NotThisDatabase
+from oms_journal.journal.format import HEADER_COPIES, HEADER_SIZE
+from oms_journal.journal.names import ArchiveName
 from tests.plain_rows import database_of, moment, rows_in
 from tests.random_journal import RandomWriter, damage
 from tests.source_calls import DEFAULT, Rows, batches, dumped, in_order, load, plain, reader, rows_of
@@ -283,7 +283,7 @@ def test_a_newer_format_is_refused(spool: Path, spark: SparkSession) -> None:
 
 def _write_version(path: Path, version: int) -> None:
     """Make a file seem to be of another version of the format."""
-    from journal.format import CHECKSUM, xxh3
+    from oms_journal.journal.format import CHECKSUM, xxh3
 
     data = bytearray(path.read_bytes())
     for at in HEADER_COPIES:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis import damage
-from analysis.storage import Location, NoFileSystem, NoJournal, RemoteFile, Storage, locate, storage_options
-from journal import names
-from journal.errors import DiskError
+from oms_journal.analysis import damage
+from oms_journal.analysis.storage import Location, NoFileSystem, NoJournal, RemoteFile, Storage, locate, storage_options
+from oms_journal.journal import names
+from oms_journal.journal.errors import DiskError
 from tests.analysed import analysed, damages, planned
 from tests.plain_rows import database_of
 from tests.random_journal import RandomWriter
@@ -53,7 +53,7 @@ def test_a_list_of_paths_is_read_as_all_of_them_and_each_once(tmp_path: Path) ->
 def test_a_glob_finds_the_journals_among_other_things(pattern: str, tmp_path: Path) -> None:
     for number in (1, 2):
         _spool(tmp_path / f"spool-{number}")
-    _spool(tmp_path / "logs", "journal.log")
+    _spool(tmp_path / "logs", "oms_journal.journal.log")
     (tmp_path / "notes.txt").write_text("x")
 
     assert _found(tmp_path / pattern) == [("spool-1", True, set()), ("spool-2", True, set())]

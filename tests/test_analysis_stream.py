@@ -15,13 +15,13 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from analysis import stream
-from analysis.following import FilesGone, Hole, JournalWentBack
-from analysis.options import BadOption
-from analysis.stream import _between
-from database import MessageDatabase
+from oms_journal.analysis import stream
+from oms_journal.analysis.following import FilesGone, Hole, JournalWentBack
+from oms_journal.analysis.options import BadOption
+from oms_journal.analysis.stream import _between
+from oms_journal.database import MessageDatabase
 from tests.plain_rows import database_of, rows_in
-from tests.project import REPOSITORY
+from tests.project import PYTHONPATH
 from tests.random_journal import RandomWriter
 from tests.small_files import churn, fill, open_small
 from tests.source_calls import Rows, dumped, in_order, plain, shown
@@ -357,7 +357,7 @@ class Writer:
 
     def __init__(self, spool: Path, retention: Path | str, seed: int, commits: int) -> None:
         command = [sys.executable, "-m", "tests.following_writer", str(spool), str(retention), str(seed), str(commits)]
-        environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+        environment = os.environ | {"PYTHONPATH": PYTHONPATH}
         self.program = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
         assert self.program.stdout is not None
         assert self.program.stdout.readline() == b"open\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from database import (
+from oms_journal.database import (
     AsyncMessageDatabase,
     InvalidName,
     LimitExceeded,

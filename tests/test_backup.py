@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from database import DatabaseLocked, DatabaseView, DiskError, IsBackup, MessageDatabase
-from database.backup import Backup, BackupOptions, BackupReport, back_up
-from database.backup_check import verify_backup
-from journal import manifest, names
-from journal.datafile import DataFile, Footer
-from journal.disk import Buffer, DiskFile, RealDisk
-from journal.errors import BehindItsBackup, NothingToBackUp, NotReadBack, NotThisBackup
-from journal.names import DataFileName
-from recovery.validate import validate_directory
+from oms_journal.database import DatabaseLocked, DatabaseView, DiskError, IsBackup, MessageDatabase
+from oms_journal.database.backup import Backup, BackupOptions, BackupReport, back_up
+from oms_journal.database.backup_check import verify_backup
+from oms_journal.journal import manifest, names
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.disk import Buffer, DiskFile, RealDisk
+from oms_journal.journal.errors import BehindItsBackup, NothingToBackUp, NotReadBack, NotThisBackup
+from oms_journal.journal.names import DataFileName
+from oms_journal.recovery.validate import validate_directory
 from tests.small_files import churn, fill, open_small
 
 QUICK = BackupOptions(vouch_seconds=5.0)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from database import MessageDatabase
-from database.backup import Backup, BackupOptions
-from database.backup_follow import Follower, Shipped
+from oms_journal.database import MessageDatabase
+from oms_journal.database.backup import Backup, BackupOptions
+from oms_journal.database.backup_follow import Follower, Shipped
 from tests.backup_model import BACKUP, COPIED
 from tests.cli_runner import command_line, environment, oms
 from tests.crash_model import SPOOL

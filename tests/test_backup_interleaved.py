@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from database.backup import BackupOptions, back_up
-from recovery.report import Verdict
-from recovery.survey import survey
-from recovery.validate import validate_directory
+from oms_journal.database.backup import BackupOptions, back_up
+from oms_journal.recovery.report import Verdict
+from oms_journal.recovery.survey import survey
+from oms_journal.recovery.validate import validate_directory
 from tests.backup_model import BACKUP, COPIED, LINKED, History, RecordedWriter, backed_up, grown
 from tests.crash_model import SPOOL, Account, open_unattended, workload
 from tests.faulty_disk import SimulatedDisk

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import Broker
-from database import DatabaseView, MessageDatabase
-from database.backup import Backup, BackupOptions, back_up
-from database.backup_check import verify_backup
-from database.backup_follow import Follower
-from database.restore import restore
-from journal import manifest, names
-from journal.disk import RealDisk
+from oms_journal.broker.broker import Broker
+from oms_journal.database import DatabaseView, MessageDatabase
+from oms_journal.database.backup import Backup, BackupOptions, back_up
+from oms_journal.database.backup_check import verify_backup
+from oms_journal.database.backup_follow import Follower
+from oms_journal.database.restore import restore
+from oms_journal.journal import manifest, names
+from oms_journal.journal.disk import RealDisk
 from tests.cli_runner import oms, oms_json
 from tests.small_files import churn, fill, open_small
 

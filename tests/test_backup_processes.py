@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from database import DatabaseView
-from database.backup_check import verify_backup
-from journal import manifest
-from journal.disk import RealDisk
+from oms_journal.database import DatabaseView
+from oms_journal.database.backup_check import verify_backup
+from oms_journal.journal import manifest
+from oms_journal.journal.disk import RealDisk
 from tests.cli_runner import command_line, environment
-from tests.project import REPOSITORY
+from tests.project import PYTHONPATH, REPOSITORY
 from tests.watched_disk import TIMEOUT_SECONDS
 
 ROUNDS = 4
@@ -71,7 +71,7 @@ def following(spool: Path, target: Path) -> "contextlib.AbstractContextManager[s
 
 def writing(spool: Path, seed: str) -> "contextlib.AbstractContextManager[subprocess.Popen[bytes]]":
     command = [sys.executable, "-m", "tests.backup_writer", str(spool), seed]
-    return process(command, env=os.environ | {"PYTHONPATH": str(REPOSITORY)})
+    return process(command, env=os.environ | {"PYTHONPATH": PYTHONPATH})
 
 
 def test_a_followed_backup_is_what_the_writer_was_promised_whoever_is_killed(tmp_path: Path) -> None:

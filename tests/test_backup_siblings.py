@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from database import DatabaseView
-from database.backup import Backup, BackupOptions, back_up
-from database.backup_follow import Follower
-from journal import names
-from journal.errors import BehindItsBackup
-from journal.names import DataFileName
+from oms_journal.database import DatabaseView
+from oms_journal.database.backup import Backup, BackupOptions, back_up
+from oms_journal.database.backup_follow import Follower
+from oms_journal.journal import names
+from oms_journal.journal.errors import BehindItsBackup
+from oms_journal.journal.names import DataFileName
 from tests.small_files import churn, fill, open_small
 
 QUICK = BackupOptions(vouch_seconds=5.0)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.attribute_keywords import CANONICAL, KEYWORDS, OF_SECTION, SECTIONS
-from broker.attribute_text import AttributesInvalid, Fault
-from broker.attributes import (
+from oms_journal.broker.attribute_keywords import CANONICAL, KEYWORDS, OF_SECTION, SECTIONS
+from oms_journal.broker.attribute_text import AttributesInvalid, Fault
+from oms_journal.broker.attributes import (
     NO_STATUS,
     Attributes,
     BrokerAttributes,
@@ -24,9 +24,9 @@ from broker.attributes import (
     parse,
     read,
 )
-from broker.block import Store
-from broker.codes import Code
-from broker.lifetimes import MICROSECONDS, NEVER
+from oms_journal.broker.block import Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.lifetimes import MICROSECONDS, NEVER
 
 MINUTE, DAY = 60 * MICROSECONDS, 86400 * MICROSECONDS
 SERVICE = "DEFAULTS=SERVICE\nCLASS=* SERVER=* SERVICE=*\n"

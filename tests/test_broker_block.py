@@ -4,9 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from broker import block
-from broker.block import FIELDS, ConvStat, Field, Function, Kind, Option, Reception, Reply, Request, Store, Way
-from broker.records import Status
+from oms_journal.broker import block
+from oms_journal.broker.block import (
+    FIELDS,
+    ConvStat,
+    Field,
+    Function,
+    Kind,
+    Option,
+    Reception,
+    Reply,
+    Request,
+    Store,
+    Way,
+)
+from oms_journal.broker.records import Status
 
 FUNCTIONS = {
     **{"SEND": 1, "RECEIVE": 2, "UNDO": 4, "EOC": 5, "REGISTER": 6, "DEREGISTER": 7, "VERSION": 8, "LOGON": 9},

@@ -6,15 +6,15 @@ import re
 
 import pytest
 
-from broker import codes
-from broker.advice import ADVICE
-from broker.block import Reply
-from broker.block_json import answered_of, said_of
-from broker.cis import Cis, CisRefused
-from broker.codes import BrokerError, Code, CommandCode, detailed
-from broker.running import Answered
-from broker.server.frames import Frame
-from broker.server.stomp_words import error_frame
+from oms_journal.broker import codes
+from oms_journal.broker.advice import ADVICE
+from oms_journal.broker.block import Reply
+from oms_journal.broker.block_json import answered_of, said_of
+from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.codes import BrokerError, Code, CommandCode, detailed
+from oms_journal.broker.running import Answered
+from oms_journal.broker.server.frames import Frame
+from oms_journal.broker.server.stomp_words import error_frame
 from tests.project import REPOSITORY
 from tests.wrong_inputs import FORBIDDEN, faults_of
 

@@ -5,11 +5,11 @@ import gc
 import time
 from pathlib import Path
 
-from broker.asynchronous import AsyncBroker
-from broker.broker import Broker
-from broker.records import Status
-from broker.redelivery import DEAD_LETTERS
-from broker.world import World
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.records import Status
+from oms_journal.broker.redelivery import DEAD_LETTERS
+from oms_journal.broker.world import World
 
 SERVICE = "A/B/C"
 LIMIT = 4  # with it 0.3 seconds of delays

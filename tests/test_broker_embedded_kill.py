@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.block import Option
-from broker.records import CLOCK, CLOCK_KEY
-from broker.sqlite_store import SqliteStore
+from oms_journal.broker.block import Option
+from oms_journal.broker.records import CLOCK, CLOCK_KEY
+from oms_journal.broker.sqlite_store import SqliteStore
 from tests.embedded import KINDS, SERVICE, kind_of
-from tests.project import REPOSITORY
+from tests.project import PYTHONPATH, REPOSITORY
 from tests.watched_disk import TIMEOUT_SECONDS
 
 
 def killed(directory: Path, words: str, seed: int, lines: int) -> list[list[str]]:
     """Run the program until it has said so many lines, kill it, and return all that it said."""
-    environ = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    environ = os.environ | {"PYTHONPATH": PYTHONPATH}
     program = [sys.executable, "-m", "tests.broker_killed", str(directory), *words.split(), str(seed)]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env=environ, cwd=REPOSITORY) as running:
         assert running.stdout is not None

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from broker.attributes import Attributes
-from broker.block import Option, Reception
-from broker.broker import Broker
-from broker.codes import BrokerError, Code
-from broker.journal_store import JournalStore
-from broker.pstore import Store
-from broker.records import CLOCK, CLOCK_KEY, Status
-from broker.session import Session
-from broker.sqlite_commit import Limits
-from broker.sqlite_store import SqliteOptions, SqliteStore
-from broker.words import checked
-from database.options import Options
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.block import Option, Reception
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.pstore import Store
+from oms_journal.broker.records import CLOCK, CLOCK_KEY, Status
+from oms_journal.broker.session import Session
+from oms_journal.broker.sqlite_commit import Limits
+from oms_journal.broker.sqlite_store import SqliteOptions, SqliteStore
+from oms_journal.broker.words import checked
+from oms_journal.database.options import Options
 from tests.broker_stores import Driver, JournalDriver, SqliteDriver
 from tests.embedded import HERE, SERVICE, Kind, bodies, kind_of, refused
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.block import Reception
-from broker.broker import Broker
-from broker.codes import Code
-from broker.records import Status
-from broker.session import Session
-from broker.session_parts import Subscription
+from oms_journal.broker.block import Reception
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.codes import Code
+from oms_journal.broker.records import Status
+from oms_journal.broker.session import Session
+from oms_journal.broker.session_parts import Subscription
 from tests.embedded import KINDS, Kind, kind_of, refused
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.block import Function, Option, Store
-from broker.codes import Code
-from broker.effects import Purge, SetStatus, StoreLost
-from broker.records import Status
-from broker.states import GONE, VARIATIONS, Event, Variation, after
+from oms_journal.broker.block import Function, Option, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import Purge, SetStatus, StoreLost
+from oms_journal.broker.records import Status
+from oms_journal.broker.states import GONE, VARIATIONS, Event, Variation, after
 from tests.kernel_desk import CHESS, Desk, Person, Said, attributes
 from tests.test_broker_kernel_square import REACHED, Game
 

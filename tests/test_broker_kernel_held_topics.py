@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from broker import releasing
-from broker.block import Function, Option
-from broker.codes import Code
-from broker.effects import DiscardPublications, ReleasePublications, StoreBack, StoreLost, UnsubscribeFor
-from broker.records import HELD, HELDS, HOLD_KEY, PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS
+from oms_journal.broker import releasing
+from oms_journal.broker.block import Function, Option
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import DiscardPublications, ReleasePublications, StoreBack, StoreLost, UnsubscribeFor
+from oms_journal.broker.records import HELD, HELDS, HOLD_KEY, PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS
 from tests.kernel_desk import Desk, Person, attributes
 from tests.test_broker_kernel_topics import BACKOUT, COMMIT, TOPIC, control, get, publish, subscribe
 

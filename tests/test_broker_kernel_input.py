@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker import kernel as kernel_module
-from broker.block import BOTH, Function, Option, Request, Store
-from broker.codes import Code
-from broker.effects import Abandoned, Answer, Call, Durable, ForbidNew, Gone, Log, StoreBack
-from broker.identifiers import COUNT_MAX
-from broker.records import Status
+from oms_journal.broker import kernel as kernel_module
+from oms_journal.broker.block import BOTH, Function, Option, Request, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import Abandoned, Answer, Call, Durable, ForbidNew, Gone, Log, StoreBack
+from oms_journal.broker.identifiers import COUNT_MAX
+from oms_journal.broker.records import Status
 from tests.kernel_desk import CHESS, Desk, Person, Said, attributes
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
@@ -98,7 +98,7 @@ def test_another_store_value_in_the_same_unit_of_work_is_refused(white: Person) 
 
 
 def test_limits_of_conversations() -> None:
-    from broker.attributes import parse
+    from oms_journal.broker.attributes import parse
 
     text = "DEFAULTS=BROKER BROKER-ID=ETB001 MAX-UOWS=99 DEFERRED=YES NUM-CONVERSATION=3 DEFAULTS=SERVICE CLASS=GAME "
     desk = Desk(parse(f"{text} SERVER=CHESS SERVICE=BLACK CONV-LIMIT=2 CLASS=GAME SERVER=CHESS SERVICE=OTHER"))

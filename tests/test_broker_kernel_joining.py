@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.attributes import parse
-from broker.block import Function, Option, Store
-from broker.codes import Code
-from broker.records import Status
+from oms_journal.broker.attributes import parse
+from oms_journal.broker.block import Function, Option, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.records import Status
 from tests.kernel_desk import CHESS, Desk, Person, attributes
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE

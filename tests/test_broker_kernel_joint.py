@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from broker import producers
-from broker.block import BOTH, Function, Option, Request, Store
-from broker.codes import Code
-from broker.records import Status
+from oms_journal.broker import producers
+from oms_journal.broker.block import BOTH, Function, Option, Request, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.records import Status
 from tests.kernel_desk import Desk, Person, Said, attributes
 
 NEWS: dict[str, Any] = {"topic": "NEWS"}

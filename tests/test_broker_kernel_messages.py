@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from broker.block import ConvStat, Function, Option, Reception, Request
-from broker.codes import Code
-from broker.effects import Call
-from broker.records import Status
+from oms_journal.broker.block import ConvStat, Function, Option, Reception, Request
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import Call
+from oms_journal.broker.records import Status
 from tests.kernel_desk import CHESS, Desk, Fields, Person, attributes
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
@@ -137,7 +137,7 @@ def test_what_goes_beside_a_message_arrives_with_it(desk: Desk) -> None:
 
 def test_identifiers_of_units_of_work_are_alphanumeric_and_in_three_cases_all_numeric(desk: Desk) -> None:
     none = Desk(attributes(max_uows="0"))
-    from broker.attributes import parse
+    from oms_journal.broker.attributes import parse
 
     some = Desk(
         parse(

@@ -5,10 +5,10 @@ A call is durable first, visible second, told third.
 
 import pytest
 
-from broker.block import BOTH, Function, Option, Store
-from broker.codes import Code
-from broker.effects import Abandoned, Answer, Commit, ShutParticipant, ShutServer, StoreBack
-from broker.records import Status
+from oms_journal.broker.block import BOTH, Function, Option, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import Abandoned, Answer, Commit, ShutParticipant, ShutServer, StoreBack
+from oms_journal.broker.records import Status
 from tests.kernel_desk import CHESS, Desk, Person
 
 SYNC, COMMIT = Option.SYNC, Option.COMMIT
@@ -379,8 +379,8 @@ def test_what_is_not_persistent_never_goes_to_the_store(desk: Desk, white: Perso
 
 
 def _call(desk: Desk, person: Person, option: Option, uowid: str):  # type: ignore[no-untyped-def]
-    from broker.block import Request
-    from broker.effects import Call
+    from oms_journal.broker.block import Request
+    from oms_journal.broker.effects import Call
 
     request = Request(function=Function.SYNCPOINT, option=option, user_id="WHITE", token="PC1", uowid=uowid)
     return Call(request, 1, 10_000)

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from broker import sleeping
-from broker.block import Function, Option, Store
-from broker.codes import Code
-from broker.records import UowRecord
-from broker.sleeping import conversation, unit
-from broker.uow import UnitOfWork
+from oms_journal.broker import sleeping
+from oms_journal.broker.block import Function, Option, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.records import UowRecord
+from oms_journal.broker.sleeping import conversation, unit
+from oms_journal.broker.uow import UnitOfWork
 from tests.kernel_desk import CHESS, Desk, Fields, Person, attributes
 
 SYNC, COMMIT, BACKOUT, EOC = Option.SYNC, Option.COMMIT, Option.BACKOUT, Option.EOC

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.attributes import Attributes, parse
-from broker.block import Function, Option
-from broker.codes import Code
+from oms_journal.broker.attributes import Attributes, parse
+from oms_journal.broker.block import Function, Option
+from oms_journal.broker.codes import Code
 from tests.kernel_desk import Desk, Person, Said, attributes
 
 TOPIC = "NEWS"

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.attributes import parse
-from broker.block import Function, Option, Reception, Request, Store
-from broker.codes import Code
-from broker.effects import (
+from oms_journal.broker.attributes import parse
+from oms_journal.broker.block import Function, Option, Reception, Request, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import (
     AllowNew,
     Call,
     Expect,
@@ -19,8 +19,8 @@ from broker.effects import (
     StoreBack,
     StoreLost,
 )
-from broker.records import Flag, Status
-from broker.redelivery import DEAD_LETTERS
+from oms_journal.broker.records import Flag, Status
+from oms_journal.broker.redelivery import DEAD_LETTERS
 from tests.kernel_desk import CHESS, Desk, Fields, Person, Said, attributes
 
 COMMIT, BACKOUT, SYNC, EOC = Option.COMMIT, Option.BACKOUT, Option.SYNC, Option.EOC

@@ -8,16 +8,16 @@ import tracemalloc
 
 import pytest
 
-from broker import packed, sleeping
-from broker.attributes import parse
-from broker.block import BOTH, ConvStat, Function, Option, Request, Store
-from broker.codes import Code
-from broker.effects import Answer, Call, Commit, Durable, Stored
-from broker.identifiers import Identifiers
-from broker.kernel import Kernel
-from broker.records import Status
-from broker.restore import Restored
-from broker.states import VARIATIONS, Variation, after_restart
+from oms_journal.broker import packed, sleeping
+from oms_journal.broker.attributes import parse
+from oms_journal.broker.block import BOTH, ConvStat, Function, Option, Request, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import Answer, Call, Commit, Durable, Stored
+from oms_journal.broker.identifiers import Identifiers
+from oms_journal.broker.kernel import Kernel
+from oms_journal.broker.records import Status
+from oms_journal.broker.restore import Restored
+from oms_journal.broker.states import VARIATIONS, Variation, after_restart
 from tests.kernel_desk import CHESS, T0, Desk, Fields, Person, attributes
 from tests.test_broker_kernel_square import REACHED, Game
 
@@ -304,7 +304,7 @@ def test_no_participant_times_out_while_its_restored_unit_of_work_lives() -> Non
 
 
 def test_a_service_that_is_defined_no_longer_keeps_what_waits_for_it() -> None:
-    from broker.attributes import parse
+    from oms_journal.broker.attributes import parse
 
     desk = Desk()
     white, _ = people(desk, is_served=False)
@@ -405,7 +405,7 @@ def test_beyond_a_bound_what_waits_sleeps_though_there_is_a_server(monkeypatch: 
 
 
 def test_kept_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from broker import moves
+    from oms_journal.broker import moves
 
     monkeypatch.setattr(moves, "KEPT_BYTES_MAX", 100)
     desk = Desk()

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from broker.block import Function, Option
-from broker.codes import Code
-from broker.effects import (
+from oms_journal.broker.block import Function, Option
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import (
     Command,
     ShutConversation,
     ShutParticipant,
@@ -15,8 +15,8 @@ from broker.effects import (
     SubscribeFor,
     UnsubscribeFor,
 )
-from broker.records import Status
-from broker.states import VARIATIONS, Variation
+from oms_journal.broker.records import Status
+from oms_journal.broker.states import VARIATIONS, Variation
 from tests.kernel_desk import Desk, Person, Said
 from tests.test_broker_kernel_square import REACHED, Game
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.block import Function, Option, Store
-from broker.codes import Code
-from broker.effects import Commit, StoreBack, StoreLost, Tick
-from broker.records import CLOCK, CLOCK_KEY, Status
+from oms_journal.broker.block import Function, Option, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import Commit, StoreBack, StoreLost, Tick
+from oms_journal.broker.records import CLOCK, CLOCK_KEY, Status
 from tests.kernel_desk import CHESS, SECOND, Desk, Person, attributes
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE

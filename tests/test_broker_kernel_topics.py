@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker import withdrawing
-from broker.attributes import parse
-from broker.block import Function, Option, Reception, Store
-from broker.codes import Code
-from broker.effects import Abandoned, Gone
-from broker.records import PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS, Status
+from oms_journal.broker import withdrawing
+from oms_journal.broker.attributes import parse
+from oms_journal.broker.block import Function, Option, Reception, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import Abandoned, Gone
+from oms_journal.broker.records import PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS, Status
 from tests.kernel_desk import Desk, Person, Said, attributes
 
 TOPIC = "NEWS"

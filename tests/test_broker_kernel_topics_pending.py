@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker.block import BOTH, Function, Option, Request
-from broker.codes import Code
-from broker.records import PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS, Status
-from broker.topic import Topic
+from oms_journal.broker.block import BOTH, Function, Option, Request
+from oms_journal.broker.codes import Code
+from oms_journal.broker.records import PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS, Status
+from oms_journal.broker.topic import Topic
 from tests.kernel_desk import CHESS, Desk, Person, Said
 
 TOPIC = "NEWS"

@@ -5,10 +5,10 @@ Behaviour told by EntireX, Using Persistence and Units of Work.
 
 import pytest
 
-from broker.attributes import parse
-from broker.block import BOTH, ConvStat, Function, Option, Reception, Store
-from broker.codes import Code
-from broker.records import Flag, Status
+from oms_journal.broker.attributes import parse
+from oms_journal.broker.block import BOTH, ConvStat, Function, Option, Reception, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.records import Flag, Status
 from tests.kernel_desk import CHESS, T0, Desk, Person, attributes
 
 SYNC, COMMIT = Option.SYNC, Option.COMMIT

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.lifetimes import (
+from oms_journal.broker.lifetimes import (
     DURATION_MAX,
     MICROSECONDS,
     NEVER,
@@ -17,7 +17,7 @@ from broker.lifetimes import (
     status_lifetime,
     wait,
 )
-from broker.records import UOW, Flag, Status, UowRecord
+from oms_journal.broker.records import UOW, Flag, Status, UowRecord
 
 MINUTE = 60 * MICROSECONDS
 

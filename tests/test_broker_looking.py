@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from broker.block import Function, Option, Store
-from broker.broker import Broker
-from broker.cis import Cis, CisRefused
-from broker.codes import BrokerError
-from broker.effects import Purge
-from broker.looking.question import Page, Question, Row, finished
-from broker.looking.subjects import REFUSED, SUBJECTS, question_of, subject_of
-from broker.world import World
+from oms_journal.broker.block import Function, Option, Store
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.effects import Purge
+from oms_journal.broker.looking.question import Page, Question, Row, finished
+from oms_journal.broker.looking.subjects import REFUSED, SUBJECTS, question_of, subject_of
+from oms_journal.broker.world import World
 from tests.kernel_desk import Desk, Fields, Person
 
 LIMITS = (1, 7, 100, 1000)

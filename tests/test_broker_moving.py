@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import Broker
-from broker.changes import Changes, NewMessage
-from broker.loading import Loading
-from broker.migration import MoveRefused, decode_offer, encode_offer
-from broker.opening import open_store
-from broker.pstore import LOADED_KEY, LOADING_KEY, MessageUnreadable, StartRefused
-from broker.replica import CHUNK_BYTES, Decoder, NotAReplica, Tallies, Tally, chunks, differences, encode
-from broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
-from broker.unloading import Unloading
-from database import DatabaseView
-from journal.names import DataFileName
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.changes import Changes, NewMessage
+from oms_journal.broker.loading import Loading
+from oms_journal.broker.migration import MoveRefused, decode_offer, encode_offer
+from oms_journal.broker.opening import open_store
+from oms_journal.broker.pstore import LOADED_KEY, LOADING_KEY, MessageUnreadable, StartRefused
+from oms_journal.broker.replica import CHUNK_BYTES, Decoder, NotAReplica, Tallies, Tally, chunks, differences, encode
+from oms_journal.broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
+from oms_journal.broker.unloading import Unloading
+from oms_journal.database import DatabaseView
+from oms_journal.journal.names import DataFileName
 from tests.cli_runner import environment, oms
 from tests.moved_stores import attributes, everything, files, lines, move, source, target, write_everything
 
@@ -68,7 +68,7 @@ def test_the_source_is_not_changed_by_a_byte(full: Path, sqlite: Path, tmp_path:
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_what_a_killed_broker_has_acknowledged_is_moved(tmp_path: Path, driver: str) -> None:
     program = (
-        "import os, sys\nfrom pathlib import Path\nfrom broker.broker import Broker\n"
+        "import os, sys\nfrom pathlib import Path\nfrom oms_journal.broker.broker import Broker\n"
         "from tests.moved_stores import attributes\n"
         "broker = Broker.open(attributes=attributes(Path(sys.argv[1]), sys.argv[2]))\n"
         "alice = broker.session('ALICE').__enter__()\n"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.block import BOTH, Function, Option, Store
-from broker.codes import Code
-from broker.effects import StoreBack, StoreLost
-from broker.records import Status
+from oms_journal.broker.block import BOTH, Function, Option, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import StoreBack, StoreLost
+from oms_journal.broker.records import Status
 from tests.kernel_desk import CHESS, Desk, Fields, Person, attributes
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE

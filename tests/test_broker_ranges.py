@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sortedcontainers import SortedDict
 
-from broker.ranges import NONE, NUMBERS_MAX, UP_TO, Ranges
-from broker.records import SUBSCRIPTION, SubscriptionRecord
-from journal.operations import VALUE_BYTES_MAX
+from oms_journal.broker.ranges import NONE, NUMBERS_MAX, UP_TO, Ranges
+from oms_journal.broker.records import SUBSCRIPTION, SubscriptionRecord
+from oms_journal.journal.operations import VALUE_BYTES_MAX
 
 
 def publications(orders: "set[int] | range") -> "SortedDict[int, None]":

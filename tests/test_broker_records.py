@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker import records
-from broker.queues import ServiceQueue, TopicQueue, parse_queue
-from broker.records import (
+from oms_journal.broker import records
+from oms_journal.broker.queues import ServiceQueue, TopicQueue, parse_queue
+from oms_journal.broker.records import (
     CHECKPOINT,
     CLOCK,
     HELD,
@@ -38,8 +38,8 @@ from broker.records import (
     SubscriptionRecord,
     UowRecord,
 )
-from journal.draft import VALUE_HEAD_BYTES
-from journal.operations import NAME_BYTES_MAX, VALUE_BYTES_MAX
+from oms_journal.journal.draft import VALUE_HEAD_BYTES
+from oms_journal.journal.operations import NAME_BYTES_MAX, VALUE_BYTES_MAX
 from tests.format_tables import Rows, markdown_tables
 from tests.golden_files import broker_records
 from tests.project import REPOSITORY

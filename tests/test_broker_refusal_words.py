@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.block import ANY, NEW, Function, Option, Request
-from broker.broker import Broker
-from broker.codes import BrokerError, Code
-from broker.session import Session
+from oms_journal.broker.block import ANY, NEW, Function, Option, Request
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.session import Session
 from tests.stomp_desk import StompDesk
 
 SERVICE = "GAME/CHESS/BLACK"

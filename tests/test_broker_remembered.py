@@ -2,8 +2,8 @@
 
 import random
 
-from broker.remembered import Known, Remembered
-from broker.stored import StoredIdentifier
+from oms_journal.broker.remembered import Known, Remembered
+from oms_journal.broker.stored import StoredIdentifier
 
 
 def one(queue: str, producer: str, first: int, messages: int = 1, added: int = 0) -> StoredIdentifier:

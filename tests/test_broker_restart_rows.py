@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.block import Option
-from broker.codes import Code
-from broker.pstore import Pstore
-from broker.records import UOW, UOWS, Status
-from broker.states import after_restart
+from oms_journal.broker.block import Option
+from oms_journal.broker.codes import Code
+from oms_journal.broker.pstore import Pstore
+from oms_journal.broker.records import UOW, UOWS, Status
+from oms_journal.broker.states import after_restart
 from tests.broker_restart_rows import ROWS, USTATUS, Pair, RealDesk, Row, opened
-from tests.project import REPOSITORY
+from tests.project import PYTHONPATH, REPOSITORY
 
 
 @dataclass
@@ -33,7 +33,7 @@ class After:
 def ended(kind: str, path: Path, how: str) -> dict[str, tuple[str, str]]:
     """Let a process bring every row into its status and end it; return UOWID and CONV-ID by row."""
     command = [sys.executable, "-m", "tests.broker_restart_rows", kind, str(path), how]
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY, env=environment)
     try:
         assert process.stdout is not None

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from broker.changes import Changes, NewMessage, Put
-from broker.codes import Code
-from broker.columns import Line
-from broker.effects import Action
-from broker.lifetimes import MICROSECONDS
-from broker.pstore import StartRefused, Store
-from broker.records import (
+from oms_journal.broker.changes import Changes, NewMessage, Put
+from oms_journal.broker.codes import Code
+from oms_journal.broker.columns import Line
+from oms_journal.broker.effects import Action
+from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.pstore import StartRefused, Store
+from oms_journal.broker.records import (
     CLOCK,
     CLOCK_KEY,
     PUBLICATION,
@@ -28,9 +28,9 @@ from broker.records import (
     UowRecord,
     identifier,
 )
-from broker.restore import Restored, restored, without_store
-from broker.states import RESTART_1, RESTART_2, RESTART_POSTPONED, Variation
-from broker.units import Count
+from oms_journal.broker.restore import Restored, restored, without_store
+from oms_journal.broker.states import RESTART_1, RESTART_2, RESTART_POSTPONED, Variation
+from oms_journal.broker.units import Count
 from tests.broker_stores import DRIVERS, Driver, JournalDriver, begun, contents, put
 
 SERVICE = ("CLASS", "SERVER", "SERVICE")

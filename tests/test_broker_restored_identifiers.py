@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.changes import Changes, Put
-from broker.journal_store import JournalStore
-from broker.mastering import RESTORED_STARTS
-from broker.pstore import Pstore, Store
-from broker.records import MASTER, MASTER_KEY
-from database.options import Options
-from journal.disk import Disk
-from journal.format import HEADERS_SIZE
+from oms_journal.broker.changes import Changes, Put
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.mastering import RESTORED_STARTS
+from oms_journal.broker.pstore import Pstore, Store
+from oms_journal.broker.records import MASTER, MASTER_KEY
+from oms_journal.database.options import Options
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.format import HEADERS_SIZE
 from tests.broker_stores import begun
 from tests.crash_model import SPOOL
 from tests.faulty_disk import SimulatedDisk

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from broker.broker import Broker
-from broker.changes import Changes
-from broker.effects import ReleaseHeld, ReleasePublications
-from broker.journal_store import JournalStore
-from broker.looking.question import Question
-from broker.looking.uows import uows
-from broker.mastering import RESTORED_STARTS
-from broker.pstore import RESTORED_KEY, Pstore, StartRefused, Store, StoreError, StoreUnavailable
-from broker.records import HELDS, HOLD, HOLD_KEY, MASTER, MASTER_KEY, UOW, UOWS, Flag
-from broker.restore import restored
-from database.database import MessageDatabase
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.changes import Changes
+from oms_journal.broker.effects import ReleaseHeld, ReleasePublications
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.looking.question import Question
+from oms_journal.broker.looking.uows import uows
+from oms_journal.broker.mastering import RESTORED_STARTS
+from oms_journal.broker.pstore import RESTORED_KEY, Pstore, StartRefused, Store, StoreError, StoreUnavailable
+from oms_journal.broker.records import HELDS, HOLD, HOLD_KEY, MASTER, MASTER_KEY, UOW, UOWS, Flag
+from oms_journal.broker.restore import restored
+from oms_journal.database.database import MessageDatabase
 from tests.broker_stores import DRIVERS, Driver, JournalDriver, begun, put
 from tests.held_stores import SOURCE, hold_back, mark_restored
 from tests.moved_stores import attributes, move, source, target

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker import rules
-from broker.block import FIELDS, Field, Function, Kind, Option, Request, Store, Way
-from broker.codes import Code
-from broker.rules import RULES, Refusal, check
+from oms_journal.broker import rules
+from oms_journal.broker.block import FIELDS, Field, Function, Kind, Option, Request, Store, Way
+from oms_journal.broker.codes import Code
+from oms_journal.broker.rules import RULES, Refusal, check
 
 F, O = Function, Option  # noqa: E741
 CONV_IDS = ("", "NEW", "OLD", "ANY", "NONE", "1000000100000001")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from broker.asynchronous import AsyncBroker
-from broker.attributes import parse
-from broker.codes import BrokerError, Code
-from broker.pstore import StartRefused
-from broker.records import Status
-from broker.redelivery import DEAD_LETTERS
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.attributes import parse
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.pstore import StartRefused
+from oms_journal.broker.records import Status
+from oms_journal.broker.redelivery import DEAD_LETTERS
 from tests.api.arguments import StrangeText
 from tests.api.moments import Interrupt
 from tests.callers.faces import Face

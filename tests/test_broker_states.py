@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from broker.codes import Code
-from broker.records import Status
-from broker.states import (
+from oms_journal.broker.codes import Code
+from oms_journal.broker.records import Status
+from oms_journal.broker.states import (
     ACTIVE,
     COMPLETE,
     COUNTED,

@@ -5,17 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from broker.attributes import built_in
-from broker.beginning import Wanted
-from broker.beginning import start as begin_broker
-from broker.changes import Changes
-from broker.codes import Code
-from broker.effects import Action, Reported
-from broker.identifiers import Identifiers
-from broker.journal_store import ERASING_KEY, JournalStore
-from broker.pstore import IDENTITY_KEY, Pstore, StartRefused, Store, begin, end
-from broker.records import CHECKPOINT, CHECKPOINTS, CLOCK_KEY, MASTER, MASTER_KEY, CheckpointName, RecordKind
-from database.database import MessageDatabase
+from oms_journal.broker.attributes import built_in
+from oms_journal.broker.beginning import Wanted
+from oms_journal.broker.beginning import start as begin_broker
+from oms_journal.broker.changes import Changes
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import Action, Reported
+from oms_journal.broker.identifiers import Identifiers
+from oms_journal.broker.journal_store import ERASING_KEY, JournalStore
+from oms_journal.broker.pstore import IDENTITY_KEY, Pstore, StartRefused, Store, begin, end
+from oms_journal.broker.records import (
+    CHECKPOINT,
+    CHECKPOINTS,
+    CLOCK_KEY,
+    MASTER,
+    MASTER_KEY,
+    CheckpointName,
+    RecordKind,
+)
+from oms_journal.database.database import MessageDatabase
 from tests.broker_stores import DRIVERS, Driver, JournalDriver, added, begun, contents, payloads, put, start
 
 HOT, COLD, WARM = Pstore.HOT, Pstore.COLD, Pstore.WARM
@@ -283,7 +291,7 @@ def test_an_erasure_that_was_interrupted_is_finished_by_the_next_opening(tmp_pat
 def test_a_directory_of_another_program_is_not_touched_by_sqlite(tmp_path: Path) -> None:
     import sqlite3
 
-    from broker.sqlite_store import SqliteStore
+    from oms_journal.broker.sqlite_store import SqliteStore
 
     file = tmp_path / "other.sqlite"
     connection = sqlite3.connect(file)

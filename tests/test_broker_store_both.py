@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.changes import Changes, NewMessage, Put
-from broker.pstore import Store, StoreError
-from broker.stored import StoredMessage
+from oms_journal.broker.changes import Changes, NewMessage, Put
+from oms_journal.broker.pstore import Store, StoreError
+from oms_journal.broker.stored import StoredMessage
 from tests.broker_stores import Driver, JournalDriver, SqliteDriver, contents
 
 TURNS = 100

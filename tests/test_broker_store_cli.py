@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import Broker
-from broker.journal_store import JournalStore
-from database.database import MessageDatabase
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.database.database import MessageDatabase
 from tests.broker_stores import added, begun
 from tests.cli_runner import oms, oms_json, oms_lines
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.changes import Changes, NewMessage, Put
-from broker.pstore import Begun, StartRefused, begin
-from broker.records import (
+from oms_journal.broker.changes import Changes, NewMessage, Put
+from oms_journal.broker.pstore import Begun, StartRefused, begin
+from oms_journal.broker.records import (
     CLOCK,
     CLOCK_KEY,
     MASTER_KEY,
@@ -23,7 +23,7 @@ from broker.records import (
     SubscriptionRecord,
     identifier,
 )
-from broker.restore import restored
+from oms_journal.broker.restore import restored
 from tests.broker_stores import JournalDriver, begun, start
 from tests.crash_model import SPOOL
 from tests.faulty_disk import SimulatedDisk

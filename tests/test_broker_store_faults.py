@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.changes import Changes
-from broker.journal_store import JournalStore
-from broker.pstore import Store, StoreFull, StoreUnavailable
-from database.options import Options
+from oms_journal.broker.changes import Changes
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.pstore import Store, StoreFull, StoreUnavailable
+from oms_journal.database.options import Options
 from tests.broker_store_writer import KEPT, opened, turn_and_first
 from tests.broker_stores import DRIVERS, Driver, JournalDriver, added, contents, payloads, put
 from tests.crash_model import SPOOL
-from tests.project import REPOSITORY
+from tests.project import PYTHONPATH, REPOSITORY
 from tests.test_holding import damaged
 
 
@@ -33,7 +33,7 @@ def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Driver:
 def killed_after(kind: str, path: Path, seconds: float) -> int:
     """Let a process write and kill it; return the last commit that was acknowledged."""
     command = [sys.executable, "-m", "tests.broker_store_writer", kind, str(path)]
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY, env=environment)
     assert process.stdout is not None
     try:
@@ -152,7 +152,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_write_is_a_loss(tmp_path: Path)
 def test_a_small_file_system_that_was_full_and_drained_takes_messages_again(kind: str, tmp_path: Path) -> None:
     inside = f"mount -t tmpfs -o size=8m none {tmp_path} && exec {sys.executable} -m tests.broker_small_disk {kind} "
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"{inside} {tmp_path}"]
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH}
     if shutil.which("unshare") is None or subprocess.run([*command[:5], "-c", "mount -t tmpfs none /mnt"]).returncode:
         pytest.skip("no file system of our own can be mounted here")
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.asynchronous import AsyncBroker
-from broker.broker import Broker
-from broker.changes import Changes
-from broker.journal_store import JournalStore
-from broker.session import Session
-from database import Options
-from database.plan import SMALL_FILES_MIN
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.changes import Changes
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.session import Session
+from oms_journal.database import Options
+from oms_journal.database.plan import SMALL_FILES_MIN
 from tests.broker_small_disk import ALLOWED, DRAINED_BYTES
 from tests.broker_stores import added
 from tests.embedded import SERVICE, bodies
-from tests.project import REPOSITORY
+from tests.project import PYTHONPATH, REPOSITORY
 
 KEPT = b"kept"
 
@@ -145,7 +145,7 @@ def test_room_that_cannot_be_made_is_looked_for_and_told_once(tmp_path: Path, ca
 def test_a_small_file_system_takes_new_units_of_work_once_it_was_drained_and_they_are_allowed(tmp_path: Path) -> None:
     inside = f"mount -t tmpfs -o size=120m none {tmp_path} && exec {sys.executable} -m tests.broker_small_disk broker "
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f"{inside} {tmp_path}"]
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH}
     if shutil.which("unshare") is None or subprocess.run([*command[:5], "-c", "mount -t tmpfs none /mnt"]).returncode:
         pytest.skip("no file system of our own can be mounted here")
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)

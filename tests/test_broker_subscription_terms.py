@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.attributes import Attributes, built_in
-from broker.broker import Broker
-from broker.journal_store import JournalStore
-from broker.records import SUBSCRIPTION, SUBSCRIPTIONS, SubscriptionRecord
+from oms_journal.broker.attributes import Attributes, built_in
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.records import SUBSCRIPTION, SUBSCRIPTIONS, SubscriptionRecord
 from tests.cli_runner import oms
 from tests.held_stores import mark_restored
 from tests.kernel_desk import attributes

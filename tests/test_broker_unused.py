@@ -6,21 +6,21 @@ from collections.abc import Callable
 
 import pytest
 
-from broker import unused
-from broker.attributes import BUILT_IN, parse
-from broker.block import Function, Option, Reply, Store
-from broker.codes import Code
-from broker.conversation import Conversation
-from broker.effects import Gone, ReleaseHeld, StoreBack, StoreLost
-from broker.latencies import Latencies
-from broker.looking.meters import Meters
-from broker.looking.whole import Around, statistics_row
-from broker.order import Order
-from broker.records import Status
-from broker.service import Registration, Service, ServiceName, Waiting
-from broker.topic import Publication, Subscription, Topic
-from broker.uow import Owner
-from broker.world import World
+from oms_journal.broker import unused
+from oms_journal.broker.attributes import BUILT_IN, parse
+from oms_journal.broker.block import Function, Option, Reply, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.conversation import Conversation
+from oms_journal.broker.effects import Gone, ReleaseHeld, StoreBack, StoreLost
+from oms_journal.broker.latencies import Latencies
+from oms_journal.broker.looking.meters import Meters
+from oms_journal.broker.looking.whole import Around, statistics_row
+from oms_journal.broker.order import Order
+from oms_journal.broker.records import Status
+from oms_journal.broker.service import Registration, Service, ServiceName, Waiting
+from oms_journal.broker.topic import Publication, Subscription, Topic
+from oms_journal.broker.uow import Owner
+from oms_journal.broker.world import World
 from tests.kernel_desk import Desk, Fields, Person, Said, attributes
 from tests.stomp_desk import StompDesk
 
@@ -195,8 +195,8 @@ USES: list[Callable[[Names, int], None]] = [
 
 @pytest.mark.parametrize("use", USES)
 def test_of_a_made_up_name_nothing_stays(use: Callable[[Names, int], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.moves.ENDED_MAX", 20)
-    monkeypatch.setattr("broker.withdrawing.PAST_MAX", 20)
+    monkeypatch.setattr("oms_journal.broker.moves.ENDED_MAX", 20)
+    monkeypatch.setattr("oms_journal.broker.withdrawing.PAST_MAX", 20)
     names = Names()
     names.fill()
     for number in range(1, 31):
@@ -380,7 +380,7 @@ def test_what_the_attributes_name_and_what_was_first_stay_with_their_counters() 
 
 
 def test_counters_begin_anew_with_a_forgotten_name_and_their_sum_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.looking.meters.NAMED_MAX", 3)
+    monkeypatch.setattr("oms_journal.broker.looking.meters.NAMED_MAX", 3)
     names = Names()
     totals = []
     for number in (*range(1, 30), 20, 1):

@@ -5,9 +5,9 @@ import random
 import pytest
 from sortedcontainers import SortedDict
 
-from broker.records import HELD, HeldRecord
-from broker.withheld import Window
-from journal.operations import VALUE_BYTES_MAX
+from oms_journal.broker.records import HELD, HeldRecord
+from oms_journal.broker.withheld import Window
+from oms_journal.journal.operations import VALUE_BYTES_MAX
 
 FIRST, STEP, COUNT = 100, 3, 400
 LAST = FIRST + STEP * COUNT

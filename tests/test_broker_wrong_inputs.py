@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from broker.attribute_text import AttributesInvalid
-from broker.broker import Broker
-from broker.codes import BrokerError
-from broker.connecting import connect, connect_async
-from broker.records import Status
-from broker.session import Session
+from oms_journal.broker.attribute_text import AttributesInvalid
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.connecting import connect, connect_async
+from oms_journal.broker.records import Status
+from oms_journal.broker.session import Session
 from tests.embedded import HERE, KINDS, SERVICE, Kind, kind_of
 from tests.web_place import ALICE, WebPlace
 from tests.wrong_inputs import faults_of

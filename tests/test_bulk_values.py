@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from database import MessageDatabase
-from database.bulk import in_order, values
+from oms_journal.database import MessageDatabase
+from oms_journal.database.bulk import in_order, values
 from tests.crash_model import SPOOL, open_unattended
 from tests.faulty_disk import SimulatedDisk
 from tests.small_files import SMALL, open_small

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from database import CommitFailed, DiskError, MessageDatabase
-from database.cleanup import IDLE_BYTES
-from journal.names import DataFileName
+from oms_journal.database import CommitFailed, DiskError, MessageDatabase
+from oms_journal.database.cleanup import IDLE_BYTES
+from oms_journal.journal.names import DataFileName
 from tests.small_files import SMALL, churn, fill, open_small, sequences
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 

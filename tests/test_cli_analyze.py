@@ -18,8 +18,8 @@ pytest.importorskip("pyspark", reason="not installed: pip install -e '.[analysis
 
 from pyspark.sql import SparkSession
 
-from database import MessageDatabase
-from journal.format import CHECKSUM, HEADER_COPIES, HEADER_SIZE, xxh3
+from oms_journal.database import MessageDatabase
+from oms_journal.journal.format import CHECKSUM, HEADER_COPIES, HEADER_SIZE, xxh3
 from tests.cli_runner import command_line, environment, oms, oms_process
 from tests.left_running import after_a_while, has_begun_java, of_session
 from tests.small_files import fill, open_small
@@ -46,7 +46,7 @@ def shared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[dict[st
         asked.append(named)
         return nullcontext(spark)
 
-    monkeypatch.setattr("analysis.session.quiet_session", given)
+    monkeypatch.setattr("oms_journal.analysis.session.quiet_session", given)
     return asked
 
 
@@ -73,7 +73,7 @@ def test_the_answers_are_printed_and_the_report_is_there(
 def test_what_cannot_work_is_refused_before_spark_starts(
     spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("analysis.session.quiet_session", None)
+    monkeypatch.setattr("oms_journal.analysis.session.quiet_session", None)
     out = str(tmp_path / "out")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
@@ -132,7 +132,7 @@ def test_a_journal_with_a_file_that_was_cut_has_a_report_that_says_so(tmp_path: 
 def test_a_newer_format_is_refused_before_spark_starts(
     spool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("analysis.session.quiet_session", None)
+    monkeypatch.setattr("oms_journal.analysis.session.quiet_session", None)
     [path, *_] = sorted(spool.glob("*.data"))
     data = bytearray(path.read_bytes())
     for at in HEADER_COPIES:
@@ -150,7 +150,7 @@ def test_a_newer_format_is_refused_before_spark_starts(
 
 def _without(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run the command where a module cannot be imported, and no Java is found."""
-    script = f"import sys; sys.modules[{module!r}] = None; import cli.main; cli.main.main()"
+    script = f"import sys; sys.modules[{module!r}] = None; import oms_journal.cli.main; oms_journal.cli.main.main()"
     bare = {name: value for name, value in environment().items() if name != "JAVA_HOME"} | {"PATH": "/nowhere"}
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script, *arguments],
@@ -184,10 +184,11 @@ def test_a_missing_java_is_one_line_that_says_what_to_install(spool: Path, tmp_p
 
 def test_its_help_does_not_wait_for_spark() -> None:
     script = (
-        "import sys, cli.main\n"
-        "try: cli.main.main()\n"
+        "import sys, oms_journal.cli.main\n"
+        "try: oms_journal.cli.main.main()\n"
         "except SystemExit: pass\n"
-        "print([name for name in ('numpy', 'pyarrow', 'pyspark', 'rich', 'analysis') if name in sys.modules])"
+        "never = ('numpy', 'pyarrow', 'pyspark', 'rich', 'oms_journal.analysis')\n"
+        "print([name for name in never if name in sys.modules])"
     )
 
     done = subprocess.run(

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from broker.broker import Broker
-from broker.records import Status
-from cli.brokers import opened
-from cli.chess_game import Match, Played, Settings, Visit, differences
-from cli.chess_pgn import OPERA, Game, PgnError, Side, numbered, parse, read, written
-from cli.chess_sheet import Score, Sheet, sheet_path
-from cli.chess_step import ATTRIBUTES, BROKER_ID, SERVICE, TOKEN, Call, Outcome, Said, step
-from cli.failures import Failure
-from database import MessageDatabase
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.records import Status
+from oms_journal.cli.brokers import opened
+from oms_journal.cli.chess_game import Match, Played, Settings, Visit, differences
+from oms_journal.cli.chess_pgn import OPERA, Game, PgnError, Side, numbered, parse, read, written
+from oms_journal.cli.chess_sheet import Score, Sheet, sheet_path
+from oms_journal.cli.chess_step import ATTRIBUTES, BROKER_ID, SERVICE, TOKEN, Call, Outcome, Said, step
+from oms_journal.cli.failures import Failure
+from oms_journal.database import MessageDatabase
 from tests.cli_runner import command_line, environment, oms, oms_json
 
 WHITE, BLACK = Side.WHITE, Side.BLACK
@@ -457,7 +457,7 @@ def test_a_game_that_does_not_hold_is_told_and_its_directory_is_kept(
         def run(self) -> Played:
             return replace(super().run(), findings=["white has recorded Qe9"])
 
-    monkeypatch.setattr("cli.chess_game.Match", Forging)
+    monkeypatch.setattr("oms_journal.cli.chess_game.Match", Forging)
 
     result = oms("chess", "--pgn", str(pgn(tmp_path, ("*",))), "--kills", "0", code=1)
 

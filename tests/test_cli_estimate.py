@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.block import Option, Store
-from broker.changes import Changes, NewMessage, Put
-from broker.codes import Code
-from broker.journal_store import JournalStore
-from broker.pstore import Pstore
-from broker.records import UOW, UOWS, Flag, Status, UowRecord
-from broker.restore import restored
-from cli.estimate import SAMPLE_MAX, Load, estimated
-from database.options import Options
+from oms_journal.broker.block import Option, Store
+from oms_journal.broker.changes import Changes, NewMessage, Put
+from oms_journal.broker.codes import Code
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.pstore import Pstore
+from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
+from oms_journal.broker.restore import restored
+from oms_journal.cli.estimate import SAMPLE_MAX, Load, estimated
+from oms_journal.database.options import Options
 from tests.broker_restart_rows import RealDesk
 from tests.broker_stores import begun
 from tests.cli_runner import oms

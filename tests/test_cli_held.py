@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker import releasing
-from broker.broker import Broker
-from broker.records import Status
-from cli import held_at_broker, held_units
+from oms_journal.broker import releasing
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.records import Status
+from oms_journal.cli import held_at_broker, held_units
 from tests.cli_runner import command_line, environment, oms, oms_json
 from tests.held_stores import mark_restored
 from tests.test_broker_restored_store import read, received

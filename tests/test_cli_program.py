@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from cli.failures import ExitCode, Failure, meaning, tell
-from cli.main import app
-from journal import errors
-from journal.errors import JournalError
-from journal.records import BadRecord
-from tests.cli_runner import REPOSITORY, command_line, environment, oms, oms_process
+from oms_journal.cli.failures import ExitCode, Failure, meaning, tell
+from oms_journal.cli.main import app
+from oms_journal.journal import errors
+from oms_journal.journal.errors import JournalError
+from oms_journal.journal.records import BadRecord
+from tests.cli_runner import command_line, environment, oms, oms_process
+from tests.project import REPOSITORY
 
 COMMANDS = [
     *("load", "send", "receive", "list", "show", "dump", "stats", "explain", "delete", "drop", "release", "verify"),
@@ -53,10 +54,11 @@ def test_every_option_and_argument_is_explained(name: str) -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["stats", "--help"], ["nonsense"]])
 def test_help_does_not_wait_for_the_engine(arguments: list[str]) -> None:
     script = (
-        "import sys, cli.main\n"
-        "try: cli.main.main()\n"
+        "import sys, oms_journal.cli.main\n"
+        "try: oms_journal.cli.main.main()\n"
         "except SystemExit: pass\n"
-        "print([name for name in ('numpy', 'rich', 'database', 'recovery', 'index', 'pyspark') if name in sys.modules])"
+        "never = ('numpy', 'rich', 'oms_journal.database', 'oms_journal.recovery', 'oms_journal.index', 'pyspark')\n"
+        "print([name for name in never if name in sys.modules])"
     )
 
     done = subprocess.run(
@@ -212,5 +214,5 @@ def test_a_failure_is_one_harmless_line(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_the_module_runs_as_the_program() -> None:
     assert oms_process("--help").returncode == 0
-    assert command_line("list")[1:] == ["-m", "cli", "list"]
+    assert command_line("list")[1:] == ["-m", "oms_journal.cli", "list"]
     assert (REPOSITORY / "cli" / "__main__.py").exists()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from database import DatabaseView, MessageDatabase, Options
-from journal.disk import RealDisk
-from recovery import holding
+from oms_journal.database import DatabaseView, MessageDatabase, Options
+from oms_journal.journal.disk import RealDisk
+from oms_journal.recovery import holding
 from tests.cli_runner import oms, oms_json, oms_lines, oms_process
 from tests.small_files import MODEST
 

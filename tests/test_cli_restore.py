@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import Broker
-from database import AsyncMessageDatabase, DatabaseView, MessageDatabase, NotThisDatabase, RestoreUnfinished
-from database.backup import back_up
-from journal import names
+from oms_journal.broker.broker import Broker
+from oms_journal.database import AsyncMessageDatabase, DatabaseView, MessageDatabase, NotThisDatabase, RestoreUnfinished
+from oms_journal.database.backup import back_up
+from oms_journal.journal import names
 from tests.analysed import analysed
 from tests.cli_runner import command_line, environment, oms, oms_json, oms_process
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from database import MessageDamaged, MessageDatabase
-from database.plan import PINS_BYTES_MAX
-from journal.disk import DiskFile, RealDisk, RealFile
-from journal.names import DataFileName
+from oms_journal.database import MessageDamaged, MessageDatabase
+from oms_journal.database.plan import PINS_BYTES_MAX
+from oms_journal.journal.disk import DiskFile, RealDisk, RealFile
+from oms_journal.journal.names import DataFileName
 from tests.small_files import SMALL, fill, open_small, sequences
 from tests.watched_disk import TIMEOUT_SECONDS, HandClock
 

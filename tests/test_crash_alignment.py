@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from recovery.report import Verdict
+from oms_journal.recovery.report import Verdict
 from tests.crash_model import SPOOL, Account, State, Writer, found_after, open_unattended, state_of
 from tests.crash_store import FrameAt, Store, archives_in
 from tests.faulty_disk import SimulatedDisk

@@ -6,9 +6,9 @@ newest file, whose end nothing else tells, is cut behind a frame it ends like a 
 
 import pytest
 
-from recovery.report import Verdict
-from recovery.survey import survey
-from recovery.validate import examine
+from oms_journal.recovery.report import Verdict
+from oms_journal.recovery.survey import survey
+from oms_journal.recovery.validate import examine
 from tests.crash_model import SPOOL, found_after, open_unattended, state_of
 from tests.crash_store import FrameAt, Store, archives_in, small_store
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from database import MessageDatabase
-from journal.disk import RealDisk
-from journal.errors import DatabaseLocked, DiskError, JournalError, NotThisDatabase, RecoveryRefused
-from journal.names import LOCK, ArchiveName, DataFileName
-from journal.owner import LOCK_BYTE_BASE, read_holder
-from recovery.report import FileReport, Verdict
-from recovery.survey import survey
-from recovery.validate import examine, validate_directory
+from oms_journal.database import MessageDatabase
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.errors import DatabaseLocked, DiskError, JournalError, NotThisDatabase, RecoveryRefused
+from oms_journal.journal.names import LOCK, ArchiveName, DataFileName
+from oms_journal.journal.owner import LOCK_BYTE_BASE, read_holder
+from oms_journal.recovery.report import FileReport, Verdict
+from oms_journal.recovery.survey import survey
+from oms_journal.recovery.validate import examine, validate_directory
 from tests.crash_model import SPOOL, State, found_after, open_unattended, state_of
 from tests.crash_store import archives_in, assert_refused, headers_of, report_on, small_store, with_header
 from tests.faulty_disk import SimulatedDisk

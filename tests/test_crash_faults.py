@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from journal.errors import CommitFailed, DiskError, DiskFull, JournalError, OutcomeUnknown
-from journal.names import RESERVE
+from oms_journal.journal.errors import CommitFailed, DiskError, DiskFull, JournalError, OutcomeUnknown
+from oms_journal.journal.names import RESERVE
 from tests.crash_model import (
     SPOOL,
     Account,

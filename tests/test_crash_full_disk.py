@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from journal.errors import CommitFailed, DiskError, DiskFull, JournalError
-from journal.names import RESERVE
+from oms_journal.journal.errors import CommitFailed, DiskError, DiskFull, JournalError
+from oms_journal.journal.names import RESERVE
 from tests.crash_model import SMALL, SPOOL, Account, Unattended, Writer, found_after, open_unattended, state_of
 from tests.faulty_disk import SimulatedDisk
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal.errors import JournalError
-from journal.names import RESERVE
+from oms_journal.journal.errors import JournalError
+from oms_journal.journal.names import RESERVE
 from tests.crash_model import SPOOL, Account, Unattended, Writer, found_after, open_unattended
 from tests.faulty_calls import Killed
 from tests.faulty_disk import SimulatedDisk

@@ -2,11 +2,11 @@
 
 import pytest
 
-from database import DatabaseView
-from journal.errors import DiskError, NewerFormat, NotThisDatabase
-from journal.format import FRAME_SIZE, xxh3
-from journal.names import DataFileName
-from recovery.report import Loss, Verdict
+from oms_journal.database import DatabaseView
+from oms_journal.journal.errors import DiskError, NewerFormat, NotThisDatabase
+from oms_journal.journal.format import FRAME_SIZE, xxh3
+from oms_journal.journal.names import DataFileName
+from oms_journal.recovery.report import Loss, Verdict
 from tests.crash_model import SPOOL, found_after, open_unattended, state_of
 from tests.crash_store import archives_in, assert_refused, headers_of, report_on, small_store, with_header
 from tests.faulty_disk import Killed, SimulatedDisk

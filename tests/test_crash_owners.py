@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from database import MessageDatabase, Options
-from database.tender import Tender
-from journal import names
-from journal.disk import RealDisk
-from journal.errors import DatabaseLocked, JournalError, NotAttempted, OutcomeUnknown, TakenOver
-from journal.owner import Holder, read_holder
+from oms_journal.database import MessageDatabase, Options
+from oms_journal.database.tender import Tender
+from oms_journal.journal import names
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.errors import DatabaseLocked, JournalError, NotAttempted, OutcomeUnknown, TakenOver
+from oms_journal.journal.owner import Holder, read_holder
 from tests.crash_model import (
     SPOOL,
     Account,

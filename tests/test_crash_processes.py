@@ -23,17 +23,17 @@ from typing import IO, Any
 
 import pytest
 
-from database import MessageDatabase
-from journal.disk import RealDisk
-from journal.errors import DatabaseClosed, DatabaseLocked
-from journal.owner import read_holder
+from oms_journal.database import MessageDatabase
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.errors import DatabaseClosed, DatabaseLocked
+from oms_journal.journal.owner import read_holder
 from tests.crash_model import Account, State, state_of
 from tests.crash_writer import FILE_BYTES, THREADS, enter
 from tests.forking import forked
-from tests.project import REPOSITORY
+from tests.project import PYTHONPATH, REPOSITORY
 
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
-ENGINE = {"database", "index", "journal", "recovery"}
+ENGINE = tuple(f"oms_journal.{folder}." for folder in ("database", "index", "journal", "recovery"))
 OPTIONS = {"max_data_file_size": FILE_BYTES, "cleanup_interval": 0}
 
 
@@ -41,7 +41,7 @@ OPTIONS = {"max_data_file_size": FILE_BYTES, "cleanup_interval": 0}
 def writer(directory: Path, seed: str, *flags: str) -> Iterator["subprocess.Popen[bytes]"]:
     """A process that writes into the directory."""
     command = [sys.executable, "-m", "tests.crash_writer", str(directory), seed, *flags]
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY, env=environment)
     try:
         yield process
@@ -206,7 +206,7 @@ def locks_of(whole: object) -> list[Any]:
         one = open_ends.pop()
         if isinstance(one, LOCKS):
             found.append(one)
-        elif type(one).__module__.split(".")[0] in ENGINE or isinstance(one, dict | list | tuple | MethodType):
+        elif type(one).__module__.startswith(ENGINE) or isinstance(one, dict | list | tuple | MethodType):
             fresh = [each for each in gc.get_referents(one) if id(each) not in known and not isinstance(each, type)]
             known.update(map(id, fresh))
             open_ends += fresh

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import pytest
 
-from journal.errors import JournalError
-from journal.format import HEADERS_SIZE
-from journal.names import FOUND, RESERVE, DataFileName, parse
-from journal.operations import LOW_WATER_KEY
-from recovery.findings import noted
-from recovery.report import FileReport, RecoveryReport, Verdict
+from oms_journal.journal.errors import JournalError
+from oms_journal.journal.format import HEADERS_SIZE
+from oms_journal.journal.names import FOUND, RESERVE, DataFileName, parse
+from oms_journal.journal.operations import LOW_WATER_KEY
+from oms_journal.recovery.findings import noted
+from oms_journal.recovery.report import FileReport, RecoveryReport, Verdict
 from tests.crash_model import SMALL, SPOOL, Account, State, found_after, open_unattended, state_of
 from tests.crash_store import Store, small_store
 from tests.faulty_disk import Killed, SimulatedDisk

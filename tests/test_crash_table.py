@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-import recovery.decide
-from recovery.decide import TABLE, Action, Body, Decision, Foot, Head, Seen, decide
-from recovery.report import Verdict
+import oms_journal.recovery.decide
+from oms_journal.recovery.decide import TABLE, Action, Body, Decision, Foot, Head, Seen, decide
+from oms_journal.recovery.report import Verdict
 
 SQUARE = [
     Seen(head=head, body=body, foot=foot, is_followed=followed, ends_as_named=ends)
@@ -21,7 +21,7 @@ ACTIONS = {action.name.lower(): action for action in Action}
 
 def written_rows() -> list[tuple[str, str, str, str, str, Verdict, Action]]:
     """Return the rows of the docstring's table: row, header, body, footer, followed, verdict, action."""
-    lines = (recovery.decide.__doc__ or "").splitlines()
+    lines = (oms_journal.recovery.decide.__doc__ or "").splitlines()
     (start,) = [at for at, line in enumerate(lines) if line.split()[:3] == ["row", "header", "body"]]
     rows = []
     for line in itertools.takewhile(str.strip, lines[start + 1 :]):

@@ -4,8 +4,8 @@ from itertools import combinations
 
 import pytest
 
-from journal.format import align
-from recovery.report import Verdict
+from oms_journal.journal.format import align
+from oms_journal.recovery.report import Verdict
 from tests.crash_model import SPOOL, found_after, open_unattended, state_of
 from tests.crash_store import Store, archives_in, small_store
 from tests.faulty_disk import SimulatedDisk

@@ -2,8 +2,8 @@
 
 import pytest
 
-from database.bulk import in_order, values
-from journal.errors import MessageDamaged
+from oms_journal.database.bulk import in_order, values
+from oms_journal.journal.errors import MessageDamaged
 from tests.crash_model import SPOOL, Unattended, open_unattended
 from tests.faulty_disk import SimulatedDisk
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from database import DatabaseView, Message, MessageDatabase
-from database.loading import load
+from oms_journal.database import DatabaseView, Message, MessageDatabase
+from oms_journal.database.loading import load
 from tests.crash_model import open_unattended, state_of
 from tests.faulty_disk import SimulatedDisk
 from tests.small_files import open_small

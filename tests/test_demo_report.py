@@ -17,16 +17,16 @@ pytest.importorskip("pyspark", reason="not installed: pip install -e '.[analysis
 
 from pyspark.sql import SparkSession
 
-from analysis.extras import Told
-from analysis.page import page
-from analysis.schema import ddl
-from analysis.verdicts import plain
-from cli import demo_question
-from cli.demo_delays import delays, differences
-from cli.demo_flights import Flights
-from cli.demo_question import Lateness, arrival_delays
-from cli.demo_report import Analyst
-from database import MessageDatabase
+from oms_journal.analysis.extras import Told
+from oms_journal.analysis.page import page
+from oms_journal.analysis.schema import ddl
+from oms_journal.analysis.verdicts import plain
+from oms_journal.cli import demo_question
+from oms_journal.cli.demo_delays import delays, differences
+from oms_journal.cli.demo_flights import Flights
+from oms_journal.cli.demo_question import Lateness, arrival_delays
+from oms_journal.cli.demo_report import Analyst
+from oms_journal.database import MessageDatabase
 from tests import report_tables
 from tests.browser import Browser, browser, needs_browser
 from tests.cli_runner import command_line, environment, oms
@@ -320,7 +320,7 @@ def test_without_spark_or_java_one_line_says_what_to_install_and_the_verdict_sta
 def test_a_place_that_holds_something_else_is_refused_before_anything_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.demo_steps.Demo", None)
+    monkeypatch.setattr("oms_journal.cli.demo_steps.Demo", None)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from tests.project import PACKAGES, PYPROJECT, REPOSITORY, modules
+from tests.project import NAME, PYPROJECT, REPOSITORY, modules
 
 # Distribution, the first version without the hole, and its name.
 HOLES = [
@@ -101,7 +101,7 @@ BROUGHT = {"py4j"}  # by PySpark, which says its exact version
 
 def imported() -> Iterator[tuple[str, str]]:
     """Yield which module of the program imports which top-level name that is neither Python's nor ours."""
-    ours = {package.split(".")[0] for package in PACKAGES}
+    ours = {NAME}
     for module in modules():
         for node in ast.walk(ast.parse((REPOSITORY / module).read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

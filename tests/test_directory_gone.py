@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.attributes import BUILT_IN
-from broker.changes import Changes
-from broker.store_errors import StoreUnavailable
-from database import DirectoryGone, MessageDatabase, NotAttempted, Options, OutcomeUnknown
-from journal.disk import RealDisk
-from journal.owner import read_holder
+from oms_journal.broker.attributes import BUILT_IN
+from oms_journal.broker.changes import Changes
+from oms_journal.broker.store_errors import StoreUnavailable
+from oms_journal.database import DirectoryGone, MessageDatabase, NotAttempted, Options, OutcomeUnknown
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.owner import read_holder
 from tests.broker_store_writer import opened
 from tests.stomp_server import Serving, Wire, eventually
 

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from database import DiskFull, MessageDatabase, tender
-from index.held import Held
-from journal.errors import JournalError
-from journal.names import RESERVE
+from oms_journal.database import DiskFull, MessageDatabase, tender
+from oms_journal.index.held import Held
+from oms_journal.journal.errors import JournalError
+from oms_journal.journal.names import RESERVE
 from tests.crash_model import SMALL, SPOOL, Account, Unattended, Writer, found_after, open_unattended, state_of
 from tests.faulty_disk import Killed, SimulatedDisk
 from tests.watched_disk import TIMEOUT_SECONDS

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from database import DuplicateConflict, MessageDatabase, NotUndelivered
-from database.options import Options
-from index.duplicates import SET_MICROSECONDS
+from oms_journal.database import DuplicateConflict, MessageDatabase, NotUndelivered
+from oms_journal.database.options import Options
+from oms_journal.index.duplicates import SET_MICROSECONDS
 from tests.watched_disk import HandClock
 
 SMALL = 4096

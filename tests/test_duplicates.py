@@ -6,9 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.duplicates import KEY_PREFIX, MICROSECONDS, DuplicateWindow, Scope, Seen, WindowBounds, carried, digest
-from journal.format import xxh3
-from journal.operations import VALUE_BYTES_MAX
+from oms_journal.index.duplicates import (
+    KEY_PREFIX,
+    MICROSECONDS,
+    DuplicateWindow,
+    Scope,
+    Seen,
+    WindowBounds,
+    carried,
+    digest,
+)
+from oms_journal.journal.format import xxh3
+from oms_journal.journal.operations import VALUE_BYTES_MAX
 
 SCOPES: list[Scope] = [(queue, producer) for queue in (b"q", b"r" * 255) for producer in (b"1", b"2", b"\0" * 255)]
 scopes = st.sampled_from(SCOPES)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from database import AsyncMessageDatabase, CommitFailed, DatabaseClosed, MessageDatabase
-from journal.errors import JournalError
+from oms_journal.database import AsyncMessageDatabase, CommitFailed, DatabaseClosed, MessageDatabase
+from oms_journal.journal.errors import JournalError
 from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 

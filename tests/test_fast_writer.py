@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from database import DatabaseView, MessageDatabase
-from database.backup import Backup, BackupOptions
-from journal.disk import DiskFile, RealDisk
-from journal.errors import DiskError
-from journal.names import DataFileName
-from recovery.validate import LOOKS_MAX, validate_directory
+from oms_journal.database import DatabaseView, MessageDatabase
+from oms_journal.database.backup import Backup, BackupOptions
+from oms_journal.journal.disk import DiskFile, RealDisk
+from oms_journal.journal.errors import DiskError
+from oms_journal.journal.names import DataFileName
+from oms_journal.recovery.validate import LOOKS_MAX, validate_directory
 
 Look = Callable[[Path, RealDisk], None]
 

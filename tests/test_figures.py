@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from database import DatabaseView, MessageDatabase
-from database.stats import Stats
+from oms_journal.database import DatabaseView, MessageDatabase
+from oms_journal.database.stats import Stats
 from tests.small_files import open_small
 from tests.watched_disk import HandClock
 

@@ -5,14 +5,14 @@ import errno
 
 import pytest
 
-from database import JournalError
-from journal import names
-from journal.reserve import Reserve
-from recovery import findings
-from recovery.counting import Numbers
-from recovery.findings import Noted
-from recovery.report import Loss, RecoveryReport
-from recovery.startup import recover
+from oms_journal.database import JournalError
+from oms_journal.journal import names
+from oms_journal.journal.reserve import Reserve
+from oms_journal.recovery import findings
+from oms_journal.recovery.counting import Numbers
+from oms_journal.recovery.findings import Noted
+from oms_journal.recovery.report import Loss, RecoveryReport
+from oms_journal.recovery.startup import recover
 from tests.crash_model import SPOOL, open_unattended
 from tests.crash_store import Store, small_store
 from tests.faulty_disk import Killed, SimulatedDisk

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from database import Message, MessageDatabase
-from database.loading import load
-from journal.disk import DiskFile, RealDisk
-from journal.errors import MessageDamaged
-from journal.format import FrameHeader
-from journal.message import (
+from oms_journal.database import Message, MessageDatabase
+from oms_journal.database.loading import load
+from oms_journal.journal.disk import DiskFile, RealDisk
+from oms_journal.journal.errors import MessageDamaged
+from oms_journal.journal.format import FrameHeader
+from oms_journal.journal.message import (
     FRAME_KEPT_BYTES_MAX,
     FRAME_KEPT_MIN,
     KEPT_BYTES_MAX,
@@ -26,10 +26,10 @@ from journal.message import (
     Stored,
     contents_of,
 )
-from journal.operations import Operation
-from journal.records import Record
-from recovery.report import Verdict
-from recovery.validate import validate_directory
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.records import Record
+from oms_journal.recovery.report import Verdict
+from oms_journal.recovery.validate import validate_directory
 from tests.crash_model import SPOOL, open_unattended
 from tests.faulty_disk import SimulatedDisk
 from tests.watched_disk import WatchedDisk, WatchedFile

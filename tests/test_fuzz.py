@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broker.records import Layout
-from broker.server.exposition import Exposition
-from broker.server.frames import FrameReader
-from broker.sqlite_reading import SqliteReading
-from database import MessageDatabase
-from index import sealed
-from journal.format import FileHeader
-from recovery import holding
+from oms_journal.broker.records import Layout
+from oms_journal.broker.server.exposition import Exposition
+from oms_journal.broker.server.frames import FrameReader
+from oms_journal.broker.sqlite_reading import SqliteReading
+from oms_journal.database import MessageDatabase
+from oms_journal.index import sealed
+from oms_journal.journal.format import FileHeader
+from oms_journal.recovery import holding
 from tests.fuzz import directory_targets, file_targets, server_targets, text_targets
 from tests.fuzz.corpora import CORPORA, CORPORA_BYTES_MAX, crashes_in, read_corpus
 from tests.fuzz.every import TARGETS

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from journal.footer import ENTRY, SUMMARY
-from journal.format import HEADER_SIZE, VERSION
-from journal.names import DataFileName
+from oms_journal.journal.footer import ENTRY, SUMMARY
+from oms_journal.journal.format import HEADER_SIZE, VERSION
+from oms_journal.journal.names import DataFileName
 from tests import foreign_reader, golden_writer
 from tests.annotated import annotated, as_bytes
 from tests.golden_files import GOLDEN, NAMES, RESTORED_SEQUENCE, make, told

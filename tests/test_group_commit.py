@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from database import (
+from oms_journal.database import (
     CommitFailed,
     DatabaseClosed,
     MessageDatabase,

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.records import UOW, UOWS, Flag, Status, UowRecord
-from journal import contents, heads
-from journal.contents import ContentsBuilder
-from journal.draft import VALUE_HEAD_BYTES
-from journal.footer import encode_footer
-from journal.format import FileHeader
-from journal.group import form
-from journal.heads import ALIKE_BYTES_MAX, ALIKE_MIN, PACK_COUNT, Heads
-from journal.operations import Operation
-from journal.single import Place, QueueTemplate
-from journal.unit import SentDraft
+from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
+from oms_journal.journal import contents, heads
+from oms_journal.journal.contents import ContentsBuilder
+from oms_journal.journal.draft import VALUE_HEAD_BYTES
+from oms_journal.journal.footer import encode_footer
+from oms_journal.journal.format import FileHeader
+from oms_journal.journal.group import form
+from oms_journal.journal.heads import ALIKE_BYTES_MAX, ALIKE_MIN, PACK_COUNT, Heads
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.single import Place, QueueTemplate
+from oms_journal.journal.unit import SentDraft
 from tests.test_rows import heads_of, records
 
 HEADER = FileHeader(

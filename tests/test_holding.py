@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from database import AsyncMessageDatabase, DatabaseView, MessageDatabase
-from index.duplicates import WindowBounds
-from index.held import KEY_PREFIX, Held
-from index.replay import Index
-from journal.errors import FormatError
-from journal.names import HOLD, DataFileName
-from journal.reserve import Reserve
+from oms_journal.database import AsyncMessageDatabase, DatabaseView, MessageDatabase
+from oms_journal.index.duplicates import WindowBounds
+from oms_journal.index.held import KEY_PREFIX, Held
+from oms_journal.index.replay import Index
+from oms_journal.journal.errors import FormatError
+from oms_journal.journal.names import HOLD, DataFileName
+from oms_journal.journal.reserve import Reserve
 from tests.crash_model import SPOOL, Unattended, open_unattended
 from tests.faulty_disk import Killed, SimulatedDisk
 
@@ -55,7 +55,7 @@ def test_a_start_that_lost_nothing_looks_for_no_suspects(monkeypatch: pytest.Mon
     def walked(*_: object) -> None:
         raise AssertionError("all that is live is walked")
 
-    monkeypatch.setattr("index.table.Table.batches", walked)
+    monkeypatch.setattr("oms_journal.index.table.Table.batches", walked)
     open_unattended(disk).close()
 
 

@@ -7,21 +7,30 @@ from typing import Any
 import numpy as np
 import pytest
 
-from database import MessageDatabase
-from journal import names
-from journal.contents import Contents, empty_columns
-from journal.datafile import DataFile, Footer
-from journal.disk import RealDisk
-from journal.dump import DumpedDamage, dump
-from journal.errors import FormatError, JournalError
-from journal.footer import BadFooter, encode_footer
-from journal.format import FRAME_SIZE, GAP, FileHeader, Previous, align, encode_frame_head, encode_headers, xxh3
-from journal.names import DataFileName
-from journal.operations import Operation
-from journal.owner import Ownership, read_holder
-from journal.records import MOVED, RECORD, SET_SIZE, encode_drop, encode_gap, encode_put, padded
-from recovery.report import Verdict
-from recovery.validate import validate_directory
+from oms_journal.database import MessageDatabase
+from oms_journal.journal import names
+from oms_journal.journal.contents import Contents, empty_columns
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.dump import DumpedDamage, dump
+from oms_journal.journal.errors import FormatError, JournalError
+from oms_journal.journal.footer import BadFooter, encode_footer
+from oms_journal.journal.format import (
+    FRAME_SIZE,
+    GAP,
+    FileHeader,
+    Previous,
+    align,
+    encode_frame_head,
+    encode_headers,
+    xxh3,
+)
+from oms_journal.journal.names import DataFileName
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.owner import Ownership, read_holder
+from oms_journal.journal.records import MOVED, RECORD, SET_SIZE, encode_drop, encode_gap, encode_put, padded
+from oms_journal.recovery.report import Verdict
+from oms_journal.recovery.validate import validate_directory
 from tests.golden_files import make
 
 HEADER = FileHeader(

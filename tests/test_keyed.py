@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.keyed import Keyed, Version
-from journal.names import SEQUENCE_MAX
-from journal.operations import ENGINE_PREFIX
+from oms_journal.index.keyed import Keyed, Version
+from oms_journal.journal.names import SEQUENCE_MAX
+from oms_journal.journal.operations import ENGINE_PREFIX
 
 KEYS = [b"a", b"a/1", b"a/2", b"a0", b"b", "ä".encode(), b"\xff", b"k" * 255, b"\x01", b"\0engine", b"\0low-water"]
 OFFSET_MAX = (16 << 30) - 8

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from database.block import CommitBlock
-from database.ledger import FEW, Effect, StaleDraft
-from journal.draft import Composer, Draft
-from journal.errors import DiskFull, DuplicateConflict, NotUndelivered
-from journal.message import Message
-from journal.operations import Operation
+from oms_journal.database.block import CommitBlock
+from oms_journal.database.ledger import FEW, Effect, StaleDraft
+from oms_journal.journal.draft import Composer, Draft
+from oms_journal.journal.errors import DiskFull, DuplicateConflict, NotUndelivered
+from oms_journal.journal.message import Message
+from oms_journal.journal.operations import Operation
 from tests.paper_journal import PaperJournal, moving
 
 

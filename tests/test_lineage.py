@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from database import DatabaseView, MessageDatabase
-from journal.datafile import DataFile
-from journal.errors import NotThisDatabase
-from journal.format import FileHeader
-from journal.names import LOCK, DataFileName, parse
-from recovery.validate import validate_directory
+from oms_journal.database import DatabaseView, MessageDatabase
+from oms_journal.journal.datafile import DataFile
+from oms_journal.journal.errors import NotThisDatabase
+from oms_journal.journal.format import FileHeader
+from oms_journal.journal.names import LOCK, DataFileName, parse
+from oms_journal.recovery.validate import validate_directory
 from tests import foreign_reader
 from tests.crash_model import SPOOL
 from tests.faulty_disk import Killed, SimulatedDisk

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.directory import sequence_of, survey
-from analysis.storage import Location, Storage
-from database import DatabaseView
-from journal.errors import NotThisDatabase
-from journal.names import LOCK, DataFileName
-from recovery.validate import validate_directory
+from oms_journal.analysis.directory import sequence_of, survey
+from oms_journal.analysis.storage import Location, Storage
+from oms_journal.database import DatabaseView
+from oms_journal.journal.errors import NotThisDatabase
+from oms_journal.journal.names import LOCK, DataFileName
+from oms_journal.recovery.validate import validate_directory
 from tests import foreign_reader
 from tests.crash_model import SPOOL
 from tests.faulty_disk import SimulatedDisk

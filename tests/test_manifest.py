@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from database import BackupUnfinished, DatabaseView, IsBackup, ManifestDamaged, MessageDatabase, NewerFormat
-from database.standstill import Standstill
-from journal import manifest, names
-from journal.datafile import DataFile, require_header
-from journal.disk import RealDisk
-from journal.format import Previous, xxh3
-from journal.manifest import BackupFile, BadManifest, Manifest, decode, encode
-from journal.names import DataFileName
-from journal.walk import Span, walk
+from oms_journal.database import BackupUnfinished, DatabaseView, IsBackup, ManifestDamaged, MessageDatabase, NewerFormat
+from oms_journal.database.standstill import Standstill
+from oms_journal.journal import manifest, names
+from oms_journal.journal.datafile import DataFile, require_header
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.format import Previous, xxh3
+from oms_journal.journal.manifest import BackupFile, BadManifest, Manifest, decode, encode
+from oms_journal.journal.names import DataFileName
+from oms_journal.journal.walk import Span, walk
 from tests.annotated import as_bytes
 from tests.faulty_disk import SimulatedDisk
 from tests.format_tables import docstring_tables, widths
@@ -81,7 +81,7 @@ def test_the_bytes_are_the_golden_ones() -> None:
 
 
 def test_the_widths_in_the_tables_add_up_to_the_structs() -> None:
-    head, entry = docstring_tables("journal.manifest")
+    head, entry = docstring_tables("oms_journal.journal.manifest")
 
     assert sum(width for _, width in widths(head)) == manifest.HEAD.size
     assert sum(width for _, width in widths(entry)) == manifest.ENTRY.size
@@ -124,7 +124,7 @@ def test_no_bytes_raise_anything(data: bytes, sectors: int) -> None:
 
 @pytest.mark.parametrize("name", ["version", "flags", "files", "source", "flags of an entry"])
 def test_what_is_beyond_this_version_is_refused_as_newer(name: str, tmp_path: Path) -> None:
-    fields = dict(widths(docstring_tables("journal.manifest")[0]))
+    fields = dict(widths(docstring_tables("oms_journal.journal.manifest")[0]))
     at = sum(list(fields.values())[: list(fields).index(name)]) if name in fields else manifest.HEAD.size + 32
     data = bytearray(encode(EXAMPLE))
     half = len(data) // 2

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal import names
-from journal.names import ArchiveName, DataFileName, OwnName, UnfinishedName, parse, unfinished
+from oms_journal.journal import names
+from oms_journal.journal.names import ArchiveName, DataFileName, OwnName, UnfinishedName, parse, unfinished
 
 SEQUENCES = st.integers(1, names.SEQUENCE_MAX)
 STRANGERS = (

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from database import DatabaseView, MessageDatabase
-from database.backup import back_up
-from database.standstill import Standstill
-from journal.disk import RealDisk
-from journal.dump import dump
-from journal.errors import NewerFormat
-from journal.format import HEADER_COPIES, HEADER_SIZE, xxh3
-from recovery.startup import RecoveryOptions, recover
-from recovery.validate import validate_directory
+from oms_journal.database import DatabaseView, MessageDatabase
+from oms_journal.database.backup import back_up
+from oms_journal.database.standstill import Standstill
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.dump import dump
+from oms_journal.journal.errors import NewerFormat
+from oms_journal.journal.format import HEADER_COPIES, HEADER_SIZE, xxh3
+from oms_journal.recovery.startup import RecoveryOptions, recover
+from oms_journal.recovery.validate import validate_directory
 from tests.cli_runner import oms
 
 TOOLS: dict[str, Callable[[Path], object]] = {

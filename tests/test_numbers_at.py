@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from database import AsyncMessageDatabase, MessageDatabase
-from journal.disk import RealDisk
-from journal.dump import DumpedOperation, dump
+from oms_journal.database import AsyncMessageDatabase, MessageDatabase
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.dump import DumpedOperation, dump
 
 
 @pytest.fixture

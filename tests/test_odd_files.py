@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from database import MessageDatabase
-from journal.datafile import DataFile, Footer
-from journal.disk import RealDisk
-from journal.errors import NewerFormat, NotThisDatabase
-from journal.footer import MAGIC as FOOTER_MAGIC
-from journal.format import FRAME_SIZE, HEADER_COPIES, HEADER_SIZE, FileHeader, FrameHeader, xxh3
-from journal.names import DataFileName
-from journal.walk import Span, walk
-from recovery.report import Verdict
-from recovery.validate import validate_directory
+from oms_journal.database import MessageDatabase
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.errors import NewerFormat, NotThisDatabase
+from oms_journal.journal.footer import MAGIC as FOOTER_MAGIC
+from oms_journal.journal.format import FRAME_SIZE, HEADER_COPIES, HEADER_SIZE, FileHeader, FrameHeader, xxh3
+from oms_journal.journal.names import DataFileName
+from oms_journal.journal.walk import Span, walk
+from oms_journal.recovery.report import Verdict
+from oms_journal.recovery.validate import validate_directory
 
 Opened = list[tuple[str, str]]
 

@@ -6,8 +6,8 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from database import Options
-from database.options import ENVIRONMENT, NamedOptions, parse_duration, parse_size
+from oms_journal.database import Options
+from oms_journal.database.options import ENVIRONMENT, NamedOptions, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.failures import ExitCode
-from cli.main import main
-from database import MessageDatabase
-from journal.disk import RealDisk
-from journal.errors import DiskError
+from oms_journal.cli.failures import ExitCode
+from oms_journal.cli.main import main
+from oms_journal.database import MessageDatabase
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.errors import DiskError
 from tests.cli_runner import oms
 from tests.forking import forked
 from tests.small_files import MODEST, churn, open_small

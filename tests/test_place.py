@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.broker import Broker
-from broker.pstore import StartRefused
-from database import AsyncMessageDatabase, DatabaseView, MessageDatabase, NotADatabase
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.pstore import StartRefused
+from oms_journal.database import AsyncMessageDatabase, DatabaseView, MessageDatabase, NotADatabase
 from tests.small_files import SMALL
 
 STRANGERS = ("notes.txt", "src", "data.omsmsg", "lost+found2")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from journal.datafile import DataFile, Footer
-from journal.format import GAP
-from journal.walk import Span, walk
-from recovery.report import Loss, Verdict
-from recovery.startup import RecoveryOptions, recover
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.format import GAP
+from oms_journal.journal.walk import Span, walk
+from oms_journal.recovery.report import Loss, Verdict
+from oms_journal.recovery.startup import RecoveryOptions, recover
 from tests.crash_model import SPOOL, Account, Writer, found_after, open_unattended, state_of
 from tests.crash_store import FrameAt, Store, archives_in, headers_of, small_store
 from tests.faulty_disk import SimulatedDisk

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from database import Message, MessageDatabase, encode, taking
-from database.loading import load
-from database.unit import Unit
-from index.queues import Queues
-from journal.draft import Draft
-from journal.operations import encode_name
-from journal.single import PlainAdds, QueueTemplate
-from journal.unit import NewValue
+from oms_journal.database import Message, MessageDatabase, encode, taking
+from oms_journal.database.loading import load
+from oms_journal.database.unit import Unit
+from oms_journal.index.queues import Queues
+from oms_journal.journal.draft import Draft
+from oms_journal.journal.operations import encode_name
+from oms_journal.journal.single import PlainAdds, QueueTemplate
+from oms_journal.journal.unit import NewValue
 from tests.crash_model import open_unattended
 from tests.faulty_disk import SimulatedDisk
 
@@ -109,11 +109,11 @@ def test_two_callers_who_find_a_new_queue_at_once_agree_on_its_place(monkeypatch
         mine, quicker = db.drafting.encode, list[QueueTemplate]()
 
         def slowly(name: str, what: str) -> bytes:
-            monkeypatch.setattr("database.encode.encode_name", encode_name)
+            monkeypatch.setattr("oms_journal.database.encode.encode_name", encode_name)
             quicker.append(mine.queue(name))
             return encode_name(name, what)
 
-        monkeypatch.setattr("database.encode.encode_name", slowly)
+        monkeypatch.setattr("oms_journal.database.encode.encode_name", slowly)
         assert [mine.queue("a")] == quicker == [mine.templates["a"]]
 
 

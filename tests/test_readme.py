@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import typer
 
-import database
-from cli.main import app
+import oms_journal.database
+from oms_journal.cli.main import app
 from tests.project import REPOSITORY
 from tests.readme_map import BEGIN, END, drawn
 
@@ -46,8 +46,8 @@ def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def _examples() -> Iterator[tuple[str, str]]:
     """Yield the examples of the public classes: the paragraphs of their docstrings that begin with a statement."""
-    for name in database.__all__:
-        paragraphs = (inspect.getdoc(getattr(database, name)) or "").split("\n\n")
+    for name in oms_journal.database.__all__:
+        paragraphs = (inspect.getdoc(getattr(oms_journal.database, name)) or "").split("\n\n")
         lines = [text for text in paragraphs if text.startswith(("with ", "async def ", "asyncio.run(", "report = "))]
         if lines:
             yield name, "\n\n".join(lines)
@@ -61,7 +61,7 @@ def test_the_classes_that_a_caller_begins_with_show_an_example() -> None:
 
 def test_the_examples_of_the_public_classes_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names = {name: getattr(database, name) for name in database.__all__} | {"asyncio": asyncio}
+    names = {name: getattr(oms_journal.database, name) for name in oms_journal.database.__all__} | {"asyncio": asyncio}
     for name, code in list(_examples()) * 2:
         exec(compile(code, name, "exec"), dict(names))
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.draft import Added, Composer, Draft
-from journal.errors import InvalidName, LimitExceeded
-from journal.format import xxh3
-from journal.operations import PROPERTIES_BYTES_MAX, Operation
-from journal.records import (
+from oms_journal.journal.draft import Added, Composer, Draft
+from oms_journal.journal.errors import InvalidName, LimitExceeded
+from oms_journal.journal.format import xxh3
+from oms_journal.journal.operations import PROPERTIES_BYTES_MAX, Operation
+from oms_journal.journal.records import (
     GAP_KIND,
     MOVED,
     PRODUCER,

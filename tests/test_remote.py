@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from broker.asynchronous import AsyncBroker
-from broker.broker import Broker
-from broker.codes import BrokerError, Code
-from broker.connecting import connect, connect_async
-from broker.records import Status
-from broker.remote import RemoteBroker
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.connecting import connect, connect_async
+from oms_journal.broker.records import Status
+from oms_journal.broker.remote import RemoteBroker
 from tests.callers.wire import Wire
 from tests.embedded import SERVICE, Awaited, bodies, refused
 from tests.watched_disk import TIMEOUT_SECONDS

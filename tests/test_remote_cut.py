@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker.connecting import connect, connect_async
-from broker.records import Status
+from oms_journal.broker.connecting import connect, connect_async
+from oms_journal.broker.records import Status
 from tests.api.moments import Cancel, Interrupt, cancelled, watched
 from tests.callers.faces import Signalled
 from tests.callers.wire import Wire

@@ -4,10 +4,10 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from broker.codes import BrokerError, Code
-from broker.connecting import connect
-from broker.remote import RemoteBroker
-from broker.session import Session
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.connecting import connect
+from oms_journal.broker.remote import RemoteBroker
+from oms_journal.broker.session import Session
 from tests.embedded import SERVICE
 from tests.two_brokers import Pair, wait_for
 

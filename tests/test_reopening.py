@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from database import MessageDatabase
-from database.reopening import Reopening
-from journal.errors import CannotContinue, CommitFailed, DiskError, NotAttempted, OutcomeUnknown
-from journal.names import LOCK
+from oms_journal.database import MessageDatabase
+from oms_journal.database.reopening import Reopening
+from oms_journal.journal.errors import CannotContinue, CommitFailed, DiskError, NotAttempted, OutcomeUnknown
+from oms_journal.journal.names import LOCK
 from tests.crash_model import SPOOL, Unattended, found_after, open_unattended, state_of
 from tests.faulty_disk import SimulatedDisk
 

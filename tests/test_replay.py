@@ -7,13 +7,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from database.ledger import StaleDraft
-from index.replay import Index
-from journal.draft import Draft
-from journal.errors import DuplicateConflict, NotUndelivered
-from journal.group import AnyDraft
-from journal.message import Message
-from journal.operations import Operation
+from oms_journal.database.ledger import StaleDraft
+from oms_journal.index.replay import Index
+from oms_journal.journal.draft import Draft
+from oms_journal.journal.errors import DuplicateConflict, NotUndelivered
+from oms_journal.journal.group import AnyDraft
+from oms_journal.journal.message import Message
+from oms_journal.journal.operations import Operation
 from tests.paper_journal import PaperJournal, moving
 
 QUEUES = ["orders", "bills", "häuser"]

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from database import DatabaseView, Message, MessageDatabase
-from database.lookup import look_up
-from database.restore import RestoreReport
-from database.standstill import Standstill
-from journal import names
-from journal.errors import DatabaseLocked, DiskError, RestoreRefused, RestoreUnfinished
-from journal.owner import Ownership
-from recovery.startup import RecoveryOptions, start
-from recovery.validate import validate_directory
+from oms_journal.database import DatabaseView, Message, MessageDatabase
+from oms_journal.database.lookup import look_up
+from oms_journal.database.restore import RestoreReport
+from oms_journal.database.standstill import Standstill
+from oms_journal.journal import names
+from oms_journal.journal.errors import DatabaseLocked, DiskError, RestoreRefused, RestoreUnfinished
+from oms_journal.journal.owner import Ownership
+from oms_journal.recovery.startup import RecoveryOptions, start
+from oms_journal.recovery.validate import validate_directory
 from tests.crash_model import SPOOL, Account, State, Unattended, Writer, state_of, workload
 from tests.faulty_disk import Killed, SimulatedDisk
 from tests.restored import BACKUP, BEGAN, NEW, backed_up, opened, restored

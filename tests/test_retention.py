@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from database import DatabaseView, DiskError, MessageDatabase
-from database.options import Options
-from database.retention import Retention
-from journal.disk import DiskFile, RealDisk
-from journal.names import DataFileName
+from oms_journal.database import DatabaseView, DiskError, MessageDatabase
+from oms_journal.database.options import Options
+from oms_journal.database.retention import Retention
+from oms_journal.journal.disk import DiskFile, RealDisk
+from oms_journal.journal.names import DataFileName
 from tests.crash_model import SPOOL, open_unattended
 from tests.crash_store import with_header
 from tests.faulty_disk import Killed, SimulatedDisk

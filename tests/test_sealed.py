@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from database import MessageDatabase
-from index import sealed
-from journal.contents import Ranges
-from journal.datafile import DataFile, Footer
-from journal.disk import RealDisk
-from journal.names import INDEX, DataFileName, unfinished
-from journal.segment import Sealed
+from oms_journal.database import MessageDatabase
+from oms_journal.index import sealed
+from oms_journal.journal.contents import Ranges
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.names import INDEX, DataFileName, unfinished
+from oms_journal.journal.segment import Sealed
 from tests.small_files import churn, fill, open_small
 from tests.watched_disk import WatchedDisk
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.codes import Code
+from oms_journal.broker.codes import Code
 from tests.watched_disk import TIMEOUT_SECONDS
 from tests.web_place import ALICE, BOB, SERVICE, WebPlace, answer, brief, head
 

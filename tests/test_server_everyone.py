@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from broker.attributes import built_in
-from broker.block import Function
-from broker.looking.subjects import ALIASES, SUBJECTS
-from broker.server.frames import CLIENT_COMMANDS
-from broker.server.listening import web_listener
-from broker.server.order import COMMANDS
-from broker.server.served import Served
+from oms_journal.broker.attributes import built_in
+from oms_journal.broker.block import Function
+from oms_journal.broker.looking.subjects import ALIASES, SUBJECTS
+from oms_journal.broker.server.frames import CLIENT_COMMANDS
+from oms_journal.broker.server.listening import web_listener
+from oms_journal.broker.server.order import COMMANDS
+from oms_journal.broker.server.served import Served
 from tests.guarded_server import PASSWORDS, Files
 from tests.stomp_server import Serving, Wire
 

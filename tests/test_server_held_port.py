@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from broker.server.held_port import HeldPort
+from oms_journal.broker.server.held_port import HeldPort
 
 
 def connect(port: int) -> socket.socket:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.asynchronous import AsyncBroker
-from broker.codes import Code
-from broker.server.administration import Administration
-from broker.server.frames import V12, Frame, FrameLimits, encode
-from broker.server.limits import StompLimits
-from broker.server.served import Served
-from broker.server.stomp import StompListener
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.codes import Code
+from oms_journal.broker.server.administration import Administration
+from oms_journal.broker.server.frames import V12, Frame, FrameLimits, encode
+from oms_journal.broker.server.limits import StompLimits
+from oms_journal.broker.server.served import Served
+from oms_journal.broker.server.stomp import StompListener
 from tests.stomp_server import Serving, Wire
 from tests.test_server_frames import HOSTILE
 

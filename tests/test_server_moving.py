@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from broker.attributes import read
-from broker.broker import Broker
-from broker.pstore import StartRefused
-from broker.server.moving_words import MoveFailed
-from broker.server.serving import Server
+from oms_journal.broker.attributes import read
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.pstore import StartRefused
+from oms_journal.broker.server.moving_words import MoveFailed
+from oms_journal.broker.server.serving import Server
 from tests.cli_runner import command_line, environment
 from tests.guarded_server import Files
 from tests.moved_stores import attributes, everything, files, lines, write_everything

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.attribute_keywords import CANONICAL
-from broker.server.guard import Right
-from broker.server.users import read
+from oms_journal.broker.attribute_keywords import CANONICAL
+from oms_journal.broker.server.guard import Right
+from oms_journal.broker.server.users import read
 from tests.cli_runner import oms
 from tests.project import REPOSITORY
 

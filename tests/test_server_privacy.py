@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.disk import RealDisk
+from oms_journal.journal.disk import RealDisk
 from tests.guarded_server import Files
 from tests.stomp_server import Serving, Wire, eventually
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import stomp
 
-from broker.attribute_text import AttributesInvalid
-from broker.attributes import read
-from broker.broker import Broker
-from broker.connecting import connect
-from broker.records import Status
-from broker.server.partner import introduction
+from oms_journal.broker.attribute_text import AttributesInvalid
+from oms_journal.broker.attributes import read
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.connecting import connect
+from oms_journal.broker.records import Status
+from oms_journal.broker.server.partner import introduction
 from tests.stomp_server import Wire, eventually
 from tests.two_brokers import Pair, asked, wait_for
 

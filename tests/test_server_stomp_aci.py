@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker.block import Function, Option
-from broker.codes import Code
-from broker.server.frames import V10, V11, V12, Frame
-from broker.server.stomp_aci import CALLS
+from oms_journal.broker.block import Function, Option
+from oms_journal.broker.codes import Code
+from oms_journal.broker.server.frames import V10, V11, V12, Frame
+from oms_journal.broker.server.stomp_aci import CALLS
 from tests.guarded_server import PASSWORDS, Files
 from tests.stomp_desk import Connection, StompDesk
 from tests.stomp_server import Serving, connected

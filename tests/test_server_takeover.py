@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from database import DatabaseView
-from recovery.startup import recover
+from oms_journal.database import DatabaseView
+from oms_journal.recovery.startup import recover
 from tests.moving_load import Load
 from tests.stomp_server import Serving, eventually
 from tests.test_server_kill import drained

@@ -7,10 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from broker.attribute_example import example_of
-from broker.attribute_keywords import DEFAULTS_OF_OMS, KEYWORDS
-from broker.attributes import built_in, parse, read
-from broker.block import Store
+from oms_journal.broker.attribute_example import example_of
+from oms_journal.broker.attribute_keywords import DEFAULTS_OF_OMS, KEYWORDS
+from oms_journal.broker.attributes import built_in, parse, read
+from oms_journal.broker.block import Store
 from tests.project import REPOSITORY
 from tests.stomp_server import Serving, Wire
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from broker.block import NEW, Function, Request
-from broker.codes import Code
-from broker.server.guard import Identity, Refused, Right
-from broker.server.login_limit import LoginBounds
-from broker.server.passwords import Cost, stored
-from broker.server.user_guard import UserGuard
-from broker.server.users import User, Users, UsersInvalid, write
+from oms_journal.broker.block import NEW, Function, Request
+from oms_journal.broker.codes import Code
+from oms_journal.broker.server.guard import Identity, Refused, Right
+from oms_journal.broker.server.login_limit import LoginBounds
+from oms_journal.broker.server.passwords import Cost, stored
+from oms_journal.broker.server.user_guard import UserGuard
+from oms_journal.broker.server.users import User, Users, UsersInvalid, write
 
 CHEAP = Cost(log_n=4)
 SECRET = "correct horse battery"

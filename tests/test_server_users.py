@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from broker.codes import BrokerError
-from broker.server import passwords
-from broker.server.destinations import ToService, parse
-from broker.server.guard import BROKER, Right, service_name, topic_name
-from broker.server.passwords import Cost, stored
-from broker.server.users import FORMAT, User, UsersInvalid, pattern_of, read, write
-from broker.wildcards import fits
+from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.server import passwords
+from oms_journal.broker.server.destinations import ToService, parse
+from oms_journal.broker.server.guard import BROKER, Right, service_name, topic_name
+from oms_journal.broker.server.passwords import Cost, stored
+from oms_journal.broker.server.users import FORMAT, User, UsersInvalid, pattern_of, read, write
+from oms_journal.broker.wildcards import fits
 
 CHEAP = Cost(log_n=4)
 SECRET = "correct horse battery"

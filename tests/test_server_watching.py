@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from broker.server.standby import is_same_store
-from broker.server.watching import Verdict, Watch
-from journal.owner import Holder
+from oms_journal.broker.server.standby import is_same_store
+from oms_journal.broker.server.watching import Verdict, Watch
+from oms_journal.journal.owner import Holder
 
 INTERVAL, RENEWAL = 60.0, 3.0
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.block import Function, Option, Reception, Reply, Store
-from broker.records import Status
-from recovery.report import RecoveryReport, Suspect
+from oms_journal.broker.block import Function, Option, Reception, Reply, Store
+from oms_journal.broker.records import Status
+from oms_journal.recovery.report import RecoveryReport, Suspect
 from tests.broker_words import ANY, NEW, OPERATOR, Ask, Order
 from tests.oracle_desk import Said
 from tests.oracle_script import ONE, WHITE

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from recovery.startup import RecoveryOptions
+from oms_journal.recovery.startup import RecoveryOptions
 from tests.simulation.campaign import Search, answer
 from tests.simulation.fault import changed
 from tests.simulation.faults import FAULTS, Fault
@@ -62,7 +62,7 @@ def test_a_fault_is_gone_when_its_block_ends(name: str) -> None:
     def product() -> dict[str, object]:
         functions: dict[str, object] = {}
         for module in list(sys.modules.values()):
-            if getattr(module, "__name__", "").split(".")[0] in ("journal", "index", "recovery", "database", "broker"):
+            if getattr(module, "__name__", "").startswith("oms_journal."):
                 for place, value in vars(module).items():
                     functions[f"{module.__name__}.{place}"] = value
                     if inspect.isclass(value) and value.__module__ == module.__name__:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.codes import Code
+from oms_journal.broker.codes import Code
 from tests.stomp_server import Serving, Wire
 from tests.wrong_inputs import faults_of
 

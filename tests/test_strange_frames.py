@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from xxhash import xxh3_64_intdigest
 
-from database import DatabaseView, MessageDamaged, MessageDatabase
-from database.backup import back_up
-from database.backup_check import verify_backup
-from journal.disk import RealDisk
-from journal.dump import DumpedDamage, DumpedOperation, dump
-from journal.errors import RecoveryRefused
-from recovery.report import Verdict
-from recovery.startup import recover
-from recovery.validate import validate_directory
+from oms_journal.database import DatabaseView, MessageDamaged, MessageDatabase
+from oms_journal.database.backup import back_up
+from oms_journal.database.backup_check import verify_backup
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.dump import DumpedDamage, DumpedOperation, dump
+from oms_journal.journal.errors import RecoveryRefused
+from oms_journal.recovery.report import Verdict
+from oms_journal.recovery.startup import recover
+from oms_journal.recovery.validate import validate_directory
 from tests import foreign_reader
 from tests.crash_model import SPOOL, Account, State, Unattended, Writer, found_after, open_unattended, state_of
 from tests.faulty_disk import SimulatedDisk

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from database import MessageDamaged, MessageDatabase
-from journal.datafile import DataFile, Footer
-from journal.disk import RealDisk
-from journal.records import PROPERTIES
-from journal.rows import COLUMNS
-from journal.sweep import sweep
-from journal.walk import BadPayload, Span, walk
-from recovery.report import Verdict
-from recovery.startup import recover
-from recovery.validate import validate_directory
+from oms_journal.database import MessageDamaged, MessageDatabase
+from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.records import PROPERTIES
+from oms_journal.journal.rows import COLUMNS
+from oms_journal.journal.sweep import sweep
+from oms_journal.journal.walk import BadPayload, Span, walk
+from oms_journal.recovery.report import Verdict
+from oms_journal.recovery.startup import recover
+from oms_journal.recovery.validate import validate_directory
 from tests.cli_runner import oms, oms_json
 from tests.crash_store import Store, small_store
 from tests.strange_frames import STRANGE, Strange, put_of, single_add, write_unchecked

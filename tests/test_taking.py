@@ -14,11 +14,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from database import AsyncMessageDatabase, Message, MessageDatabase, NotUndelivered
-from database.taking import LINES_KEPT, REFILL_MESSAGES, Taking
-from index.duplicates import WindowBounds
-from index.held import Held
-from index.replay import Index
+from oms_journal.database import AsyncMessageDatabase, Message, MessageDatabase, NotUndelivered
+from oms_journal.database.taking import LINES_KEPT, REFILL_MESSAGES, Taking
+from oms_journal.index.duplicates import WindowBounds
+from oms_journal.index.held import Held
+from oms_journal.index.replay import Index
 from tests.small_files import MODEST
 
 QUEUES = st.sampled_from(["q", "r"])

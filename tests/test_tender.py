@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from database import DatabaseView, MessageDatabase, tender
-from database.tender import Chores, Tender
-from journal.disk import RealDisk
-from journal.errors import DirectoryGone, JournalError, TakenOver
-from journal.owner import read_holder
-from journal.segment import Segment
-from journal.supply import ROLLED_MAX
+from oms_journal.database import DatabaseView, MessageDatabase, tender
+from oms_journal.database.tender import Chores, Tender
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.errors import DirectoryGone, JournalError, TakenOver
+from oms_journal.journal.owner import read_holder
+from oms_journal.journal.segment import Segment
+from oms_journal.journal.supply import ROLLED_MAX
 from tests.crash_model import found_after, open_unattended, state_of
 from tests.faulty_disk import SimulatedDisk
 from tests.watched_disk import TIMEOUT_SECONDS

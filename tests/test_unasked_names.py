@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from database import DatabaseView, DiskError, MessageDatabase
-from database.backup import Backup
-from database.restore import restore
-from database.standstill import Standstill
-from journal import names
-from journal.disk import RealDisk
-from journal.owner import read_holder
-from recovery.startup import recover
+from oms_journal.database import DatabaseView, DiskError, MessageDatabase
+from oms_journal.database.backup import Backup
+from oms_journal.database.restore import restore
+from oms_journal.database.standstill import Standstill
+from oms_journal.journal import names
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.owner import read_holder
+from oms_journal.recovery.startup import recover
 
 
 class Deaf(RealDisk):

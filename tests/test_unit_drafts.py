@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.changes import Put
-from database import MessageDatabase
-from database.drafting import first_of
-from database.ledger import Effect
-from database.unit import RUNS_MAX, Unit
-from journal.draft import NUMBER, Draft, fill_values
-from journal.errors import LimitExceeded, NotUndelivered
-from journal.group import form
-from journal.operations import VALUE_BYTES_MAX
-from journal.single import Place
-from journal.unit import NewValue
+from oms_journal.broker.changes import Put
+from oms_journal.database import MessageDatabase
+from oms_journal.database.drafting import first_of
+from oms_journal.database.ledger import Effect
+from oms_journal.database.unit import RUNS_MAX, Unit
+from oms_journal.journal.draft import NUMBER, Draft, fill_values
+from oms_journal.journal.errors import LimitExceeded, NotUndelivered
+from oms_journal.journal.group import form
+from oms_journal.journal.operations import VALUE_BYTES_MAX
+from oms_journal.journal.single import Place
+from oms_journal.journal.unit import NewValue
 
 FIELDS = (
     *("operations", "messages", "rows", "footer_bytes", "frame_size", "weight", "features", "has_add", "payload_size"),

@@ -8,9 +8,9 @@ from time import sleep
 
 import pytest
 
-from database import DatabaseView, DiskError, MessageDamaged, MessageDatabase, NoSuchMessage
-from database.lookup import look_up
-from journal.names import INDEX, DataFileName
+from oms_journal.database import DatabaseView, DiskError, MessageDamaged, MessageDatabase, NoSuchMessage
+from oms_journal.database.lookup import look_up
+from oms_journal.journal.names import INDEX, DataFileName
 from tests import golden_files
 from tests.small_files import open_small
 

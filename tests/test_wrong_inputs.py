@@ -68,7 +68,7 @@ def test_a_wrong_call_is_refused_in_words_for_people(row: Call, tmp_path: Path) 
 
 
 def test_the_table_has_a_row_for_every_command() -> None:
-    from cli.main import app
+    from oms_journal.cli.main import app
 
     described = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     groups = {group.name for group in app.registered_groups}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from journal.disk import Buffer, DiskFile, RealDisk
+from oms_journal.journal.disk import Buffer, DiskFile, RealDisk
 
 TIMEOUT_SECONDS = 60.0  # for what must happen; reached only where a test fails
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from broker.asynchronous import AsyncBroker
-from broker.server.listening import web_listener
-from broker.server.served import Served
-from broker.server.web import WebListener
-from broker.server.web_limits import WebLimits
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.server.listening import web_listener
+from oms_journal.broker.server.served import Served
+from oms_journal.broker.server.web import WebListener
+from oms_journal.broker.server.web_limits import WebLimits
 from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS
 

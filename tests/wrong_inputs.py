@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from database import (
+from oms_journal.database import (
     AsyncMessageDatabase,
     DatabaseView,
     DiskError,
@@ -22,7 +22,7 @@ from database import (
     OutsideBlock,
     back_up,
 )
-from database.restore import restore
+from oms_journal.database.restore import restore
 
 LINES_MAX = 3
 CHARACTERS_MAX = 420

@@ -4,8 +4,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from broker.conversation import CLIENT, SERVER, Conversation
-from broker.looking.question import (
+from oms_journal.broker.conversation import CLIENT, SERVER, Conversation
+from oms_journal.broker.looking.question import (
     STEP_LOOKS,
     STEP_ROWS,
     Page,
@@ -16,12 +16,12 @@ from broker.looking.question import (
     cursor_of,
     time_of,
 )
-from broker.looking.services import ServiceFilter
-from broker.recording import service_name
-from broker.records import Flag
-from broker.sleeping import identifier
-from broker.units import WAITING
-from broker.world import World
+from oms_journal.broker.looking.services import ServiceFilter
+from oms_journal.broker.recording import service_name
+from oms_journal.broker.records import Flag
+from oms_journal.broker.sleeping import identifier
+from oms_journal.broker.units import WAITING
+from oms_journal.broker.world import World
 
 STEP_ASLEEP = 500  # identifiers of conversations that sleep, taken at once
 

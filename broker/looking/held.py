@@ -7,11 +7,11 @@ receiver that is waiting gets the oldest first.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker.looking.question import STEP_LOOKS, Page, Question, Row, Steps
-from broker.looking.uows import Choice, records_of
-from broker.recording import service_name
-from broker.topic import Subscription
-from broker.world import World
+from oms_journal.broker.looking.question import STEP_LOOKS, Page, Question, Row, Steps
+from oms_journal.broker.looking.uows import Choice, records_of
+from oms_journal.broker.recording import service_name
+from oms_journal.broker.topic import Subscription
+from oms_journal.broker.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ Those that were used first keep their names, so that what is counted of the othe
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from broker.looking.question import Page, Steps
-from broker.looking.services import Bound, ServiceRow, service_row
-from broker.looking.topics import TopicRow, topic_row
-from broker.world import World
+from oms_journal.broker.looking.question import Page, Steps
+from oms_journal.broker.looking.services import Bound, ServiceRow, service_row
+from oms_journal.broker.looking.topics import TopicRow, topic_row
+from oms_journal.broker.world import World
 
 NAMED_MAX = 200  # services, and topics, that are told by name
 STEP_COUNT = 50  # that are looked at between two pauses

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from broker.looking.question import Question, Steps, page_of
-from broker.participant import Participant
-from broker.uow import Name
-from broker.world import World
+from oms_journal.broker.looking.question import Question, Steps, page_of
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.uow import Name
+from oms_journal.broker.world import World
 
 NAMES_MAX = 100  # services and topics that a row names
 

@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from broker.cis import Cis, CisRefused
-from broker.lifetimes import MICROSECONDS
-from broker.records import Status
-from broker.wildcards import fits
+from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.records import Status
+from oms_journal.broker.wildcards import fits
 
 LIMIT_DEFAULT = 100
 SHOWN_MAX = 40  # characters of what was said, in an error

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from broker.conversation import SERVER
-from broker.looking.question import Question, Steps, page_of, seconds_of, time_of
-from broker.parking import with_instance, with_service
-from broker.participant import Participant
-from broker.service import End, Registration, Service, ServiceName, Waiting
-from broker.sleeping import identifier
-from broker.uow import Name, UnitOfWork
-from broker.world import World
+from oms_journal.broker.conversation import SERVER
+from oms_journal.broker.looking.question import Question, Steps, page_of, seconds_of, time_of
+from oms_journal.broker.parking import with_instance, with_service
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.service import End, Registration, Service, ServiceName, Waiting
+from oms_journal.broker.sleeping import identifier
+from oms_journal.broker.uow import Name, UnitOfWork
+from oms_journal.broker.world import World
 
 INSTANCES_MAX = 10_000  # server instances that are looked at for what waits for them
 

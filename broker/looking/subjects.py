@@ -9,16 +9,16 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any
 
-from broker.cis import Cis, CisRefused
-from broker.looking.conversations import ConversationRow, conversations
-from broker.looking.participants import ParticipantRow, clients, participants
-from broker.looking.question import LIMIT_DEFAULT, LIMIT_MAX, SHOWN_MAX, Question, Steps
-from broker.looking.services import ServerRow, ServiceRow, servers, services
-from broker.looking.topics import PublicationRow, SubscriberRow, TopicRow, publications, subscribers, topics
-from broker.looking.uow_statistics import UowStatisticsRow, uow_statistics
-from broker.looking.uows import UowRow, uows
-from broker.looking.whole import BrokerRow, StatisticsRow
-from broker.world import World
+from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.looking.conversations import ConversationRow, conversations
+from oms_journal.broker.looking.participants import ParticipantRow, clients, participants
+from oms_journal.broker.looking.question import LIMIT_DEFAULT, LIMIT_MAX, SHOWN_MAX, Question, Steps
+from oms_journal.broker.looking.services import ServerRow, ServiceRow, servers, services
+from oms_journal.broker.looking.topics import PublicationRow, SubscriberRow, TopicRow, publications, subscribers, topics
+from oms_journal.broker.looking.uow_statistics import UowStatisticsRow, uow_statistics
+from oms_journal.broker.looking.uows import UowRow, uows
+from oms_journal.broker.looking.whole import BrokerRow, StatisticsRow
+from oms_journal.broker.world import World
 
 _SERVICE = ("server_class", "server_name", "service")
 _USER = ("user_id", "token")

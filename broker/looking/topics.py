@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from broker.looking.question import Question, Steps, left_of, page_of, seconds_of, time_of
-from broker.parking import with_subscription
-from broker.records import Status
-from broker.topic import Publication, Subscription, Topic
-from broker.world import World
+from oms_journal.broker.looking.question import Question, Steps, left_of, page_of, seconds_of, time_of
+from oms_journal.broker.parking import with_subscription
+from oms_journal.broker.records import Status
+from oms_journal.broker.topic import Publication, Subscription, Topic
+from oms_journal.broker.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

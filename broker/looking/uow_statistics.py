@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from broker.looking.question import Question, Steps, page_of, time_of
-from broker.looking.services import ServiceFilter
-from broker.recording import service_name
-from broker.records import Flag, UowRecord
-from broker.service import ServiceName
-from broker.units import WAITING, Columns, opened
-from broker.world import World
+from oms_journal.broker.looking.question import Question, Steps, page_of, time_of
+from oms_journal.broker.looking.services import ServiceFilter
+from oms_journal.broker.recording import service_name
+from oms_journal.broker.records import Flag, UowRecord
+from oms_journal.broker.service import ServiceName
+from oms_journal.broker.units import WAITING, Columns, opened
+from oms_journal.broker.world import World
 
 STEP_UNITS = 500  # units of work, not packed, that are counted between two pauses
 _NAMES = ("status", "flags", "messages", "size", "created", "parties")

@@ -7,9 +7,9 @@ many at once; no more than a row of each is made.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from broker.cis import Cis, CisRefused
-from broker.conversation import Conversation
-from broker.looking.question import (
+from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.conversation import Conversation
+from oms_journal.broker.looking.question import (
     STEP_LOOKS,
     STEP_ROWS,
     Page,
@@ -21,13 +21,13 @@ from broker.looking.question import (
     left_of,
     time_of,
 )
-from broker.looking.services import ServiceFilter
-from broker.recording import record_of, service_name
-from broker.records import Flag, UowRecord
-from broker.states import COMPLETE, POSTPONED
-from broker.units import Parties, Wanted
-from broker.uow import UnitOfWork
-from broker.world import World
+from oms_journal.broker.looking.services import ServiceFilter
+from oms_journal.broker.recording import record_of, service_name
+from oms_journal.broker.records import Flag, UowRecord
+from oms_journal.broker.states import COMPLETE, POSTPONED
+from oms_journal.broker.units import Parties, Wanted
+from oms_journal.broker.uow import UnitOfWork
+from oms_journal.broker.world import World
 
 _PARTIES = ("user_id", "token", "receiver_user", "receiver_token", "server_class", "server_name", "service")
 YES_OR_NO: Mapping[str, bool] = {"yes": True, "no": False, "true": True, "false": False}  # in either case

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from broker.latencies import Latencies
-from broker.looking.question import Page, Question, Row, finished, page_of, seconds_of, time_of
-from broker.service import End
-from broker.stored_files import StoredFile
-from broker.world import World
+from oms_journal.broker.latencies import Latencies
+from oms_journal.broker.looking.question import Page, Question, Row, finished, page_of, seconds_of, time_of
+from oms_journal.broker.service import End
+from oms_journal.broker.stored_files import StoredFile
+from oms_journal.broker.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from broker.attributes import BrokerAttributes
-from broker.server.events import event
-from broker.server.guard import OPEN, Guard
-from broker.server.tls import Certificate, CertificateInvalid
-from broker.server.user_guard import UserGuard
-from broker.server.users import UsersInvalid
+from oms_journal.broker.attributes import BrokerAttributes
+from oms_journal.broker.server.events import event
+from oms_journal.broker.server.guard import OPEN, Guard
+from oms_journal.broker.server.tls import Certificate, CertificateInvalid
+from oms_journal.broker.server.user_guard import UserGuard
+from oms_journal.broker.server.users import UsersInvalid
 
 _log = logging.getLogger("oms.security")
 LOOPBACK = "127.0.0.1"

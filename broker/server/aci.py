@@ -18,23 +18,23 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from broker.block import Function, Reply, Request
-from broker.block_json import BadBlock, parsed, request_of, said_of
-from broker.codes import Code, detailed
-from broker.running import Answered
-from broker.server.callers import HEADER, NEW_SESSION, Callers, NoSession, TakenBack, TooMany
-from broker.server.guard import Identity
-from broker.server.internal import answered as internal_answer
-from broker.server.internal import is_internal
-from broker.server.openapi import described
-from broker.server.openapi_aci import CALL, LEAVE
-from broker.server.operators import administration_of
-from broker.server.served import Served
-from broker.server.web import shown
-from broker.server.web_calls import HEADER as CALL_HEADER
-from broker.server.web_calls import NAME, TAKEN_BACK, Calls, OtherCall
-from broker.server.web_calls import Call as Begun
-from broker.server.web_limits import WebLimits
+from oms_journal.broker.block import Function, Reply, Request
+from oms_journal.broker.block_json import BadBlock, parsed, request_of, said_of
+from oms_journal.broker.codes import Code, detailed
+from oms_journal.broker.running import Answered
+from oms_journal.broker.server.callers import HEADER, NEW_SESSION, Callers, NoSession, TakenBack, TooMany
+from oms_journal.broker.server.guard import Identity
+from oms_journal.broker.server.internal import answered as internal_answer
+from oms_journal.broker.server.internal import is_internal
+from oms_journal.broker.server.openapi import described
+from oms_journal.broker.server.openapi_aci import CALL, LEAVE
+from oms_journal.broker.server.operators import administration_of
+from oms_journal.broker.server.served import Served
+from oms_journal.broker.server.web import shown
+from oms_journal.broker.server.web_calls import HEADER as CALL_HEADER
+from oms_journal.broker.server.web_calls import NAME, TAKEN_BACK, Calls, OtherCall
+from oms_journal.broker.server.web_calls import Call as Begun
+from oms_journal.broker.server.web_limits import WebLimits
 
 MULTIPART = "multipart/mixed"
 _FORM = "multipart/form-data"

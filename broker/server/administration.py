@@ -14,20 +14,20 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-from broker.cis import Cis, CisRefused
-from broker.codes import BrokerError
-from broker.latencies import Latencies
-from broker.looking.question import Page, Question, Row, Steps, page_of, time_of
-from broker.looking.subjects import Subject, question_of, subject_of
-from broker.looking.whole import Around, BrokerRow, broker_row, files, latency, sliced, statistics_row
-from broker.pstore import StoreError
-from broker.server.commanding import Commands, Done
-from broker.server.guard import BROKER, Identity, Right, service_name, topic_name
-from broker.server.order import order_of
-from broker.server.resources import resources, transports
-from broker.server.served import Served
-from broker.stored_files import HasFiles, MakesRoom
-from broker.world import World
+from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.latencies import Latencies
+from oms_journal.broker.looking.question import Page, Question, Row, Steps, page_of, time_of
+from oms_journal.broker.looking.subjects import Subject, question_of, subject_of
+from oms_journal.broker.looking.whole import Around, BrokerRow, broker_row, files, latency, sliced, statistics_row
+from oms_journal.broker.pstore import StoreError
+from oms_journal.broker.server.commanding import Commands, Done
+from oms_journal.broker.server.guard import BROKER, Identity, Right, service_name, topic_name
+from oms_journal.broker.server.order import order_of
+from oms_journal.broker.server.resources import resources, transports
+from oms_journal.broker.server.served import Served
+from oms_journal.broker.stored_files import HasFiles, MakesRoom
+from oms_journal.broker.world import World
 
 _log = logging.getLogger("oms.server")
 REMEMBERED_SECONDS = 1.0  # that figures of files and free space are told again

@@ -17,13 +17,13 @@ import asyncio
 import secrets
 from collections import OrderedDict
 
-from broker.asynchronous import AsyncBroker
-from broker.block import Function, Request
-from broker.effects import Physical
-from broker.lifetimes import MICROSECONDS, NEVER
-from broker.server.guard import Guard, Identity
-from broker.server.web_calls import Calls, Room
-from broker.server.web_limits import WebLimits
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.block import Function, Request
+from oms_journal.broker.effects import Physical
+from oms_journal.broker.lifetimes import MICROSECONDS, NEVER
+from oms_journal.broker.server.guard import Guard, Identity
+from oms_journal.broker.server.web_calls import Calls, Room
+from oms_journal.broker.server.web_limits import WebLimits
 
 HEADER = "Broker-Session"
 NEW_SESSION = "new"

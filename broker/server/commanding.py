@@ -5,10 +5,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from broker.asynchronous import AsyncBroker
-from broker.cis import Cis, CisRefused
-from broker.codes import BrokerError, Code
-from broker.effects import (
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.effects import (
     Command,
     Purge,
     SetStatus,
@@ -18,19 +18,19 @@ from broker.effects import (
     SubscribeFor,
     UnsubscribeFor,
 )
-from broker.looking.conversations import conversations
-from broker.looking.participants import participants
-from broker.looking.question import LIMIT_MAX, Page, Question, Row
-from broker.looking.services import servers
-from broker.looking.uows import uows
-from broker.pstore import StoreError
-from broker.records import Status
-from broker.server.guard import BROKER, Identity, Right, service_name, topic_name
-from broker.server.order import LEVELS, Order
-from broker.server.releasing import Releasing
-from broker.server.served import Served
-from broker.stored_files import MakesRoom
-from database.stats import CleanupReport
+from oms_journal.broker.looking.conversations import conversations
+from oms_journal.broker.looking.participants import participants
+from oms_journal.broker.looking.question import LIMIT_MAX, Page, Question, Row
+from oms_journal.broker.looking.services import servers
+from oms_journal.broker.looking.uows import uows
+from oms_journal.broker.pstore import StoreError
+from oms_journal.broker.records import Status
+from oms_journal.broker.server.guard import BROKER, Identity, Right, service_name, topic_name
+from oms_journal.broker.server.order import LEVELS, Order
+from oms_journal.broker.server.releasing import Releasing
+from oms_journal.broker.server.served import Served
+from oms_journal.broker.stored_files import MakesRoom
+from oms_journal.database.stats import CleanupReport
 
 _log = logging.getLogger("oms.server")
 CLEANUP_SECONDS = 20.0  # that an operator waits for a clean-up, which goes on then; `oms cmd` waits for 30

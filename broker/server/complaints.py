@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from broker.server.events import event
+from oms_journal.broker.server.events import event
 
 AGAIN_SECONDS = 10.0  # before the same is said again
 KINDS_MAX = 100  # that are remembered: their texts may have anything in them

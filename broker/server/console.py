@@ -47,7 +47,7 @@ def console_routes() -> list[Route]:
 def parts() -> dict[str, tuple[bytes, str]]:
     """Return everything that the console consists of by name: its bytes, and its entity tag."""
     found = {}
-    for each in files("broker.server").joinpath("page").iterdir():
+    for each in files("oms_journal.broker.server").joinpath("page").iterdir():
         if _kind(each.name):
             data = each.read_bytes()
             found[each.name] = (data, f'"{blake2b(data, digest_size=12).hexdigest()}"')

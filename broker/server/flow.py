@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from broker.block import Function, Reply, Request
-from broker.codes import BrokerError, Code
-from broker.running import Answered
-from broker.server.frames import Frame
-from broker.server.limits import StompLimits
-from broker.server.login import LoggedOn
-from broker.server.stomp_words import error_frame, receipt_frame
-from broker.words import Speaker
+from oms_journal.broker.block import Function, Reply, Request
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.running import Answered
+from oms_journal.broker.server.frames import Frame
+from oms_journal.broker.server.limits import StompLimits
+from oms_journal.broker.server.login import LoggedOn
+from oms_journal.broker.server.stomp_words import error_frame, receipt_frame
+from oms_journal.broker.words import Speaker
 
 Then = Callable[[Answered], None]
 _AWAY = frozenset({Code.LOGON_REQUIRED, Code.USER_UNKNOWN})  # the participant was silent too long

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker.codes import BrokerError, Code, detailed
-from broker.server.frames import Frame
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.server.frames import Frame
 
 _SEND, _SUBSCRIBE, _UNSUBSCRIBE, _NACK = ("SEND",), ("SUBSCRIBE",), ("UNSUBSCRIBE",), ("NACK",)
 

@@ -8,9 +8,9 @@ counts as one user. And a frame has only so much time, more for each byte of it 
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker.codes import Code
-from broker.server.fair_shares import holder_of_most
-from broker.server.limits import StompLimits
+from oms_journal.broker.codes import Code
+from oms_journal.broker.server.fair_shares import holder_of_most
+from oms_journal.broker.server.limits import StompLimits
 
 
 class Sender(Protocol):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.codes import Code
+from oms_journal.broker.codes import Code
 
 _SHARE = 0.7  # of the interval: a beat that is late is taken for a connection that is lost
 _PATIENCE = 2.0  # intervals without a sign of the client

@@ -10,7 +10,7 @@ import socket
 from contextlib import suppress
 from typing import Any
 
-from broker.server.addresses import address
+from oms_journal.broker.server.addresses import address
 
 
 class HeldPort:

@@ -15,13 +15,13 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from broker.block import NONE, Function, Reply, Request
-from broker.cis import Cis, CisRefused
-from broker.codes import Code
-from broker.looking.subjects import subject_of
-from broker.running import Answered
-from broker.server.administration import Administration, refused_order, refused_page
-from broker.server.guard import Identity
+from oms_journal.broker.block import NONE, Function, Reply, Request
+from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.codes import Code
+from oms_journal.broker.looking.subjects import subject_of
+from oms_journal.broker.running import Answered
+from oms_journal.broker.server.administration import Administration, refused_order, refused_page
+from oms_journal.broker.server.guard import Identity
 
 NAMES = ("SAG", "ETBCIS")
 _INFORMATION, _OWN, _COMMAND, _SHUTDOWN = "INFO", "USER-INFO", "CMD", "PARTICIPANT-SHUTDOWN"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from broker.server.frames import FrameLimits
+from oms_journal.broker.server.frames import FrameLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ import logging
 from dataclasses import replace
 from importlib.util import find_spec
 
-from broker.server.served import Listener, Served
-from broker.server.tls import Certificate
-from broker.server.web_limits import WebLimits
+from oms_journal.broker.server.served import Listener, Served
+from oms_journal.broker.server.tls import Certificate
+from oms_journal.broker.server.web_limits import WebLimits
 
 _log = logging.getLogger("oms.server")
 _LIBRARIES = ("starlette", "uvicorn", "h11", "python_multipart")
@@ -20,16 +20,16 @@ def web_listener(
     if missing:
         _log.warning("no HTTP: %s is not installed; pip install 'oms-journal[server]'", ", ".join(missing))
         return None
-    from broker.server.aci import aci_routes
-    from broker.server.console import console_routes
-    from broker.server.metrics import metric_routes
-    from broker.server.moving_routes import moving_routes
-    from broker.server.openapi import openapi_routes
-    from broker.server.operators import admin_routes
-    from broker.server.peers import peer_routes
-    from broker.server.web import WebListener
-    from broker.server.web_guard import guarding
-    from broker.server.web_login import login_routes
+    from oms_journal.broker.server.aci import aci_routes
+    from oms_journal.broker.server.console import console_routes
+    from oms_journal.broker.server.metrics import metric_routes
+    from oms_journal.broker.server.moving_routes import moving_routes
+    from oms_journal.broker.server.openapi import openapi_routes
+    from oms_journal.broker.server.operators import admin_routes
+    from oms_journal.broker.server.peers import peer_routes
+    from oms_journal.broker.server.web import WebListener
+    from oms_journal.broker.server.web_guard import guarding
+    from oms_journal.broker.server.web_login import login_routes
 
     routes = [*aci_routes(), *login_routes(), *admin_routes(), *metric_routes(), *peer_routes(), *moving_routes()]
     attributes = served.attributes

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
-from broker.block import Reply, Request
-from broker.running import Answered
-from broker.server.guard import Guard, Identity, Refused
+from oms_journal.broker.block import Reply, Request
+from oms_journal.broker.running import Answered
+from oms_journal.broker.server.guard import Guard, Identity, Refused
 
 LoggedOn = Callable[[Refused | None], None]
 

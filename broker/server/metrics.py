@@ -7,20 +7,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from broker.cis import Cis, CisRefused
-from broker.latencies import BOUNDS, Latencies
-from broker.looking.meters import Meters
-from broker.looking.question import Question
-from broker.looking.services import ServiceRow
-from broker.looking.subjects import SUBJECTS
-from broker.looking.topics import TopicRow
-from broker.looking.whole import BrokerRow
-from broker.server.administration import Administration
-from broker.server.exposition import CONTENT_TYPE, Exposition
-from broker.server.guard import BROKER, Right
-from broker.server.operators import administration_of, identity_of
-from broker.server.resources import files_max, memory_bytes, open_files, transports
-from broker.server.served import Served
+from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.latencies import BOUNDS, Latencies
+from oms_journal.broker.looking.meters import Meters
+from oms_journal.broker.looking.question import Question
+from oms_journal.broker.looking.services import ServiceRow
+from oms_journal.broker.looking.subjects import SUBJECTS
+from oms_journal.broker.looking.topics import TopicRow
+from oms_journal.broker.looking.whole import BrokerRow
+from oms_journal.broker.server.administration import Administration
+from oms_journal.broker.server.exposition import CONTENT_TYPE, Exposition
+from oms_journal.broker.server.guard import BROKER, Right
+from oms_journal.broker.server.operators import administration_of, identity_of
+from oms_journal.broker.server.resources import files_max, memory_bytes, open_files, transports
+from oms_journal.broker.server.served import Served
 
 OTHERS = "(others)"  # the label of all services and topics that are not told by name
 LABELS_OF_SERVICE = ("server_class", "server_name", "service")

@@ -18,10 +18,10 @@ Persistent Store": three steps, of which this is each.)
 import asyncio
 from typing import Protocol
 
-from broker.server.moving_load import LoadSide
-from broker.server.moving_unload import UnloadSide
-from broker.server.moving_words import MoveFailed, Show, Telling, no_show
-from broker.server.served import Answering, Served
+from oms_journal.broker.server.moving_load import LoadSide
+from oms_journal.broker.server.moving_unload import UnloadSide
+from oms_journal.broker.server.moving_words import MoveFailed, Show, Telling, no_show
+from oms_journal.broker.server.served import Answering, Served
 
 
 class Moving(Answering, Protocol):

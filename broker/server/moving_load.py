@@ -5,14 +5,22 @@ import logging
 import secrets
 from typing import Any
 
-from broker.loading import Loading
-from broker.migration import MoveRefused, Offer, encode_offer
-from broker.pstore import StartRefused, StoreError
-from broker.replica import NotAReplica, Tally, told
-from broker.server.moving_partner import Partner, farewell
-from broker.server.moving_words import MoveFailed, Refused, Telling, check_in, failure_in, hello_in, nonce_in
-from broker.server.served import Served
-from broker.unloading import own_offer
+from oms_journal.broker.loading import Loading
+from oms_journal.broker.migration import MoveRefused, Offer, encode_offer
+from oms_journal.broker.pstore import StartRefused, StoreError
+from oms_journal.broker.replica import NotAReplica, Tally, told
+from oms_journal.broker.server.moving_partner import Partner, farewell
+from oms_journal.broker.server.moving_words import (
+    MoveFailed,
+    Refused,
+    Telling,
+    check_in,
+    failure_in,
+    hello_in,
+    nonce_in,
+)
+from oms_journal.broker.server.served import Served
+from oms_journal.broker.unloading import own_offer
 
 _log = logging.getLogger("oms.server")
 LOOK_SECONDS = 1.0  # between two looks at how far it is, for the terminal

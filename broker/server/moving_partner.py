@@ -6,12 +6,12 @@ from typing import Any
 
 import httpx
 
-from broker.attributes import Attributes
-from broker.migration import Offer, decode_offer, encode_offer
-from broker.pstore import StartRefused
-from broker.reachability import reason_of
-from broker.server.moving_words import MoveFailed, Refused
-from broker.server.partner import answer_of, partner_client, partner_url
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.migration import Offer, decode_offer, encode_offer
+from oms_journal.broker.pstore import StartRefused
+from oms_journal.broker.reachability import reason_of
+from oms_journal.broker.server.moving_words import MoveFailed, Refused
+from oms_journal.broker.server.partner import answer_of, partner_client, partner_url
 
 _log = logging.getLogger("oms.server")
 CONNECT_SECONDS = 5.0

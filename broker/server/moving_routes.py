@@ -5,9 +5,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from broker.replica import CHUNK_BYTES
-from broker.server.moving_words import Refused
-from broker.server.served import Served
+from oms_journal.broker.replica import CHUNK_BYTES
+from oms_journal.broker.server.moving_words import Refused
+from oms_journal.broker.server.served import Served
 
 _SIDES = {"load": "PSTORE-LOAD", "unload": "PSTORE-UNLOAD"}
 

@@ -5,13 +5,13 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from broker.migration import MoveRefused, decode_offer, encode_offer, encode_summary, partner_refusal
-from broker.pstore import StartRefused, StoreError
-from broker.replica import told
-from broker.server.moving_partner import HELLO_SECONDS, Partner, PartnerSays, Unreachable, farewell
-from broker.server.moving_words import MoveFailed, Refused, Telling, failure_in, nonce_in
-from broker.server.served import Served
-from broker.unloading import Unloading, own_offer
+from oms_journal.broker.migration import MoveRefused, decode_offer, encode_offer, encode_summary, partner_refusal
+from oms_journal.broker.pstore import StartRefused, StoreError
+from oms_journal.broker.replica import told
+from oms_journal.broker.server.moving_partner import HELLO_SECONDS, Partner, PartnerSays, Unreachable, farewell
+from oms_journal.broker.server.moving_words import MoveFailed, Refused, Telling, failure_in, nonce_in
+from oms_journal.broker.server.served import Served
+from oms_journal.broker.unloading import Unloading, own_offer
 
 _log = logging.getLogger("oms.server")
 PAUSE_SECONDS = 1.0  # between two hellos

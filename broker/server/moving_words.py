@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from broker.block_json import parsed
-from broker.migration import Offer, decode_offer, decode_summary
-from broker.replica import Tally
-from broker.server.served import Served
+from oms_journal.broker.block_json import parsed
+from oms_journal.broker.migration import Offer, decode_offer, decode_summary
+from oms_journal.broker.replica import Tally
+from oms_journal.broker.server.served import Served
 
 _log = logging.getLogger("oms.server")
 LINE_SECONDS = 10.0  # between two lines in the log of what goes on

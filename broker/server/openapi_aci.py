@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from broker.block import FIELDS, ConvStat, Function, Option, Reception, Store
-from broker.block_json import AS_TEXT, BODY, BODY_TEXT, NUMBER_MAX, REPLY_FIELDS, REQUEST_FIELDS
-from broker.records import Status
-from broker.server.callers import HEADER
-from broker.server.openapi import json_body
-from broker.server.web_calls import HEADER as CALL_HEADER
-from broker.server.web_calls import KEPT_MAX, NAME
+from oms_journal.broker.block import FIELDS, ConvStat, Function, Option, Reception, Store
+from oms_journal.broker.block_json import AS_TEXT, BODY, BODY_TEXT, NUMBER_MAX, REPLY_FIELDS, REQUEST_FIELDS
+from oms_journal.broker.records import Status
+from oms_journal.broker.server.callers import HEADER
+from oms_journal.broker.server.openapi import json_body
+from oms_journal.broker.server.web_calls import HEADER as CALL_HEADER
+from oms_journal.broker.server.web_calls import KEPT_MAX, NAME
 
 Json = dict[str, Any]
 BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"

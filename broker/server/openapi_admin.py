@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from broker.looking.question import LIMIT_MAX
-from broker.looking.subjects import ALIASES, SUBJECTS, Subject
-from broker.looking.uows import YES_OR_NO
-from broker.records import Status
-from broker.server.openapi import json_body
-from broker.server.order import COMMANDS, IDENTIFIERS_MAX, TEXT_MAX, WIDTHS, Known
+from oms_journal.broker.looking.question import LIMIT_MAX
+from oms_journal.broker.looking.subjects import ALIASES, SUBJECTS, Subject
+from oms_journal.broker.looking.uows import YES_OR_NO
+from oms_journal.broker.records import Status
+from oms_journal.broker.server.openapi import json_body
+from oms_journal.broker.server.order import COMMANDS, IDENTIFIERS_MAX, TEXT_MAX, WIDTHS, Known
 
 Json = dict[str, Any]
 _TEXT: Json = {"type": "string"}

@@ -5,17 +5,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from broker.block_json import BadBlock, parsed
-from broker.cis import Cis, CisRefused
-from broker.codes import Code
-from broker.looking.subjects import REFUSED as REFUSED_SUBJECTS
-from broker.looking.subjects import SUBJECTS
-from broker.server.administration import Administration, refused_order, refused_page
-from broker.server.guard import Identity
-from broker.server.openapi import described, described_each
-from broker.server.openapi_admin import COMMAND, COMMANDS_THERE, INFORMATION, INFORMATION_THERE
-from broker.server.order import COMMANDS, REFUSED, SELECTORS
-from broker.server.web import shown
+from oms_journal.broker.block_json import BadBlock, parsed
+from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.codes import Code
+from oms_journal.broker.looking.subjects import REFUSED as REFUSED_SUBJECTS
+from oms_journal.broker.looking.subjects import SUBJECTS
+from oms_journal.broker.server.administration import Administration, refused_order, refused_page
+from oms_journal.broker.server.guard import Identity
+from oms_journal.broker.server.openapi import described, described_each
+from oms_journal.broker.server.openapi_admin import COMMAND, COMMANDS_THERE, INFORMATION, INFORMATION_THERE
+from oms_journal.broker.server.order import COMMANDS, REFUSED, SELECTORS
+from oms_journal.broker.server.web import shown
 
 _STATUSES = {
     Cis.NOT_AUTHORIZED: 403,

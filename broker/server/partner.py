@@ -10,13 +10,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.attributes import Attributes
-from broker.opening import spool_directory, version
-from broker.pstore import platform
-from broker.reachability import reason_of
-from journal.disk import RealDisk
-from journal.errors import JournalError
-from journal.owner import read_holder
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.opening import spool_directory, version
+from oms_journal.broker.pstore import platform
+from oms_journal.broker.reachability import reason_of
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.errors import JournalError
+from oms_journal.journal.owner import read_holder
 
 if TYPE_CHECKING:  # of the extra `server`
     import httpx

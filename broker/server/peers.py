@@ -18,13 +18,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from broker.block_json import BadBlock, parsed
-from broker.opening import spool_directory
-from broker.server.partner import PING_HEADER, introduction, ping_header, sees_no_store
-from broker.server.served import Served
-from journal.disk import RealDisk
-from journal.errors import JournalError
-from journal.owner import read_holder
+from oms_journal.broker.block_json import BadBlock, parsed
+from oms_journal.broker.opening import spool_directory
+from oms_journal.broker.server.partner import PING_HEADER, introduction, ping_header, sees_no_store
+from oms_journal.broker.server.served import Served
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.errors import JournalError
+from oms_journal.journal.owner import read_holder
 
 HELLO = frozenset(("version", "platform", "security", "nonce", "port"))
 NONCE_MAX = 64

@@ -10,9 +10,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.attributes import Attributes
-from broker.opening import place_of
-from broker.server.events import event
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.opening import place_of
+from oms_journal.broker.server.events import event
 
 _log = logging.getLogger("oms.security")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

@@ -14,14 +14,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from broker.block import Reception, Reply, Request
-from broker.codes import Code
-from broker.running import Answered
-from broker.server.flow import Cancellable, Then
-from broker.server.frames import Frame
-from broker.server.limits import StompLimits
-from broker.server.sources import LATER, NOTHING_YET, Source
-from broker.server.stomp_words import message_frame
+from oms_journal.broker.block import Reception, Reply, Request
+from oms_journal.broker.codes import Code
+from oms_journal.broker.running import Answered
+from oms_journal.broker.server.flow import Cancellable, Then
+from oms_journal.broker.server.frames import Frame
+from oms_journal.broker.server.limits import StompLimits
+from oms_journal.broker.server.sources import LATER, NOTHING_YET, Source
+from oms_journal.broker.server.stomp_words import message_frame
 
 AUTO, CLIENT, INDIVIDUAL = "auto", "client", "client-individual"
 ACK_MODES = (AUTO, CLIENT, INDIVIDUAL)

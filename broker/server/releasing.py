@@ -8,17 +8,17 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from broker.asynchronous import AsyncBroker
-from broker.cis import Cis, CisRefused
-from broker.codes import BrokerError, Code
-from broker.effects import Command, DiscardHeld, DiscardPublications, ReleaseHeld, ReleasePublications
-from broker.lifetimes import duration
-from broker.looking.held import Between, held_counts, held_publications, held_uows
-from broker.looking.question import Question, Row
-from broker.records import Status
-from broker.server.events import event
-from broker.server.guard import service_name, topic_name
-from broker.server.order import Order
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.effects import Command, DiscardHeld, DiscardPublications, ReleaseHeld, ReleasePublications
+from oms_journal.broker.lifetimes import duration
+from oms_journal.broker.looking.held import Between, held_counts, held_publications, held_uows
+from oms_journal.broker.looking.question import Question, Row
+from oms_journal.broker.records import Status
+from oms_journal.broker.server.events import event
+from oms_journal.broker.server.guard import service_name, topic_name
+from oms_journal.broker.server.order import Order
 
 _log = logging.getLogger("oms.server")
 AT_ONCE = 250  # in one commit: who calls meanwhile waits for some 10 ms

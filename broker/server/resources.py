@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.looking.whole import BrokerRow
-from broker.server.served import Served
+from oms_journal.broker.looking.whole import BrokerRow
+from oms_journal.broker.server.served import Served
 
 if sys.platform != "win32":
     import resource

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from broker.asynchronous import AsyncBroker
-from broker.attributes import Attributes
-from broker.codes import Code
-from broker.server.guard import OPEN, Guard
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.codes import Code
+from oms_journal.broker.server.guard import OPEN, Guard
 
 
 class PortRefused(Exception):

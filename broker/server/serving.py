@@ -24,28 +24,28 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from broker.asynchronous import AsyncBroker
-from broker.attributes import Attributes
-from broker.beginning import Wanted, with_start
-from broker.codes import Code
-from broker.opening import open_store, spool_directory
-from broker.server.access import Access
-from broker.server.administration import Administration
-from broker.server.complaints import Complaints
-from broker.server.events import event
-from broker.server.held_port import HeldPort
-from broker.server.limits import StompLimits
-from broker.server.listening import web_listener
-from broker.server.moving_words import Show, no_show
-from broker.server.privacy import warn_of_wide
-from broker.server.releasing import tell_held
-from broker.server.served import Listener, PortRefused, Served
-from broker.server.standby import Standby, StandbyEnds
-from broker.server.stomp import StompListener
-from broker.server.tls import HANDSHAKES_MAX
-from journal.disk import RealDisk
-from journal.errors import JournalError
-from journal.owner import Holder, read_holder
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.beginning import Wanted, with_start
+from oms_journal.broker.codes import Code
+from oms_journal.broker.opening import open_store, spool_directory
+from oms_journal.broker.server.access import Access
+from oms_journal.broker.server.administration import Administration
+from oms_journal.broker.server.complaints import Complaints
+from oms_journal.broker.server.events import event
+from oms_journal.broker.server.held_port import HeldPort
+from oms_journal.broker.server.limits import StompLimits
+from oms_journal.broker.server.listening import web_listener
+from oms_journal.broker.server.moving_words import Show, no_show
+from oms_journal.broker.server.privacy import warn_of_wide
+from oms_journal.broker.server.releasing import tell_held
+from oms_journal.broker.server.served import Listener, PortRefused, Served
+from oms_journal.broker.server.standby import Standby, StandbyEnds
+from oms_journal.broker.server.stomp import StompListener
+from oms_journal.broker.server.tls import HANDSHAKES_MAX
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.errors import JournalError
+from oms_journal.journal.owner import Holder, read_holder
 
 if sys.platform != "win32":
     import resource
@@ -222,7 +222,7 @@ class Server:
         """Move the store from or to the partner, with HTTP alone; return what was moved. MoveFailed, StartRefused."""
         if web is None or find_spec("httpx") is None:
             raise PortRefused("a store is moved over HTTP: pip install 'oms-journal[server]'")
-        from broker.server.moving import begun, run_until
+        from oms_journal.broker.server.moving import begun, run_until
 
         moving = begun(self._served, self._show, report=self._report)
         await self._start(web, self._access.web_host, self._attributes.broker.http_port)

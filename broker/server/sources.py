@@ -9,10 +9,10 @@ topic         RECEIVE_PUBLICATION  RECEIVE_PUBLICATION of  CONTROL_PUBLICATION C
 A unit is what the broker hands out as one: a unit of work or a publication.
 """
 
-from broker.block import ANY, NEW, Function, Option, Request
-from broker.codes import Code
-from broker.server.destinations import InConversation, ToService, ToTopic
-from broker.words import Speaker, service_fields
+from oms_journal.broker.block import ANY, NEW, Function, Option, Request
+from oms_journal.broker.codes import Code
+from oms_journal.broker.server.destinations import InConversation, ToService, ToTopic
+from oms_journal.broker.words import Speaker, service_fields
 
 WAIT = "YES"  # as long as the participant may be inactive; then it is asked again
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
-from broker.attributes import Attributes
-from broker.codes import BrokerError
-from broker.lifetimes import MICROSECONDS
-from broker.opening import spool_directory
-from broker.pstore import StartRefused
-from broker.server.partner import (
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.opening import spool_directory
+from oms_journal.broker.pstore import StartRefused
+from oms_journal.broker.server.partner import (
     PING_HEADER,
     PartnerSilent,
     ask,
@@ -26,11 +26,11 @@ from broker.server.partner import (
     ping_header,
     sees_no_store,
 )
-from broker.server.served import PortRefused, Served
-from broker.server.watching import Verdict, Watch
-from journal.disk import RealDisk
-from journal.errors import DatabaseLocked, JournalError
-from journal.owner import Holder, read_holder
+from oms_journal.broker.server.served import PortRefused, Served
+from oms_journal.broker.server.watching import Verdict, Watch
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.errors import DatabaseLocked, JournalError
+from oms_journal.journal.owner import Holder, read_holder
 
 _log = logging.getLogger("oms.standby")
 STEP_SECONDS = 0.5  # between two looks at the lock file, and two pings of a partner that does not answer

@@ -10,24 +10,24 @@ from collections import Counter
 from collections.abc import Callable
 from typing import cast
 
-from broker.asynchronous import AsyncBroker
-from broker.block import Request
-from broker.codes import Code
-from broker.running import Answered
-from broker.server.administration import Administration
-from broker.server.events import event
-from broker.server.flow import Cancellable, Then
-from broker.server.frames import BadFrame, Frame, FrameReader, encode
-from broker.server.guard import OPEN, Guard, Identity, Refused
-from broker.server.half_frames import HalfFrames
-from broker.server.heart_beats import HeartBeats
-from broker.server.held_port import HeldPort
-from broker.server.internal import begin
-from broker.server.limits import StompLimits
-from broker.server.login import LoggedOn, Login, peer_of
-from broker.server.losses import Losses
-from broker.server.stomp_session import StompSession
-from broker.server.tls import Certificate, Door
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.block import Request
+from oms_journal.broker.codes import Code
+from oms_journal.broker.running import Answered
+from oms_journal.broker.server.administration import Administration
+from oms_journal.broker.server.events import event
+from oms_journal.broker.server.flow import Cancellable, Then
+from oms_journal.broker.server.frames import BadFrame, Frame, FrameReader, encode
+from oms_journal.broker.server.guard import OPEN, Guard, Identity, Refused
+from oms_journal.broker.server.half_frames import HalfFrames
+from oms_journal.broker.server.heart_beats import HeartBeats
+from oms_journal.broker.server.held_port import HeldPort
+from oms_journal.broker.server.internal import begin
+from oms_journal.broker.server.limits import StompLimits
+from oms_journal.broker.server.login import LoggedOn, Login, peer_of
+from oms_journal.broker.server.losses import Losses
+from oms_journal.broker.server.stomp_session import StompSession
+from oms_journal.broker.server.tls import Certificate, Door
 
 _log = logging.getLogger("oms.stomp")
 _TELLS_PARTNER = ("CONNECTED", "ERROR")  # so that a client knows where to go on

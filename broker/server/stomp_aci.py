@@ -15,14 +15,14 @@ the connection goes on. USER-ID and TOKEN are those of the connection.
 import json
 from collections.abc import Callable, Mapping
 
-from broker.block import Function, Option, Request
-from broker.block_json import BadBlock, parsed, request_of, said_of
-from broker.codes import BrokerError, Code, detailed
-from broker.running import Answered
-from broker.server.flow import Flow
-from broker.server.frames import Frame
-from broker.server.internal import is_internal
-from broker.server.stomp_words import TEMPORARY
+from oms_journal.broker.block import Function, Option, Request
+from oms_journal.broker.block_json import BadBlock, parsed, request_of, said_of
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.running import Answered
+from oms_journal.broker.server.flow import Flow
+from oms_journal.broker.server.frames import Frame
+from oms_journal.broker.server.internal import is_internal
+from oms_journal.broker.server.stomp_words import TEMPORARY
 
 DESTINATION = "/aci"
 _OF_UNITS = frozenset({Option.QUERY, Option.LAST, Option.SETUSTATUS, Option.DELETE, Option.CANCEL})

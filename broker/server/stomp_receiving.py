@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Mapping
 
-from broker.block import FIELDS, Option, Reply, Request
-from broker.codes import BrokerError, Code, detailed
-from broker.server.destinations import Destination, InConversation, Temporary, ToService, ToTopic, parse
-from broker.server.flow import Cancellable, Flow, Then
-from broker.server.foreign import check_is_single
-from broker.server.frames import V10, V12, Frame
-from broker.server.limits import StompLimits
-from broker.server.losses import Losses, Subscriber
-from broker.server.receiving import ACK_MODES, AUTO, SETTLED, Acknowledged, Intake, Subscription, Unit
-from broker.server.sources import ConversationSource, ServiceSource, Source, TopicSource
-from broker.server.transactions import Taken, Transaction
+from oms_journal.broker.block import FIELDS, Option, Reply, Request
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.server.destinations import Destination, InConversation, Temporary, ToService, ToTopic, parse
+from oms_journal.broker.server.flow import Cancellable, Flow, Then
+from oms_journal.broker.server.foreign import check_is_single
+from oms_journal.broker.server.frames import V10, V12, Frame
+from oms_journal.broker.server.limits import StompLimits
+from oms_journal.broker.server.losses import Losses, Subscriber
+from oms_journal.broker.server.receiving import ACK_MODES, AUTO, SETTLED, Acknowledged, Intake, Subscription, Unit
+from oms_journal.broker.server.sources import ConversationSource, ServiceSource, Source, TopicSource
+from oms_journal.broker.server.transactions import Taken, Transaction
 
 PREFETCH = ("prefetch-count", "activemq.prefetchSize")
 NAMES = ("durable-subscription-name", "activemq.subscriptionName", "durable-subscriber-name")

@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from broker.attributes import Attributes
-from broker.block import NEW, Function, Option, Reply, Store
-from broker.codes import BrokerError, Code, detailed
-from broker.server.destinations import InConversation, Temporary, ToService, ToTopic, parse
-from broker.server.flow import Flow
-from broker.server.foreign import check_is_single
-from broker.server.frames import Frame
-from broker.server.stomp_receiving import Consumer, was_settled
-from broker.server.stomp_words import TEMPORARY, conversation_of, properties_of, terms_of
-from broker.server.transactions import Outgoing, Transaction, key_of
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.block import NEW, Function, Option, Reply, Store
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.server.destinations import InConversation, Temporary, ToService, ToTopic, parse
+from oms_journal.broker.server.flow import Flow
+from oms_journal.broker.server.foreign import check_is_single
+from oms_journal.broker.server.frames import Frame
+from oms_journal.broker.server.stomp_receiving import Consumer, was_settled
+from oms_journal.broker.server.stomp_words import TEMPORARY, conversation_of, properties_of, terms_of
+from oms_journal.broker.server.transactions import Outgoing, Transaction, key_of
 
 
 @dataclass(slots=True)

@@ -15,20 +15,20 @@ ERROR, and ends the connection: what it was sending or receiving is backed out t
 
 from collections.abc import Callable, Mapping
 
-from broker.attributes import Attributes
-from broker.block import Function, Reply
-from broker.codes import BrokerError, Code, detailed
-from broker.opening import version
-from broker.server.flow import Flow, Outlet
-from broker.server.foreign import check_headers
-from broker.server.frames import V10, VERSIONS, Frame
-from broker.server.guard import ANONYMOUS, Refused
-from broker.server.limits import StompLimits
-from broker.server.losses import Losses
-from broker.server.stomp_aci import DESTINATION, Calls
-from broker.server.stomp_receiving import Consumer
-from broker.server.stomp_sending import Producer
-from broker.words import Speaker
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.block import Function, Reply
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.opening import version
+from oms_journal.broker.server.flow import Flow, Outlet
+from oms_journal.broker.server.foreign import check_headers
+from oms_journal.broker.server.frames import V10, VERSIONS, Frame
+from oms_journal.broker.server.guard import ANONYMOUS, Refused
+from oms_journal.broker.server.limits import StompLimits
+from oms_journal.broker.server.losses import Losses
+from oms_journal.broker.server.stomp_aci import DESTINATION, Calls
+from oms_journal.broker.server.stomp_receiving import Consumer
+from oms_journal.broker.server.stomp_sending import Producer
+from oms_journal.broker.words import Speaker
 
 _SERVER = f"oms/{version()}"
 _TO_CONNECT = ("CONNECT", "STOMP")

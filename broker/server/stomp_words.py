@@ -19,12 +19,12 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-from broker.block import NEW, UWSTATP_MAX, UWSTATP_NO, Reception, Reply, Store
-from broker.codes import BrokerError, Code, detailed
-from broker.running import Answered
-from broker.server.destinations import Destination, InConversation, ToTopic
-from broker.server.frames import V10, V12, Frame, is_sayable
-from broker.service_text import destination_of
+from oms_journal.broker.block import NEW, UWSTATP_MAX, UWSTATP_NO, Reception, Reply, Store
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.running import Answered
+from oms_journal.broker.server.destinations import Destination, InConversation, ToTopic
+from oms_journal.broker.server.frames import V10, V12, Frame, is_sayable
+from oms_journal.broker.service_text import destination_of
 
 _TERMS = frozenset(("persistent", "lifetime", "status-lifetime", "status-lifetimes", "user-status", "producer-id"))
 _OF_FRAME = frozenset(("destination", "receipt", "transaction", "content-length"))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from broker.server.events import event
+from oms_journal.broker.server.events import event
 
 _log = logging.getLogger("oms.security")
 HANDSHAKES_MAX = 500  # under way at a time

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from broker.block import BOTH, NEW, Function, Option, Reply, Request
-from broker.server.receiving import Subscription, Unit
-from broker.words import Speaker
+from oms_journal.broker.block import BOTH, NEW, Function, Option, Reply, Request
+from oms_journal.broker.server.receiving import Subscription, Unit
+from oms_journal.broker.words import Speaker
 
 Key = tuple[object, ...]  # of what goes into one unit of work
 

@@ -15,13 +15,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from broker.block import Request
-from broker.codes import Code
-from broker.server.events import event
-from broker.server.guard import Guard, Identity, Refusal, Refused, Right, refusal
-from broker.server.login_limit import LoginBounds, LoginLimit
-from broker.server.passwords import COST, Cost, nobodys
-from broker.server.users import USER_BYTES_MAX, User, Users, UsersInvalid, read
+from oms_journal.broker.block import Request
+from oms_journal.broker.codes import Code
+from oms_journal.broker.server.events import event
+from oms_journal.broker.server.guard import Guard, Identity, Refusal, Refused, Right, refusal
+from oms_journal.broker.server.login_limit import LoginBounds, LoginLimit
+from oms_journal.broker.server.passwords import COST, Cost, nobodys
+from oms_journal.broker.server.users import USER_BYTES_MAX, User, Users, UsersInvalid, read
 
 _log = logging.getLogger("oms.security")
 CHECKS_AT_ONCE = 2  # each takes 32 MiB

@@ -24,15 +24,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from broker.block import FIELDS
-from broker.codes import BrokerError
-from broker.server import passwords
-from broker.server.destinations import ToService, ToTopic, parse
-from broker.server.guard import BROKER, Right, escaped, service_name, topic_name
-from broker.service_text import PART_BYTES, QUEUE_CLASS
-from broker.wildcards import fits
-from database.arguments import shown
-from journal.disk import Disk, RealDisk
+from oms_journal.broker.block import FIELDS
+from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.server import passwords
+from oms_journal.broker.server.destinations import ToService, ToTopic, parse
+from oms_journal.broker.server.guard import BROKER, Right, escaped, service_name, topic_name
+from oms_journal.broker.service_text import PART_BYTES, QUEUE_CLASS
+from oms_journal.broker.wildcards import fits
+from oms_journal.database.arguments import shown
+from oms_journal.journal.disk import Disk, RealDisk
 
 FORMAT = "oms users 1"
 FILE_BYTES_MAX = 16 << 20

@@ -18,14 +18,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from broker.server.addresses import address
-from broker.server.fair_shares import holder_of_most
-from broker.server.guard import Identity
-from broker.server.served import Served
-from broker.server.tls import Certificate, Door
-from broker.server.web_connection import CONNECTION, WebConnection, WebState, listening_config
-from broker.server.web_limits import WebLimits
-from broker.server.web_sessions import Sessions
+from oms_journal.broker.server.addresses import address
+from oms_journal.broker.server.fair_shares import holder_of_most
+from oms_journal.broker.server.guard import Identity
+from oms_journal.broker.server.served import Served
+from oms_journal.broker.server.tls import Certificate, Door
+from oms_journal.broker.server.web_connection import CONNECTION, WebConnection, WebState, listening_config
+from oms_journal.broker.server.web_limits import WebLimits
+from oms_journal.broker.server.web_sessions import Sessions
 
 _log = logging.getLogger("oms.http")
 SHOWN_MAX = 80  # characters of what a client said

@@ -13,8 +13,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from broker.server.guard import Identity
-from broker.server.web_limits import WebLimits
+from oms_journal.broker.server.guard import Identity
+from oms_journal.broker.server.web_limits import WebLimits
 
 CONNECTION = "connection"  # under this name a request's state has it
 _quiet = logging.getLogger("oms.http.protocol")

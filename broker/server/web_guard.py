@@ -22,11 +22,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from broker.codes import Code
-from broker.server.guard import ANONYMOUS, Guard, Identity, Nobody, Refused
-from broker.server.served import Served
-from broker.server.tls import Certificate
-from broker.server.web import refusal
+from oms_journal.broker.codes import Code
+from oms_journal.broker.server.guard import ANONYMOUS, Guard, Identity, Nobody, Refused
+from oms_journal.broker.server.served import Served
+from oms_journal.broker.server.tls import Certificate
+from oms_journal.broker.server.web import refusal
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 # What needs no login: it tells nothing that is secret, or finds out itself who asks.

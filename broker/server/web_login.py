@@ -12,10 +12,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from broker.server.guard import BROKER, Right
-from broker.server.web import refusal
-from broker.server.web_guard import Turned, cookie_name, logged_on, session_secret
-from broker.server.web_sessions import LIFE_SECONDS
+from oms_journal.broker.server.guard import BROKER, Right
+from oms_journal.broker.server.web import refusal
+from oms_journal.broker.server.web_guard import Turned, cookie_name, logged_on, session_secret
+from oms_journal.broker.server.web_sessions import LIFE_SECONDS
 
 BODY_BYTES_MAX = 16 << 10
 

@@ -9,7 +9,7 @@ import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from broker.server.guard import Identity
+from oms_journal.broker.server.guard import Identity
 
 IDLE_SECONDS = 1800.0
 LIFE_SECONDS = 12 * 3600.0

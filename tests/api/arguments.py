@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from database import InvalidName, LimitExceeded
+from oms_journal.database import InvalidName, LimitExceeded
 from tests.api.model import Model, Raised
 
 

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from database import asynchronous, block, database, encode
-from database.arguments import every, message_number, plain_bytes, plain_properties, plain_text
-from database.block import CommitBlock
-from database.database import MessageDatabase
-from database.drafting import Drafting
-from database.encode import Encoder
-from database.ledger import Effect, Ledger, Run
-from database.taking import Taking
-from index.table import Place
-from journal.draft import Draft, draft_plain
-from journal.message import Message
-from journal.operations import VALUE_BYTES_MAX, check_size
+from oms_journal.database import asynchronous, block, database, encode
+from oms_journal.database.arguments import every, message_number, plain_bytes, plain_properties, plain_text
+from oms_journal.database.block import CommitBlock
+from oms_journal.database.database import MessageDatabase
+from oms_journal.database.drafting import Drafting
+from oms_journal.database.encode import Encoder
+from oms_journal.database.ledger import Effect, Ledger, Run
+from oms_journal.database.taking import Taking
+from oms_journal.index.table import Place
+from oms_journal.journal.draft import Draft, draft_plain
+from oms_journal.journal.message import Message
+from oms_journal.journal.operations import VALUE_BYTES_MAX, check_size
 from tests.attack import Fault, entering
 from tests.simulation.fault import changed, nothing
 

@@ -19,13 +19,13 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from tests.project import PACKAGES, REPOSITORY
+from tests.project import NAME, REPOSITORY, SOURCES
 from tests.watched_disk import WatchedDisk
 
 HANG_SECONDS = 30.0  # of a call that would otherwise never return
 _TESTS = f"{REPOSITORY / 'tests'}/"
 _PRODUCT = (  # and what is put in its place by a deliberate fault
-    *(f"{REPOSITORY / package.replace('.', '/')}/" for package in PACKAGES),
+    f"{SOURCES / NAME}/",
     f"{REPOSITORY / 'tests' / 'api' / 'faults.py'}",
 )
 _CALLS = frozenset(dis.opmap[name] for name in ("CALL", "CALL_FUNCTION_EX", "CALL_KW") if name in dis.opmap)

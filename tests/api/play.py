@@ -10,8 +10,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from database import CommitFailed, DatabaseClosed, DatabaseLocked, DatabaseView, JournalError, MessageDatabase, back_up
-from database.restore import RestoreOptions, restore
+from oms_journal.database import (
+    CommitFailed,
+    DatabaseClosed,
+    DatabaseLocked,
+    DatabaseView,
+    JournalError,
+    MessageDatabase,
+    back_up,
+)
+from oms_journal.database.restore import RestoreOptions, restore
 from tests import foreign_reader
 from tests.api.arguments import WORDS, Given, Hand, Oops, way
 from tests.api.face import Face, TaskFace, ThreadFace, plain
@@ -549,7 +557,7 @@ def _differences(model: Model, messages: dict[int, Shown], keys: dict[str, bytes
 
 def _noted(model: Model, change: Change, method: str, means: dict[str, Any]) -> tuple[Change, Expected]:
     """Return what a block holds once it has taken a call, and what is expected of the call."""
-    from database import LimitExceeded, NotUndelivered
+    from oms_journal.database import LimitExceeded, NotUndelivered
 
     noted = Change([*change.added], change.producer_id, {*change.removed}, {**change.values})
     if method in ("add", "add_many"):

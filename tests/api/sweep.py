@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from database import AsyncMessageDatabase, MessageDatabase
-from database.block import CommitBlock
+from oms_journal.database import AsyncMessageDatabase, MessageDatabase
+from oms_journal.database.block import CommitBlock
 from tests.api.arguments import RIGHT, WRONG, Argument
 from tests.api.moments import Interrupt, Moment
 from tests.api.play import Player

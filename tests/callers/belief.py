@@ -7,9 +7,9 @@ import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from broker.attributes import Attributes, parse
-from broker.block import Reply
-from broker.codes import Code
+from oms_journal.broker.attributes import Attributes, parse
+from oms_journal.broker.block import Reply
+from oms_journal.broker.codes import Code
 from tests.broker_model import Terms
 from tests.broker_model_topics import TopicTerms
 from tests.broker_words import Answer, Ask

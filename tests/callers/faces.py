@@ -11,14 +11,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from broker.asynchronous import AsyncBroker
-from broker.attributes import Attributes
-from broker.broker import Broker
-from broker.codes import BrokerError, Code
-from broker.connecting import connect, connect_async
-from broker.journal_store import JournalStore
-from broker.opening import journal_options
-from database.options import Options
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.broker import Broker
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.connecting import connect, connect_async
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.opening import journal_options
+from oms_journal.database.options import Options
 from tests.api.moments import (
     Cancel,
     FromAHandler,

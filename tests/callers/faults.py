@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
-from broker import kernel, repeating, running, sending, session, session_parts, syncpoint
-from broker.codes import Code
-from broker.exchange import Reading, Receiving
-from broker.joining import depart
-from broker.looped import Looped
-from broker.session import Session
-from broker.threaded import Threaded
-from broker.words import Speaker
-from database.arguments import plain_bytes
+from oms_journal.broker import kernel, repeating, running, sending, session, session_parts, syncpoint
+from oms_journal.broker.codes import Code
+from oms_journal.broker.exchange import Reading, Receiving
+from oms_journal.broker.joining import depart
+from oms_journal.broker.looped import Looped
+from oms_journal.broker.session import Session
+from oms_journal.broker.threaded import Threaded
+from oms_journal.broker.words import Speaker
+from oms_journal.database.arguments import plain_bytes
 from tests.attack import Fault, entering
 from tests.simulation.fault import changed, nothing
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from broker.block import Option, Store
-from broker.codes import BrokerError
+from oms_journal.broker.block import Option, Store
+from oms_journal.broker.codes import BrokerError
 from tests.api import many  # noqa: F401  it enters its ways into the tables
 from tests.api.arguments import NOTHING_LIKE_IT, Given, Hand, Make, StrangeBytes, StrangeNumber, StrangeText
 from tests.api.arguments import RIGHT as RIGHT_OF_API

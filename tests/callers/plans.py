@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from broker.block import Function, Option, Reception, Store
-from broker.codes import Code
-from broker.records import Status
-from broker.words import NOTHING_THERE
+from oms_journal.broker.block import Function, Option, Reception, Store
+from oms_journal.broker.codes import Code
+from oms_journal.broker.records import Status
+from oms_journal.broker.words import NOTHING_THERE
 from tests.api.moments import Outcome
 from tests.broker_words import ANY, BOTH, NEW, Answer, Ask
 from tests.callers.belief import Belief, Broken, Mind, Way, is_ok, nothing

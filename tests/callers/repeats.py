@@ -7,9 +7,9 @@ gone, it is backed out first; with another who is there, the repeat waits for it
 
 from dataclasses import dataclass, field
 
-from broker.block import Function, Option
-from broker.codes import Code
-from broker.records import Status
+from oms_journal.broker.block import Function, Option
+from oms_journal.broker.codes import Code
+from oms_journal.broker.records import Status
 from tests.broker_model import Model, Uow
 from tests.broker_words import BOTH, Answer, Ask, Name, Refused, is_same
 

@@ -10,8 +10,8 @@ from typing import Any, get_args, get_type_hints
 
 from hypothesis import strategies as st
 
-from broker.session import Session
-from broker.session_parts import ReceivedPublication, ReceivedUnit, SentPublication, SentUnit, Subscription
+from oms_journal.broker.session import Session
+from oms_journal.broker.session_parts import ReceivedPublication, ReceivedUnit, SentPublication, SentUnit, Subscription
 from tests.api.arguments import Argument
 from tests.api.moments import Cancel, FromAHandler, Interrupt, Moment
 from tests.callers.given import KINDS, RIGHT, WRONG

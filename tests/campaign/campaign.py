@@ -19,7 +19,7 @@ from tests.campaign.checks import left_in, promised_nothing, tried, violations
 from tests.campaign.clients import ANSWERS
 from tests.campaign.nemeses import OF_KIND, Nemeses, Nemesis
 from tests.campaign.records import read
-from tests.project import REPOSITORY
+from tests.project import PYTHONPATH
 
 ROUND_SECONDS = 45.0
 ROOM_BYTES = 24 << 20  # of the file system that gets full
@@ -82,7 +82,7 @@ class Clients:
         record = self._directory / f"{name}.record"
         words = (self._roles[name], name, str(record), f"{self._seed}/{self._lives}", *map(str, self._ports))
         with (self._directory / "clients.log").open("ab") as log:
-            environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "CAMPAIGN_PAUSE": str(self._pause)}
+            environment = os.environ | {"PYTHONPATH": PYTHONPATH, "CAMPAIGN_PAUSE": str(self._pause)}
             command = [sys.executable, "-m", "tests.campaign.clients", *words]
             self._children[name] = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import trustme
 
-from broker.attributes import BUILT_IN
-from broker.server.guard import Right
-from broker.server.passwords import Cost, stored
-from broker.server.users import User, write
+from oms_journal.broker.attributes import BUILT_IN
+from oms_journal.broker.server.guard import Right
+from oms_journal.broker.server.passwords import Cost, stored
+from oms_journal.broker.server.users import User, write
 from tests.clients.suite import Run
 from tests.stomp_server import Serving
 

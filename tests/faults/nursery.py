@@ -21,11 +21,18 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.shim import Fault
-from tests.project import REPOSITORY
+from tests.project import PYTHONPATH, REPOSITORY
 
 TIMEOUT_SECONDS = 60.0
 _PROGRAMS = "tests.faults.programs"
-_LATE = ("cli.main", "cli.serve", "broker.server.serving", "broker.server.stomp", "broker.opening", "uvicorn")
+_LATE = (
+    "oms_journal.cli.main",
+    "oms_journal.cli.serve",
+    "oms_journal.broker.server.serving",
+    "oms_journal.broker.server.stomp",
+    "oms_journal.broker.opening",
+    "uvicorn",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +53,7 @@ class Nursery:
     """The process, from here."""
 
     def __init__(self, library: Path) -> None:
-        environment = os.environ | {"LD_PRELOAD": str(library), "PYTHONPATH": str(REPOSITORY)}
+        environment = os.environ | {"LD_PRELOAD": str(library), "PYTHONPATH": PYTHONPATH}
         environment |= {"PYTHONFAULTHANDLER": "1", "PYTHONWARNINGS": "default"}
         self._child = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.nursery"],
@@ -93,7 +100,9 @@ def _main() -> None:
     for name in (_PROGRAMS, *_LATE):
         import_module(name)
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), suppress(SystemExit):  # noqa: PTH123
-        import_module("cli.main").app(["verify", "--help"])  # what a command line imports before it does anything
+        import_module("oms_journal.cli.main").app(
+            ["verify", "--help"]
+        )  # what a command line imports before it does anything
     gc.freeze()  # or every child would copy every page to count what is in it
     for line in sys.stdin:
         question = json.loads(line)

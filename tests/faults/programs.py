@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from database import MessageDatabase, Options
-from journal.disk import RealDisk
-from journal.errors import CommitFailed, DiskFull, JournalError
-from journal.owner import read_holder
+from oms_journal.database import MessageDatabase, Options
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.errors import CommitFailed, DiskFull, JournalError
+from oms_journal.journal.owner import read_holder
 from tests.crash_writer import commit_one, say
 from tests.faults.nursery import Job
 from tests.faults.shim import arm, phase, phase_in
@@ -57,7 +57,7 @@ def takeover(job: Job) -> None:
 
 def command(job: Job) -> None:
     """A command of `oms`: its arguments are the job's. Its exit code is this process's."""
-    from cli.main import main
+    from oms_journal.cli.main import main
 
     sys.argv = ["oms", *job.arguments]
     arm(Path(job.directory), job.path("trace"), job.fault)
@@ -67,7 +67,7 @@ def command(job: Job) -> None:
 
 def server(job: Job) -> None:
     """`oms serve`, whose client says what it is about to do in a file beside (`visits`)."""
-    from cli.main import main
+    from oms_journal.cli.main import main
 
     sys.argv = ["oms", *job.arguments, str(job.path("attributes"))]
     phase_in(job.path("phase"))

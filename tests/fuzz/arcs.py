@@ -6,10 +6,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tests.project import PACKAGES, REPOSITORY
+from tests.project import NAME, SOURCES
 
 Arc = tuple[str, int, int]  # the file, and two lines that ran one behind the other
-_FOLDERS = tuple(str(REPOSITORY / package.replace(".", "/")) for package in PACKAGES)
+_PRODUCT = str(SOURCES / NAME)
 
 
 def arcs_of(run: Callable[[], object]) -> set[Arc]:
@@ -22,7 +22,7 @@ def arcs_of(run: Callable[[], object]) -> set[Arc]:
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         file = frame.f_code.co_filename
-        if not file.startswith(_FOLDERS):
+        if not file.startswith(_PRODUCT):
             return None
         line, place = frame.f_lineno, id(frame)
         found.add((Path(file).name, before.get(place, 0) if event != "call" else 0, line))

@@ -5,10 +5,10 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
 
-from broker.attribute_text import AttributesInvalid
-from broker.attributes import BUILT_IN, parse
-from broker.lifetimes import duration, duration_text, wait
-from broker.migration import (
+from oms_journal.broker.attribute_text import AttributesInvalid
+from oms_journal.broker.attributes import BUILT_IN, parse
+from oms_journal.broker.lifetimes import duration, duration_text, wait
+from oms_journal.broker.migration import (
     LOAD,
     UNLOAD,
     Mark,
@@ -20,15 +20,15 @@ from broker.migration import (
     encode_offer,
     encode_summary,
 )
-from broker.pstore import StoreError
-from broker.queues import ServiceQueue, TopicQueue, parse_queue
-from broker.records import LAYOUTS, PREFIX_FIELDS, VERSION, RecordError
-from broker.replica import Decoder, NotAReplica, Tally, encode
-from broker.server.moving_words import Refused, check_in, failure_in, hello_in, nonce_in
-from broker.sqlite_commit import SCHEMA
-from broker.sqlite_reading import SqliteReading
-from broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
-from journal.records import encode_properties
+from oms_journal.broker.pstore import StoreError
+from oms_journal.broker.queues import ServiceQueue, TopicQueue, parse_queue
+from oms_journal.broker.records import LAYOUTS, PREFIX_FIELDS, VERSION, RecordError
+from oms_journal.broker.replica import Decoder, NotAReplica, Tally, encode
+from oms_journal.broker.server.moving_words import Refused, check_in, failure_in, hello_in, nonce_in
+from oms_journal.broker.sqlite_commit import SCHEMA
+from oms_journal.broker.sqlite_reading import SqliteReading
+from oms_journal.broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
+from oms_journal.journal.records import encode_properties
 from tests.fuzz.target import Taker, Target, target
 from tests.golden_files import broker_records
 

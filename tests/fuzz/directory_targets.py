@@ -10,13 +10,22 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from database import MessageDatabase
-from journal.disk import RealDisk
-from journal.dump import DumpedDamage, DumpedOperation, dump
-from journal.errors import JournalError, MessageDamaged
-from journal.format import FRAME_SIZE, GAP, FileHeader, Previous, align, encode_frame_head, encode_headers, xxh3
-from journal.names import DataFileName
-from recovery.validate import validate_directory
+from oms_journal.database import MessageDatabase
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.dump import DumpedDamage, DumpedOperation, dump
+from oms_journal.journal.errors import JournalError, MessageDamaged
+from oms_journal.journal.format import (
+    FRAME_SIZE,
+    GAP,
+    FileHeader,
+    Previous,
+    align,
+    encode_frame_head,
+    encode_headers,
+    xxh3,
+)
+from oms_journal.journal.names import DataFileName
+from oms_journal.recovery.validate import validate_directory
 from tests import foreign_reader
 from tests.faulty_disk import SimulatedDisk
 from tests.foreign_reader import Fields

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from index import sealed
-from journal import names
-from journal.contents import Ranges
-from journal.disk import RealDisk
-from journal.errors import DiskError, FormatError, JournalError
-from journal.footer import TRAILER, BadFooter, decode_contents, decode_summary
-from journal.format import (
+from oms_journal.index import sealed
+from oms_journal.journal import names
+from oms_journal.journal.contents import Ranges
+from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.errors import DiskError, FormatError, JournalError
+from oms_journal.journal.footer import TRAILER, BadFooter, decode_contents, decode_summary
+from oms_journal.journal.format import (
     CHECKSUM,
     FRAME_SIZE,
     HEADER,
@@ -27,12 +27,12 @@ from journal.format import (
     encode_header,
     xxh3,
 )
-from journal.manifest import BackupFile, Manifest
-from journal.manifest import decode as decode_manifest
-from journal.manifest import encode as encode_manifest
-from journal.operations import Operation
-from journal.owner import Ownership, read_holder
-from journal.records import (
+from oms_journal.journal.manifest import BackupFile, Manifest
+from oms_journal.journal.manifest import decode as decode_manifest
+from oms_journal.journal.manifest import encode as encode_manifest
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.owner import Ownership, read_holder
+from oms_journal.journal.records import (
     BadRecord,
     decode_properties,
     decode_records,
@@ -42,8 +42,8 @@ from journal.records import (
     encode_removal,
     encode_set,
 )
-from journal.segment import Sealed
-from recovery import holding
+from oms_journal.journal.segment import Sealed
+from oms_journal.recovery import holding
 from tests import foreign_reader
 from tests.fuzz.target import MEMORY, Taker, Target, target
 from tests.golden_files import NAMES, make

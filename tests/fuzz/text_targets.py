@@ -4,17 +4,17 @@ import io
 import json
 from collections.abc import Iterator
 
-from analysis.options import BadOption
-from analysis.options import parse as parse_options
-from cli.chess_pgn import OPERA, PgnError, numbered
-from cli.chess_pgn import parse as parse_game
-from cli.sources import BadEntry, SourceFormat, entries
-from cli.wording import preview, printable
-from database.options import ENVIRONMENT, Options, parse_duration, parse_size
-from journal import names
-from journal.errors import InvalidName, LimitExceeded
-from journal.operations import encode_name
-from journal.records import encode_properties
+from oms_journal.analysis.options import BadOption
+from oms_journal.analysis.options import parse as parse_options
+from oms_journal.cli.chess_pgn import OPERA, PgnError, numbered
+from oms_journal.cli.chess_pgn import parse as parse_game
+from oms_journal.cli.sources import BadEntry, SourceFormat, entries
+from oms_journal.cli.wording import preview, printable
+from oms_journal.database.options import ENVIRONMENT, Options, parse_duration, parse_size
+from oms_journal.journal import names
+from oms_journal.journal.errors import InvalidName, LimitExceeded
+from oms_journal.journal.operations import encode_name
+from oms_journal.journal.records import encode_properties
 from tests.fuzz.target import Taker, Target, target
 
 TEXT_TARGETS: dict[str, Target] = {}

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from journal.errors import NotThisDatabase
-from journal.manifest import Manifest
-from journal.names import DataFileName
+from oms_journal.journal.errors import NotThisDatabase
+from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.names import DataFileName
 from tests.crash_model import SPOOL, Account, State, Unattended, state_of
 from tests.crash_store import Store
 from tests.faulty_disk import SimulatedDisk

@@ -7,11 +7,11 @@ one than before, and says of the database that it was closed where it was, and o
 import errno
 from dataclasses import dataclass, field
 
-from database.backup import Backup, BackupOptions
-from journal import manifest
-from journal.errors import BehindItsBackup, DiskError, NothingToBackUp
-from journal.manifest import Manifest
-from journal.names import DataFileName
+from oms_journal.database.backup import Backup, BackupOptions
+from oms_journal.journal import manifest
+from oms_journal.journal.errors import BehindItsBackup, DiskError, NothingToBackUp
+from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.names import DataFileName
 from tests.backup_model import BACKUP, backed_up
 from tests.crash_model import SPOOL, Account, State, Unattended
 from tests.crash_store import Store

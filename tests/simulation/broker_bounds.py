@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sized
 from typing import Any
 
-from broker.kernel import Kernel
-from broker.uow import UnitOfWork
-from broker.world import World
-from database.cleanup import ASKED_SHARE
-from database.plan import plan_compaction
-from database.questions import file_facts
+from oms_journal.broker.kernel import Kernel
+from oms_journal.broker.uow import UnitOfWork
+from oms_journal.broker.world import World
+from oms_journal.database.cleanup import ASKED_SHARE
+from oms_journal.database.plan import plan_compaction
+from oms_journal.database.questions import file_facts
 from tests.crash_model import Unattended
 from tests.simulation.engine_bounds import BOUNDED
 from tests.simulation.world import PromiseBroken

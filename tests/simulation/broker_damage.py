@@ -6,12 +6,12 @@ What was promised and is not there must lie where a loss was reported, and what 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from broker.pstore import StartRefused
-from broker.pstore import Store as StorePort
-from broker.records import PUBLICATIONS, SUBSCRIPTIONS, UOWS
-from broker.world import World
-from journal.names import DataFileName
-from recovery.report import RecoveryReport, Verdict
+from oms_journal.broker.pstore import StartRefused
+from oms_journal.broker.pstore import Store as StorePort
+from oms_journal.broker.records import PUBLICATIONS, SUBSCRIPTIONS, UOWS
+from oms_journal.broker.world import World
+from oms_journal.journal.names import DataFileName
+from oms_journal.recovery.report import RecoveryReport, Verdict
 from tests.crash_model import Unattended
 from tests.faulty_disk import Kind
 from tests.oracle_play import State

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from unittest.mock import patch
 
-import broker.journal_store
-import broker.topics
-import broker.world
-import journal.owner
-import recovery.continuing
+import oms_journal.broker.journal_store
+import oms_journal.broker.topics
+import oms_journal.broker.world
+import oms_journal.journal.owner
+import oms_journal.recovery.continuing
 from tests.crash_model import Unattended
 
 IDENTITIES = 20_260_101  # seed of the identities of files and databases: no two of a play are alike
@@ -38,12 +38,12 @@ def simulated_edges() -> Iterator[Edges]:
     system = SimpleNamespace(getpid=lambda: edges.pid)
     with contextlib.ExitStack() as stack:
         for module, name, put in (
-            (journal.owner, "os", system),
-            (journal.owner, "socket", SimpleNamespace(gethostname=lambda: "simulated")),
-            (recovery.continuing, "os", system),
-            (broker.journal_store, "MessageDatabase", Unattended),
-            (broker.world, "stays", _never),
-            (broker.topics, "stays", _never),
+            (oms_journal.journal.owner, "os", system),
+            (oms_journal.journal.owner, "socket", SimpleNamespace(gethostname=lambda: "simulated")),
+            (oms_journal.recovery.continuing, "os", system),
+            (oms_journal.broker.journal_store, "MessageDatabase", Unattended),
+            (oms_journal.broker.world, "stays", _never),
+            (oms_journal.broker.topics, "stays", _never),
         ):
             stack.enter_context(patch.object(module, name, put))
         yield edges

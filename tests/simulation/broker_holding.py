@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from broker.held_listing import Held, Records, held_in
-from broker.looking.held import Between, held_publications, held_uows
-from broker.looking.question import Question, finished
-from broker.pstore import StoreUnavailable
+from oms_journal.broker.held_listing import Held, Records, held_in
+from oms_journal.broker.looking.held import Between, held_publications, held_uows
+from oms_journal.broker.looking.question import Question, finished
+from oms_journal.broker.pstore import StoreUnavailable
 from tests.broker_words import Ask
 from tests.oracle_play import State
 from tests.simulation.broker_promises import Promises, Reader

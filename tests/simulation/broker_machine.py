@@ -6,25 +6,25 @@ from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
-from broker.attributes import Attributes, parse
-from broker.beginning import Beginning
-from broker.block import Request
-from broker.codes import Code
-from broker.effects import Answer, Call, Commit, Durable, Effect
-from broker.journal_store import JournalStore
-from broker.kernel import Kernel
-from broker.pstore import RESTORED_KEY, StartRefused, Store, StoreError
-from broker.records import MASTER_KEY
-from broker.restore import restored
-from broker.running import NO_REQUEST, Running, handing_back
-from database.backup import Backup, BackupOptions, back_up
-from database.options import Options
-from database.restore import RestoreOptions, restore
-from journal.disk import Disk
-from journal.errors import JournalError
-from journal.names import LOCK
-from journal.owner import Holder, read_holder
-from recovery.startup import Policy
+from oms_journal.broker.attributes import Attributes, parse
+from oms_journal.broker.beginning import Beginning
+from oms_journal.broker.block import Request
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import Answer, Call, Commit, Durable, Effect
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.kernel import Kernel
+from oms_journal.broker.pstore import RESTORED_KEY, StartRefused, Store, StoreError
+from oms_journal.broker.records import MASTER_KEY
+from oms_journal.broker.restore import restored
+from oms_journal.broker.running import NO_REQUEST, Running, handing_back
+from oms_journal.database.backup import Backup, BackupOptions, back_up
+from oms_journal.database.options import Options
+from oms_journal.database.restore import RestoreOptions, restore
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.errors import JournalError
+from oms_journal.journal.names import LOCK
+from oms_journal.journal.owner import Holder, read_holder
+from oms_journal.recovery.startup import Policy
 from tests.broker_model import Terms
 from tests.broker_stores import MESSAGE_BYTES_MAX, begun
 from tests.crash_model import SPOOL, Unattended

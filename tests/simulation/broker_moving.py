@@ -9,18 +9,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
-import broker.journal_source
-import broker.loading
-import broker.unloading
-import database.standstill
-from broker.attributes import Attributes, built_in
-from broker.journal_source import JournalSource
-from broker.loading import Loading
-from broker.migration import LOAD, UNLOAD
-from broker.pstore import Store
-from broker.replica import scan
-from broker.stored import LastNumber
-from broker.unloading import Unloading
+import oms_journal.broker.journal_source
+import oms_journal.broker.loading
+import oms_journal.broker.unloading
+import oms_journal.database.standstill
+from oms_journal.broker.attributes import Attributes, built_in
+from oms_journal.broker.journal_source import JournalSource
+from oms_journal.broker.loading import Loading
+from oms_journal.broker.migration import LOAD, UNLOAD
+from oms_journal.broker.pstore import Store
+from oms_journal.broker.replica import scan
+from oms_journal.broker.stored import LastNumber
+from oms_journal.broker.unloading import Unloading
 from tests.simulation.broker_machine import Machine
 
 
@@ -63,12 +63,14 @@ def differences(machine: Machine, loaded: Store) -> list[str]:
 def _on(machine: Machine) -> Iterator[None]:
     """Let what moves a store find the simulated disk, clock and host."""
     with contextlib.ExitStack() as stack:
-        for module in (broker.loading, broker.journal_source, database.standstill):
+        for module in (oms_journal.broker.loading, oms_journal.broker.journal_source, oms_journal.database.standstill):
             stack.enter_context(patch.object(module, "RealDisk", lambda: machine.disk))
-        for module in (broker.loading, broker.unloading):
+        for module in (oms_journal.broker.loading, oms_journal.broker.unloading):
             stack.enter_context(patch.object(module, "system_clock", machine.clock))
-        stack.enter_context(patch.object(broker.unloading, "platform", SimpleNamespace(node=lambda: "simulated")))
-        stack.enter_context(patch.object(broker.loading, "open_store", _opening(machine)))
+        stack.enter_context(
+            patch.object(oms_journal.broker.unloading, "platform", SimpleNamespace(node=lambda: "simulated"))
+        )
+        stack.enter_context(patch.object(oms_journal.broker.loading, "open_store", _opening(machine)))
         yield
 
 

@@ -7,8 +7,8 @@ crash. These calls finish it.
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from broker.block import Function, Option, Store
-from broker.records import Status
+from oms_journal.broker.block import Function, Option, Store
+from oms_journal.broker.records import Status
 from tests.broker_words import ANY, BOTH, NEW, OPERATOR, Ask, Order, Person
 from tests.oracle_script import PEOPLE, SERVERS, Chance, Script
 from tests.simulation.broker_holding import HoldingPlay

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations, product
 
-from broker.block import Function, Option
-from broker.codes import Code
+from oms_journal.broker.block import Function, Option
+from oms_journal.broker.codes import Code
 from tests.broker_model import WITHOUT_STORE
 from tests.broker_words import Answer, Ask
 from tests.oracle_play import State, Way

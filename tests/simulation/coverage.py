@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from journal.reserve import NO_SPACE
-from recovery.decide import TABLE
+from oms_journal.journal.reserve import NO_SPACE
+from oms_journal.recovery.decide import TABLE
 from tests.faulty_disk import Fault, Kind
 from tests.simulation.world import Seen
 

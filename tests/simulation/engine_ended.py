@@ -3,8 +3,8 @@
 import random
 from collections.abc import Sequence
 
-from journal import names
-from recovery.report import Loss
+from oms_journal.journal import names
+from oms_journal.recovery.report import Loss
 from tests.crash_model import State, state_of
 from tests.faulty_disk import Killed, SimulatedDisk
 from tests.simulation.engine_policy import Opener

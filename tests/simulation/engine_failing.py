@@ -3,9 +3,9 @@
 import contextlib
 from dataclasses import dataclass, replace
 
-from database.options import Options
-from database.reopening import Reopening
-from journal.errors import (
+from oms_journal.database.options import Options
+from oms_journal.database.reopening import Reopening
+from oms_journal.journal.errors import (
     CannotContinue,
     CommitFailed,
     DatabaseClosed,
@@ -16,9 +16,9 @@ from journal.errors import (
     NotThisDatabase,
     RecoveryRefused,
 )
-from recovery.continuing import Continuing
-from recovery.startup import start
-from recovery.validate import no_progress
+from oms_journal.recovery.continuing import Continuing
+from oms_journal.recovery.startup import start
+from oms_journal.recovery.validate import no_progress
 from tests.crash_model import SPOOL, Unattended
 from tests.faulty_disk import SimulatedDisk
 from tests.simulation.engine_misplaced import Misplacing

@@ -7,8 +7,8 @@ them. What is held stays so until somebody decides, and nothing else is.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from journal.names import DataFileName, parse
-from recovery.report import RecoveryReport
+from oms_journal.journal.names import DataFileName, parse
+from oms_journal.recovery.report import RecoveryReport
 from tests.crash_model import State, Unattended, state_of
 from tests.crash_store import FrameAt, Store
 from tests.simulation.world import PromiseBroken

@@ -6,9 +6,9 @@ then is what the files that are there add up to, read by themselves; and each su
 
 from dataclasses import dataclass
 
-from journal.errors import DiskError
-from journal.names import DataFileName, parse
-from journal.operations import LOW_WATER_KEY
+from oms_journal.journal.errors import DiskError
+from oms_journal.journal.names import DataFileName, parse
+from oms_journal.journal.operations import LOW_WATER_KEY
 from tests.crash_model import SPOOL, Unattended, state_of
 from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import SimulatedDisk

@@ -6,10 +6,10 @@ read the files when the first one goes on, so that each of them does something b
 
 from dataclasses import dataclass, replace
 
-from database.options import Options
-from journal.errors import JournalError
-from recovery.startup import Started, start
-from recovery.validate import no_progress
+from oms_journal.database.options import Options
+from oms_journal.journal.errors import JournalError
+from oms_journal.recovery.startup import Started, start
+from oms_journal.recovery.validate import no_progress
 from tests.crash_model import SPOOL, Unattended
 from tests.faulty_disk import SimulatedDisk
 from tests.simulation.engine_failing import Failing

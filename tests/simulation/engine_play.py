@@ -4,13 +4,13 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-from journal.errors import (
+from oms_journal.journal.errors import (
     DatabaseLocked,
     DiskError,
     JournalError,
     TakenOver,
 )
-from journal.names import LOCK
+from oms_journal.journal.names import LOCK
 from tests.crash_model import SPOOL, Unattended, state_of
 from tests.faulty_bytes import SECTOR
 from tests.faulty_disk import Killed, Kind, SimulatedDisk

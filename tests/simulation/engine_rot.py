@@ -9,9 +9,9 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from journal.format import align
-from journal.operations import LOW_WATER_KEY
-from recovery.report import FileReport, Loss, RecoveryReport
+from oms_journal.journal.format import align
+from oms_journal.journal.operations import LOW_WATER_KEY
+from oms_journal.recovery.report import FileReport, Loss, RecoveryReport
 from tests.crash_model import SPOOL, Account, State, Unattended, state_of
 from tests.crash_store import FrameAt, Piece, Store, headers_of
 from tests.faulty_disk import SimulatedDisk

@@ -5,12 +5,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from database.options import Options
-from journal import names
-from journal.errors import JournalError, NotThisDatabase, RecoveryRefused
-from journal.reserve import NO_SPACE
-from recovery.findings import noted
-from recovery.report import Verdict
+from oms_journal.database.options import Options
+from oms_journal.journal import names
+from oms_journal.journal.errors import JournalError, NotThisDatabase, RecoveryRefused
+from oms_journal.journal.reserve import NO_SPACE
+from oms_journal.recovery.findings import noted
+from oms_journal.recovery.report import Verdict
 from tests.crash_model import SPOOL, Unattended, state_of
 from tests.crash_store import Store
 from tests.faulty_disk import Kind, SimulatedDisk

@@ -6,12 +6,12 @@ from functools import partial
 from itertools import count
 from typing import Protocol
 
-from database.block import CommitBlock
-from database.options import Options
-from journal.draft import Draft
-from journal.errors import DuplicateConflict, NoSuchMessage, OutcomeUnknown
-from journal.group import AnyDraft
-from journal.operations import Operation
+from oms_journal.database.block import CommitBlock
+from oms_journal.database.options import Options
+from oms_journal.journal.draft import Draft
+from oms_journal.journal.errors import DuplicateConflict, NoSuchMessage, OutcomeUnknown
+from oms_journal.journal.group import AnyDraft
+from oms_journal.journal.operations import Operation
 from tests.crash_model import Change, Content, Unattended, state_of
 from tests.simulation.engine_account import Account, Doing, Identified, Scope
 from tests.simulation.engine_steps import Add, AddMany, Block, Discard, Drop, Group, LetGo, Put, Release, Remove, Resend

@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from database.backup import Backup
-from database.backup_files import Bringer, Brought, _entry
-from database.backup_place import BackupPlace
-from database.picture import Wanted
-from journal import names
-from journal.disk import Disk
-from journal.manifest import BackupFile, Manifest
-from journal.names import DataFileName
+from oms_journal.database.backup import Backup
+from oms_journal.database.backup_files import Bringer, Brought, _entry
+from oms_journal.database.backup_place import BackupPlace
+from oms_journal.database.picture import Wanted
+from oms_journal.journal import names
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.manifest import BackupFile, Manifest
+from oms_journal.journal.names import DataFileName
 from tests.simulation.fault import Instead, changed, fault, nothing
 
 

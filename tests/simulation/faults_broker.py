@@ -5,26 +5,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import broker.journal_store
-import broker.moves
-import broker.receiver
-import broker.receiving
-import broker.restore
-import recovery.walked
-from broker.changes import Changes
-from broker.columns import Columns
-from broker.effects import Answer, Commit, Durable, Effect, Failed
-from broker.journal_store import JournalStore
-from broker.kernel import Kernel
-from broker.lifetimes import MICROSECONDS
-from broker.records import CLOCK, SUBSCRIPTION
-from broker.running import Running
-from broker.service import End
-from broker.subscribing import Acknowledging
-from broker.world import World
-from database.cleanup import Cleanup
-from database.plan import leading_dead
-from recovery.startup import RecoveryOptions
+import oms_journal.broker.journal_store
+import oms_journal.broker.moves
+import oms_journal.broker.receiver
+import oms_journal.broker.receiving
+import oms_journal.broker.restore
+import oms_journal.recovery.walked
+from oms_journal.broker.changes import Changes
+from oms_journal.broker.columns import Columns
+from oms_journal.broker.effects import Answer, Commit, Durable, Effect, Failed
+from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.kernel import Kernel
+from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.records import CLOCK, SUBSCRIPTION
+from oms_journal.broker.running import Running
+from oms_journal.broker.service import End
+from oms_journal.broker.subscribing import Acknowledging
+from oms_journal.broker.world import World
+from oms_journal.database.cleanup import Cleanup
+from oms_journal.database.plan import leading_dead
+from oms_journal.recovery.startup import RecoveryOptions
 from tests.simulation.fault import changed, fault, nothing
 
 HOUR = 3600 * MICROSECONDS
@@ -115,7 +115,7 @@ def a_receivers_commit_is_not_written() -> Iterator[None]:
 
         return closed
 
-    with changed(broker.moves, "closing_as", of):
+    with changed(oms_journal.broker.moves, "closing_as", of):
         yield
 
 
@@ -151,14 +151,14 @@ def _clock(of: Callable[[int], int]) -> Callable[..., Any]:
 @fault("broker", budget=100)
 def lifetimes_go_on_while_the_broker_is_down() -> Iterator[None]:
     """After a restart the pseudo-clock is an hour further."""
-    with changed(broker.restore, "_decoded", _clock(lambda clock: clock + HOUR)):
+    with changed(oms_journal.broker.restore, "_decoded", _clock(lambda clock: clock + HOUR)):
         yield
 
 
 @fault("broker", budget=300)
 def the_pseudo_clock_begins_anew() -> Iterator[None]:
     """After a restart no time has passed of any lifetime."""
-    with changed(broker.restore, "_decoded", _clock(lambda _: 0)):
+    with changed(oms_journal.broker.restore, "_decoded", _clock(lambda _: 0)):
         yield
 
 
@@ -180,7 +180,7 @@ def conversations_are_restored_in_another_order() -> Iterator[None]:
 @fault("broker", budget=60)
 def a_conversation_is_not_bound_to_its_receiver() -> Iterator[None]:
     """Two servers get messages of one conversation."""
-    with changed(broker.receiving, "assign", lambda _: nothing):
+    with changed(oms_journal.broker.receiving, "assign", lambda _: nothing):
         yield
 
 
@@ -196,7 +196,7 @@ def a_unit_of_work_goes_on_after_a_backout() -> Iterator[None]:
 
         return kept
 
-    with changed(broker.receiver, "hand_back", of), changed(broker.receiving, "deliver", of):
+    with changed(oms_journal.broker.receiver, "hand_back", of), changed(oms_journal.broker.receiving, "deliver", of):
         yield
 
 
@@ -207,7 +207,7 @@ def a_producers_repeat_is_added_after_a_restart() -> Iterator[None]:
     def of(draft: Callable[..., Any]) -> Callable[..., Any]:
         return lambda database, changes: draft(database, replace(changes, producer=None))
 
-    with changed(broker.journal_store, "draft_of", of):
+    with changed(oms_journal.broker.journal_store, "draft_of", of):
         yield
 
 
@@ -228,7 +228,7 @@ def _subscription(**fields: Callable[[Any], object]) -> Callable[..., Any]:
 def a_subscription_begins_anew_at_a_restart() -> Iterator[None]:
     """A durable subscriber gets again what it has acknowledged."""
     begun = _subscription(position=lambda _: 0, acknowledged=lambda _: ())
-    with changed(broker.restore, "_every", begun):
+    with changed(oms_journal.broker.restore, "_every", begun):
         yield
 
 
@@ -236,7 +236,7 @@ def a_subscription_begins_anew_at_a_restart() -> Iterator[None]:
 def a_subscription_skips_at_a_restart() -> Iterator[None]:
     """A durable subscriber misses what was published before a restart."""
     skipped = _subscription(position=lambda store: store.highest())
-    with changed(broker.restore, "_every", skipped):
+    with changed(oms_journal.broker.restore, "_every", skipped):
         yield
 
 
@@ -258,7 +258,7 @@ def a_publication_goes_with_its_first_acknowledgement() -> Iterator[None]:
 @fault("broker", budget=300)
 def what_was_told_as_failed_comes_back() -> Iterator[None]:
     """Connecting a store again keeps commits whose callers were told that they had failed."""
-    with changed(recovery.walked, "_disowned", lambda _: lambda found, task: None):
+    with changed(oms_journal.recovery.walked, "_disowned", lambda _: lambda found, task: None):
         yield
 
 

@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from journal.disk import Buffer
-from journal.reserve import Reserve
-from journal.segment import Segment
-from journal.supply import Supply
-from recovery.repair import Repaired, Repairer
+from oms_journal.journal.disk import Buffer
+from oms_journal.journal.reserve import Reserve
+from oms_journal.journal.segment import Segment
+from oms_journal.journal.supply import Supply
+from oms_journal.recovery.repair import Repaired, Repairer
 from tests.simulation.fault import Instead, changed, fault, nothing
 
 

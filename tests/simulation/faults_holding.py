@@ -5,18 +5,18 @@ from dataclasses import replace
 from heapq import heappush
 from typing import Any
 
-import broker.pstore
-import broker.releasing
-import broker.restore
-import broker.starting
-import database.restore
-from broker.changes import Changes
-from broker.deciding import decide
-from broker.decision import Decision
-from broker.topic import Subscription
-from broker.withheld import Window, Withheld
-from broker.world import World
-from journal.manifest import Manifest
+import oms_journal.broker.pstore
+import oms_journal.broker.releasing
+import oms_journal.broker.restore
+import oms_journal.broker.starting
+import oms_journal.database.restore
+from oms_journal.broker.changes import Changes
+from oms_journal.broker.deciding import decide
+from oms_journal.broker.decision import Decision
+from oms_journal.broker.topic import Subscription
+from oms_journal.broker.withheld import Window, Withheld
+from oms_journal.broker.world import World
+from oms_journal.journal.manifest import Manifest
 from tests.simulation.fault import changed, fault
 
 
@@ -29,7 +29,7 @@ def _told_early(world: World, changes: Changes, decision: Decision) -> None:
 @fault("broker", budget=150)
 def a_release_is_told_before_it_is_durable() -> Iterator[None]:
     """What is released or discarded is answered, and done, while it is on its way to the store."""
-    with changed(broker.releasing, "decide", lambda _: _told_early):
+    with changed(oms_journal.broker.releasing, "decide", lambda _: _told_early):
         yield
 
 
@@ -40,7 +40,7 @@ def a_discarded_unit_of_work_comes_back_after_a_restart() -> Iterator[None]:
     def of(closing: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *arguments: closing(*arguments)._replace(changes=Changes())
 
-    with changed(broker.releasing, "closing", of):
+    with changed(oms_journal.broker.releasing, "closing", of):
         yield
 
 
@@ -55,7 +55,7 @@ def one_publication_of_a_release_stays_held() -> Iterator[None]:
 
         return fewer
 
-    with changed(broker.releasing, "_of_window", of):
+    with changed(oms_journal.broker.releasing, "_of_window", of):
         yield
 
 
@@ -66,7 +66,7 @@ def a_restart_forgets_what_is_held() -> Iterator[None]:
     def of(found: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *arguments: replace(found(*arguments), hold=None, held={})
 
-    with changed(broker.restore, "_found", of):
+    with changed(oms_journal.broker.restore, "_found", of):
         yield
 
 
@@ -88,7 +88,10 @@ def every_backup_is_taken_for_one_of_a_broker_that_had_ended() -> Iterator[None]
 
         return closed
 
-    with changed(database.restore, "_manifest", of), changed(database.restore, "_went_on", lambda _: lambda *_: False):
+    with (
+        changed(oms_journal.database.restore, "_manifest", of),
+        changed(oms_journal.database.restore, "_went_on", lambda _: lambda *_: False),
+    ):
         yield
 
 
@@ -104,7 +107,7 @@ def held_publications_are_handed_out_after_a_restart() -> Iterator[None]:
 
         return handed
 
-    with changed(broker.starting, "_withhold", of):
+    with changed(oms_journal.broker.starting, "_withhold", of):
         yield
 
 
@@ -117,5 +120,5 @@ def a_restored_broker_counts_its_starts_on() -> Iterator[None]:
             starts + 1 if is_restored else following_start(starts, since, opened, is_restored=False)
         )
 
-    with changed(broker.pstore, "following_start", of):
+    with changed(oms_journal.broker.pstore, "following_start", of):
         yield

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import database.cleanup
-import journal.owner
-from database.cleanup import Cleanup
-from database.ledger import Ledger
-from database.questions import file_facts
-from index.keyed import Keyed
-from index.replay import Index
-from journal.names import DataFileName
-from journal.owner import LOCK_BYTE_BASE, Ownership, _holder
+import oms_journal.database.cleanup
+import oms_journal.journal.owner
+from oms_journal.database.cleanup import Cleanup
+from oms_journal.database.ledger import Ledger
+from oms_journal.database.questions import file_facts
+from oms_journal.index.keyed import Keyed
+from oms_journal.index.replay import Index
+from oms_journal.journal.names import DataFileName
+from oms_journal.journal.owner import LOCK_BYTE_BASE, Ownership, _holder
 from tests.simulation.fault import Instead, changed, fault, nothing
 
 
@@ -33,7 +33,7 @@ def no_lock_is_taken() -> Iterator[None]:
 
         return claimed
 
-    with changed(journal.owner, "_claim", of):
+    with changed(oms_journal.journal.owner, "_claim", of):
         yield
 
 
@@ -50,7 +50,7 @@ def the_owners_number_is_not_raised() -> Iterator[None]:
 
         return claimed
 
-    with changed(journal.owner, "_claim", of):
+    with changed(oms_journal.journal.owner, "_claim", of):
         yield
 
 
@@ -90,7 +90,7 @@ def keys_do_not_keep_their_file() -> Iterator[None]:
         return lambda self, sequence: self.files.pop(sequence, None)
 
     with (
-        changed(database.cleanup, "file_facts", of),
+        changed(oms_journal.database.cleanup, "file_facts", of),
         changed(Index, "is_free", free),
         changed(Keyed, "forget_file", forget),
     ):
@@ -144,7 +144,7 @@ def a_file_goes_before_what_is_moved_is_durable() -> Iterator[None]:
 @fault("engine", budget=300)
 def the_duplicate_window_is_not_carried_forward() -> Iterator[None]:
     """Producer identifiers go with the files that clean-up removes."""
-    with changed(database.cleanup, "carried", lambda _: lambda entries: []):
+    with changed(oms_journal.database.cleanup, "carried", lambda _: lambda entries: []):
         yield
 
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import recovery.findings
-import recovery.startup
-from database.holding import Holding
-from index.replay import Index
-from journal.disk import Disk
-from journal.reserve import Reserve
-from recovery import holding
-from recovery.decide import Action
-from recovery.examined import Examined
-from recovery.repair import Repairer
-from recovery.startup import _Start
+import oms_journal.recovery.findings
+import oms_journal.recovery.startup
+from oms_journal.database.holding import Holding
+from oms_journal.index.replay import Index
+from oms_journal.journal.disk import Disk
+from oms_journal.journal.reserve import Reserve
+from oms_journal.recovery import holding
+from oms_journal.recovery.decide import Action
+from oms_journal.recovery.examined import Examined
+from oms_journal.recovery.repair import Repairer
+from oms_journal.recovery.startup import _Start
 from tests.simulation.fault import changed, fault, nothing
 
 
@@ -55,14 +55,14 @@ def a_truncating_start_does_not_tell_what_it_cut_behind() -> Iterator[None]:
     def of(cut: Callable[..., Examined]) -> Callable[..., Examined]:
         return lambda disk, examined: replace(cut(disk, examined), losses=examined.losses)
 
-    with changed(recovery.startup, "cut", of):
+    with changed(oms_journal.recovery.startup, "cut", of):
         yield
 
 
 @fault("engine", budget=200)
 def a_truncating_start_keeps_what_is_good_behind() -> Iterator[None]:
     """The policy "truncate" salvages."""
-    with changed(recovery.startup, "cut", lambda _: lambda disk, examined: examined):
+    with changed(oms_journal.recovery.startup, "cut", lambda _: lambda disk, examined: examined):
         yield
 
 
@@ -87,7 +87,7 @@ def what_a_start_has_found_is_noted_without_a_sync() -> Iterator[None]:
     def of(put: Callable[..., None]) -> Callable[..., None]:
         return lambda *arguments, **named: put(*arguments, **(named | {"durably": False}))
 
-    with changed(recovery.findings, "put_in_place", of):
+    with changed(oms_journal.recovery.findings, "put_in_place", of):
         yield
 
 

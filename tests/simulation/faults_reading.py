@@ -7,24 +7,24 @@ from typing import Any
 
 import numpy as np
 
-import index.replay
-import journal.datafile
-import journal.draft
-import journal.footer
-import journal.message
-import journal.single
-import journal.unit
-import journal.walk
-import recovery.startup
-import recovery.survey
-import recovery.validate
-import recovery.walked
-from index.duplicates import DuplicateWindow
-from index.replay import Index
-from journal.format import FRAME, BadFrame, FileHeader, FrameHeader
-from journal.operations import Operation
-from recovery.counting import Counters, Numbers
-from recovery.startup import RecoveryOptions
+import oms_journal.index.replay
+import oms_journal.journal.datafile
+import oms_journal.journal.draft
+import oms_journal.journal.footer
+import oms_journal.journal.message
+import oms_journal.journal.single
+import oms_journal.journal.unit
+import oms_journal.journal.walk
+import oms_journal.recovery.startup
+import oms_journal.recovery.survey
+import oms_journal.recovery.validate
+import oms_journal.recovery.walked
+from oms_journal.index.duplicates import DuplicateWindow
+from oms_journal.index.replay import Index
+from oms_journal.journal.format import FRAME, BadFrame, FileHeader, FrameHeader
+from oms_journal.journal.operations import Operation
+from oms_journal.recovery.counting import Counters, Numbers
+from oms_journal.recovery.startup import RecoveryOptions
 from tests.simulation.fault import EqualToAll, changed, fault, nothing
 
 VERIFIED_BYTES = 1024
@@ -44,7 +44,7 @@ def a_torn_frame_is_believed() -> Iterator[None]:
 
         return decoded
 
-    with changed(journal.walk, "decode_frame", of):
+    with changed(oms_journal.journal.walk, "decode_frame", of):
         yield
 
 
@@ -59,21 +59,21 @@ def half_a_frame_is_replayed() -> Iterator[None]:
 
         return taken
 
-    with changed(journal.walk, "_take", of):
+    with changed(oms_journal.journal.walk, "_take", of):
         yield
 
 
 @fault("engine", budget=200)
 def what_damage_brings_back_is_not_listed() -> Iterator[None]:
     """A start says what is lost, and not which removals may have been lost with it."""
-    with changed(recovery.startup, "suspects", lambda _: lambda *_: ()):
+    with changed(oms_journal.recovery.startup, "suspects", lambda _: lambda *_: ()):
         yield
 
 
 @fault("engine", budget=300)
 def a_message_is_read_without_its_checksum() -> Iterator[None]:
     """A message's bytes are handed out whatever its checksum says."""
-    with changed(journal.message, "xxh3", lambda xxh3: lambda *data: EqualToAll(xxh3(*data))):
+    with changed(oms_journal.journal.message, "xxh3", lambda xxh3: lambda *data: EqualToAll(xxh3(*data))):
         yield
 
 
@@ -107,11 +107,11 @@ def only_the_beginning_of_a_message_is_verified() -> Iterator[None]:
 
         return read
 
-    writers = (journal.single, journal.draft, journal.unit)
+    writers = (oms_journal.journal.single, oms_journal.journal.draft, oms_journal.journal.unit)
     with contextlib.ExitStack() as all_changed:
         for writer in writers:
             all_changed.enter_context(changed(writer, "xxh3", noting))
-        all_changed.enter_context(changed(journal.message, "xxh3", reading))
+        all_changed.enter_context(changed(oms_journal.journal.message, "xxh3", reading))
         yield
 
 
@@ -122,21 +122,21 @@ def a_sealed_files_checksum_is_ignored() -> Iterator[None]:
     def of(sealed: Callable[..., Any]) -> Callable[..., Any]:
         return lambda file, task, footer, *, full: sealed(file, task, footer, full=False)
 
-    with changed(recovery.validate, "_sealed", of):
+    with changed(oms_journal.recovery.validate, "_sealed", of):
         yield
 
 
 @fault("engine", budget=300)
 def a_footers_checksum_is_ignored() -> Iterator[None]:
     """A footer is believed whatever its checksum says."""
-    with changed(journal.footer, "xxh3", lambda xxh3: lambda *data: EqualToAll(xxh3(*data))):
+    with changed(oms_journal.journal.footer, "xxh3", lambda xxh3: lambda *data: EqualToAll(xxh3(*data))):
         yield
 
 
 @fault("engine", budget=60)
 def frames_vouch_for_nothing() -> Iterator[None]:
     """No frame is proof that what stands before it was durable."""
-    with changed(journal.walk.Walk, "vouched", lambda _: lambda self: 0):
+    with changed(oms_journal.journal.walk.Walk, "vouched", lambda _: lambda self: 0):
         yield
 
 
@@ -147,7 +147,7 @@ def a_good_tail_is_cut() -> Iterator[None]:
     def of(_: Callable[..., int]) -> Callable[..., int]:
         return lambda found, ranges, vouched: max((one.end for one in found.frames if one.end <= vouched), default=0)
 
-    with changed(recovery.walked, "_good_end", of):
+    with changed(oms_journal.recovery.walked, "_good_end", of):
         yield
 
 
@@ -165,7 +165,7 @@ def a_read_error_is_taken_for_damage() -> Iterator[None]:
 @fault("engine", budget=300)
 def a_late_file_is_believed() -> Iterator[None]:
     """What a former owner wrote after it had lost the directory counts."""
-    with changed(recovery.survey, "late_files", lambda _: lambda headers: set()):
+    with changed(oms_journal.recovery.survey, "late_files", lambda _: lambda headers: set()):
         yield
 
 
@@ -181,10 +181,10 @@ def files_below_the_low_water_mark_are_read() -> Iterator[None]:
         return decoded
 
     with (
-        changed(journal.datafile, "decode_header", of),
-        changed(journal.footer, "decode_header", of),
-        changed(recovery.walked, "low_water_of", lambda _: lambda contents: 0),
-        changed(recovery.validate, "low_water_of", lambda _: lambda contents: 0),
+        changed(oms_journal.journal.datafile, "decode_header", of),
+        changed(oms_journal.journal.footer, "decode_header", of),
+        changed(oms_journal.recovery.walked, "low_water_of", lambda _: lambda contents: 0),
+        changed(oms_journal.recovery.validate, "low_water_of", lambda _: lambda contents: 0),
     ):
         yield
 
@@ -192,7 +192,7 @@ def files_below_the_low_water_mark_are_read() -> Iterator[None]:
 @fault("engine", budget=30)
 def a_removal_is_forgotten_at_a_restart() -> Iterator[None]:
     """The last removal of a file is not replayed."""
-    with changed(index.replay, "_removed", lambda removed: lambda contents: removed(contents)[:-1]):
+    with changed(oms_journal.index.replay, "_removed", lambda removed: lambda contents: removed(contents)[:-1]):
         yield
 
 
@@ -261,7 +261,7 @@ def numbers_go_on_behind_what_is_undelivered() -> Iterator[None]:
 @fault("engine", budget=300)
 def numbers_of_a_dropped_file_are_forgotten() -> Iterator[None]:
     """A start that drops a file notes nothing of how far its numbers went."""
-    with changed(recovery.startup, "of_lost", lambda _: lambda examined: Numbers()):
+    with changed(oms_journal.recovery.startup, "of_lost", lambda _: lambda examined: Numbers()):
         yield
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import database.restore
-import recovery.startup
-from database.holding import Holding
-from database.picture import SourceReader
-from index.duplicates import DuplicateWindow
-from recovery.restoring import Split
-from recovery.startup import _Start
+import oms_journal.database.restore
+import oms_journal.recovery.startup
+from oms_journal.database.holding import Holding
+from oms_journal.database.picture import SourceReader
+from oms_journal.index.duplicates import DuplicateWindow
+from oms_journal.recovery.restoring import Split
+from oms_journal.recovery.startup import _Start
 from tests.simulation.fault import changed, fault, nothing
 
 
@@ -34,14 +34,14 @@ def a_restore_keeps_the_identity() -> Iterator[None]:
     def of(split: Callable[..., Split]) -> Callable[..., Split]:
         return lambda **named: split(**(named | {"database": named["parent"]}))
 
-    with changed(database.restore, "Split", of):
+    with changed(oms_journal.database.restore, "Split", of):
         yield
 
 
 @fault("backup", budget=60)
 def an_unfinished_restore_is_opened() -> Iterator[None]:
     """Nobody looks whether a restore into the directory has come to its end."""
-    with changed(recovery.startup, "refuse_unfinished", lambda _: nothing):
+    with changed(oms_journal.recovery.startup, "refuse_unfinished", lambda _: nothing):
         yield
 
 
@@ -55,7 +55,7 @@ def a_restore_forgets_what_producers_sent() -> Iterator[None]:
 @fault("backup", budget=200)
 def nobody_looks_whether_the_original_went_on() -> Iterator[None]:
     """A restore believes that a database that was closed when it was backed up has been closed ever since."""
-    with changed(database.restore, "_went_on", lambda _: lambda disk, found: False):
+    with changed(oms_journal.database.restore, "_went_on", lambda _: lambda disk, found: False):
         yield
 
 

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from journal.commit import GroupCommit
+from oms_journal.journal.commit import GroupCommit
 from tests.simulation.fault import changed, fault
 
 

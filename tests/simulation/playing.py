@@ -20,7 +20,7 @@ from tests.simulation.world import PromiseBroken, Script, Seen, World
 
 SECONDS_MAX = 30  # of the processor's time, so that a busy machine fails nothing; a run takes well under one
 STEPS_MAX = 2000
-_OURS = ("journal", "index", "recovery", "database", "broker")
+_OURS = "oms_journal."
 
 
 class Hangs(BaseException):
@@ -121,7 +121,7 @@ def _without_figures(promise: str) -> str:
 def _innermost(trace: TracebackType | None) -> str:
     """Return the last function of the programs under test that the exception came through, or the last of all."""
     frames = [(frame.f_globals.get("__name__", "?"), frame.f_code.co_qualname) for frame, _ in traceback.walk_tb(trace)]
-    ours = [frame for frame in frames if frame[0].split(".")[0] in _OURS]
+    ours = [frame for frame in frames if frame[0].startswith(_OURS)]
     return ".".join((ours or frames or [("?", "?")])[-1])
 
 

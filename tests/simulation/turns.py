@@ -17,12 +17,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tests.project import REPOSITORY
+from tests.project import NAME, SOURCES
 from tests.simulation.fault import changed
 
 POINTS_MAX = 1_000_000  # at which a turn may end, in one run: it takes some ten thousand
 AT_LOCKS = 0.5  # how often a turn ends where something is locked, or written durably
-_WATCHED = ("journal", "index", "database")
+_WATCHED = tuple(f"{NAME}.{folder}." for folder in ("journal", "index", "database"))
 
 
 class Stuck(BaseException):
@@ -50,7 +50,7 @@ class Turns:
         self._chance = random.Random(seed)
         self._share = share  # how often a turn ends where it may
         self._closely = {str(path) for path in closely}
-        self._widely = tuple(f"{REPOSITORY / name}/" for name in _WATCHED) if widely else ()
+        self._widely = tuple(f"{SOURCES / name.replace('.', '/')}" for name in _WATCHED) if widely else ()
         self._threads: list[_Thread] = []
         self._mine: dict[int, _Thread] = {}  # by the thread's identifier
         self._points = 0
@@ -196,7 +196,7 @@ def locks_of(turns: Turns) -> Iterator[None]:
     """Have the product make locks for threads that take turns, as long as the block lasts."""
     with contextlib.ExitStack() as all_changed:
         for name, module in list(sys.modules.items()):
-            if name.split(".")[0] not in _WATCHED or vars(module).get("threading") is not threading:
+            if not name.startswith(_WATCHED) or vars(module).get("threading") is not threading:
                 continue
             all_changed.enter_context(changed(module, "threading", lambda _: _Threading(turns)))
             for one in [one for one, value in vars(module).items() if isinstance(value, type(threading.Lock()))]:
