@@ -1,4 +1,4 @@
-"""The README says what is there: its map, its commands, and its ten lines, which run."""
+"""The README says what is there: its commands, and its ten lines, which run."""
 
 import asyncio
 import inspect
@@ -12,7 +12,6 @@ import typer
 import oms_journal.database
 from oms_journal.cli.main import app
 from tests.project import REPOSITORY
-from tests.readme_map import BEGIN, END, drawn
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
@@ -20,12 +19,6 @@ README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 def commands() -> set[str]:
     group = typer.main.get_command(app)
     return set(group.list_commands(None))  # type: ignore[attr-defined]
-
-
-def test_the_map_is_made_of_the_modules_own_first_sentences() -> None:
-    found = README.split(BEGIN)[1].split(END)[0].strip()
-
-    assert found == drawn(), "write it anew: python -m tests.readme_map"
 
 
 def test_every_command_stands_in_the_table_and_every_row_is_a_command() -> None:

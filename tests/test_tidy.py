@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.house_map import BEGIN, END, MAP, drawn
 from tests.long_files import LONG_FILES
-from tests.project import PACKAGES, REPOSITORY, modules
+from tests.project import REPOSITORY, modules
 
 FUNCTION_LINES_MAX = 50
 
@@ -35,25 +36,6 @@ def _words(name: str) -> set[str]:
     """Return the words of a name in either spelling, each also without its plural s."""
     words = {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
     return words | {word.removesuffix("s") for word in words}
-
-
-def _map() -> set[str]:
-    """Return the modules, as folder/name, that the README's map of the folders names.
-
-    The map is the block under the heading that ends in "map". A line begins with a module's name, after its
-    folder and a slash where a new folder begins; what it says about the module stands behind.
-    """
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    section = re.search(r"^#+ [^\n]*\bmap\n(.*?)(?=^#|\Z)", readme, re.MULTILINE | re.DOTALL | re.IGNORECASE)
-    assert section is not None, "README.md has no heading that ends in 'map'"
-    named, folder = set(), ""
-    for line in section[1].splitlines():
-        if begins := re.match(r"([\w/]+)/(?=\s|$)", line):
-            folder = begins[1]
-            line = line.removeprefix(begins[0])
-        if folder and (name := re.match(r"\s+(\w+)(?:\s|$)", line)):
-            named.add(f"{folder}/{name[1]}")
-    return named
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -83,11 +65,10 @@ def test_the_root_of_the_errors_is_never_raised_itself(module: Path) -> None:
     assert not any(isinstance(call, ast.Name) and call.id == "JournalError" for call in calls)
 
 
-def test_the_map_in_the_readme_names_every_module_and_no_other() -> None:
-    ours = {module.with_suffix("").as_posix() for module in modules() if not module.stem.startswith("__")}
-    folders = {package.replace(".", "/") for package in PACKAGES}
+def test_the_map_lists_every_module_with_its_own_first_sentence() -> None:
+    found = MAP.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].strip()
 
-    assert {name for name in _map() if name.rpartition("/")[0] in folders} == ours
+    assert found == drawn(), "write it anew: python -m tests.house_map"
 
 
 def test_the_files_of_tests_that_begin_first_are_there() -> None:

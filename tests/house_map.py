@@ -1,11 +1,11 @@
-"""The README's map of the folders, made from the modules' own first sentences: `python -m tests.readme_map`."""
+"""The map's list of the modules, made from their own first sentences: `python -m tests.house_map` writes it anew."""
 
 import ast
 import re
 
 from tests.project import PACKAGES, REPOSITORY, modules
 
-README = REPOSITORY / "README.md"
+MAP = REPOSITORY / "docs" / "contributing" / "map.md"
 BEGIN, END = "<!-- map:begin -->", "<!-- map:end -->"
 
 
@@ -15,7 +15,7 @@ def first_sentence(text: str) -> str:
 
 
 def drawn() -> str:
-    """Return the map as it should stand in the README."""
+    """Return the list as it should stand in the map."""
     lines = ["```"]
     for folder in (package.replace(".", "/") for package in PACKAGES):
         lines.append(f"{folder}/")
@@ -27,10 +27,10 @@ def drawn() -> str:
 
 
 def write() -> None:
-    """Put the map into the README."""
-    readme = README.read_text(encoding="utf-8")
+    """Put the list into the map."""
     section = re.compile(f"{BEGIN}.*?{END}", re.DOTALL)
-    README.write_text(section.sub(lambda _: f"{BEGIN}\n{drawn()}\n{END}", readme), encoding="utf-8")
+    drawn_now = f"{BEGIN}\n{drawn()}\n{END}"
+    MAP.write_text(section.sub(lambda _: drawn_now, MAP.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
