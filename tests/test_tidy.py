@@ -3,9 +3,6 @@
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from tests.house_map import BEGIN, END, MAP, drawn
 from tests.long_files import LONG_FILES
@@ -17,17 +14,13 @@ WORDS_NEVER_USED = {
     *("base", "impl", "misc"),
 }
 
-MODULES = [pytest.param(module, id=module.as_posix()) for module in modules()]
+TREES = {module: ast.parse((REPOSITORY / module).read_text(encoding="utf-8")) for module in modules()}
 
 
-def _tree(module: Path) -> ast.Module:
-    return ast.parse((REPOSITORY / module).read_text(encoding="utf-8"))
-
-
-def _functions(module: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(_tree(module)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+def _names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
 
 
 def _words(name: str) -> set[str]:
@@ -36,24 +29,22 @@ def _words(name: str) -> set[str]:
     return words | {word.removesuffix("s") for word in words}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_says_what_it_is(module: Path) -> None:
-    assert ast.get_docstring(_tree(module))
+def test_a_module_says_what_it_is() -> None:
+    assert [module for module, tree in TREES.items() if not ast.get_docstring(tree)] == []
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_name_says_what_its_subject_is(module: Path) -> None:
-    classes = {node.name for node in ast.walk(_tree(module)) if isinstance(node, ast.ClassDef)}
-    names = classes | {module.stem} | {function.name for function in _functions(module)}
+def test_a_name_says_what_its_subject_is() -> None:
+    named = [(module, name) for module, tree in TREES.items() for name in (module.stem, *_names(tree))]
 
-    assert {name for name in names if _words(name) & WORDS_NEVER_USED} == set()
+    assert [(module, name) for module, name in named if _words(name) & WORDS_NEVER_USED] == []
 
 
-@pytest.mark.parametrize("module", [each for each in modules() if each.parts[0] not in ("tests", "bench")])
-def test_the_root_of_the_errors_is_never_raised_itself(module: Path) -> None:
-    calls = [node.func for node in ast.walk(_tree(module)) if isinstance(node, ast.Call)]
+def test_the_root_of_the_errors_is_never_raised_itself() -> None:
+    calls = [
+        (module, node.func) for module, tree in TREES.items() for node in ast.walk(tree) if isinstance(node, ast.Call)
+    ]
 
-    assert not any(isinstance(call, ast.Name) and call.id == "JournalError" for call in calls)
+    assert [module for module, call in calls if isinstance(call, ast.Name) and call.id == "JournalError"] == []
 
 
 def test_the_map_lists_every_module_with_its_own_first_sentence() -> None:
