@@ -136,14 +136,14 @@ def _orders(known: Known) -> list[Json]:
 
 
 def _order(known: Known, targets: list[str], options: tuple[str, ...], selectors: tuple[str, ...]) -> Json:
-    is_object_said = known.must_say_object or known.targets[0] not in targets
+    is_target_said = known.has_no_default_target or known.targets[0] not in targets
     properties: dict[str, Json] = {"command": {"type": "string", "const": known.name}}
-    properties["object"] = _one_of(targets, is_said=is_object_said)
+    properties["object"] = _one_of(targets, is_said=is_target_said)
     if any(options):
         properties["option"] = _one_of(options, is_said="" not in options)
     return {
         "type": "object",
-        "title": " ".join((known.name, *(targets if is_object_said else ()))),
+        "title": " ".join((known.name, *(targets if is_target_said else ()))),
         "description": f"{known.says[0].upper()}{known.says[1:]}.",
         "required": [name for name, each in properties.items() if each["type"] == "string"],
         "properties": properties | {name: _WORDS.get(name, _WORD) for name in selectors},

@@ -68,7 +68,7 @@ class Known:
     destroys: bool = False  # something is lost that nobody can bring back, or somebody is cut off
 
     @property
-    def must_say_object(self) -> bool:
+    def has_no_default_target(self) -> bool:
         return self.name == "SHUTDOWN"
 
     def options_of(self, target: str) -> Sequence[str]:
@@ -248,7 +248,7 @@ def order_of(said: object) -> Order:
         why = REFUSED.get(command)
         code = Cis.INVALID_COMMAND if why is None else Cis.CANNOT_EXECUTE
         raise CisRefused(code, f"{command[:SHOWN_MAX]}: {why}" if why else _unknown(command))
-    target = order.target.strip().upper() or (known.targets[0] if not known.must_say_object else "")
+    target = order.target.strip().upper() or (known.targets[0] if not known.has_no_default_target else "")
     if target not in known.targets:
         came = f", not {target[:SHOWN_MAX]}" if target else ": say which"
         raise CisRefused(Cis.INVALID_SUBJECT, f"the object of {command} is {' or '.join(known.targets)}{came}")
