@@ -1,15 +1,18 @@
-# Needs python3, 3.11 or later, with venv and pip. All else is installed into .venv on first use, and again
-# when pyproject.toml changes. ARGS goes to pytest: make test ARGS="-k cleanup"
+# Needs python3, 3.11 or later, with venv and pip. All else is installed into .venv on first use, and again when
+# pyproject.toml changes, by pip 25.1, the first that knows groups. With another interpreter, as in
+# make test PYTHON=python3.13, it is .venv-python3.13. ARGS goes to pytest: make test ARGS="-k cleanup"
 
 PYTHON ?= python3
-BIN := .venv/bin
-READY := .venv/installed
+VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
+BIN := $(VENV)/bin
+READY := $(VENV)/installed
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .PHONY: help venv demo test clients resend torture soak campaign simulate simulate-faults faults fuzz bench lint audit format clean
 
 help:
 	@echo "make demo      the main job on 336,776 real flights, with a kill, a recovery and a report"
-	@echo "make test      the tests"
+	@echo "make test      the tests; PYTHON=python3.13 with another interpreter, in an environment of its own"
 	@echo "make campaign  the long campaigns: many seeds, many kills"
 	@echo "make simulate  worlds made from seeds, with crashes and faults: SEEDS=n, WORLD=engine, threads, broker or backup, FIRST=seed"
 	@echo "make simulate-faults  faults made on purpose, to see that the simulation finds each of them"
@@ -28,9 +31,10 @@ help:
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed: make PYTHON=...")'
-	@echo "installing into .venv"
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@echo "installing into $(VENV)"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install "pip>=25.1"
+	$(PIP) install --editable ".[all]" --group dev
 	@touch $@
 
 venv: $(READY)
@@ -62,7 +66,7 @@ faults: $(READY)
 	$(BIN)/python -m tests.faults --minutes $(or $(MINUTES),120) $(ARGS)
 
 fuzz: $(READY)
-	@test "$(TARGET)" = api -o "$(TARGET)" = callers || $(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[fuzz]"
+	@test "$(TARGET)" = api -o "$(TARGET)" = callers || $(BIN)/python -c "import atheris" 2>/dev/null || $(PIP) install --group fuzz
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(TARGET)
 
 resend: $(READY)
@@ -75,7 +79,7 @@ soak: $(READY)
 	$(BIN)/python -m tests.campaign.soak --minutes $(or $(MINUTES),10)
 
 clients: $(READY)
-	@$(BIN)/python -c "import pytest_mock, pytest_ordering" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[clients]"
+	@$(BIN)/python -c "import pytest_mock, pytest_ordering" 2>/dev/null || $(PIP) install --group clients
 	$(BIN)/python -m tests.clients $(SUITES) $(ARGS)
 
 bench: $(READY)
@@ -88,7 +92,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 audit: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(PIP) install pip-audit
 	$(BIN)/pip-audit --skip-editable
 
 format: $(READY)
@@ -96,5 +100,5 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks oms-demo-report simulation-failures
+	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks oms-demo-report simulation-failures
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -14,8 +14,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from oms_journal.journal.extras import brought_by
+
+with brought_by("parquet"):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 from oms_journal.analysis.outdir import CannotWrite, is_running
 from oms_journal.analysis.parts import Damage, FilePart

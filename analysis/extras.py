@@ -15,7 +15,10 @@ one that grows with queues, not with messages.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from oms_journal.journal.extras import brought_by
+
+with brought_by("analysis"):
+    from pyspark.sql import DataFrame, SparkSession
 
 from oms_journal.analysis.answers import Row
 from oms_journal.analysis.asking import Asked

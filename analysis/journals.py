@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from oms_journal.journal.extras import brought_by
+
+with brought_by("analysis"):
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import functions as F  # noqa: N812
 
 from oms_journal.analysis import schema
 from oms_journal.analysis.directory import late_archives

@@ -37,7 +37,10 @@ begins with the operations on keys and their values, see `broker_records.py`.
 
 from collections.abc import Callable, Mapping
 
-from pyspark.sql import DataFrame
+from oms_journal.journal.extras import brought_by
+
+with brought_by("analysis"):
+    from pyspark.sql import DataFrame
 
 from oms_journal.analysis.broker_services import uow_attempts, uow_failures, uow_services, uow_statuses
 from oms_journal.analysis.broker_stays import uow_stays

@@ -17,10 +17,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import pyarrow.compute as pc
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from oms_journal.journal.extras import brought_by
+
+with brought_by("analysis"):
+    import pyarrow.compute as pc
+    from pyspark import StorageLevel
+    from pyspark.sql import DataFrame, Observation, SparkSession
+    from pyspark.sql import functions as F  # noqa: N812
 
 from oms_journal.analysis import broker_answers, outdir
 from oms_journal.analysis.answers import Answers, Row, Scope

@@ -24,12 +24,15 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
-import pyspark
-from pyspark.conf import SparkConf
-from pyspark.core.context import SparkContext
-from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from oms_journal.journal.extras import brought_by
+
+with brought_by("analysis"):
+    import pyspark
+    from pyspark.conf import SparkConf
+    from pyspark.core.context import SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
 
 import oms_journal.journal
 from oms_journal.analysis.java import find_java, java_home

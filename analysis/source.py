@@ -20,10 +20,13 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-import pyarrow as pa
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
-from pyspark.sql.types import StructType
+from oms_journal.journal.extras import brought_by
+
+with brought_by("analysis"):
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+    from pyspark.sql.types import StructType
 
 from oms_journal.analysis import damage, files, plan, rows, schema
 from oms_journal.analysis.filters import narrowed

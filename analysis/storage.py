@@ -115,12 +115,21 @@ def _file_system(storage: Storage) -> Any:
     try:
         from fsspec.core import url_to_fs
     except ImportError as failure:
-        raise NoFileSystem(f"cannot read {storage.root}: fsspec is not installed") from failure
+        text = f"fsspec is not installed: pip install 'oms-journal[{_extra(storage)}]'"
+        raise NoFileSystem(f"cannot read {storage.root}: {text}") from failure
     try:
         # A listing that is remembered hides what was shipped or removed since.
         return url_to_fs(storage.root, **({"use_listings_cache": False} | json.loads(storage.options)))[0]
     except (ImportError, ValueError, OSError) as failure:
-        raise NoFileSystem(f"cannot read {storage.root}: {str(failure).splitlines()[0]}") from failure
+        text = str(failure).splitlines()[0]
+        if isinstance(failure, ImportError) and _extra(storage) == "s3":
+            text = "s3fs is not installed: pip install 'oms-journal[s3]'"
+        raise NoFileSystem(f"cannot read {storage.root}: {text}") from failure
+
+
+def _extra(storage: Storage) -> str:
+    """Return the extra that brings what reads a file system."""
+    return "s3" if storage.root.startswith("s3:") else "analysis"
 
 
 def _matching(text: str, storage: Storage, path: Path) -> list[Location]:

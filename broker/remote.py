@@ -18,7 +18,10 @@ from itertools import count
 from types import TracebackType
 from typing import Any
 
-import httpx
+from oms_journal.journal.extras import brought_by
+
+with brought_by("server"):
+    import httpx
 
 from oms_journal.broker.async_session import AsyncSession
 from oms_journal.broker.block import Request

@@ -90,8 +90,9 @@ def _request(**named: Any) -> "Request":
         import oms_journal.analysis.report
         from oms_journal.analysis.journals import Request
     except ImportError as missing:
+        library = missing.name or missing
         raise Failure(
-            f"the analysis needs packages that are not installed ({missing}): pip install 'oms-journal[analysis]'",
+            f"the analysis needs packages that are not installed ({library}): pip install 'oms-journal[analysis]'",
             ExitCode.UNUSABLE,
             error="NotInstalled",
         ) from missing

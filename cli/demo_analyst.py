@@ -64,7 +64,7 @@ def _work() -> None:
         from oms_journal.analysis.watching import interruptible
         from oms_journal.cli.demo_question import Lateness
     except ImportError as missing:
-        report({"missing": f"{missing}: pip install 'oms-journal[analysis]'"})
+        report({"missing": f"{missing.name or missing} is not installed: pip install 'oms-journal[analysis]'"})
         return
     signal.signal(signal.SIGTERM, _interrupt)  # not before: a module that is imported may swallow what that raises
     try:

@@ -56,8 +56,9 @@ def _export(paths: list[str], directory: Path, more: list[str]) -> "Exported":
         from oms_journal.analysis.schema import default_columns
         from oms_journal.analysis.storage import NoJournal
     except ImportError as missing:
+        library = missing.name or missing
         raise Failure(
-            f"Parquet takes packages that are not installed ({missing}): pip install 'oms-journal[analysis]'",
+            f"Parquet takes packages that are not installed ({library}): pip install 'oms-journal[parquet]'",
             ExitCode.UNUSABLE,
             error="NotInstalled",
         ) from missing

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pa = pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[analysis]'")
+pa = pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]'")
 
 from oms_journal.analysis.broker_columns import (  # noqa: E402
     NEWER,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[analysis]'")
+pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]'")
 
 from oms_journal.analysis.answers import Ranked
 from oms_journal.analysis.broker_answers import Broker, Failures, Talks, Topics, Units

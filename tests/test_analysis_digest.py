@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[analysis]'")
+pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]'")
 
 from oms_journal.analysis import wording
 from oms_journal.analysis.answers import Answers, Scope

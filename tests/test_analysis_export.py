@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[analysis]'")
+pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]'")
 
 import pyarrow as pa
 import pyarrow.dataset as ds

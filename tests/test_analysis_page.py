@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[analysis]'")
+pytest.importorskip("pyarrow", reason="not installed: pip install -e '.[parquet]'")
 
 from oms_journal.analysis.answers import Answers
 from oms_journal.analysis.markup import data, escaped, name, tag

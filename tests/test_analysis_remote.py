@@ -19,7 +19,7 @@ from tests.random_journal import RandomWriter
 from tests.source_calls import Rows, batches, dumped, in_order, load, plain, reader, rows_of
 from tests.stream_engine import Engine
 
-moto_server = pytest.importorskip("moto.server", reason="no S3 server to test with: pip install -e '.[test]'")
+moto_server = pytest.importorskip("moto.server", reason="no S3 server to test with: pip install --group test")
 pytest.importorskip("s3fs", reason="nothing reads S3: pip install -e '.[s3]'")
 
 BUCKET = "journals"

@@ -40,8 +40,11 @@ HOLES = [
     ("pyarrow", "14.0.1", "CVE-2023-47248"),
 ]
 PROJECT = PYPROJECT["project"]
-RUNS_WITH = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["server"]]
-ALL = [*PROJECT["dependencies"], *(each for extra in PROJECT["optional-dependencies"].values() for each in extra)]
+EXTRAS = PROJECT["optional-dependencies"]
+GROUPS = PYPROJECT["dependency-groups"]
+RUNS_WITH = [*PROJECT["dependencies"], *EXTRAS["cli"], *EXTRAS["server"]]
+OF_USERS = [*PROJECT["dependencies"], *(each for extra in EXTRAS.values() for each in extra)]
+ALL = [*OF_USERS, *(each for group in GROUPS.values() for each in group if isinstance(each, str))]
 PERMISSIVE = re.compile(
     r"\b(MIT|BSD|0BSD|Apache|PSF|Python|ISC|MPL-2\.0|MPL 2\.0|Mozilla|Zlib|CC0|Unlicense)", re.IGNORECASE
 )
@@ -96,6 +99,25 @@ def test_what_we_run_with_may_be_used_by_everybody(name: str) -> None:
     assert PERMISSIVE.search(licence) and not COPYLEFT.search(licence.splitlines()[0]), licence[:200]
 
 
+def test_a_program_with_a_queue_in_it_installs_three_libraries() -> None:
+    assert {Requirement(text).name for text in PROJECT["dependencies"]} == {"xxhash", "numpy", "sortedcontainers"}
+
+
+def test_all_brings_every_extra() -> None:
+    [text] = EXTRAS["all"]
+    brought = Requirement(text).extras
+    brought |= {extra for one in brought for each in EXTRAS[one] for extra in Requirement(each).extras}
+
+    assert brought == EXTRAS.keys() - {"all"}
+
+
+def test_an_extra_is_for_users_and_a_group_for_who_works_on_it() -> None:
+    included = {each["include-group"] for each in GROUPS["dev"]}
+
+    assert included == GROUPS.keys() - {"dev", "clients", "fuzz"}  # these two are installed where they are asked for
+    assert EXTRAS.keys() & GROUPS.keys() == set()
+
+
 BROUGHT = {"py4j"}  # by PySpark, which says its exact version
 
 
@@ -112,7 +134,7 @@ def imported() -> Iterator[tuple[str, str]]:
 
 
 def test_everything_that_is_imported_is_declared() -> None:
-    declared = {canonicalize_name(Requirement(text).name) for text in ALL}
+    declared = {canonicalize_name(Requirement(text).name) for text in OF_USERS}
     of_name = metadata.packages_distributions()
     missing = {
         (module, name)

@@ -62,7 +62,7 @@ def test_the_wheel_holds_every_module_the_types_and_the_format(wheel: Path) -> N
 def test_the_wheel_installs_the_command(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         [name] = [name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
-        assert "oms = oms_journal.cli.main:main" in archive.read(name).decode().splitlines()
+        assert "oms = oms_journal.cli.__main__:main" in archive.read(name).decode().splitlines()
 
 
 def test_the_package_is_a_link_for_each_folder_and_nothing_else() -> None:

@@ -4,7 +4,10 @@ import logging
 import secrets
 from typing import Any
 
-import httpx
+from oms_journal.journal.extras import brought_by
+
+with brought_by("server"):
+    import httpx
 
 from oms_journal.broker.attributes import Attributes
 from oms_journal.broker.migration import Offer, decode_offer, encode_offer

@@ -66,7 +66,7 @@ def _prepare_stomp_py(copy: Path) -> None:
 def _missing_for_stomp_py() -> str:
     for name in ("pytest_mock", "pytest_ordering"):
         if importlib.util.find_spec(name) is None:
-            return f"{name} is missing: .venv/bin/python -m pip install --editable '.[clients]'"
+            return f"{name} is missing: .venv/bin/python -m pip install --group clients"
     return ""
 
 
