@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help venv demo test clients resend torture soak campaign simulate simulate-faults faults fuzz bench lint audit format clean
+.PHONY: help venv demo test clients resend torture soak campaign simulate simulate-faults faults fuzz bench dist lint audit format clean
 
 help:
 	@echo "make demo      the main job on 336,776 real flights, with a kill, a recovery and a report"
@@ -23,6 +23,7 @@ help:
 	@echo "make soak      real load for MINUTES=n, with memory, descriptors, threads and files watched"
 	@echo "make clients   the test suites of foreign STOMP clients, in SUITES=DIR (docs/foreign-clients.md)"
 	@echo "make bench     the benchmarks, as a table; ARGS=--quick for a look"
+	@echo "make dist      sdist and wheel into dist/, the wheel tried in an empty environment of each interpreter that is there"
 	@echo "make lint      format, lint, types and layers, checked"
 	@echo "make audit     ask for known holes in what is installed; needs the network"
 	@echo "make format    format and fix what can be fixed"
@@ -84,6 +85,9 @@ clients: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
+
+dist: $(READY)
+	$(BIN)/python -m tests.distribution $(PYTHON) python3.11 python3.12 python3.13 python3.14
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

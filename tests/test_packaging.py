@@ -1,39 +1,35 @@
 """What is distributed: our packages, whole, under names that nothing else takes."""
 
-import shutil
-import subprocess
-import sys
+import tarfile
 import zipfile
+from email import message_from_bytes
 from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
 
+from tests.distribution import built_sdist, built_wheel, copy_of_sources, unpacked
 from tests.project import FOLDERS, NAME, OUTSIDE, PACKAGES, PYPROJECT, REPOSITORY, SOURCES, modules
 
 DISTRIBUTION = "oms-journal"
-MADE_HERE = (".*", "__pycache__", "build", "dist", "*.egg-info")  # not part of the sources
-
-# The back end alone: what a package installer calls, without one, and without the network.
-BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the sources."""
+    return copy_of_sources(tmp_path_factory.mktemp("sources") / "sources")
+
+
+@pytest.fixture(scope="module")
+def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a wheel built from a copy of the sources."""
-    folder = tmp_path_factory.mktemp("wheel")
-    shutil.copytree(REPOSITORY, folder / "sources", symlinks=True, ignore=shutil.ignore_patterns(*MADE_HERE))
-    built = subprocess.run(
-        [sys.executable, "-c", BUILD, str(folder)],
-        cwd=folder / "sources",
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert built.returncode == 0, built.stderr
-    [path] = folder.glob("*.whl")
-    return path
+    return built_wheel(sources, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def sdist(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an sdist built from a copy of the sources."""
+    return built_sdist(sources, tmp_path_factory.mktemp("sdist"))
 
 
 def _files(wheel: Path) -> set[str]:
@@ -63,6 +59,35 @@ def test_the_wheel_installs_the_command(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         [name] = [name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
         assert "oms = oms_journal.cli.__main__:main" in archive.read(name).decode().splitlines()
+
+
+def test_the_sdist_carries_what_a_reader_wants_and_no_test(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        members = {member.name.partition("/")[2]: member for member in archive.getmembers()}
+
+    assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml"} <= members.keys()
+    assert [name for name in members if Path(name).name.startswith("test_") or name.split("/")[0] in OUTSIDE] == []
+    assert [name for name, member in members.items() if member.issym() or member.islnk()] == []
+
+
+def test_the_wheel_that_the_sdist_builds_has_the_same_files(sdist: Path, wheel: Path, tmp_path: Path) -> None:
+    again = built_wheel(unpacked(sdist, tmp_path), tmp_path)
+
+    assert _files(again) == _files(wheel)
+    with zipfile.ZipFile(again) as one, zipfile.ZipFile(wheel) as other:
+        differing = [name for name in _files(wheel) if one.read(name) != other.read(name)]
+    assert differing == []
+
+
+def test_the_metadata_say_what_it_is_and_name_no_place_and_nobody(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        told = message_from_bytes(archive.read(name))
+
+    assert told["Summary"] and told["Keywords"] and told["License-Expression"] == "Apache-2.0"
+    assert {"Operating System :: POSIX", "Typing :: Typed"} <= set(told.get_all("Classifier") or [])
+    for absent in ("Author", "Author-email", "Maintainer", "Maintainer-email", "Home-page", "Project-URL"):
+        assert told[absent] is None
 
 
 def test_the_package_is_a_link_for_each_folder_and_nothing_else() -> None:
