@@ -47,6 +47,7 @@ PARTS: dict[str, dict[str, Group]] = {
         "deliver": commits.deliver,
         "roll": starting.roll,
         "start": starting.start,
+        "import": starting.imports,
         "verify": verifying.verify,
     },
     "broker": {

@@ -1,15 +1,16 @@
-"""What a roll to the next file costs, and how long small databases take to open."""
+"""What a roll to the next file costs, and how long a program takes to import us and to open a small database."""
 
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from bench.callers import QUEUE, frame_bytes, raw_journal, scratch
 from bench.datasets import add_batches, data_files
-from bench.measure import Row, Settings, percentile, time_text
+from bench.measure import Row, Settings, alternate_times, percentile, time_text
 from bench.raw import FILE_BYTES
 from bench.reopening import open_seconds
 from oms_journal.database import MessageDatabase
@@ -20,6 +21,9 @@ from oms_journal.journal.format import FileHeader
 MANY, SIZE = 64, 256  # messages in one commit, bytes of payload
 NEAR = 20  # commits around a roll that may notice it
 FEW = 1000  # messages of a small database
+STARTS = 5  # of a process, of which the quickest counts
+LIBRARIES = "import numpy, sortedcontainers, xxhash"
+DATABASE = "from oms_journal import MessageDatabase"
 SEND = [sys.executable, "-m", "oms_journal.cli", "send", "--spool"]
 
 
@@ -77,6 +81,36 @@ def start(settings: Settings) -> Iterator[Row]:
 
 def _send(path: Path) -> None:
     subprocess.run([*SEND, str(path), QUEUE, "hello"], check=True, capture_output=True)
+
+
+def imports(settings: Settings) -> Iterator[Row]:
+    """What the library takes until it can be used, in processes of their own: its name alone, then the database."""
+    name = alternate_times(settings.rounds, partial(_quickest, "pass"), partial(_quickest, "import oms_journal"))
+    yield Row(
+        name="import",
+        what="`import oms_journal`, beyond `python -c pass`",
+        measured=[1e3 * (ours - raw) for raw, ours in zip(name.raw, name.ours, strict=True)],
+        unit=" ms",
+        bound=20,
+        is_most=True,
+        raw=time_text(name.raw),
+        ours=time_text(name.ours),
+    )
+    database = alternate_times(settings.rounds, partial(_quickest, LIBRARIES), partial(_quickest, DATABASE))
+    yield Row(
+        name="import-database",
+        what="`from oms_journal import MessageDatabase`, against the libraries that it takes",
+        measured=database.ratios,
+        raw=time_text(database.raw),
+        ours=time_text(database.ours),
+    )
+
+
+def _quickest(program: str) -> float:
+    """Return how long a process with the program takes, where modules were compiled before: the quickest of a few."""
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-c", program]
+    return min(_timed(lambda: subprocess.run(command, env=variables, check=True)) for _ in range(STARTS))
 
 
 def _milliseconds(name: str, what: str, taken: list[float]) -> Row:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import commits, growth, reopening, table
+from bench import commits, growth, reopening, starting, table
 from bench.__main__ import PARTS
 from bench.callers import QUEUE, frame_bytes
 from bench.measure import Row, Settings
@@ -115,6 +115,14 @@ def test_every_commit_row_measures_something(tmp_path: Path, group: commits.Grou
 
     assert rows
     assert all(row.measured and row.median > 0 for row in rows)
+
+
+def test_the_imports_measure_something(tmp_path: Path) -> None:
+    rows = list(starting.imports(_settings(tmp_path)))
+
+    assert [row.name for row in rows] == ["import", "import-database"]
+    assert rows[0].bound == 20 and len(rows[0].measured) == 1
+    assert rows[1].median > 0
 
 
 def test_growth_measures_something(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ What is listed in `__all__` is public. Each name is loaded from its module when 
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # that of `typing` takes longer than all that is done here
 if TYPE_CHECKING:
+    from typing import Any
+
     from oms_journal.broker.asynchronous import AsyncBroker
     from oms_journal.broker.broker import Broker
     from oms_journal.broker.codes import BrokerError
@@ -171,7 +173,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
