@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from oms_journal.analysis.schema import TIME, TIME_MAX, TIME_MIN, arrow_schema
-from oms_journal.journal.columns import Columns as FooterColumns
-from oms_journal.journal.contents import Contents
+from oms_journal.journal.format.columns import Columns as FooterColumns
+from oms_journal.journal.format.contents import Contents
+from oms_journal.journal.format.records import MOVED
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.records import MOVED
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -14,9 +14,9 @@ from oms_journal.analysis.judgement import DAMAGED, GAPPED, MISSING, PADDING, da
 from oms_journal.analysis.parts import Damage, FilePart, Partition
 from oms_journal.analysis.reading import Reading, opened, walked
 from oms_journal.analysis.schema import DAMAGE, arrow_schema
-from oms_journal.journal import contents as journal_contents
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, JournalError
+from oms_journal.journal.format import contents as journal_contents
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import LOW_WATER_KEY
 

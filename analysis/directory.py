@@ -17,7 +17,7 @@ from oms_journal.journal import names
 from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, NotThisDatabase
-from oms_journal.journal.format import ALIGNMENT_MIN, FileHeader, Previous
+from oms_journal.journal.format.headers import ALIGNMENT_MIN, FileHeader, Previous
 from oms_journal.journal.names import SEQUENCE_MAX, ArchiveName, DataFileName
 from oms_journal.journal.neighbours import (
     beginnings,

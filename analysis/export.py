@@ -28,7 +28,7 @@ from oms_journal.analysis.rows import batches
 from oms_journal.analysis.schema import Wanted, arrow_schema, default_columns
 from oms_journal.analysis.storage import locate
 from oms_journal.journal.errors import JournalError
-from oms_journal.journal.footer import Summary
+from oms_journal.journal.format.footer import Summary
 
 MADE_FROM = b"oms-journal"  # the key in a Parquet file's metadata: JSON, what it was made from
 VERSION = 1  # of how rows are written: files of another one are made again

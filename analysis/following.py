@@ -19,7 +19,7 @@ from oms_journal.analysis.reading import Reading, opened
 from oms_journal.analysis.schema import Range
 from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.errors import JournalError
-from oms_journal.journal.format import align
+from oms_journal.journal.format.headers import align
 from oms_journal.journal.operations import Operation
 
 FRAME_HEAD_BYTES = 16  # of which not all are zeros

@@ -7,8 +7,16 @@ Only what looks as it must is taken; for anything else there is the walk, which 
 from dataclasses import dataclass
 
 from oms_journal.analysis.parts import FilePart
-from oms_journal.journal.contents import ContentsBuilder
-from oms_journal.journal.format import FRAME_FLAGS, FRAME_SIZE, GAP, FileHeader, FrameHeader, align, decode_frame
+from oms_journal.journal.format.contents import ContentsBuilder
+from oms_journal.journal.format.headers import (
+    FRAME_FLAGS,
+    FRAME_SIZE,
+    GAP,
+    FileHeader,
+    FrameHeader,
+    align,
+    decode_frame,
+)
 
 
 @dataclass(frozen=True, slots=True)

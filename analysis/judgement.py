@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from oms_journal.analysis.parts import Damage, FilePart
 from oms_journal.journal.evidence import Evidence, Expected, gather, is_padding
-from oms_journal.journal.footer import BadFooter, Summary
-from oms_journal.journal.format import GAP, HEADERS_SIZE
+from oms_journal.journal.format.footer import BadFooter, Summary
+from oms_journal.journal.format.headers import GAP, HEADERS_SIZE
+from oms_journal.journal.format.records import decode_records
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.records import decode_records
 from oms_journal.journal.walk import BadPayload, Walk
 
 TORN, DAMAGED, GAPPED, MISSING, GONE, UNREADABLE = "torn", "damaged", "gap", "missing", "gone", "unreadable"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oms_journal.analysis.storage import Storage
-from oms_journal.journal.format import ALIGNMENT_MIN, FileHeader, Previous
+from oms_journal.journal.format.headers import ALIGNMENT_MIN, FileHeader, Previous
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from oms_journal.analysis.judgement import DAMAGED, damage, payload_reason
 from oms_journal.analysis.parts import Damage
 from oms_journal.analysis.reading import Reading
 from oms_journal.analysis.schema import TEXTS
-from oms_journal.journal.format import FRAME_SIZE, xxh3
+from oms_journal.journal.format.headers import FRAME_SIZE, xxh3
+from oms_journal.journal.format.records import PROPERTIES, RECORD, BadRecord, decode_properties, decode_records
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.records import PROPERTIES, RECORD, BadRecord, decode_properties, decode_records
 
 PAYLOAD, PROPERTY_MAP = "payload", "properties"  # the columns that are made here
 RUN_BYTES_MAX = 32 << 20  # read at once, unless one message is larger

@@ -4,9 +4,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oms_journal.analysis.columns import Numbers, part_of
-from oms_journal.journal.contents import Contents
+from oms_journal.journal.format.contents import Contents
+from oms_journal.journal.format.records import BadRecord
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.records import BadRecord
 
 _SEPTETS_MAX = 10  # of a number of 64 bits
 

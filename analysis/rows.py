@@ -17,10 +17,10 @@ from oms_journal.analysis.reading import opened
 from oms_journal.analysis.removals import RemovalSets
 from oms_journal.analysis.schema import Wanted
 from oms_journal.analysis.selection import may_hold, selected
-from oms_journal.journal.contents import Contents
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError
-from oms_journal.journal.records import BadRecord
+from oms_journal.journal.format.contents import Contents
+from oms_journal.journal.format.records import BadRecord
 
 BATCH_ROWS = 1 << 15  # at most, of a batch
 BATCH_BYTES = 16 << 20  # of payloads and properties in a batch, unless one message is larger

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from oms_journal.analysis.columns import Numbers, Rows, text
 from oms_journal.analysis.reading import Reading
 from oms_journal.analysis.schema import TIME_MAX, TIME_MIN, Range, Wanted
-from oms_journal.journal.contents import NOTHING, Contents, Ranges
+from oms_journal.journal.format.contents import NOTHING, Contents, Ranges
 from oms_journal.journal.operations import Operation
 
 Mask = npt.NDArray[np.bool_]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from oms_journal.broker.decision import Held
 from oms_journal.broker.service import ServiceName
 from oms_journal.index.duplicates import digest
-from oms_journal.journal.format import xxh3
+from oms_journal.journal.format.headers import xxh3
 
 PRODUCERS_MAX = 100_000  # identifiers that are remembered
 ProducerKey = tuple[str, str, ServiceName, str]  # USER-ID, TOKEN, service and identifier

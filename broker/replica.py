@@ -23,7 +23,7 @@ from oms_journal.broker.pstore import STORE_PREFIX, MessageUnreadable
 from oms_journal.broker.records import MASTER, MASTER_KEY, PUBLICATION, UOW, RecordError, RecordKind, kind_of
 from oms_journal.broker.report import TYPES
 from oms_journal.broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
-from oms_journal.journal.records import decode_properties, encode_properties
+from oms_journal.journal.format.records import decode_properties, encode_properties
 
 CHUNK_BYTES = 1 << 20  # of the stream, in one request
 PART_BYTES_MAX = (1 << 30) + (8 << 20)  # the longest message with its properties and names

@@ -12,9 +12,9 @@ from oms_journal.broker.changes import NUMBER_BYTES, Changes, NewMessage, Put
 from oms_journal.broker.pstore import CommitRefused, ProducerReused
 from oms_journal.broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from oms_journal.index.duplicates import digest
-from oms_journal.journal.format import OPERATIONS_MAX, xxh3
+from oms_journal.journal.format.headers import OPERATIONS_MAX, xxh3
+from oms_journal.journal.format.records import encode_properties
 from oms_journal.journal.operations import VALUE_BYTES_MAX, check_size, encode_name
-from oms_journal.journal.records import encode_properties
 
 SCHEMA = (
     "CREATE TABLE messages (number INTEGER PRIMARY KEY, queue TEXT NOT NULL, payload BLOB NOT NULL, "

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from oms_journal.broker.pstore import MessageUnreadable, StoreUnavailable, Values
 from oms_journal.broker.sqlite_commit import decode_digest
 from oms_journal.broker.stored import StoredIdentifier, StoredMessage
-from oms_journal.journal.records import decode_properties
+from oms_journal.journal.format.records import decode_properties
 
 AT_ONCE = 10_000  # rows of little read in one go
 AT_ONCE_BYTES = 4 << 20  # of payloads

@@ -11,9 +11,9 @@ from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord, ident
 from oms_journal.broker.units import Units
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.replay import Index
-from oms_journal.journal.contents import ContentsBuilder
 from oms_journal.journal.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS, Added, Composer, Draft
-from oms_journal.journal.footer import (
+from oms_journal.journal.format.contents import ContentsBuilder
+from oms_journal.journal.format.footer import (
     decode_contents,
     decode_summary,
     encode_footer,
@@ -21,7 +21,7 @@ from oms_journal.journal.footer import (
     footer_start,
     row_bytes_max,
 )
-from oms_journal.journal.format import FileHeader
+from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.group import form
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.single import Place

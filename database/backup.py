@@ -23,8 +23,8 @@ from oms_journal.database.picture import Picture, SourceReader
 from oms_journal.journal.courtesy import courteous
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import BehindItsBackup, DiskError, NothingToBackUp, NotReadBack, NotThisBackup
-from oms_journal.journal.format import FileHeader
-from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.format.headers import FileHeader
+from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import DataFileName
 from oms_journal.recovery.place import directory_of
 from oms_journal.recovery.restoring import refuse_unfinished

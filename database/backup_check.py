@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from oms_journal.journal import manifest, names
+from oms_journal.journal import names
 from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, ManifestDamaged
-from oms_journal.journal.footer import ranges
-from oms_journal.journal.format import FileHeader, Previous
-from oms_journal.journal.manifest import BackupFile, Manifest
+from oms_journal.journal.format import manifest
+from oms_journal.journal.format.footer import ranges
+from oms_journal.journal.format.headers import FileHeader, Previous
+from oms_journal.journal.format.manifest import BackupFile, Manifest
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.walk import Span, walk
 from oms_journal.recovery.report import FileReport, Verdict

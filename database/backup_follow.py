@@ -13,8 +13,8 @@ from oms_journal.database.backup import Backup, BackupOptions, BackupReport
 from oms_journal.database.backup_tail import Tail, oldest_behind
 from oms_journal.journal.courtesy import courteous
 from oms_journal.journal.errors import DiskError, JournalError, NothingToBackUp
-from oms_journal.journal.format import Previous
-from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.format.headers import Previous
+from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import DataFileName
 from oms_journal.recovery.survey import data_files
 

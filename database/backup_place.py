@@ -14,11 +14,12 @@ from pathlib import Path
 from oms_journal.database.backup_check import rebuilt
 from oms_journal.database.backup_files import Bringer, Brought, has
 from oms_journal.database.picture import Wanted
-from oms_journal.journal import manifest, names
+from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DirectoryGone, DiskError, ManifestDamaged, NotReadBack, NotThisBackup
-from oms_journal.journal.format import Previous
-from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.format import manifest
+from oms_journal.journal.format.headers import Previous
+from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import DataFileName, UnfinishedName
 from oms_journal.journal.owner import Ownership
 from oms_journal.recovery.place import make_directory

@@ -8,8 +8,8 @@ from oms_journal.database.ledger import Effect, Ledger, Run
 from oms_journal.index.queues import FORGOTTEN
 from oms_journal.journal.draft import Draft, draft_plain
 from oms_journal.journal.errors import InvalidName
+from oms_journal.journal.format.records import encode_properties
 from oms_journal.journal.operations import ENGINE_PREFIX, VALUE_BYTES_MAX, check_size, encode_name
-from oms_journal.journal.records import encode_properties
 from oms_journal.journal.single import PlainAdds, QueueTemplate
 
 QUEUES_KEPT = 1000  # empty ones are not looked for below

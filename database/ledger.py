@@ -18,8 +18,8 @@ from oms_journal.index.queues import FORGOTTEN
 from oms_journal.index.replay import Index
 from oms_journal.journal.draft import Draft
 from oms_journal.journal.errors import DuplicateConflict, NotUndelivered
+from oms_journal.journal.format.records import Numbers
 from oms_journal.journal.group import AnyDraft, Group
-from oms_journal.journal.records import Numbers
 from oms_journal.journal.single import PlainAdds, QueueTemplate, plain_columns
 from oms_journal.journal.unit import SentDraft
 

@@ -16,7 +16,7 @@ from typing import Any, TypedDict, get_args
 
 from oms_journal.database.arguments import flag, shown
 from oms_journal.index.duplicates import WindowBounds
-from oms_journal.journal.format import ALIGNMENT_MAX, ALIGNMENT_MIN
+from oms_journal.journal.format.headers import ALIGNMENT_MAX, ALIGNMENT_MIN
 from oms_journal.journal.log import DATA_FILE_BYTES_MAX, DATA_FILE_BYTES_MIN, JournalSettings
 from oms_journal.journal.operations import MESSAGE_BYTES_MAX, MIB
 from oms_journal.journal.owner import RENEW_SECONDS, Holder

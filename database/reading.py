@@ -19,7 +19,7 @@ from oms_journal.index.table import Place
 from oms_journal.journal.datafile import DataFile, require_header
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged, NoSuchMessage
-from oms_journal.journal.format import BadFrame
+from oms_journal.journal.format.headers import BadFrame
 from oms_journal.journal.message import FrameReader, KeptFrames, Message, Source
 from oms_journal.journal.names import DataFileName
 

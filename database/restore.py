@@ -25,13 +25,14 @@ from oms_journal.database.options import system_clock
 from oms_journal.database.picture import SourceReader
 from oms_journal.index import duplicates, held
 from oms_journal.index.table import NUMBER_MAX
-from oms_journal.journal import manifest, names
+from oms_journal.journal import names
 from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import Disk, DiskFile, RealDisk
 from oms_journal.journal.draft import Composer, Draft
 from oms_journal.journal.errors import DiskError, JournalError, ManifestDamaged, RestoreRefused
+from oms_journal.journal.format import manifest
+from oms_journal.journal.format.manifest import BackupFile, Manifest
 from oms_journal.journal.log import Journal, JournalSettings
-from oms_journal.journal.manifest import BackupFile, Manifest
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import MIB
 from oms_journal.journal.owner import Ownership, read_holder

@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oms_journal.journal.contents import Contents
-from oms_journal.journal.format import xxh3
+from oms_journal.journal.format.contents import Contents
+from oms_journal.journal.format.headers import xxh3
+from oms_journal.journal.format.records import MOVED, WHOLE_COMMIT
 from oms_journal.journal.operations import ENGINE_PREFIX, VALUE_BYTES_MAX, Operation
-from oms_journal.journal.records import MOVED, WHOLE_COMMIT
 
 KEY_PREFIX = f"{ENGINE_PREFIX}duplicates/".encode()
 _ENTRY = struct.Struct("<QIQqQ")

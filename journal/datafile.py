@@ -12,11 +12,11 @@ from pathlib import Path
 import xxhash
 
 from oms_journal.journal import names
-from oms_journal.journal.columns import Columns
-from oms_journal.journal.contents import Contents
 from oms_journal.journal.disk import Disk, DiskFile
 from oms_journal.journal.errors import DiskError, FormatError, NewerFormat
-from oms_journal.journal.footer import (
+from oms_journal.journal.format.columns import Columns
+from oms_journal.journal.format.contents import Contents
+from oms_journal.journal.format.footer import (
     TRAILER,
     BadFooter,
     Summary,
@@ -25,9 +25,16 @@ from oms_journal.journal.footer import (
     decode_summary,
     trailer_size,
 )
-from oms_journal.journal.format import HEADER_COPIES, HEADER_SIZE, HEADERS_SIZE, BadHeader, FileHeader, decode_header
+from oms_journal.journal.format.headers import (
+    HEADER_COPIES,
+    HEADER_SIZE,
+    HEADERS_SIZE,
+    BadHeader,
+    FileHeader,
+    decode_header,
+)
+from oms_journal.journal.format.records import BadRecord
 from oms_journal.journal.names import ArchiveName, DataFileName
-from oms_journal.journal.records import BadRecord
 
 HASH_BYTES = 1 << 20  # read and hashed at once: stays in the processor's cache
 

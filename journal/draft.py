@@ -20,9 +20,8 @@ from typing import NamedTuple, Protocol
 
 from oms_journal.journal.disk import Buffer
 from oms_journal.journal.errors import LimitExceeded, UnreadableCommit
-from oms_journal.journal.format import FRAME_BYTES_MAX, FRAME_SIZE, OPERATIONS_MAX, xxh3
-from oms_journal.journal.operations import NAME_BYTES_MAX, Operation
-from oms_journal.journal.records import (
+from oms_journal.journal.format.headers import FRAME_BYTES_MAX, FRAME_SIZE, OPERATIONS_MAX, xxh3
+from oms_journal.journal.format.records import (
     MOVED,
     NUMBER_AT,
     PRODUCER,
@@ -34,6 +33,7 @@ from oms_journal.journal.records import (
     encode_removal,
     padded,
 )
+from oms_journal.journal.operations import NAME_BYTES_MAX, Operation
 
 VALUE_HEAD_BYTES = 128  # of a keyed value, kept in the footer so that it can be read in bulk
 NUMBER = struct.Struct("<Q")

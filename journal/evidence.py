@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from oms_journal.journal.footer import MAGIC as FOOTER_MAGIC
-from oms_journal.journal.footer import TRAILER, BadFooter, Summary, trailer_size
-from oms_journal.journal.format import (
+from oms_journal.journal.format.footer import MAGIC as FOOTER_MAGIC
+from oms_journal.journal.format.footer import TRAILER, BadFooter, Summary, trailer_size
+from oms_journal.journal.format.headers import (
     ALIGNMENT_MAX,
     ALIGNMENT_MIN,
     FRAME_BYTES_MAX,

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from oms_journal.journal.disk import Buffer
 from oms_journal.journal.draft import NUMBER, Draft, fill_values
-from oms_journal.journal.format import SEED_MASK, align, encode_frame_head
-from oms_journal.journal.records import padding
+from oms_journal.journal.format.headers import SEED_MASK, align, encode_frame_head
+from oms_journal.journal.format.records import padding
 from oms_journal.journal.single import GROUP_FIELDS, Frames, Place, PlainAdds, form_plain
 from oms_journal.journal.unit import SentDraft, form_sent
 

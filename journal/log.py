@@ -17,7 +17,7 @@ from typing import NamedTuple
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.draft import Draft
 from oms_journal.journal.errors import DiskError, DiskFull, JournalError
-from oms_journal.journal.format import ALIGNMENT_MIN, FileHeader, Previous, align
+from oms_journal.journal.format.headers import ALIGNMENT_MIN, FileHeader, Previous, align
 from oms_journal.journal.group import AnyDraft, Group, form
 from oms_journal.journal.operations import MIB
 from oms_journal.journal.readback import is_unreadable, unreadable

@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 from oms_journal.journal.disk import DiskFile
 from oms_journal.journal.errors import MessageDamaged
-from oms_journal.journal.format import FRAME, FRAME_SIZE, SEED_MASK, BadFrame, FrameHeader, decode_frame, xxh3
+from oms_journal.journal.format.headers import FRAME, FRAME_SIZE, SEED_MASK, BadFrame, FrameHeader, decode_frame, xxh3
+from oms_journal.journal.format.records import SINGLE, BadRecord, Record, decode_properties, decode_records
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.records import SINGLE, BadRecord, Record, decode_properties, decode_records
 
 READ_BYTES = 4096  # the first read of a frame: header and records of most, and a small payload
 WINDOW_BYTES = 256 << 10  # read at once when many messages are wanted in order

@@ -9,8 +9,8 @@ from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError
 from oms_journal.journal.existing import exists
-from oms_journal.journal.footer import Summary
-from oms_journal.journal.format import FileHeader, align
+from oms_journal.journal.format.footer import Summary
+from oms_journal.journal.format.headers import FileHeader, align
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.note import first_sequence
 from oms_journal.journal.owner import last_owner

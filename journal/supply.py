@@ -16,7 +16,7 @@ from oms_journal.journal import names
 from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import NO_LINKS, Disk
 from oms_journal.journal.errors import CannotContinue
-from oms_journal.journal.format import FileHeader
+from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.segment import FIRST_BYTES, Rolled, Sealed, Segment
 

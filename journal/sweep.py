@@ -14,13 +14,20 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from oms_journal.journal.contents import DAMAGED, Contents
 from oms_journal.journal.disk import DiskFile
-from oms_journal.journal.footer import Summary
-from oms_journal.journal.format import CHECKSUM, FRAME_SIZE, FrameHeader, align, decode_frame, xxh3
+from oms_journal.journal.format.contents import DAMAGED, Contents
+from oms_journal.journal.format.footer import Summary
+from oms_journal.journal.format.headers import CHECKSUM, FRAME_SIZE, FrameHeader, align, decode_frame, xxh3
+from oms_journal.journal.format.records import (
+    NUMBERS_END,
+    PROPERTIES,
+    SINGLE,
+    BadRecord,
+    decode_properties,
+    decode_records,
+)
+from oms_journal.journal.format.rows import COLUMNS, Rows, Tables, check_rows, rows_of
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.records import NUMBERS_END, PROPERTIES, SINGLE, BadRecord, decode_properties, decode_records
-from oms_journal.journal.rows import COLUMNS, Rows, Tables, check_rows, rows_of
 from oms_journal.journal.walk import BadPayload
 
 WINDOW_BYTES = 1 << 20  # read at once: stays in the processor's cache

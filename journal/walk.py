@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from oms_journal.journal.contents import ContentsBuilder
 from oms_journal.journal.draft import VALUE_HEAD_BYTES
-from oms_journal.journal.format import (
+from oms_journal.journal.format.contents import ContentsBuilder
+from oms_journal.journal.format.headers import (
     FRAME_BYTES_MAX,
     FRAME_FLAGS,
     FRAME_SIZE,
@@ -28,8 +28,8 @@ from oms_journal.journal.format import (
     decode_frame,
     xxh3,
 )
+from oms_journal.journal.format.records import MOVED, BadRecord, Record, check_gap, check_record, decode_records
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.records import MOVED, BadRecord, Record, check_gap, check_record, decode_records
 
 
 @dataclass(frozen=True, slots=True)

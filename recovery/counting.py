@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from oms_journal.index.replay import Index
-from oms_journal.journal.format import NUMBERS_MAX, FileHeader, Previous
+from oms_journal.journal.format.headers import NUMBERS_MAX, FileHeader, Previous
 from oms_journal.recovery.decide import Action
 from oms_journal.recovery.examined import Examined
 from oms_journal.recovery.repair import Before

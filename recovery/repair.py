@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from oms_journal.journal import names
-from oms_journal.journal.contents import Contents
 from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import Disk, DiskFile
 from oms_journal.journal.errors import DiskError, FormatError, RecoveryRefused
 from oms_journal.journal.evidence import PROMISED_BYTES
-from oms_journal.journal.footer import encode_footer, footer_start
-from oms_journal.journal.format import (
+from oms_journal.journal.format.contents import Contents
+from oms_journal.journal.format.footer import encode_footer, footer_start
+from oms_journal.journal.format.headers import (
     FRAME_BYTES_MAX,
     FRAME_SIZE,
     GAP,
@@ -31,8 +31,8 @@ from oms_journal.journal.format import (
     encode_headers,
     xxh3,
 )
+from oms_journal.journal.format.records import encode_gap
 from oms_journal.journal.names import ArchiveName
-from oms_journal.journal.records import encode_gap
 from oms_journal.journal.reserve import NO_SPACE
 from oms_journal.journal.walk import Span, walk
 from oms_journal.recovery.decide import TORN_HEADER, Action

@@ -9,10 +9,11 @@ has given. What may have been delivered since the backup is held.
 from dataclasses import dataclass
 from pathlib import Path
 
-from oms_journal.journal import manifest, names
+from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import BackupUnfinished, RestoreUnfinished
 from oms_journal.journal.existing import exists
+from oms_journal.journal.format import manifest
 from oms_journal.journal.names import SEQUENCE_MAX
 
 MESSAGES_APART = 1 << 44  # half a year of the parent's life at a million a second, or 8,000 ends without a close

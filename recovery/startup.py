@@ -26,8 +26,8 @@ from oms_journal.journal import names
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, IsBackup, RecoveryRefused
 from oms_journal.journal.existing import exists
-from oms_journal.journal.footer import ranges
-from oms_journal.journal.format import FileHeader
+from oms_journal.journal.format.footer import ranges
+from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.log import Opening
 from oms_journal.journal.message import FrameReader, Source
 from oms_journal.journal.names import ArchiveName, DataFileName, UnfinishedName

@@ -10,12 +10,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from oms_journal.journal import manifest, names
+from oms_journal.journal import names
 from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, NotThisDatabase
-from oms_journal.journal.format import ALIGNMENT_MIN, BadHeader, FileHeader, Previous
-from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.format import manifest
+from oms_journal.journal.format.headers import ALIGNMENT_MIN, BadHeader, FileHeader, Previous
+from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import SEQUENCE_MAX, DataFileName
 from oms_journal.journal.neighbours import (
     beginnings,

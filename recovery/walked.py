@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from oms_journal.journal.contents import DAMAGED, Contents
 from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.evidence import Evidence, Expected, gather, is_padding
-from oms_journal.journal.footer import BadFooter, Summary
-from oms_journal.journal.format import Previous
+from oms_journal.journal.format.contents import DAMAGED, Contents
+from oms_journal.journal.format.footer import BadFooter, Summary
+from oms_journal.journal.format.headers import Previous
+from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.operations import LOW_WATER_KEY, Operation
-from oms_journal.journal.rows import COLUMNS
 from oms_journal.journal.walk import BadPayload, BadRange, Walk, walk
 from oms_journal.recovery.decide import Action, Body, Decision, Foot, Head, Seen, decide
 from oms_journal.recovery.examined import Examined

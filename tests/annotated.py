@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from oms_journal.journal import footer, format, records
-from oms_journal.journal.format import FileHeader, FrameHeader
+from oms_journal.journal.format import footer, headers, records
+from oms_journal.journal.format.headers import FileHeader, FrameHeader
+from oms_journal.journal.format.records import Record, decode_records
+from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.records import Record, decode_records
-from oms_journal.journal.rows import COLUMNS
 from oms_journal.journal.walk import Span, walk
 from tests.format_tables import docstring_tables, widths
 
@@ -50,7 +50,7 @@ class _Annotator:
         self._at = 0
 
     def lines(self) -> Iterator[str]:
-        header = format.decode_header(self._data[: format.HEADER_SIZE])
+        header = headers.decode_header(self._data[: headers.HEADER_SIZE])
         assert isinstance(header, FileHeader)
         limit = self._data.rfind(footer.MAGIC)
         span = Span(
@@ -60,10 +60,10 @@ class _Annotator:
             limit=limit if limit > 0 else len(self._data),
             alignment=header.alignment,
         )
-        for copy in format.HEADER_COPIES:
+        for copy in headers.HEADER_COPIES:
             yield from self._zeros_up_to(copy)
             yield f"# <{copy}> header"
-            yield from self._fields("oms_journal.journal.format", 0)
+            yield from self._fields("oms_journal.journal.format.headers", 0)
         for frame in walk(self._data, span).frames:
             yield from self._zeros_up_to(frame.offset)
             yield from self._frame(frame)
@@ -101,7 +101,7 @@ class _Annotator:
 
     def _frame(self, frame: FrameHeader) -> Iterator[str]:
         yield f"# <{frame.offset}> frame"
-        yield from self._fields("oms_journal.journal.format", 1)
+        yield from self._fields("oms_journal.journal.format.headers", 1)
         found = list(decode_records(self._data[frame.records]))
         for record in found:
             yield from self._record(record)
@@ -117,7 +117,7 @@ class _Annotator:
         kind = "GAP" if record.kind == records.GAP_KIND else Operation(record.kind).name
         start = self._at
         yield f"# <{start}> record"
-        for name, size in widths(docstring_tables("oms_journal.journal.records")[0]):
+        for name, size in widths(docstring_tables("oms_journal.journal.format.records")[0]):
             yield from self._field(name, size, f" {kind}" if name == "kind" else "")
         if record.kind == Operation.ADD:
             yield from self._add_columns(record)
@@ -148,7 +148,7 @@ class _Annotator:
 
     def _footer(self) -> Iterator[str]:
         yield f"# <{self._at}> footer"
-        for name, size in widths(docstring_tables("oms_journal.journal.footer")[2]):
+        for name, size in widths(docstring_tables("oms_journal.journal.format.footer")[2]):
             if name != "ranges":
                 yield from self._field(name, size)
                 continue
@@ -158,10 +158,10 @@ class _Annotator:
                 )
                 yield from self._take(16, f"{kind} from {low} to {high}")
         yield f"# <{self._at}> header"
-        yield from self._fields("oms_journal.journal.format", 0)
+        yield from self._fields("oms_journal.journal.format.headers", 0)
         yield from self._directory()
         yield f"# <{self._at}> trailer"
-        yield from self._fields("oms_journal.journal.footer", 3)
+        yield from self._fields("oms_journal.journal.format.footer", 3)
 
     def _directory(self) -> Iterator[str]:
         yield f"# <{self._at}> directory"

@@ -9,9 +9,9 @@ import pytest
 
 from oms_journal.database import BackupUnfinished, DatabaseView
 from oms_journal.database.backup import BackupOptions, BackupReport, back_up
-from oms_journal.journal import manifest
 from oms_journal.journal.disk import Disk
-from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.format import manifest
+from oms_journal.journal.format.manifest import Manifest
 from tests.crash_model import SPOOL, Account, Change, State, Unattended, Writer, open_unattended, state_of, workload
 from tests.faulty_disk import SimulatedDisk
 

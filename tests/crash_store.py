@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal.journal.errors import DiskError, JournalError
-from oms_journal.journal.format import (
+from oms_journal.journal.format.headers import (
     FRAME_SIZE,
     FileHeader,
     FrameHeader,
@@ -26,9 +26,9 @@ from oms_journal.journal.format import (
     encode_headers,
     xxh3,
 )
+from oms_journal.journal.format.records import MOVED, PROPERTIES, Record, decode_properties, decode_records, decode_set
 from oms_journal.journal.names import FOUND, LOCK
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.records import MOVED, PROPERTIES, Record, decode_properties, decode_records, decode_set
 from oms_journal.recovery.report import FileReport
 from oms_journal.recovery.validate import validate_directory
 from tests.crash_model import SPOOL, Account, Content, State, Unattended, Writer, open_unattended

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from oms_journal.journal.format import VERSION
+from oms_journal.journal.format.headers import VERSION
 from tests.annotated import annotated
 from tests.golden_files import GOLDEN, NAMES, make, told
 

@@ -34,7 +34,7 @@ from oms_journal.broker.records import UOW, UOWS, Status, UowRecord
 from oms_journal.broker.restore import Restored, restored
 from oms_journal.broker.stored import StoredIdentifier
 from oms_journal.index.duplicates import digest
-from oms_journal.journal.format import xxh3
+from oms_journal.journal.format.headers import xxh3
 
 SECOND = 1_000_000
 T0 = 1_700_000_000 * SECOND

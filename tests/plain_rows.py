@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.dump import DumpedOperation, dump, sequence_of
-from oms_journal.journal.format import FileHeader
-from oms_journal.journal.records import encode_properties
+from oms_journal.journal.format.headers import FileHeader
+from oms_journal.journal.format.records import encode_properties
 
 Answer = list[dict[str, Any]]
 _TIME = pa.timestamp("us", tz="UTC")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from oms_journal.database.backup import BackupOptions, back_up
 from oms_journal.database.restore import RestoreOptions, RestoreReport, restore
-from oms_journal.journal.format import xxh3
+from oms_journal.journal.format.headers import xxh3
 from tests.crash_model import SMALL, SPOOL, Unattended
 from tests.faulty_disk import SimulatedDisk
 

@@ -22,10 +22,10 @@ from oms_journal.analysis.schema import TIME_MAX, TIME_MIN, UnknownColumn, Wante
 from oms_journal.journal.datafile import DataFile, require_header
 from oms_journal.journal.disk import DiskFile, RealDisk, RealFile
 from oms_journal.journal.errors import FormatError
-from oms_journal.journal.footer import TRAILER
-from oms_journal.journal.format import xxh3
+from oms_journal.journal.format.footer import TRAILER
+from oms_journal.journal.format.headers import xxh3
+from oms_journal.journal.format.records import BadRecord, decode_set, encode_set
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.records import BadRecord, decode_set, encode_set
 from tests.analysed import (
     ALL,
     EVERY,

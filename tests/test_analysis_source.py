@@ -20,7 +20,7 @@ from oms_journal.database import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.dump import DumpedOperation, dump
 from oms_journal.journal.errors import JournalError, NewerFormat, NotThisDatabase
-from oms_journal.journal.format import HEADER_COPIES, HEADER_SIZE
+from oms_journal.journal.format.headers import HEADER_COPIES, HEADER_SIZE
 from oms_journal.journal.names import ArchiveName
 from tests.plain_rows import database_of, moment, rows_in
 from tests.random_journal import RandomWriter, damage
@@ -283,7 +283,7 @@ def test_a_newer_format_is_refused(spool: Path, spark: SparkSession) -> None:
 
 def _write_version(path: Path, version: int) -> None:
     """Make a file seem to be of another version of the format."""
-    from oms_journal.journal.format import CHECKSUM, xxh3
+    from oms_journal.journal.format.headers import CHECKSUM, xxh3
 
     data = bytearray(path.read_bytes())
     for at in HEADER_COPIES:

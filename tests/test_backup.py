@@ -11,10 +11,11 @@ import pytest
 from oms_journal.database import DatabaseLocked, DatabaseView, DiskError, IsBackup, MessageDatabase
 from oms_journal.database.backup import Backup, BackupOptions, BackupReport, back_up
 from oms_journal.database.backup_check import verify_backup
-from oms_journal.journal import manifest, names
+from oms_journal.journal import names
 from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import Buffer, DiskFile, RealDisk
 from oms_journal.journal.errors import BehindItsBackup, NothingToBackUp, NotReadBack, NotThisBackup
+from oms_journal.journal.format import manifest
 from oms_journal.journal.names import DataFileName
 from oms_journal.recovery.validate import validate_directory
 from tests.small_files import churn, fill, open_small

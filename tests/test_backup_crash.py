@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from oms_journal.database.backup import BackupOptions
-from oms_journal.journal import manifest
 from oms_journal.journal.errors import DiskError
-from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.format import manifest
+from oms_journal.journal.format.manifest import Manifest
 from tests.backup_model import BACKUP, COPIED, LINKED, History, check_backup, grown, run_backup
 from tests.crash_model import Account
 from tests.faulty_disk import VERBS, Killed, SimulatedDisk

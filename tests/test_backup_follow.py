@@ -8,8 +8,8 @@ import pytest
 
 from oms_journal.database.backup import Backup, BackupOptions
 from oms_journal.database.backup_follow import Follower, Shipped
-from oms_journal.journal import manifest
 from oms_journal.journal.errors import BehindItsBackup
+from oms_journal.journal.format import manifest
 from tests.backup_model import BACKUP, COPIED, History, RecordedWriter, check_backup
 from tests.crash_model import SPOOL, Account, Unattended, open_unattended, state_of, workload
 from tests.faulty_disk import Killed, SimulatedDisk

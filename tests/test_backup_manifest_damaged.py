@@ -12,8 +12,9 @@ from oms_journal.database.backup import Backup, BackupOptions, back_up
 from oms_journal.database.backup_check import verify_backup
 from oms_journal.database.backup_follow import Follower
 from oms_journal.database.restore import restore
-from oms_journal.journal import manifest, names
+from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.format import manifest
 from tests.cli_runner import oms, oms_json
 from tests.small_files import churn, fill, open_small
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from oms_journal.database import DatabaseView
 from oms_journal.database.backup_check import verify_backup
-from oms_journal.journal import manifest
 from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.format import manifest
 from tests.cli_runner import command_line, environment
 from tests.project import PYTHONPATH, REPOSITORY
 from tests.watched_disk import TIMEOUT_SECONDS

@@ -11,7 +11,7 @@ from oms_journal.broker.pstore import Pstore, Store
 from oms_journal.broker.records import MASTER, MASTER_KEY
 from oms_journal.database.options import Options
 from oms_journal.journal.disk import Disk
-from oms_journal.journal.format import HEADERS_SIZE
+from oms_journal.journal.format.headers import HEADERS_SIZE
 from tests.broker_stores import begun
 from tests.crash_model import SPOOL
 from tests.faulty_disk import SimulatedDisk

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from oms_journal.database import DatabaseView, MessageDatabase
-from oms_journal.journal import manifest, names
+from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.format import manifest
 from tests.cli_runner import command_line, environment, oms, oms_json
 from tests.small_files import fill, open_small
 from tests.watched_disk import TIMEOUT_SECONDS

@@ -12,7 +12,7 @@ from oms_journal.cli.failures import ExitCode, Failure, meaning, tell
 from oms_journal.cli.main import app
 from oms_journal.journal import errors
 from oms_journal.journal.errors import JournalError
-from oms_journal.journal.records import BadRecord
+from oms_journal.journal.format.records import BadRecord
 from tests.cli_runner import command_line, environment, oms, oms_process
 from tests.project import REPOSITORY
 

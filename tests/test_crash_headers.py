@@ -4,7 +4,7 @@ import pytest
 
 from oms_journal.database import DatabaseView
 from oms_journal.journal.errors import DiskError, NewerFormat, NotThisDatabase
-from oms_journal.journal.format import FRAME_SIZE, xxh3
+from oms_journal.journal.format.headers import FRAME_SIZE, xxh3
 from oms_journal.journal.names import DataFileName
 from oms_journal.recovery.report import Loss, Verdict
 from tests.crash_model import SPOOL, found_after, open_unattended, state_of

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from oms_journal.journal.errors import JournalError
-from oms_journal.journal.format import HEADERS_SIZE
+from oms_journal.journal.format.headers import HEADERS_SIZE
 from oms_journal.journal.names import FOUND, RESERVE, DataFileName, parse
 from oms_journal.journal.operations import LOW_WATER_KEY
 from oms_journal.recovery.findings import noted

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from oms_journal.journal.format import align
+from oms_journal.journal.format.headers import align
 from oms_journal.recovery.report import Verdict
 from tests.crash_model import SPOOL, found_after, open_unattended, state_of
 from tests.crash_store import Store, archives_in, small_store

@@ -16,7 +16,7 @@ from oms_journal.index.duplicates import (
     carried,
     digest,
 )
-from oms_journal.journal.format import xxh3
+from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.operations import VALUE_BYTES_MAX
 
 SCOPES: list[Scope] = [(queue, producer) for queue in (b"q", b"r" * 255) for producer in (b"1", b"2", b"\0" * 255)]

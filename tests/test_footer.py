@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from oms_journal.journal import footer
-from oms_journal.journal.columns import Columns
-from oms_journal.journal.contents import Contents, ContentsBuilder, Ranges, empty_columns
 from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.draft import Added, Composer
-from oms_journal.journal.footer import (
+from oms_journal.journal.format import footer
+from oms_journal.journal.format.columns import Columns
+from oms_journal.journal.format.contents import Contents, ContentsBuilder, Ranges, empty_columns
+from oms_journal.journal.format.footer import (
     ENTRY,
     SUMMARY,
     TRAILER,
@@ -32,11 +32,11 @@ from oms_journal.journal.footer import (
     encode_footer,
     trailer_size,
 )
-from oms_journal.journal.format import ALIGNMENT_MIN, CHECKSUM, HEADER_SIZE, FileHeader, encode_headers, xxh3
+from oms_journal.journal.format.headers import ALIGNMENT_MIN, CHECKSUM, HEADER_SIZE, FileHeader, encode_headers, xxh3
+from oms_journal.journal.format.records import MOVED, encode_properties
+from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.log import Journal, JournalSettings, Opening
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.records import MOVED, encode_properties
-from oms_journal.journal.rows import COLUMNS
 
 HEADER = FileHeader(
     database=b"d" * 16, identity=0x1234, sequence=1, owner=1, next_message=1, next_commit=1, low_water=1, created=1

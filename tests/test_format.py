@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oms_journal.journal.format import (
+from oms_journal.journal.format.headers import (
     CHECKSUM,
     FRAME_BYTES_MAX,
     FRAME_SIZE,

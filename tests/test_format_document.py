@@ -9,12 +9,14 @@ import pytest
 
 from oms_journal.database import MessageDatabase
 from oms_journal.index import duplicates, sealed
-from oms_journal.journal import footer, format, names, operations, owner, records
+from oms_journal.journal import names, operations, owner
 from oms_journal.journal.draft import VALUE_HEAD_BYTES
-from oms_journal.journal.format import xxh3
+from oms_journal.journal.format import footer, records
+from oms_journal.journal.format import headers as format
+from oms_journal.journal.format.headers import xxh3
+from oms_journal.journal.format.records import decode_set, encode_set
+from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.log import DATA_FILE_BYTES_MAX
-from oms_journal.journal.records import decode_set, encode_set
-from oms_journal.journal.rows import COLUMNS
 from oms_journal.recovery.counting import NUMBER_JUMP
 from tests.format_tables import FORMAT, Rows, as_markdown, docstring_tables, markdown_tables, widths
 from tests.golden_files import GOLDEN
@@ -24,24 +26,24 @@ TEXT = FORMAT.read_text(encoding="utf-8")
 TABLES = markdown_tables(TEXT)
 MODULES = (
     *(
-        "oms_journal.journal.format",
-        "oms_journal.journal.records",
-        "oms_journal.journal.contents",
-        "oms_journal.journal.footer",
+        "oms_journal.journal.format.headers",
+        "oms_journal.journal.format.records",
+        "oms_journal.journal.format.contents",
+        "oms_journal.journal.format.footer",
         "oms_journal.journal.names",
     ),
-    *("oms_journal.journal.operations", "oms_journal.journal.manifest", "oms_journal.index.sealed"),
+    *("oms_journal.journal.operations", "oms_journal.journal.format.manifest", "oms_journal.index.sealed"),
 )
 
 
 @pytest.mark.parametrize(
     ("module", "table", "size"),
     [
-        ("oms_journal.journal.format", 0, format.HEADER_SIZE),
-        ("oms_journal.journal.format", 1, format.FRAME_SIZE),
-        ("oms_journal.journal.records", 0, records.RECORD.size),
-        ("oms_journal.journal.footer", 2, footer.SUMMARY.size),
-        ("oms_journal.journal.footer", 3, footer.TRAILER.size),
+        ("oms_journal.journal.format.headers", 0, format.HEADER_SIZE),
+        ("oms_journal.journal.format.headers", 1, format.FRAME_SIZE),
+        ("oms_journal.journal.format.records", 0, records.RECORD.size),
+        ("oms_journal.journal.format.footer", 2, footer.SUMMARY.size),
+        ("oms_journal.journal.format.footer", 3, footer.TRAILER.size),
     ],
 )
 def test_the_widths_in_a_table_add_up_to_the_struct(module: str, table: int, size: int) -> None:
@@ -55,7 +57,7 @@ def test_the_document_has_every_table_of_the_modules(module: str) -> None:
 
 
 def test_each_field_of_a_header_stands_where_the_table_says() -> None:
-    fields = dict(widths(docstring_tables("oms_journal.journal.format")[0]))
+    fields = dict(widths(docstring_tables("oms_journal.journal.format.headers")[0]))
     starts = dict(zip(fields, accumulate(fields.values(), initial=0), strict=False))
     header = format.FileHeader(
         database=b"d" * 16,
@@ -88,14 +90,14 @@ def test_each_field_of_a_header_stands_where_the_table_says() -> None:
 
 
 def test_the_columns_of_a_footer_are_those_of_the_table_in_its_order() -> None:
-    assert [row[0] for row in docstring_tables("oms_journal.journal.contents")[0][1:]] == list(COLUMNS)
+    assert [row[0] for row in docstring_tables("oms_journal.journal.format.contents")[0][1:]] == list(COLUMNS)
 
 
 def test_the_columns_of_bytes_have_the_ids_of_the_table() -> None:
-    ids = [int(row[0]) for row in docstring_tables("oms_journal.journal.footer")[1][1:]]
+    ids = [int(row[0]) for row in docstring_tables("oms_journal.journal.format.footer")[1][1:]]
 
     assert ids == [footer.NAMES, footer.PRODUCERS, footer.SETS, footer.VALUE_HEADS]
-    assert f"the first {VALUE_HEAD_BYTES} bytes" in docstring_tables("oms_journal.journal.footer")[1][4][1]
+    assert f"the first {VALUE_HEAD_BYTES} bytes" in docstring_tables("oms_journal.journal.format.footer")[1][4][1]
 
 
 def _table(first_field: str) -> Rows:

@@ -13,7 +13,7 @@ from oms_journal.broker.server.frames import FrameReader
 from oms_journal.broker.sqlite_reading import SqliteReading
 from oms_journal.database import MessageDatabase
 from oms_journal.index import sealed
-from oms_journal.journal.format import FileHeader
+from oms_journal.journal.format.headers import FileHeader
 from oms_journal.recovery import holding
 from tests.fuzz import directory_targets, file_targets, server_targets, text_targets
 from tests.fuzz.corpora import CORPORA, CORPORA_BYTES_MAX, crashes_in, read_corpus

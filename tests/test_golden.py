@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.journal.footer import ENTRY, SUMMARY
-from oms_journal.journal.format import HEADER_SIZE, VERSION
+from oms_journal.journal.format.footer import ENTRY, SUMMARY
+from oms_journal.journal.format.headers import HEADER_SIZE, VERSION
 from oms_journal.journal.names import DataFileName
 from tests import foreign_reader, golden_writer
 from tests.annotated import annotated, as_bytes

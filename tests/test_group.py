@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oms_journal.journal.draft import Added, Composer, Draft
-from oms_journal.journal.format import FrameHeader, align, decode_frame, xxh3
+from oms_journal.journal.format.headers import FrameHeader, align, decode_frame, xxh3
+from oms_journal.journal.format.records import decode_records
 from oms_journal.journal.group import AnyDraft, Group, form
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.records import decode_records
 from oms_journal.journal.single import Place, PlainAdds, QueueTemplate, form_one
 from oms_journal.journal.walk import payloads
 

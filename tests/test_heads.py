@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
-from oms_journal.journal import contents, heads
-from oms_journal.journal.contents import ContentsBuilder
+from oms_journal.journal import heads
 from oms_journal.journal.draft import VALUE_HEAD_BYTES
-from oms_journal.journal.footer import encode_footer
-from oms_journal.journal.format import FileHeader
+from oms_journal.journal.format import contents
+from oms_journal.journal.format.contents import ContentsBuilder
+from oms_journal.journal.format.footer import encode_footer
+from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.group import form
 from oms_journal.journal.heads import ALIKE_BYTES_MAX, ALIKE_MIN, PACK_COUNT, Heads
 from oms_journal.journal.operations import Operation

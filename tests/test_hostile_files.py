@@ -9,13 +9,13 @@ import pytest
 
 from oms_journal.database import MessageDatabase
 from oms_journal.journal import names
-from oms_journal.journal.contents import Contents, empty_columns
 from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.dump import DumpedDamage, dump
 from oms_journal.journal.errors import FormatError, JournalError
-from oms_journal.journal.footer import BadFooter, encode_footer
-from oms_journal.journal.format import (
+from oms_journal.journal.format.contents import Contents, empty_columns
+from oms_journal.journal.format.footer import BadFooter, encode_footer
+from oms_journal.journal.format.headers import (
     FRAME_SIZE,
     GAP,
     FileHeader,
@@ -25,10 +25,10 @@ from oms_journal.journal.format import (
     encode_headers,
     xxh3,
 )
+from oms_journal.journal.format.records import MOVED, RECORD, SET_SIZE, encode_drop, encode_gap, encode_put, padded
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.owner import Ownership, read_holder
-from oms_journal.journal.records import MOVED, RECORD, SET_SIZE, encode_drop, encode_gap, encode_put, padded
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.validate import validate_directory
 from tests.golden_files import make

@@ -11,7 +11,7 @@ import pytest
 from oms_journal.database import DatabaseView, MessageDatabase
 from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.errors import NotThisDatabase
-from oms_journal.journal.format import FileHeader
+from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.names import LOCK, DataFileName, parse
 from oms_journal.recovery.validate import validate_directory
 from tests import foreign_reader

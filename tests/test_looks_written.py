@@ -3,7 +3,7 @@
 import pytest
 
 from oms_journal.journal.evidence import looks_written
-from oms_journal.journal.format import HEADERS_SIZE
+from oms_journal.journal.format.headers import HEADERS_SIZE
 from tests.crash_model import SPOOL, open_unattended
 from tests.crash_store import headers_of, small_store
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from oms_journal.database import BackupUnfinished, DatabaseView, IsBackup, ManifestDamaged, MessageDatabase, NewerFormat
 from oms_journal.database.standstill import Standstill
-from oms_journal.journal import manifest, names
+from oms_journal.journal import names
 from oms_journal.journal.datafile import DataFile, require_header
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.format import Previous, xxh3
-from oms_journal.journal.manifest import BackupFile, BadManifest, Manifest, decode, encode
+from oms_journal.journal.format import manifest
+from oms_journal.journal.format.headers import Previous, xxh3
+from oms_journal.journal.format.manifest import BackupFile, BadManifest, Manifest, decode, encode
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.walk import Span, walk
 from tests.annotated import as_bytes
@@ -81,7 +82,7 @@ def test_the_bytes_are_the_golden_ones() -> None:
 
 
 def test_the_widths_in_the_tables_add_up_to_the_structs() -> None:
-    head, entry = docstring_tables("oms_journal.journal.manifest")
+    head, entry = docstring_tables("oms_journal.journal.format.manifest")
 
     assert sum(width for _, width in widths(head)) == manifest.HEAD.size
     assert sum(width for _, width in widths(entry)) == manifest.ENTRY.size
@@ -124,7 +125,7 @@ def test_no_bytes_raise_anything(data: bytes, sectors: int) -> None:
 
 @pytest.mark.parametrize("name", ["version", "flags", "files", "source", "flags of an entry"])
 def test_what_is_beyond_this_version_is_refused_as_newer(name: str, tmp_path: Path) -> None:
-    fields = dict(widths(docstring_tables("oms_journal.journal.manifest")[0]))
+    fields = dict(widths(docstring_tables("oms_journal.journal.format.manifest")[0]))
     at = sum(list(fields.values())[: list(fields).index(name)]) if name in fields else manifest.HEAD.size + 32
     data = bytearray(encode(EXAMPLE))
     half = len(data) // 2

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from oms_journal.database.loading import load, number_behind
-from oms_journal.journal.format import NUMBERS_MAX
+from oms_journal.journal.format.headers import NUMBERS_MAX
 from oms_journal.journal.log import DATA_FILE_BYTES_MAX
 from oms_journal.journal.message import Message
 from oms_journal.journal.names import DataFileName

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal.journal.datafile import DataFile, Footer
-from oms_journal.journal.format import GAP
+from oms_journal.journal.format.headers import GAP
 from oms_journal.journal.walk import Span, walk
 from oms_journal.recovery.report import Loss, Verdict
 from oms_journal.recovery.startup import RecoveryOptions, recover

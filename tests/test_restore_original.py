@@ -11,7 +11,8 @@ from oms_journal.database import MessageDatabase
 from oms_journal.database.backup import Backup, back_up
 from oms_journal.database.backup_follow import Follower
 from oms_journal.database.restore import RestoreOptions, restore
-from oms_journal.journal import manifest, names
+from oms_journal.journal import names
+from oms_journal.journal.format import manifest
 from tests.crash_model import SPOOL
 from tests.faulty_disk import SimulatedDisk
 from tests.restored import BACKUP, BEGAN, NEW, backed_up, opened, restored

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oms_journal.journal.draft import Added, Composer
-from oms_journal.journal.format import FRAME_SIZE
+from oms_journal.journal.format.headers import FRAME_SIZE
+from oms_journal.journal.format.records import MOVED, decode_records
+from oms_journal.journal.format.rows import BULK_FRAMES_MIN, COLUMNS, Tables, rows_of
 from oms_journal.journal.group import form
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.records import MOVED, decode_records
-from oms_journal.journal.rows import BULK_FRAMES_MIN, COLUMNS, Tables, rows_of
 from oms_journal.journal.single import Place
 
 NAMES = st.sampled_from([b"q", b"orders", b"a queue with a rather long name", b"q" * 255, b"\0", b"q\0"])

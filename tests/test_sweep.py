@@ -8,8 +8,8 @@ import pytest
 from oms_journal.database import MessageDamaged, MessageDatabase
 from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.records import PROPERTIES
-from oms_journal.journal.rows import COLUMNS
+from oms_journal.journal.format.records import PROPERTIES
+from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.sweep import sweep
 from oms_journal.journal.walk import BadPayload, Span, walk
 from oms_journal.recovery.report import Verdict

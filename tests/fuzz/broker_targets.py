@@ -28,7 +28,7 @@ from oms_journal.broker.server.moving_words import Refused, check_in, failure_in
 from oms_journal.broker.sqlite_commit import SCHEMA
 from oms_journal.broker.sqlite_reading import SqliteReading
 from oms_journal.broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
-from oms_journal.journal.records import encode_properties
+from oms_journal.journal.format.records import encode_properties
 from tests.fuzz.target import Taker, Target, target
 from tests.golden_files import broker_records
 

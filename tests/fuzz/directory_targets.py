@@ -14,7 +14,7 @@ from oms_journal.database import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.dump import DumpedDamage, DumpedOperation, dump
 from oms_journal.journal.errors import JournalError, MessageDamaged
-from oms_journal.journal.format import (
+from oms_journal.journal.format.headers import (
     FRAME_SIZE,
     GAP,
     FileHeader,

@@ -10,11 +10,11 @@ import numpy as np
 
 from oms_journal.index import sealed
 from oms_journal.journal import names
-from oms_journal.journal.contents import Ranges
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DiskError, FormatError, JournalError
-from oms_journal.journal.footer import TRAILER, BadFooter, decode_contents, decode_summary
-from oms_journal.journal.format import (
+from oms_journal.journal.format.contents import Ranges
+from oms_journal.journal.format.footer import TRAILER, BadFooter, decode_contents, decode_summary
+from oms_journal.journal.format.headers import (
     CHECKSUM,
     FRAME_SIZE,
     HEADER,
@@ -27,12 +27,10 @@ from oms_journal.journal.format import (
     encode_header,
     xxh3,
 )
-from oms_journal.journal.manifest import BackupFile, Manifest
-from oms_journal.journal.manifest import decode as decode_manifest
-from oms_journal.journal.manifest import encode as encode_manifest
-from oms_journal.journal.operations import Operation
-from oms_journal.journal.owner import Ownership, read_holder
-from oms_journal.journal.records import (
+from oms_journal.journal.format.manifest import BackupFile, Manifest
+from oms_journal.journal.format.manifest import decode as decode_manifest
+from oms_journal.journal.format.manifest import encode as encode_manifest
+from oms_journal.journal.format.records import (
     BadRecord,
     decode_properties,
     decode_records,
@@ -42,6 +40,8 @@ from oms_journal.journal.records import (
     encode_removal,
     encode_set,
 )
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.owner import Ownership, read_holder
 from oms_journal.journal.segment import Sealed
 from oms_journal.recovery import holding
 from tests import foreign_reader

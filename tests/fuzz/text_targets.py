@@ -13,8 +13,8 @@ from oms_journal.cli.wording import preview, printable
 from oms_journal.database.options import ENVIRONMENT, Options, parse_duration, parse_size
 from oms_journal.journal import names
 from oms_journal.journal.errors import InvalidName, LimitExceeded
+from oms_journal.journal.format.records import encode_properties
 from oms_journal.journal.operations import encode_name
-from oms_journal.journal.records import encode_properties
 from tests.fuzz.target import Taker, Target, target
 
 TEXT_TARGETS: dict[str, Target] = {}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from oms_journal.journal.errors import NotThisDatabase
-from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import DataFileName
 from tests.crash_model import SPOOL, Account, State, Unattended, state_of
 from tests.crash_store import Store

@@ -12,7 +12,7 @@ from oms_journal.database.backup import Backup
 from oms_journal.database.restore import RestoreOptions, RestoreReport, restore
 from oms_journal.journal import names
 from oms_journal.journal.errors import DiskError, NotThisBackup, RestoreUnfinished
-from oms_journal.journal.format import xxh3
+from oms_journal.journal.format.headers import xxh3
 from tests.backup_model import BACKUP
 from tests.crash_model import SPOOL, State, Unattended, state_of
 from tests.faulty_disk import Killed, SimulatedDisk

@@ -8,9 +8,9 @@ import errno
 from dataclasses import dataclass, field
 
 from oms_journal.database.backup import Backup, BackupOptions
-from oms_journal.journal import manifest
 from oms_journal.journal.errors import BehindItsBackup, DiskError, NothingToBackUp
-from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.format import manifest
+from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import DataFileName
 from tests.backup_model import BACKUP, backed_up
 from tests.crash_model import SPOOL, Account, State, Unattended

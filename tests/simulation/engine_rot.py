@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from oms_journal.journal.format import align
+from oms_journal.journal.format.headers import align
 from oms_journal.journal.operations import LOW_WATER_KEY
 from oms_journal.recovery.report import FileReport, Loss, RecoveryReport
 from tests.crash_model import SPOOL, Account, State, Unattended, state_of

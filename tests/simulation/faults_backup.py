@@ -11,7 +11,7 @@ from oms_journal.database.backup_place import BackupPlace
 from oms_journal.database.picture import Wanted
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
-from oms_journal.journal.manifest import BackupFile, Manifest
+from oms_journal.journal.format.manifest import BackupFile, Manifest
 from oms_journal.journal.names import DataFileName
 from tests.simulation.fault import Instead, changed, fault, nothing
 

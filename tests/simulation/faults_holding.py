@@ -16,7 +16,7 @@ from oms_journal.broker.decision import Decision
 from oms_journal.broker.topic import Subscription
 from oms_journal.broker.withheld import Window, Withheld
 from oms_journal.broker.world import World
-from oms_journal.journal.manifest import Manifest
+from oms_journal.journal.format.manifest import Manifest
 from tests.simulation.fault import changed, fault
 
 

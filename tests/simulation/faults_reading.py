@@ -10,7 +10,7 @@ import numpy as np
 import oms_journal.index.replay
 import oms_journal.journal.datafile
 import oms_journal.journal.draft
-import oms_journal.journal.footer
+import oms_journal.journal.format.footer
 import oms_journal.journal.message
 import oms_journal.journal.single
 import oms_journal.journal.unit
@@ -21,7 +21,7 @@ import oms_journal.recovery.validate
 import oms_journal.recovery.walked
 from oms_journal.index.duplicates import DuplicateWindow
 from oms_journal.index.replay import Index
-from oms_journal.journal.format import FRAME, BadFrame, FileHeader, FrameHeader
+from oms_journal.journal.format.headers import FRAME, BadFrame, FileHeader, FrameHeader
 from oms_journal.journal.operations import Operation
 from oms_journal.recovery.counting import Counters, Numbers
 from oms_journal.recovery.startup import RecoveryOptions
@@ -129,7 +129,7 @@ def a_sealed_files_checksum_is_ignored() -> Iterator[None]:
 @fault("engine", budget=300)
 def a_footers_checksum_is_ignored() -> Iterator[None]:
     """A footer is believed whatever its checksum says."""
-    with changed(oms_journal.journal.footer, "xxh3", lambda xxh3: lambda *data: EqualToAll(xxh3(*data))):
+    with changed(oms_journal.journal.format.footer, "xxh3", lambda xxh3: lambda *data: EqualToAll(xxh3(*data))):
         yield
 
 
@@ -182,7 +182,7 @@ def files_below_the_low_water_mark_are_read() -> Iterator[None]:
 
     with (
         changed(oms_journal.journal.datafile, "decode_header", of),
-        changed(oms_journal.journal.footer, "decode_header", of),
+        changed(oms_journal.journal.format.footer, "decode_header", of),
         changed(oms_journal.recovery.walked, "low_water_of", lambda _: lambda contents: 0),
         changed(oms_journal.recovery.validate, "low_water_of", lambda _: lambda contents: 0),
     ):

@@ -10,7 +10,7 @@ Each is decoded when it is first asked for, since a start needs only some of the
 import numpy as np
 import numpy.typing as npt
 
-from oms_journal.journal.rows import COLUMNS
+from oms_journal.journal.format.rows import COLUMNS
 
 Entry = tuple[int, int, int, int, int]  # of the directory: id, width, base, step, size
 U64 = (1 << 64) - 1

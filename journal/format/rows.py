@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oms_journal.journal.format import FRAME, FRAME_FLAGS, FRAME_SIZE, OPERATIONS_MAX
-from oms_journal.journal.operations import NAME_BYTES_MAX, Operation
-from oms_journal.journal.records import (
+from oms_journal.journal.format.headers import FRAME, FRAME_FLAGS, FRAME_SIZE, OPERATIONS_MAX
+from oms_journal.journal.format.records import (
     MOVED,
     NUMBERS_END,
     RECORD,
@@ -27,6 +26,7 @@ from oms_journal.journal.records import (
     check_gap,
     decode_records,
 )
+from oms_journal.journal.operations import NAME_BYTES_MAX, Operation
 
 COLUMNS = {
     "kind": "u1",

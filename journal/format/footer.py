@@ -56,10 +56,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from oms_journal.journal.columns import Columns, encode_column
-from oms_journal.journal.contents import NOTHING, Contents, Ranges
 from oms_journal.journal.draft import VALUE_HEAD_BYTES
-from oms_journal.journal.format import (
+from oms_journal.journal.format.columns import Columns, encode_column
+from oms_journal.journal.format.contents import NOTHING, Contents, Ranges
+from oms_journal.journal.format.headers import (
     CHECKSUM,
     HEADER_SIZE,
     BadHeader,
@@ -69,9 +69,9 @@ from oms_journal.journal.format import (
     encode_header,
     xxh3,
 )
+from oms_journal.journal.format.records import MOVED, BadRecord, check_texts
+from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.records import MOVED, BadRecord, check_texts
-from oms_journal.journal.rows import COLUMNS
 
 MAGIC = b"OMSFOOT1"
 TRAILER_MAGIC = b"1ATOOFSM"
