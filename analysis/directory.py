@@ -14,12 +14,12 @@ from pathlib import Path
 from oms_journal.analysis.parts import FilePart
 from oms_journal.analysis.storage import Location
 from oms_journal.journal import names
-from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, NotThisDatabase
 from oms_journal.journal.format.headers import ALIGNMENT_MIN, FileHeader, Previous
 from oms_journal.journal.names import SEQUENCE_MAX, ArchiveName, DataFileName
-from oms_journal.journal.neighbours import (
+from oms_journal.journal.reading.datafile import DataFile
+from oms_journal.journal.reading.neighbours import (
     beginnings,
     is_its_own,
     is_moved_away,

@@ -17,10 +17,10 @@ from oms_journal.analysis.judgement import GONE, UNREADABLE
 from oms_journal.analysis.parts import FilePart
 from oms_journal.analysis.reading import Reading, opened
 from oms_journal.analysis.schema import Range
-from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.errors import JournalError
 from oms_journal.journal.format.headers import align
 from oms_journal.journal.operations import Operation
+from oms_journal.journal.reading.datafile import DataFile
 
 FRAME_HEAD_BYTES = 16  # of which not all are zeros
 MARKS_MAX = 1000  # places in one file from which a walk may begin

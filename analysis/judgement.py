@@ -1,6 +1,6 @@
 """What is bad in a data file whose frames were walked, and what of the rest is known to be durable.
 
-A place that nothing vouches for (`journal/evidence.py`) is torn when it is bad; when it is good it may
+A place that nothing vouches for (`journal/reading/evidence.py`) is torn when it is bad; when it is good it may
 still vanish, and is left out. Whatever else is bad is damage.
 """
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from oms_journal.analysis.parts import Damage, FilePart
-from oms_journal.journal.evidence import Evidence, Expected, gather, is_padding
 from oms_journal.journal.format.footer import BadFooter, Summary
 from oms_journal.journal.format.headers import GAP, HEADERS_SIZE
 from oms_journal.journal.format.records import decode_records
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.walk import BadPayload, Walk
+from oms_journal.journal.reading.evidence import Evidence, Expected, gather, is_padding
+from oms_journal.journal.reading.walk import BadPayload, Walk
 
 TORN, DAMAGED, GAPPED, MISSING, GONE, UNREADABLE = "torn", "damaged", "gap", "missing", "gone", "unreadable"
 KINDS = (TORN, DAMAGED, GAPPED, MISSING, GONE, UNREADABLE)

@@ -18,8 +18,8 @@ from oms_journal.analysis.reading import agrees, durable_end, opened
 from oms_journal.analysis.schema import Wanted
 from oms_journal.analysis.selection import may_hold
 from oms_journal.analysis.storage import Location, Storage
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.errors import DiskError, NotThisDatabase
+from oms_journal.journal.reading.datafile import DataFile, Footer
 
 PARTITION_BYTES = 64 << 20  # of files that are read by one worker, unless one alone is larger
 OPEN_BYTES = 1 << 20  # that opening a file counts for

@@ -22,15 +22,15 @@ from oms_journal.analysis.judgement import (
     other_ending,
 )
 from oms_journal.analysis.parts import Damage, FilePart
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, JournalError
-from oms_journal.journal.evidence import looks_written
 from oms_journal.journal.format.contents import Contents, empty_columns
 from oms_journal.journal.format.footer import BadFooter, Summary
 from oms_journal.journal.format.headers import HEADERS_SIZE, FileHeader
 from oms_journal.journal.format.records import BadRecord
-from oms_journal.journal.owner import read_holder
+from oms_journal.journal.lock import read_holder
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.evidence import looks_written
 
 LOOKS_MAX = 3  # at a file that seems damaged, and may only have been changed while it was read
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import xxhash
 
-from oms_journal.journal.segment import SYNC_BYTES, ZEROS
+from oms_journal.journal.writing.segment import SYNC_BYTES, ZEROS
 
 FILE_BYTES = 25 << 20
-NEXT_SHARE = 4  # the next file is filled once a quarter of this one is used, as in journal/log.py
+NEXT_SHARE = 4  # the next file is filled once a quarter of this one is used, as in journal/writing/log.py
 READ_BYTES = (256 << 10, 1 << 20, 4 << 20)  # chunks that reading and hashing is tried with
 
 Write = Callable[[int, bytes, int], object]

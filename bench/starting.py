@@ -14,9 +14,9 @@ from bench.measure import Row, Settings, alternate_times, percentile, time_text
 from bench.raw import FILE_BYTES
 from bench.reopening import open_seconds
 from oms_journal.database import MessageDatabase
-from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.headers import FileHeader
+from oms_journal.journal.reading.datafile import DataFile
 
 MANY, SIZE = 64, 256  # messages in one commit, bytes of payload
 NEAR = 20  # commits around a roll that may notice it

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from bench.datasets import Growing, data_bytes, data_files
 from bench.measure import Row, Settings, time_text
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.recovery.validate import validate_directory
 
 SIZE = 256  # bytes of a payload

@@ -7,8 +7,8 @@ the limit: one message with its record; messages of one queue, keys, and ranges 
 from oms_journal.broker.changes import Changes
 from oms_journal.database.database import MessageDatabase
 from oms_journal.database.unit import Unit
-from oms_journal.journal.draft import Draft
-from oms_journal.journal.unit import NewValue
+from oms_journal.journal.writing.draft import Draft
+from oms_journal.journal.writing.unit import NewValue
 
 
 def draft_of(database: MessageDatabase, changes: Changes) -> Draft:

@@ -9,8 +9,8 @@ from oms_journal.database import bulk
 from oms_journal.database.questions import Look
 from oms_journal.index.held import KEY_PREFIX
 from oms_journal.journal.disk import Disk
-from oms_journal.journal.message import Message
 from oms_journal.journal.names import DataFileName, parse
+from oms_journal.journal.reading.message import Message
 
 
 def has_data(disk: Disk, directory: Path) -> bool:

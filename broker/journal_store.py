@@ -41,7 +41,6 @@ from oms_journal.database.reopening import Reopening
 from oms_journal.database.stats import CleanupReport
 from oms_journal.index.duplicates import Scope, Seen
 from oms_journal.journal.disk import Disk, RealDisk
-from oms_journal.journal.draft import Draft
 from oms_journal.journal.errors import (
     CannotContinue,
     CommitFailed,
@@ -56,7 +55,8 @@ from oms_journal.journal.errors import (
     OutcomeUnknown,
     TakenOver,
 )
-from oms_journal.journal.message import Message
+from oms_journal.journal.reading.message import Message
+from oms_journal.journal.writing.draft import Draft
 
 _log = logging.getLogger("oms.broker")
 ERASING_KEY = "store/erasing"  # there while an erasure goes on: the keys that stay, one a line

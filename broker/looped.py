@@ -31,7 +31,7 @@ from oms_journal.broker.running import BATCH_MAX, NO_REQUEST, Answered, Running,
 from oms_journal.broker.slots import Errand, Slot
 from oms_journal.broker.world import World
 from oms_journal.database.pace import Pace
-from oms_journal.journal.courtesy import courteous
+from oms_journal.journal.background import courteous
 
 T = TypeVar("T")
 SLACK_SECONDS = 0.001  # by which a timer of the loop may be early

@@ -12,8 +12,8 @@ from oms_journal.broker.pstore import Pstore, Store, StoreStart, platform
 from oms_journal.broker.sqlite_commit import Limits
 from oms_journal.broker.sqlite_store import SqliteOptions, SqliteStore
 from oms_journal.database.options import Options
+from oms_journal.journal.lock import RENEW_SECONDS, Holder
 from oms_journal.journal.operations import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX
-from oms_journal.journal.owner import RENEW_SECONDS, Holder
 
 DEFAULT_DIRECTORY = Path(
     r"C:\Program Files\Universal\spool\oms" if sys.platform == "win32" else "/var/opt/universal/spool/oms"

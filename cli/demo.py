@@ -15,7 +15,7 @@ from oms_journal.cli.demo_screen import Screen
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 from oms_journal.cli.places import Place, own_directory
 from oms_journal.cli.wording import counted, size_text
-from oms_journal.journal.iotest_place import look_at
+from oms_journal.journal.iotest.place import look_at
 
 if TYPE_CHECKING:  # the engine is imported when the command runs
     from oms_journal.cli.demo_seen import Seen

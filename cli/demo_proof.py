@@ -19,9 +19,9 @@ from oms_journal.cli.demo_flights import Flights
 from oms_journal.cli.demo_reports import Heard
 from oms_journal.database import MessageDatabase
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.dump import DumpedDamage, DumpedOperation, dump
-from oms_journal.journal.message import Message
 from oms_journal.journal.operations import ENGINE_PREFIX
+from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation, dump
+from oms_journal.journal.reading.message import Message
 
 FINDINGS_KEPT = 20
 

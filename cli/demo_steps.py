@@ -35,7 +35,7 @@ from oms_journal.cli.wording import counted, size_text
 from oms_journal.database import MessageDatabase
 from oms_journal.database.stats import FileExplanation
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.dump import data_paths
+from oms_journal.journal.reading.dump import data_paths
 from oms_journal.recovery.report import RecoveryReport
 
 HESITATION_SECONDS = 0.005  # the kill comes up to so long after its moment

@@ -20,7 +20,7 @@ from oms_journal.cli.stores import HOW, require
 from oms_journal.cli.wording import iso_microseconds, preview, size_text
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.journal.dump import DumpedDamage, DumpedOperation
+    from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation
 
 REDACTED = "***"
 CHECKPOINT_MEANINGS = {"ETBC": "cold start", "ETBH": "hot start", "ETBT": "termination"}
@@ -73,7 +73,7 @@ def dump(  # noqa: PLR0913
 def _check(path: Path, *, how: str) -> None:
     """Usage where there is nothing of a database's."""
     from oms_journal.journal.disk import RealDisk
-    from oms_journal.journal.dump import data_paths, sequence_of
+    from oms_journal.journal.reading.dump import data_paths, sequence_of
 
     if path.is_file() and how != HOW:
         if not sequence_of(path):
@@ -101,8 +101,8 @@ class _Narrowed:
 def _dump(paths: list[Path], narrowed: _Narrowed, shown: "_Shown") -> int:
     """Print what is wanted; return how many damaged ranges and payloads there were."""
     from oms_journal.journal.disk import RealDisk
-    from oms_journal.journal.dump import DumpedDamage, data_paths, sequence_of
-    from oms_journal.journal.dump import dump as dumped
+    from oms_journal.journal.reading.dump import DumpedDamage, data_paths, sequence_of
+    from oms_journal.journal.reading.dump import dump as dumped
 
     disk = RealDisk()
     files = [path for path in data_paths(disk, paths) if narrowed.has_file(sequence_of(path))]

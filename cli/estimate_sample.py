@@ -11,7 +11,6 @@ from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord, ident
 from oms_journal.broker.units import Units
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.replay import Index
-from oms_journal.journal.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS, Added, Composer, Draft
 from oms_journal.journal.format.contents import ContentsBuilder
 from oms_journal.journal.format.footer import (
     decode_contents,
@@ -22,9 +21,10 @@ from oms_journal.journal.format.footer import (
     row_bytes_max,
 )
 from oms_journal.journal.format.headers import FileHeader
-from oms_journal.journal.group import form
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.single import Place
+from oms_journal.journal.writing.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS, Added, Composer, Draft
+from oms_journal.journal.writing.groups import form
+from oms_journal.journal.writing.single import Place
 
 if TYPE_CHECKING:
     from oms_journal.cli.estimate import Load

@@ -15,7 +15,7 @@ from oms_journal.cli.interrupts import stopping
 from oms_journal.cli.iotest_text import print_report
 from oms_journal.cli.stores import check_option
 from oms_journal.journal.errors import DiskError
-from oms_journal.journal.iotest import BYTES_MIN, Bounds, Progress, measure
+from oms_journal.journal.iotest.measurement import BYTES_MIN, Bounds, Progress, measure
 
 SECONDS_MIN, SECONDS_MAX = 0.1, 3600.0
 QUEUE = "io-test"

@@ -42,7 +42,7 @@ from oms_journal.journal.errors import (
     TakenOver,
     UnreadableCommit,
 )
-from oms_journal.journal.message import Message
+from oms_journal.journal.reading.message import Message
 
 __all__ = [
     "AsyncMessageDatabase",

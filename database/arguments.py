@@ -11,8 +11,8 @@ from operator import index
 
 from oms_journal.journal.errors import InvalidName, LimitExceeded
 from oms_journal.journal.format.headers import OPERATIONS_MAX
-from oms_journal.journal.message import Message
 from oms_journal.journal.operations import encode_name
+from oms_journal.journal.reading.message import Message
 
 Payload = bytes | bytearray | memoryview
 Number = int | Message

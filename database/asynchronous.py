@@ -31,11 +31,11 @@ from oms_journal.database.loop import LoopCommit
 from oms_journal.database.options import NamedOptions, Options
 from oms_journal.database.stats import CleanupReport, FileExplanation, Stats
 from oms_journal.journal.disk import Disk
-from oms_journal.journal.draft import Draft
 from oms_journal.journal.errors import DatabaseClosed, JournalError
-from oms_journal.journal.group import AnyDraft
-from oms_journal.journal.message import Message
 from oms_journal.journal.operations import Operation
+from oms_journal.journal.reading.message import Message
+from oms_journal.journal.writing.draft import Draft
+from oms_journal.journal.writing.groups import AnyDraft
 from oms_journal.recovery.place import directory_of
 from oms_journal.recovery.report import RecoveryReport
 from oms_journal.recovery.validate import Progress, no_progress

@@ -20,7 +20,7 @@ from oms_journal.database.backup_files import Brought
 from oms_journal.database.backup_place import BackupPlace
 from oms_journal.database.options import system_clock
 from oms_journal.database.picture import Picture, SourceReader
-from oms_journal.journal.courtesy import courteous
+from oms_journal.journal.background import courteous
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import BehindItsBackup, DiskError, NothingToBackUp, NotReadBack, NotThisBackup
 from oms_journal.journal.format.headers import FileHeader

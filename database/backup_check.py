@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from oms_journal.journal import names
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, ManifestDamaged
 from oms_journal.journal.format import manifest
@@ -16,7 +15,8 @@ from oms_journal.journal.format.footer import ranges
 from oms_journal.journal.format.headers import FileHeader, Previous
 from oms_journal.journal.format.manifest import BackupFile, Manifest
 from oms_journal.journal.names import DataFileName
-from oms_journal.journal.walk import Span, walk
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.walk import Span, walk
 from oms_journal.recovery.report import FileReport, Verdict
 from oms_journal.recovery.survey import data_files
 from oms_journal.recovery.validate import Progress, no_progress, validate_directory

@@ -23,11 +23,11 @@ import xxhash
 
 from oms_journal.database.picture import Wanted
 from oms_journal.journal import names
-from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import NO_LINKS, Disk, DiskFile
 from oms_journal.journal.errors import DiskError, NotReadBack
 from oms_journal.journal.format.manifest import BackupFile
 from oms_journal.journal.names import ArchiveName
+from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.validate import examine
 

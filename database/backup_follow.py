@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from oms_journal.database.backup import Backup, BackupOptions, BackupReport
 from oms_journal.database.backup_tail import Tail, oldest_behind
-from oms_journal.journal.courtesy import courteous
+from oms_journal.journal.background import courteous
 from oms_journal.journal.errors import DiskError, JournalError, NothingToBackUp
 from oms_journal.journal.format.headers import Previous
 from oms_journal.journal.format.manifest import Manifest

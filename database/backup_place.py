@@ -20,8 +20,8 @@ from oms_journal.journal.errors import DirectoryGone, DiskError, ManifestDamaged
 from oms_journal.journal.format import manifest
 from oms_journal.journal.format.headers import Previous
 from oms_journal.journal.format.manifest import Manifest
+from oms_journal.journal.lock import Ownership
 from oms_journal.journal.names import DataFileName, UnfinishedName
-from oms_journal.journal.owner import Ownership
 from oms_journal.recovery.place import make_directory
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import xxhash
 
-from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import Disk, DiskFile
 from oms_journal.journal.format.footer import MAGIC as FOOTER_MAGIC
 from oms_journal.journal.format.headers import FRAME_SIZE, FileHeader, FrameHeader, Previous, align, decode_frame
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import DataFileName
+from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.recovery.survey import data_files
 
 CHUNK_BYTES = 256 << 10

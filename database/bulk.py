@@ -15,15 +15,15 @@ import numpy.typing as npt
 
 from oms_journal.database.questions import Look, get
 from oms_journal.index.block import Ints
-from oms_journal.journal.datafile import DataFile, Footer, require_header
 from oms_journal.journal.disk import DiskFile
 from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.headers import FRAME_SIZE, xxh3
-from oms_journal.journal.message import FrameReader
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import ENGINE_PREFIX, Operation
-from oms_journal.journal.walk import Span, walk
+from oms_journal.journal.reading.datafile import DataFile, Footer, require_header
+from oms_journal.journal.reading.message import FrameReader
+from oms_journal.journal.reading.walk import Span, walk
 
 _log = logging.getLogger("oms.database")
 AT_ONCE = 1000  # keys looked up together

@@ -45,18 +45,18 @@ from oms_journal.database.stats import CleanupReport
 from oms_journal.index.duplicates import KEY_PREFIX, carried
 from oms_journal.index.keyed import Version
 from oms_journal.index.table import Place
-from oms_journal.journal.courtesy import courteous
-from oms_journal.journal.datafile import DataFile
-from oms_journal.journal.draft import Added, Composer, Draft
+from oms_journal.journal.background import courteous
 from oms_journal.journal.errors import DiskError, DiskFull, MessageDamaged
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.format.records import MOVED, encode_properties
-from oms_journal.journal.log import Journal
-from oms_journal.journal.message import Message
 from oms_journal.journal.names import DataFileName
-from oms_journal.journal.neighbours import late_files, splits
 from oms_journal.journal.operations import LOW_WATER_KEY
+from oms_journal.journal.reading.datafile import DataFile
+from oms_journal.journal.reading.message import Message
+from oms_journal.journal.reading.neighbours import late_files, splits
 from oms_journal.journal.reserve import NO_SPACE
+from oms_journal.journal.writing.draft import Added, Composer, Draft
+from oms_journal.journal.writing.log import Journal
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.startup import Started
 

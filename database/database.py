@@ -37,14 +37,14 @@ from oms_journal.database.reading import Files, read_known, read_one
 from oms_journal.database.stats import CleanupReport, FileExplanation, Stats
 from oms_journal.database.taking import Taking
 from oms_journal.database.tender import Chores, Tender
-from oms_journal.journal.commit import GroupCommit
 from oms_journal.journal.disk import Disk, RealDisk
-from oms_journal.journal.draft import Composer
 from oms_journal.journal.errors import CannotContinue, Contention, DatabaseClosed, JournalError
-from oms_journal.journal.group import AnyDraft
-from oms_journal.journal.log import Journal
-from oms_journal.journal.message import Message
 from oms_journal.journal.operations import Operation
+from oms_journal.journal.reading.message import Message
+from oms_journal.journal.writing.draft import Composer
+from oms_journal.journal.writing.group_commit import GroupCommit
+from oms_journal.journal.writing.groups import AnyDraft
+from oms_journal.journal.writing.log import Journal
 from oms_journal.recovery import findings, place
 from oms_journal.recovery.report import RecoveryReport
 from oms_journal.recovery.startup import Started, start

@@ -9,8 +9,8 @@ from oms_journal.database.block import CommitBlock, Operations
 from oms_journal.database.encode import Encoder
 from oms_journal.database.ledger import Effect, Ledger
 from oms_journal.database.unit import Numbered, Unit, drafted, drafted_sent
-from oms_journal.journal.draft import Composer, Draft
 from oms_journal.journal.operations import Operation
+from oms_journal.journal.writing.draft import Composer, Draft
 
 
 class Drafting:

@@ -16,7 +16,7 @@ from oms_journal.index.block import Numbers, distinct
 from oms_journal.index.held import KEY_PREFIX, Held
 from oms_journal.index.table import NUMBER_MAX
 from oms_journal.journal.disk import Disk
-from oms_journal.journal.draft import Composer, Draft
+from oms_journal.journal.writing.draft import Composer, Draft
 from oms_journal.recovery import holding
 
 COMMIT_MESSAGES_MAX = 100_000  # discarded by one commit

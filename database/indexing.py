@@ -7,7 +7,7 @@ from pathlib import Path
 
 from oms_journal.index import sealed
 from oms_journal.journal.disk import Disk
-from oms_journal.journal.segment import Sealed
+from oms_journal.journal.writing.segment import Sealed
 
 _log = logging.getLogger("oms.database")
 

@@ -16,12 +16,12 @@ from oms_journal.index.block import distinct
 from oms_journal.index.duplicates import Scope, Seen
 from oms_journal.index.queues import FORGOTTEN
 from oms_journal.index.replay import Index
-from oms_journal.journal.draft import Draft
 from oms_journal.journal.errors import DuplicateConflict, NotUndelivered
 from oms_journal.journal.format.records import Numbers
-from oms_journal.journal.group import AnyDraft, Group
-from oms_journal.journal.single import PlainAdds, QueueTemplate, plain_columns
-from oms_journal.journal.unit import SentDraft
+from oms_journal.journal.writing.draft import Draft
+from oms_journal.journal.writing.groups import AnyDraft, Group
+from oms_journal.journal.writing.single import PlainAdds, QueueTemplate, plain_columns
+from oms_journal.journal.writing.unit import SentDraft
 
 FEW = 64  # so many numbers are looked up one by one
 

@@ -13,14 +13,14 @@ import numpy as np
 
 from oms_journal.database.view import DatabaseView
 from oms_journal.index import sealed
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import Disk, RealDisk
-from oms_journal.journal.dump import sequence_of
 from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged, NoSuchMessage
 from oms_journal.journal.format.contents import Contents
-from oms_journal.journal.message import FrameReader, Message, Source
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.segment import Sealed
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.dump import sequence_of
+from oms_journal.journal.reading.message import FrameReader, Message, Source
+from oms_journal.journal.writing.segment import Sealed
 from oms_journal.recovery.examined import read_contents
 from oms_journal.recovery.place import directory_of
 from oms_journal.recovery.restoring import refuse_unfinished

@@ -15,10 +15,10 @@ from typing import Any
 
 from oms_journal.database.database import MessageDatabase
 from oms_journal.database.pace import Pace
-from oms_journal.journal.courtesy import courteous
+from oms_journal.journal.background import courteous
 from oms_journal.journal.errors import JournalError
-from oms_journal.journal.group import AnyDraft
-from oms_journal.journal.single import PlainAdds, QueueTemplate
+from oms_journal.journal.writing.groups import AnyDraft
+from oms_journal.journal.writing.single import PlainAdds, QueueTemplate
 
 PLAIN_BYTES = 64 << 10  # of plain adds in one draft: it goes into one data file as a whole
 

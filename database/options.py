@@ -17,9 +17,9 @@ from typing import Any, TypedDict, get_args
 from oms_journal.database.arguments import flag, shown
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.journal.format.headers import ALIGNMENT_MAX, ALIGNMENT_MIN
-from oms_journal.journal.log import DATA_FILE_BYTES_MAX, DATA_FILE_BYTES_MIN, JournalSettings
+from oms_journal.journal.lock import RENEW_SECONDS, Holder
 from oms_journal.journal.operations import MESSAGE_BYTES_MAX, MIB
-from oms_journal.journal.owner import RENEW_SECONDS, Holder
+from oms_journal.journal.writing.log import DATA_FILE_BYTES_MAX, DATA_FILE_BYTES_MIN, JournalSettings
 from oms_journal.recovery.startup import Policy, RecoveryOptions, Validation
 from oms_journal.recovery.validate import Progress
 

@@ -14,14 +14,14 @@ import xxhash
 
 from oms_journal.database.backup_tail import good_frames
 from oms_journal.journal import names
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError, JournalError, NewerFormat
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import ranges
 from oms_journal.journal.format.headers import GAP, FileHeader, Previous
 from oms_journal.journal.format.manifest import Manifest
-from oms_journal.journal.owner import Holder, read_holder
+from oms_journal.journal.lock import Holder, read_holder
+from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.recovery.decide import Action
 from oms_journal.recovery.examined import Examined, read_contents
 from oms_journal.recovery.repair import stand_in_identity

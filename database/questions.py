@@ -18,8 +18,8 @@ from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, MessageDamaged
 from oms_journal.journal.format.headers import BadFrame
-from oms_journal.journal.message import Message
 from oms_journal.journal.names import ArchiveName, DataFileName
+from oms_journal.journal.reading.message import Message
 
 _log = logging.getLogger("oms.database")
 BATCH_MESSAGES = 1024  # places taken from the index at once

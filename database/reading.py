@@ -1,9 +1,8 @@
 """Reading messages and values by their place, from as few reads as possible.
 
 Files are opened when they are first read and stay open up to a bound, and what large commits hold is kept in memory
-up to another one (`oms_journal.journal.message.KeptFrames`), for all files together. A file that clean-up has removed
-meanwhile is not an error: what was in it and is still live has been moved, so its place is looked up
-again.
+up to another one (`KeptFrames`), for all files together. A file that clean-up has removed meanwhile is not an error:
+what was in it and is still live has been moved, so its place is looked up again.
 """
 
 import threading
@@ -16,12 +15,12 @@ import numpy as np
 
 from oms_journal.index.block import Ints
 from oms_journal.index.table import Place
-from oms_journal.journal.datafile import DataFile, require_header
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged, NoSuchMessage
 from oms_journal.journal.format.headers import BadFrame
-from oms_journal.journal.message import FrameReader, KeptFrames, Message, Source
 from oms_journal.journal.names import DataFileName
+from oms_journal.journal.reading.datafile import DataFile, require_header
+from oms_journal.journal.reading.message import FrameReader, KeptFrames, Message, Source
 
 OPEN_FILES_MAX = 128
 BATCH_MESSAGES = 1024  # read before the caller gets the first of them

@@ -26,16 +26,16 @@ from oms_journal.database.picture import SourceReader
 from oms_journal.index import duplicates, held
 from oms_journal.index.table import NUMBER_MAX
 from oms_journal.journal import names
-from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import Disk, DiskFile, RealDisk
-from oms_journal.journal.draft import Composer, Draft
 from oms_journal.journal.errors import DiskError, JournalError, ManifestDamaged, RestoreRefused
 from oms_journal.journal.format import manifest
 from oms_journal.journal.format.manifest import BackupFile, Manifest
-from oms_journal.journal.log import Journal, JournalSettings
+from oms_journal.journal.lock import Ownership, read_holder
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import MIB
-from oms_journal.journal.owner import Ownership, read_holder
+from oms_journal.journal.reading.datafile import DataFile
+from oms_journal.journal.writing.draft import Composer, Draft
+from oms_journal.journal.writing.log import Journal, JournalSettings
 from oms_journal.recovery import findings, holding
 from oms_journal.recovery.counting import Numbers
 from oms_journal.recovery.place import directory_of, make_directory

@@ -15,8 +15,8 @@ from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.replay import Index
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import RecoveryRefused
+from oms_journal.journal.lock import Ownership
 from oms_journal.journal.names import DataFileName, parse
-from oms_journal.journal.owner import Ownership
 from oms_journal.recovery.examined import Examined, read_contents
 from oms_journal.recovery.place import directory_of
 from oms_journal.recovery.report import Verdict

@@ -22,9 +22,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from oms_journal.journal.courtesy import courteous
+from oms_journal.journal.background import courteous
 from oms_journal.journal.errors import DirectoryGone, JournalError, TakenOver
-from oms_journal.journal.owner import RENEW_SECONDS
+from oms_journal.journal.lock import RENEW_SECONDS
 
 VOUCH_SECONDS = 1.0
 ROOM_SECONDS = 5.0  # between the end of one attempt to make room and the next

@@ -22,9 +22,9 @@ from oms_journal.index.replay import Index
 from oms_journal.index.table import Place
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, JournalError
-from oms_journal.journal.message import Message
+from oms_journal.journal.lock import Holder, read_holder
 from oms_journal.journal.operations import encode_name
-from oms_journal.journal.owner import Holder, read_holder
+from oms_journal.journal.reading.message import Message
 from oms_journal.recovery import holding
 from oms_journal.recovery.decide import Action
 from oms_journal.recovery.examined import read_contents

@@ -24,7 +24,7 @@ from oms_journal.journal.errors import DiskError
 from oms_journal.journal.format.contents import Ranges
 from oms_journal.journal.format.headers import CHECKSUM, xxh3
 from oms_journal.journal.placing import put_in_place, read_whole
-from oms_journal.journal.segment import Sealed
+from oms_journal.journal.writing.segment import Sealed
 
 MAGIC = b"OMSINDX1"
 HEAD = struct.Struct("<8sQQ")

@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 
 from oms_journal.index.held import joined
-from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError
 from oms_journal.journal.format.headers import HEADERS_SIZE, align
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.walk import BadRange, Span, Walk, walk
+from oms_journal.journal.reading.datafile import DataFile
+from oms_journal.journal.reading.walk import BadRange, Span, Walk, walk
 from oms_journal.recovery.decide import Action
 from oms_journal.recovery.examined import Examined
 from oms_journal.recovery.losses import bounds_of, ranges_of

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.headers import FileHeader, Previous
-from oms_journal.journal.walk import BadPayload, BadRange
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.walk import BadPayload, BadRange
 from oms_journal.recovery.decide import Action, Decision
 from oms_journal.recovery.report import FileReport, Loss
 from oms_journal.recovery.survey import Task

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from oms_journal.journal.datafile import Footer
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.records import MOVED
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.walk import BadPayload, BadRange, Walk
+from oms_journal.journal.reading.datafile import Footer
+from oms_journal.journal.reading.walk import BadPayload, BadRange, Walk
 from oms_journal.recovery.report import Loss
 from oms_journal.recovery.survey import Task
 

@@ -11,16 +11,16 @@ import numpy as np
 
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.replay import Index
-from oms_journal.journal.courtesy import courteous
-from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.background import courteous
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError
-from oms_journal.journal.evidence import Expected, gather
 from oms_journal.journal.format.contents import DAMAGED, Contents
 from oms_journal.journal.format.records import MOVED
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.sweep import sweep
-from oms_journal.journal.walk import BadPayload
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.evidence import Expected, gather
+from oms_journal.journal.reading.sweep import sweep
+from oms_journal.journal.reading.walk import BadPayload
 from oms_journal.recovery.decide import Action
 from oms_journal.recovery.examined import Examined, read_contents
 from oms_journal.recovery.report import FileReport, Unreadable

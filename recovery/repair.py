@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from oms_journal.journal import names
-from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import Disk, DiskFile
 from oms_journal.journal.errors import DiskError, FormatError, RecoveryRefused
-from oms_journal.journal.evidence import PROMISED_BYTES
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import encode_footer, footer_start
 from oms_journal.journal.format.headers import (
@@ -33,8 +31,10 @@ from oms_journal.journal.format.headers import (
 )
 from oms_journal.journal.format.records import encode_gap
 from oms_journal.journal.names import ArchiveName
+from oms_journal.journal.reading.datafile import DataFile
+from oms_journal.journal.reading.evidence import PROMISED_BYTES
+from oms_journal.journal.reading.walk import Span, walk
 from oms_journal.journal.reserve import NO_SPACE
-from oms_journal.journal.walk import Span, walk
 from oms_journal.recovery.decide import TORN_HEADER, Action
 from oms_journal.recovery.examined import Examined, read_contents
 from oms_journal.recovery.report import Verdict

@@ -1,7 +1,7 @@
 """The one way into a directory for writing: lock, validate, repair, replay.
 
     step       what                                          killed in the middle
-    lock       become the owner (`journal/owner.py`)         the next opening takes the next number
+    lock       become the owner (`journal/lock.py`)         the next opening takes the next number
     validate   judge every file (`validate.py`)              changes nothing
     tidy       remove what an earlier one was still making   is done again
     repair     archive, write anew, rename (`repair.py`)     is done again, with the same result
@@ -28,13 +28,13 @@ from oms_journal.journal.errors import DiskError, IsBackup, RecoveryRefused
 from oms_journal.journal.existing import exists
 from oms_journal.journal.format.footer import ranges
 from oms_journal.journal.format.headers import FileHeader
-from oms_journal.journal.log import Opening
-from oms_journal.journal.message import FrameReader, Source
+from oms_journal.journal.lock import RENEW_SECONDS, Holder, Ownership
 from oms_journal.journal.names import ArchiveName, DataFileName, UnfinishedName
 from oms_journal.journal.operations import MIB
-from oms_journal.journal.owner import RENEW_SECONDS, Holder, Ownership
+from oms_journal.journal.reading.message import FrameReader, Source
 from oms_journal.journal.reserve import Reserve, reserve_size
-from oms_journal.journal.segment import Sealed
+from oms_journal.journal.writing.log import Opening
+from oms_journal.journal.writing.segment import Sealed
 from oms_journal.recovery import findings, holding, place
 from oms_journal.recovery.continuing import Continuing
 from oms_journal.recovery.counting import Counters, Numbers, of_lost

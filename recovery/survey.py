@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oms_journal.journal import names
-from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, NotThisDatabase
 from oms_journal.journal.format import manifest
 from oms_journal.journal.format.headers import ALIGNMENT_MIN, BadHeader, FileHeader, Previous
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import SEQUENCE_MAX, DataFileName
-from oms_journal.journal.neighbours import (
+from oms_journal.journal.reading.datafile import DataFile
+from oms_journal.journal.reading.neighbours import (
     beginnings,
     is_grown,
     is_its_own,

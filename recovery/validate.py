@@ -11,17 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from oms_journal.journal.courtesy import courteous
-from oms_journal.journal.datafile import DataFile, Footer
+from oms_journal.journal.background import courteous
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, JournalError
-from oms_journal.journal.evidence import alignment_of_gap, looks_written
 from oms_journal.journal.format.contents import NO_FRAMES
 from oms_journal.journal.format.footer import ranges
 from oms_journal.journal.format.headers import HEADERS_SIZE, FileHeader, align
+from oms_journal.journal.lock import read_holder
 from oms_journal.journal.names import DataFileName
-from oms_journal.journal.owner import read_holder
-from oms_journal.journal.sweep import sweep
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.evidence import alignment_of_gap, looks_written
+from oms_journal.journal.reading.sweep import sweep
 from oms_journal.recovery.decide import Body, Foot, Head, Seen, decide
 from oms_journal.recovery.examined import Examined, read_contents
 from oms_journal.recovery.losses import between

@@ -1,7 +1,7 @@
 """Judge a data file frame by frame: which bad places are torn, which are damaged, and what was promised.
 
 A bad place that something vouches for is damaged, any other torn; what only parts two groups is put right
-(`journal/evidence.py`). A whole frame that nobody understands is damaged: it was written so.
+(`journal/reading/evidence.py`). A whole frame that nobody understands is damaged: it was written so.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from oms_journal.journal.datafile import DataFile, Footer
-from oms_journal.journal.evidence import Evidence, Expected, gather, is_padding
 from oms_journal.journal.format.contents import DAMAGED, Contents
 from oms_journal.journal.format.footer import BadFooter, Summary
 from oms_journal.journal.format.headers import Previous
 from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.operations import LOW_WATER_KEY, Operation
-from oms_journal.journal.walk import BadPayload, BadRange, Walk, walk
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.evidence import Evidence, Expected, gather, is_padding
+from oms_journal.journal.reading.walk import BadPayload, BadRange, Walk, walk
 from oms_journal.recovery.decide import Action, Body, Decision, Foot, Head, Seen, decide
 from oms_journal.recovery.examined import Examined
 from oms_journal.recovery.losses import losses_of

@@ -15,8 +15,8 @@ from oms_journal.analysis.parts import Damage, Partition
 from oms_journal.analysis.schema import Wanted
 from oms_journal.analysis.storage import locate
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.dump import DumpedOperation, dump
 from oms_journal.journal.format.records import encode_properties
+from oms_journal.journal.reading.dump import DumpedOperation, dump
 from tests.plain_rows import database_of, signed
 
 Row = dict[str, Any]

@@ -15,7 +15,7 @@ from oms_journal.journal.format.headers import FileHeader, FrameHeader
 from oms_journal.journal.format.records import Record, decode_records
 from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.walk import Span, walk
+from oms_journal.journal.reading.walk import Span, walk
 from tests.format_tables import docstring_tables, widths
 
 _LINE_BYTES = 16

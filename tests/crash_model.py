@@ -13,7 +13,7 @@ from pathlib import Path
 
 from oms_journal.database import Message, MessageDatabase
 from oms_journal.journal.errors import DatabaseClosed, JournalError, MessageDamaged
-from oms_journal.journal.group import AnyDraft
+from oms_journal.journal.writing.groups import AnyDraft
 from tests.faulty_disk import SimulatedDisk
 
 SPOOL = Path("/spool")

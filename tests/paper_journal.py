@@ -12,13 +12,13 @@ from oms_journal.database.encode import Encoder
 from oms_journal.database.ledger import Effect, Ledger
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.replay import Index
-from oms_journal.journal.draft import Added, Composer, Draft
 from oms_journal.journal.format.contents import Contents, ContentsBuilder
 from oms_journal.journal.format.headers import HEADERS_SIZE
 from oms_journal.journal.format.records import MOVED, encode_properties
-from oms_journal.journal.group import AnyDraft, form
-from oms_journal.journal.message import Message
-from oms_journal.journal.single import Place
+from oms_journal.journal.reading.message import Message
+from oms_journal.journal.writing.draft import Added, Composer, Draft
+from oms_journal.journal.writing.groups import AnyDraft, form
+from oms_journal.journal.writing.single import Place
 
 
 class PaperJournal:

@@ -30,7 +30,7 @@ from oms_journal.broker.records import (
     kind_of,
 )
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.dump import DumpedOperation, dump
+from oms_journal.journal.reading.dump import DumpedOperation, dump
 from tests.plain_answers import grouped, in_seconds, percentile
 from tests.plain_rows import Answer, database_of
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import xxhash
 from pyspark.sql import DataFrame, SparkSession
 
-from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.dump import DumpedOperation, dump, sequence_of
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.format.records import encode_properties
+from oms_journal.journal.reading.datafile import DataFile
+from oms_journal.journal.reading.dump import DumpedOperation, dump, sequence_of
 
 Answer = list[dict[str, Any]]
 _TIME = pa.timestamp("us", tz="UTC")

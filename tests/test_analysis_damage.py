@@ -13,12 +13,12 @@ from oms_journal.analysis import damage, rows, schema
 from oms_journal.analysis.damage import DamageFound, refuse
 from oms_journal.analysis.parts import Damage, FilePart
 from oms_journal.analysis.reading import agrees
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import DiskFile, RealDisk
 from oms_journal.journal.errors import DiskError, JournalError
 from oms_journal.journal.format.footer import TRAILER
 from oms_journal.journal.format.headers import HEADERS_SIZE, xxh3
 from oms_journal.journal.names import DataFileName
+from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.validate import validate_directory
 from tests.analysed import ALL, Row, analysed, batches_of, comparable, damages, dumped, planned

@@ -21,8 +21,8 @@ from oms_journal.analysis.export import Exported, NotAnExport, export
 from oms_journal.analysis.outdir import CannotWrite
 from oms_journal.analysis.rows import batches
 from oms_journal.analysis.storage import NoJournal
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.reading.datafile import DataFile, Footer
 from tests.analysed import ALL, EVERY, Row, analysed, plain
 from tests.cli_runner import oms, oms_json
 from tests.plain_rows import database_of

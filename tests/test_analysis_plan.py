@@ -19,11 +19,11 @@ from oms_journal.analysis.parts import Damage
 from oms_journal.analysis.schema import Wanted
 from oms_journal.analysis.storage import locate
 from oms_journal.database import MessageDatabase
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import DiskFile, RealDisk
 from oms_journal.journal.errors import DiskError, NewerFormat, NotThisDatabase
 from oms_journal.journal.format.headers import CHECKSUM, HEADER_COPIES, HEADER_SIZE, Previous, xxh3
-from oms_journal.journal.log import Journal, JournalSettings, Opening
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.writing.log import Journal, JournalSettings, Opening
 from tests.analysed import ALL, Row, analysed, batches_of, comparable, damages, dumped, files_table, plain, planned
 from tests.crash_store import with_header
 from tests.golden_files import add, vouch, write

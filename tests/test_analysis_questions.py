@@ -14,8 +14,8 @@ from oms_journal.analysis import questions, schema
 from oms_journal.analysis.commits import COLUMNS as COMMITS_COLUMNS
 from oms_journal.analysis.duplicates import ADDED_COLUMNS
 from oms_journal.database.stats import FileExplanation, Pin
-from oms_journal.journal.draft import Composer
 from oms_journal.journal.format.headers import FRAME_SIZE
+from oms_journal.journal.writing.draft import Composer
 from tests import plain_answers as plain
 from tests.plain_rows import (
     MICROSECOND,

@@ -19,13 +19,13 @@ from oms_journal.analysis.damage import DamageFound, refuse
 from oms_journal.analysis.parts import Damage, FilePart
 from oms_journal.analysis.removals import expanded
 from oms_journal.analysis.schema import TIME_MAX, TIME_MIN, UnknownColumn, Wanted
-from oms_journal.journal.datafile import DataFile, require_header
 from oms_journal.journal.disk import DiskFile, RealDisk, RealFile
 from oms_journal.journal.errors import FormatError
 from oms_journal.journal.format.footer import TRAILER
 from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import BadRecord, decode_set, encode_set
 from oms_journal.journal.operations import Operation
+from oms_journal.journal.reading.datafile import DataFile, require_header
 from tests.analysed import (
     ALL,
     EVERY,

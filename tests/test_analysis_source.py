@@ -18,10 +18,10 @@ from oms_journal.analysis.schema import UnknownColumn
 from oms_journal.analysis.storage import NoFileSystem, NoJournal
 from oms_journal.database import MessageDatabase
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.dump import DumpedOperation, dump
 from oms_journal.journal.errors import JournalError, NewerFormat, NotThisDatabase
 from oms_journal.journal.format.headers import HEADER_COPIES, HEADER_SIZE
 from oms_journal.journal.names import ArchiveName
+from oms_journal.journal.reading.dump import DumpedOperation, dump
 from tests.plain_rows import database_of, moment, rows_in
 from tests.random_journal import RandomWriter, damage
 from tests.source_calls import DEFAULT, Rows, batches, dumped, in_order, load, plain, reader, rows_of

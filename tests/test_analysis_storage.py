@@ -53,7 +53,7 @@ def test_a_list_of_paths_is_read_as_all_of_them_and_each_once(tmp_path: Path) ->
 def test_a_glob_finds_the_journals_among_other_things(pattern: str, tmp_path: Path) -> None:
     for number in (1, 2):
         _spool(tmp_path / f"spool-{number}")
-    _spool(tmp_path / "logs", "oms_journal.journal.log")
+    _spool(tmp_path / "logs", "oms_journal.journal.writing.log")
     (tmp_path / "notes.txt").write_text("x")
 
     assert _found(tmp_path / pattern) == [("spool-1", True, set()), ("spool-2", True, set())]

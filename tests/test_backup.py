@@ -12,11 +12,11 @@ from oms_journal.database import DatabaseLocked, DatabaseView, DiskError, IsBack
 from oms_journal.database.backup import Backup, BackupOptions, BackupReport, back_up
 from oms_journal.database.backup_check import verify_backup
 from oms_journal.journal import names
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import Buffer, DiskFile, RealDisk
 from oms_journal.journal.errors import BehindItsBackup, NothingToBackUp, NotReadBack, NotThisBackup
 from oms_journal.journal.format import manifest
 from oms_journal.journal.names import DataFileName
+from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.recovery.validate import validate_directory
 from tests.small_files import churn, fill, open_small
 

@@ -38,8 +38,8 @@ from oms_journal.broker.records import (
     SubscriptionRecord,
     UowRecord,
 )
-from oms_journal.journal.draft import VALUE_HEAD_BYTES
 from oms_journal.journal.operations import NAME_BYTES_MAX, VALUE_BYTES_MAX
+from oms_journal.journal.writing.draft import VALUE_HEAD_BYTES
 from tests.format_tables import Rows, markdown_tables
 from tests.golden_files import broker_records
 from tests.project import REPOSITORY

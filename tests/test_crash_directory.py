@@ -9,8 +9,8 @@ import pytest
 from oms_journal.database import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DatabaseLocked, DiskError, JournalError, NotThisDatabase, RecoveryRefused
+from oms_journal.journal.lock import LOCK_BYTE_BASE, read_holder
 from oms_journal.journal.names import LOCK, ArchiveName, DataFileName
-from oms_journal.journal.owner import LOCK_BYTE_BASE, read_holder
 from oms_journal.recovery.report import FileReport, Verdict
 from oms_journal.recovery.survey import survey
 from oms_journal.recovery.validate import examine, validate_directory

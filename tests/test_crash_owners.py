@@ -16,7 +16,7 @@ from oms_journal.database.tender import Tender
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DatabaseLocked, JournalError, NotAttempted, OutcomeUnknown, TakenOver
-from oms_journal.journal.owner import Holder, read_holder
+from oms_journal.journal.lock import Holder, read_holder
 from tests.crash_model import (
     SPOOL,
     Account,

@@ -26,7 +26,7 @@ import pytest
 from oms_journal.database import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DatabaseClosed, DatabaseLocked
-from oms_journal.journal.owner import read_holder
+from oms_journal.journal.lock import read_holder
 from tests.crash_model import Account, State, state_of
 from tests.crash_writer import FILE_BYTES, THREADS, enter
 from tests.forking import forked

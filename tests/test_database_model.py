@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from oms_journal.database import DatabaseView, DuplicateConflict, MessageDatabase
-from oms_journal.journal.message import Message
+from oms_journal.journal.reading.message import Message
 from tests.watched_disk import HandClock
 
 QUEUES = ["orders", "häuser", "\0", "q" * 255]

@@ -17,7 +17,7 @@ from oms_journal.cli.demo_reports import Attempt, Heard
 from oms_journal.cli.demo_steps import Demo
 from oms_journal.database import MessageDatabase, NotUndelivered
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.dump import data_paths
+from oms_journal.journal.reading.dump import data_paths
 from tests.cli_runner import command_line, environment, oms, oms_json
 from tests.left_running import after_a_while, told
 

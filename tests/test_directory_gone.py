@@ -11,7 +11,7 @@ from oms_journal.broker.changes import Changes
 from oms_journal.broker.store_errors import StoreUnavailable
 from oms_journal.database import DirectoryGone, MessageDatabase, NotAttempted, Options, OutcomeUnknown
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.owner import read_holder
+from oms_journal.journal.lock import read_holder
 from tests.broker_store_writer import opened
 from tests.stomp_server import Serving, Wire, eventually
 

@@ -15,9 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.draft import Added, Composer
 from oms_journal.journal.format import footer
 from oms_journal.journal.format.columns import Columns
 from oms_journal.journal.format.contents import Contents, ContentsBuilder, Ranges, empty_columns
@@ -35,8 +33,10 @@ from oms_journal.journal.format.footer import (
 from oms_journal.journal.format.headers import ALIGNMENT_MIN, CHECKSUM, HEADER_SIZE, FileHeader, encode_headers, xxh3
 from oms_journal.journal.format.records import MOVED, encode_properties
 from oms_journal.journal.format.rows import COLUMNS
-from oms_journal.journal.log import Journal, JournalSettings, Opening
 from oms_journal.journal.operations import Operation
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.writing.draft import Added, Composer
+from oms_journal.journal.writing.log import Journal, JournalSettings, Opening
 
 HEADER = FileHeader(
     database=b"d" * 16, identity=0x1234, sequence=1, owner=1, next_message=1, next_commit=1, low_water=1, created=1

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from oms_journal.database import DatabaseView, MessageDatabase
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.dump import Dumped, DumpedDamage, DumpedOperation, dump
 from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.operations import MIB
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.dump import Dumped, DumpedDamage, DumpedOperation, dump
 from oms_journal.recovery.startup import recover
 from tests import foreign_reader
 from tests.foreign_reader import Fields

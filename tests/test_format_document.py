@@ -9,14 +9,15 @@ import pytest
 
 from oms_journal.database import MessageDatabase
 from oms_journal.index import duplicates, sealed
-from oms_journal.journal import names, operations, owner
-from oms_journal.journal.draft import VALUE_HEAD_BYTES
+from oms_journal.journal import lock as owner
+from oms_journal.journal import names, operations
 from oms_journal.journal.format import footer, records
 from oms_journal.journal.format import headers as format
 from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import decode_set, encode_set
 from oms_journal.journal.format.rows import COLUMNS
-from oms_journal.journal.log import DATA_FILE_BYTES_MAX
+from oms_journal.journal.writing.draft import VALUE_HEAD_BYTES
+from oms_journal.journal.writing.log import DATA_FILE_BYTES_MAX
 from oms_journal.recovery.counting import NUMBER_JUMP
 from tests.format_tables import FORMAT, Rows, as_markdown, docstring_tables, markdown_tables, widths
 from tests.golden_files import GOLDEN

@@ -17,7 +17,8 @@ from oms_journal.journal.disk import DiskFile, RealDisk
 from oms_journal.journal.errors import MessageDamaged
 from oms_journal.journal.format.headers import FrameHeader
 from oms_journal.journal.format.records import Record
-from oms_journal.journal.message import (
+from oms_journal.journal.operations import Operation
+from oms_journal.journal.reading.message import (
     FRAME_KEPT_BYTES_MAX,
     FRAME_KEPT_MIN,
     KEPT_BYTES_MAX,
@@ -27,7 +28,6 @@ from oms_journal.journal.message import (
     Stored,
     contents_of,
 )
-from oms_journal.journal.operations import Operation
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.validate import validate_directory
 from tests.crash_model import SPOOL, open_unattended

@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oms_journal.journal.draft import Added, Composer, Draft
 from oms_journal.journal.format.headers import FrameHeader, align, decode_frame, xxh3
 from oms_journal.journal.format.records import decode_records
-from oms_journal.journal.group import AnyDraft, Group, form
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.single import Place, PlainAdds, QueueTemplate, form_one
-from oms_journal.journal.walk import payloads
+from oms_journal.journal.reading.walk import payloads
+from oms_journal.journal.writing.draft import Added, Composer, Draft
+from oms_journal.journal.writing.groups import AnyDraft, Group, form
+from oms_journal.journal.writing.single import Place, PlainAdds, QueueTemplate, form_one
 
 PLACE = Place(
     identity=2**64 - 5, sequence=3, owner=7, alignment=8, offset=4096, synced=2000, next_message=1000, next_commit=40

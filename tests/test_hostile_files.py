@@ -9,9 +9,7 @@ import pytest
 
 from oms_journal.database import MessageDatabase
 from oms_journal.journal import names
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.dump import DumpedDamage, dump
 from oms_journal.journal.errors import FormatError, JournalError
 from oms_journal.journal.format.contents import Contents, empty_columns
 from oms_journal.journal.format.footer import BadFooter, encode_footer
@@ -26,9 +24,11 @@ from oms_journal.journal.format.headers import (
     xxh3,
 )
 from oms_journal.journal.format.records import MOVED, RECORD, SET_SIZE, encode_drop, encode_gap, encode_put, padded
+from oms_journal.journal.lock import Ownership, read_holder
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.owner import Ownership, read_holder
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.dump import DumpedDamage, dump
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.validate import validate_directory
 from tests.golden_files import make

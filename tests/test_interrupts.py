@@ -15,7 +15,7 @@ import pytest
 
 from oms_journal.broker.interrupts import apart
 from oms_journal.database import CommitFailed, MessageDatabase, Options
-from oms_journal.journal import commit
+from oms_journal.journal.writing import group_commit
 from tests.cli_runner import run_program
 from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
@@ -198,11 +198,11 @@ class _Interrupt:
         sys.settrace(None)
 
     def _called(self, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
-        return self._reached if frame.f_code.co_filename == commit.__file__ else None
+        return self._reached if frame.f_code.co_filename == group_commit.__file__ else None
 
     def _reached(self, frame: FrameType, event: str, _: object) -> Callable[..., Any]:
         # The interpreter looks for no signal between a lock and the block that it guards.
-        is_lock = linecache.getline(commit.__file__, frame.f_lineno).strip().startswith("with self._lock")
+        is_lock = linecache.getline(group_commit.__file__, frame.f_lineno).strip().startswith("with self._lock")
         if event == "line" and not is_lock:
             self.count += 1
             if self.count == self.line:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.journal.iotest_figures import histogram, median_ratio, percentile, timing
-from oms_journal.journal.iotest_place import Mount, Place, find_mount, look_at, parse_mounts
-from oms_journal.journal.iotest_verdict import MethodRates, SyncFacts, compare, judge_sync
+from oms_journal.journal.iotest.figures import histogram, median_ratio, percentile, timing
+from oms_journal.journal.iotest.place import Mount, Place, find_mount, look_at, parse_mounts
+from oms_journal.journal.iotest.verdict import MethodRates, SyncFacts, compare, judge_sync
 
 PLACE = Place(
     directory="/spool",

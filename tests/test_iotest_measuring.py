@@ -15,8 +15,8 @@ import pytest
 
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DiskError, DiskFull
-from oms_journal.journal.iotest import Bounds, measure
-from oms_journal.journal.iotest_methods import (
+from oms_journal.journal.iotest.measurement import Bounds, measure
+from oms_journal.journal.iotest.methods import (
     BLOCK,
     METHODS,
     UNSYNCED,
@@ -31,8 +31,8 @@ from oms_journal.journal.iotest_methods import (
     payload,
     read_through,
 )
-from oms_journal.journal.iotest_place import look_at
-from oms_journal.journal.iotest_scratch import LOCK, LOCK_BYTE, PREFIX, scratch
+from oms_journal.journal.iotest.place import look_at
+from oms_journal.journal.iotest.scratch import LOCK, LOCK_BYTE, PREFIX, scratch
 from tests.cli_runner import command_line, environment, oms, oms_json, oms_process
 
 QUICK = Bounds(seconds=0.2, bytes_max=16 << 20, data_file_size=256 << 10)

@@ -10,10 +10,10 @@ import pytest
 
 from oms_journal.database.block import CommitBlock
 from oms_journal.database.ledger import FEW, Effect, StaleDraft
-from oms_journal.journal.draft import Composer, Draft
 from oms_journal.journal.errors import DiskFull, DuplicateConflict, NotUndelivered
-from oms_journal.journal.message import Message
 from oms_journal.journal.operations import Operation
+from oms_journal.journal.reading.message import Message
+from oms_journal.journal.writing.draft import Composer, Draft
 from tests.paper_journal import PaperJournal, moving
 
 

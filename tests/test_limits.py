@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from oms_journal.database import InvalidName, LimitExceeded, MessageDatabase
 from oms_journal.database.block import CommitBlock
 from oms_journal.database.options import Options
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.names import SEQUENCE_MAX, DataFileName
 from oms_journal.journal.operations import PROPERTIES_BYTES_MAX, VALUE_BYTES_MAX
+from oms_journal.journal.reading.datafile import DataFile, Footer
 from tests.small_files import MODEST
 from tests.watched_disk import HandClock
 

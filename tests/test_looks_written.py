@@ -2,8 +2,8 @@
 
 import pytest
 
-from oms_journal.journal.evidence import looks_written
 from oms_journal.journal.format.headers import HEADERS_SIZE
+from oms_journal.journal.reading.evidence import looks_written
 from tests.crash_model import SPOOL, open_unattended
 from tests.crash_store import headers_of, small_store
 

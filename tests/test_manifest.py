@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from oms_journal.database import BackupUnfinished, DatabaseView, IsBackup, ManifestDamaged, MessageDatabase, NewerFormat
 from oms_journal.database.standstill import Standstill
 from oms_journal.journal import names
-from oms_journal.journal.datafile import DataFile, require_header
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format import manifest
 from oms_journal.journal.format.headers import Previous, xxh3
 from oms_journal.journal.format.manifest import BackupFile, BadManifest, Manifest, decode, encode
 from oms_journal.journal.names import DataFileName
-from oms_journal.journal.walk import Span, walk
+from oms_journal.journal.reading.datafile import DataFile, require_header
+from oms_journal.journal.reading.walk import Span, walk
 from tests.annotated import as_bytes
 from tests.faulty_disk import SimulatedDisk
 from tests.format_tables import docstring_tables, widths

@@ -9,9 +9,9 @@ from oms_journal.database import DatabaseView, MessageDatabase
 from oms_journal.database.backup import back_up
 from oms_journal.database.standstill import Standstill
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.dump import dump
 from oms_journal.journal.errors import NewerFormat
 from oms_journal.journal.format.headers import HEADER_COPIES, HEADER_SIZE, xxh3
+from oms_journal.journal.reading.dump import dump
 from oms_journal.recovery.startup import RecoveryOptions, recover
 from oms_journal.recovery.validate import validate_directory
 from tests.cli_runner import oms

@@ -7,9 +7,9 @@ import pytest
 
 from oms_journal.database.loading import load, number_behind
 from oms_journal.journal.format.headers import NUMBERS_MAX
-from oms_journal.journal.log import DATA_FILE_BYTES_MAX
-from oms_journal.journal.message import Message
 from oms_journal.journal.names import DataFileName
+from oms_journal.journal.reading.message import Message
+from oms_journal.journal.writing.log import DATA_FILE_BYTES_MAX
 from oms_journal.recovery.counting import NUMBER_JUMP, NUMBER_JUMP_BLIND
 from oms_journal.recovery.restoring import Split
 from tests.crash_model import SPOOL, Account, open_unattended
@@ -139,7 +139,9 @@ def test_they_are_not_where_only_a_footer_tells_how_far_those_of_a_loaded_databa
     """Also when nothing is committed between the repair and the next start."""
     disk, number = SimulatedDisk(), 1 << 40
     with monkeypatch.context() as before, open_unattended(disk) as database:
-        before.setattr("oms_journal.journal.segment.NUMBERS_MAX", 1 << 62)  # so it was once: one file went any way
+        before.setattr(
+            "oms_journal.journal.writing.segment.NUMBERS_MAX", 1 << 62
+        )  # so it was once: one file went any way
         load(database, [loaded(5)], {})
         load(database, [loaded(number)], {})
     assert not disk.contents(SPOOL).get(SECOND.name)

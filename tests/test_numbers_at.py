@@ -9,7 +9,7 @@ import pytest
 
 from oms_journal.database import AsyncMessageDatabase, MessageDatabase
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.dump import DumpedOperation, dump
+from oms_journal.journal.reading.dump import DumpedOperation, dump
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from oms_journal.database import MessageDatabase
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import NewerFormat, NotThisDatabase
 from oms_journal.journal.format.footer import MAGIC as FOOTER_MAGIC
 from oms_journal.journal.format.headers import FRAME_SIZE, HEADER_COPIES, HEADER_SIZE, FileHeader, FrameHeader, xxh3
 from oms_journal.journal.names import DataFileName
-from oms_journal.journal.walk import Span, walk
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.walk import Span, walk
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.validate import validate_directory
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.format.headers import GAP
-from oms_journal.journal.walk import Span, walk
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.walk import Span, walk
 from oms_journal.recovery.report import Loss, Verdict
 from oms_journal.recovery.startup import RecoveryOptions, recover
 from tests.crash_model import SPOOL, Account, Writer, found_after, open_unattended, state_of

@@ -12,10 +12,10 @@ from oms_journal.database import Message, MessageDatabase, encode, taking
 from oms_journal.database.loading import load
 from oms_journal.database.unit import Unit
 from oms_journal.index.queues import Queues
-from oms_journal.journal.draft import Draft
 from oms_journal.journal.operations import encode_name
-from oms_journal.journal.single import PlainAdds, QueueTemplate
-from oms_journal.journal.unit import NewValue
+from oms_journal.journal.writing.draft import Draft
+from oms_journal.journal.writing.single import PlainAdds, QueueTemplate
+from oms_journal.journal.writing.unit import NewValue
 from tests.crash_model import open_unattended
 from tests.faulty_disk import SimulatedDisk
 

@@ -8,11 +8,11 @@ import pytest
 
 from oms_journal.database import MessageDatabase, UnreadableCommit
 from oms_journal.database.drafting import first_number
-from oms_journal.journal.draft import Added, Composer, Draft, draft_plain
-from oms_journal.journal.group import AnyDraft
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.single import QueueTemplate
-from oms_journal.journal.unit import NewRun, RemovedRun, draft_unit
+from oms_journal.journal.writing.draft import Added, Composer, Draft, draft_plain
+from oms_journal.journal.writing.groups import AnyDraft
+from oms_journal.journal.writing.single import QueueTemplate
+from oms_journal.journal.writing.unit import NewRun, RemovedRun, draft_unit
 
 
 def _records(change: Callable[[bytearray], None]) -> Callable[[Draft], None]:

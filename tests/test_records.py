@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oms_journal.journal.draft import Added, Composer, Draft
 from oms_journal.journal.errors import InvalidName, LimitExceeded
 from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import (
@@ -32,6 +31,7 @@ from oms_journal.journal.format.records import (
     encode_set,
 )
 from oms_journal.journal.operations import PROPERTIES_BYTES_MAX, Operation
+from oms_journal.journal.writing.draft import Added, Composer, Draft
 
 NAMES = st.binary(min_size=1, max_size=255)
 PAYLOADS = st.lists(st.binary(max_size=40), min_size=1, max_size=6)

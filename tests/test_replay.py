@@ -9,11 +9,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from oms_journal.database.ledger import StaleDraft
 from oms_journal.index.replay import Index
-from oms_journal.journal.draft import Draft
 from oms_journal.journal.errors import DuplicateConflict, NotUndelivered
-from oms_journal.journal.group import AnyDraft
-from oms_journal.journal.message import Message
 from oms_journal.journal.operations import Operation
+from oms_journal.journal.reading.message import Message
+from oms_journal.journal.writing.draft import Draft
+from oms_journal.journal.writing.groups import AnyDraft
 from tests.paper_journal import PaperJournal, moving
 
 QUEUES = ["orders", "bills", "häuser"]

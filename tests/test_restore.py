@@ -12,7 +12,7 @@ from oms_journal.database.restore import RestoreReport
 from oms_journal.database.standstill import Standstill
 from oms_journal.journal import names
 from oms_journal.journal.errors import DatabaseLocked, DiskError, RestoreRefused, RestoreUnfinished
-from oms_journal.journal.owner import Ownership
+from oms_journal.journal.lock import Ownership
 from oms_journal.recovery.startup import RecoveryOptions, start
 from oms_journal.recovery.validate import validate_directory
 from tests.crash_model import SPOOL, Account, State, Unattended, Writer, state_of, workload

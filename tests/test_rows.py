@@ -7,13 +7,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oms_journal.journal.draft import Added, Composer
 from oms_journal.journal.format.headers import FRAME_SIZE
 from oms_journal.journal.format.records import MOVED, decode_records
 from oms_journal.journal.format.rows import BULK_FRAMES_MIN, COLUMNS, Tables, rows_of
-from oms_journal.journal.group import form
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.single import Place
+from oms_journal.journal.writing.draft import Added, Composer
+from oms_journal.journal.writing.groups import form
+from oms_journal.journal.writing.single import Place
 
 NAMES = st.sampled_from([b"q", b"orders", b"a queue with a rather long name", b"q" * 255, b"\0", b"q\0"])
 PAYLOADS = st.lists(st.sampled_from([b"", b"x", b"y" * 300]), min_size=1, max_size=5)

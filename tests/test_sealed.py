@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from oms_journal.database import MessageDatabase
 from oms_journal.index import sealed
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.contents import Ranges
 from oms_journal.journal.names import INDEX, DataFileName, unfinished
-from oms_journal.journal.segment import Sealed
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.writing.segment import Sealed
 from tests.small_files import churn, fill, open_small
 from tests.watched_disk import WatchedDisk
 

@@ -10,7 +10,7 @@ import pytest
 from oms_journal.broker.attributes import Attributes, read
 from oms_journal.broker.server import partner
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.owner import Holder, read_holder
+from oms_journal.journal.lock import Holder, read_holder
 from tests.stomp_server import TIMEOUT_SECONDS, Serving, eventually
 from tests.two_brokers import Pair, asked, wait_for
 

@@ -6,7 +6,7 @@ import pytest
 
 from oms_journal.broker.server.standby import is_same_store
 from oms_journal.broker.server.watching import Verdict, Watch
-from oms_journal.journal.owner import Holder
+from oms_journal.journal.lock import Holder
 
 INTERVAL, RENEWAL = 60.0, 3.0
 

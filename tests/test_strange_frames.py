@@ -11,8 +11,8 @@ from oms_journal.database import DatabaseView, MessageDamaged, MessageDatabase
 from oms_journal.database.backup import back_up
 from oms_journal.database.backup_check import verify_backup
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.dump import DumpedDamage, DumpedOperation, dump
 from oms_journal.journal.errors import RecoveryRefused
+from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation, dump
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.startup import recover
 from oms_journal.recovery.validate import validate_directory

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from oms_journal.database import MessageDamaged, MessageDatabase
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.records import PROPERTIES
 from oms_journal.journal.format.rows import COLUMNS
-from oms_journal.journal.sweep import sweep
-from oms_journal.journal.walk import BadPayload, Span, walk
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.sweep import sweep
+from oms_journal.journal.reading.walk import BadPayload, Span, walk
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.startup import recover
 from oms_journal.recovery.validate import validate_directory

@@ -13,9 +13,9 @@ from oms_journal.database import DatabaseView, MessageDatabase, tender
 from oms_journal.database.tender import Chores, Tender
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DirectoryGone, JournalError, TakenOver
-from oms_journal.journal.owner import read_holder
-from oms_journal.journal.segment import Segment
-from oms_journal.journal.supply import ROLLED_MAX
+from oms_journal.journal.lock import read_holder
+from oms_journal.journal.writing.segment import Segment
+from oms_journal.journal.writing.supply import ROLLED_MAX
 from tests.crash_model import found_after, open_unattended, state_of
 from tests.faulty_disk import SimulatedDisk
 from tests.watched_disk import TIMEOUT_SECONDS

@@ -12,7 +12,7 @@ from oms_journal.database.restore import restore
 from oms_journal.database.standstill import Standstill
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.owner import read_holder
+from oms_journal.journal.lock import read_holder
 from oms_journal.recovery.startup import recover
 
 

@@ -12,12 +12,12 @@ from oms_journal.database import MessageDatabase
 from oms_journal.database.drafting import first_of
 from oms_journal.database.ledger import Effect
 from oms_journal.database.unit import RUNS_MAX, Unit
-from oms_journal.journal.draft import NUMBER, Draft, fill_values
 from oms_journal.journal.errors import LimitExceeded, NotUndelivered
-from oms_journal.journal.group import form
 from oms_journal.journal.operations import VALUE_BYTES_MAX
-from oms_journal.journal.single import Place
-from oms_journal.journal.unit import NewValue
+from oms_journal.journal.writing.draft import NUMBER, Draft, fill_values
+from oms_journal.journal.writing.groups import form
+from oms_journal.journal.writing.single import Place
+from oms_journal.journal.writing.unit import NewValue
 
 FIELDS = (
     *("operations", "messages", "rows", "footer_bytes", "frame_size", "weight", "features", "has_add", "payload_size"),

@@ -9,7 +9,7 @@ import pytest
 from oms_journal.journal.format.headers import FRAME_SIZE, GAP, FrameHeader, align, encode_frame_head, xxh3
 from oms_journal.journal.format.records import RECORD, encode_drop, encode_gap, encode_put
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.walk import BadRange, Span, Walk, walk
+from oms_journal.journal.reading.walk import BadRange, Span, Walk, walk
 
 IDENTITY = 0xFFFF_FFFF_FFFF_F000
 START = 768

@@ -16,7 +16,7 @@ from oms_journal.broker.pstore import platform
 from oms_journal.broker.reachability import reason_of
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError
-from oms_journal.journal.owner import read_holder
+from oms_journal.journal.lock import read_holder
 
 if TYPE_CHECKING:  # of the extra `server`
     import httpx

@@ -24,7 +24,7 @@ from oms_journal.broker.server.partner import PING_HEADER, introduction, ping_he
 from oms_journal.broker.server.served import Served
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError
-from oms_journal.journal.owner import read_holder
+from oms_journal.journal.lock import read_holder
 
 HELLO = frozenset(("version", "platform", "security", "nonce", "port"))
 NONCE_MAX = 64

@@ -45,7 +45,7 @@ from oms_journal.broker.server.stomp import StompListener
 from oms_journal.broker.server.tls import HANDSHAKES_MAX
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError
-from oms_journal.journal.owner import Holder, read_holder
+from oms_journal.journal.lock import Holder, read_holder
 
 if sys.platform != "win32":
     import resource

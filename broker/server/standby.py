@@ -30,7 +30,7 @@ from oms_journal.broker.server.served import PortRefused, Served
 from oms_journal.broker.server.watching import Verdict, Watch
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DatabaseLocked, JournalError
-from oms_journal.journal.owner import Holder, read_holder
+from oms_journal.journal.lock import Holder, read_holder
 
 _log = logging.getLogger("oms.standby")
 STEP_SECONDS = 0.5  # between two looks at the lock file, and two pings of a partner that does not answer

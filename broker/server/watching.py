@@ -15,7 +15,7 @@ A count stands still when it has not moved for CONTROL-INTERVAL, and for three t
 from dataclasses import dataclass, field
 from enum import Enum
 
-from oms_journal.journal.owner import Holder
+from oms_journal.journal.lock import Holder
 
 
 class Verdict(Enum):

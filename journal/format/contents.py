@@ -28,12 +28,12 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from oms_journal.journal.draft import VALUE_HEAD_BYTES
 from oms_journal.journal.format.headers import FRAME, FRAME_SIZE, GAP
 from oms_journal.journal.format.records import check_texts, decode_set
 from oms_journal.journal.format.rows import COLUMNS, Rows, Tables, check_rows, rows_of
-from oms_journal.journal.heads import PACK_COUNT, Heads
 from oms_journal.journal.operations import Operation
+from oms_journal.journal.writing.draft import VALUE_HEAD_BYTES
+from oms_journal.journal.writing.heads import PACK_COUNT, Heads
 
 DAMAGED = 16
 FLAGS_AT = FRAME_SIZE - 4  # of a frame: the last field of its header

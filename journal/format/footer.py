@@ -56,7 +56,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from oms_journal.journal.draft import VALUE_HEAD_BYTES
 from oms_journal.journal.format.columns import Columns, encode_column
 from oms_journal.journal.format.contents import NOTHING, Contents, Ranges
 from oms_journal.journal.format.headers import (
@@ -72,6 +71,7 @@ from oms_journal.journal.format.headers import (
 from oms_journal.journal.format.records import MOVED, BadRecord, check_texts
 from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.operations import Operation
+from oms_journal.journal.writing.draft import VALUE_HEAD_BYTES
 
 MAGIC = b"OMSFOOT1"
 TRAILER_MAGIC = b"1ATOOFSM"

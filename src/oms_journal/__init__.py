@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         TakenOver,
         UnreadableCommit,
     )
-    from oms_journal.journal.message import Message
+    from oms_journal.journal.reading.message import Message
 
 __all__ = [
     "AsyncBroker",

@@ -16,9 +16,9 @@ from oms_journal.database.encode import Encoder
 from oms_journal.database.ledger import Effect, Ledger, Run
 from oms_journal.database.taking import Taking
 from oms_journal.index.table import Place
-from oms_journal.journal.draft import Draft, draft_plain
-from oms_journal.journal.message import Message
 from oms_journal.journal.operations import VALUE_BYTES_MAX, check_size
+from oms_journal.journal.reading.message import Message
+from oms_journal.journal.writing.draft import Draft, draft_plain
 from tests.attack import Fault, entering
 from tests.simulation.fault import changed, nothing
 

@@ -15,7 +15,7 @@ from typing import Any
 from oms_journal.database import MessageDatabase, Options
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import CommitFailed, DiskFull, JournalError
-from oms_journal.journal.owner import read_holder
+from oms_journal.journal.lock import read_holder
 from tests.crash_writer import commit_one, say
 from tests.faults.nursery import Job
 from tests.faults.shim import arm, phase, phase_in

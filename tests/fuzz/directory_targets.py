@@ -12,7 +12,6 @@ from pathlib import Path
 
 from oms_journal.database import MessageDatabase
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.dump import DumpedDamage, DumpedOperation, dump
 from oms_journal.journal.errors import JournalError, MessageDamaged
 from oms_journal.journal.format.headers import (
     FRAME_SIZE,
@@ -25,6 +24,7 @@ from oms_journal.journal.format.headers import (
     xxh3,
 )
 from oms_journal.journal.names import DataFileName
+from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation, dump
 from oms_journal.recovery.validate import validate_directory
 from tests import foreign_reader
 from tests.faulty_disk import SimulatedDisk

@@ -40,9 +40,9 @@ from oms_journal.journal.format.records import (
     encode_removal,
     encode_set,
 )
+from oms_journal.journal.lock import Ownership, read_holder
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.owner import Ownership, read_holder
-from oms_journal.journal.segment import Sealed
+from oms_journal.journal.writing.segment import Sealed
 from oms_journal.recovery import holding
 from tests import foreign_reader
 from tests.fuzz.target import MEMORY, Taker, Target, target

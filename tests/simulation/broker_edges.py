@@ -13,7 +13,7 @@ from unittest.mock import patch
 import oms_journal.broker.journal_store
 import oms_journal.broker.topics
 import oms_journal.broker.world
-import oms_journal.journal.owner
+import oms_journal.journal.lock
 import oms_journal.recovery.continuing
 from tests.crash_model import Unattended
 
@@ -38,8 +38,8 @@ def simulated_edges() -> Iterator[Edges]:
     system = SimpleNamespace(getpid=lambda: edges.pid)
     with contextlib.ExitStack() as stack:
         for module, name, put in (
-            (oms_journal.journal.owner, "os", system),
-            (oms_journal.journal.owner, "socket", SimpleNamespace(gethostname=lambda: "simulated")),
+            (oms_journal.journal.lock, "os", system),
+            (oms_journal.journal.lock, "socket", SimpleNamespace(gethostname=lambda: "simulated")),
             (oms_journal.recovery.continuing, "os", system),
             (oms_journal.broker.journal_store, "MessageDatabase", Unattended),
             (oms_journal.broker.world, "stays", _never),

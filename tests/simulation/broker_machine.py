@@ -22,8 +22,8 @@ from oms_journal.database.options import Options
 from oms_journal.database.restore import RestoreOptions, restore
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import JournalError
+from oms_journal.journal.lock import Holder, read_holder
 from oms_journal.journal.names import LOCK
-from oms_journal.journal.owner import Holder, read_holder
 from oms_journal.recovery.startup import Policy
 from tests.broker_model import Terms
 from tests.broker_stores import MESSAGE_BYTES_MAX, begun

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from oms_journal.database.block import CommitBlock
 from oms_journal.database.options import Options
-from oms_journal.journal.draft import Draft
 from oms_journal.journal.errors import DuplicateConflict, NoSuchMessage, OutcomeUnknown
-from oms_journal.journal.group import AnyDraft
 from oms_journal.journal.operations import Operation
+from oms_journal.journal.writing.draft import Draft
+from oms_journal.journal.writing.groups import AnyDraft
 from tests.crash_model import Change, Content, Unattended, state_of
 from tests.simulation.engine_account import Account, Doing, Identified, Scope
 from tests.simulation.engine_steps import Add, AddMany, Block, Discard, Drop, Group, LetGo, Put, Release, Remove, Resend

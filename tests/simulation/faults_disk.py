@@ -6,8 +6,8 @@ from typing import Any
 
 from oms_journal.journal.disk import Buffer
 from oms_journal.journal.reserve import Reserve
-from oms_journal.journal.segment import Segment
-from oms_journal.journal.supply import Supply
+from oms_journal.journal.writing.segment import Segment
+from oms_journal.journal.writing.supply import Supply
 from oms_journal.recovery.repair import Repaired, Repairer
 from tests.simulation.fault import Instead, changed, fault, nothing
 

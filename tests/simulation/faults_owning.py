@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import oms_journal.database.cleanup
-import oms_journal.journal.owner
+import oms_journal.journal.lock
 from oms_journal.database.cleanup import Cleanup
 from oms_journal.database.ledger import Ledger
 from oms_journal.database.questions import file_facts
 from oms_journal.index.keyed import Keyed
 from oms_journal.index.replay import Index
+from oms_journal.journal.lock import LOCK_BYTE_BASE, Ownership, _holder
 from oms_journal.journal.names import DataFileName
-from oms_journal.journal.owner import LOCK_BYTE_BASE, Ownership, _holder
 from tests.simulation.fault import Instead, changed, fault, nothing
 
 
@@ -33,7 +33,7 @@ def no_lock_is_taken() -> Iterator[None]:
 
         return claimed
 
-    with changed(oms_journal.journal.owner, "_claim", of):
+    with changed(oms_journal.journal.lock, "_claim", of):
         yield
 
 
@@ -50,7 +50,7 @@ def the_owners_number_is_not_raised() -> Iterator[None]:
 
         return claimed
 
-    with changed(oms_journal.journal.owner, "_claim", of):
+    with changed(oms_journal.journal.lock, "_claim", of):
         yield
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 import oms_journal.index.replay
-import oms_journal.journal.datafile
-import oms_journal.journal.draft
 import oms_journal.journal.format.footer
-import oms_journal.journal.message
-import oms_journal.journal.single
-import oms_journal.journal.unit
-import oms_journal.journal.walk
+import oms_journal.journal.reading.datafile
+import oms_journal.journal.reading.message
+import oms_journal.journal.reading.walk
+import oms_journal.journal.writing.draft
+import oms_journal.journal.writing.single
+import oms_journal.journal.writing.unit
 import oms_journal.recovery.startup
 import oms_journal.recovery.survey
 import oms_journal.recovery.validate
@@ -44,7 +44,7 @@ def a_torn_frame_is_believed() -> Iterator[None]:
 
         return decoded
 
-    with changed(oms_journal.journal.walk, "decode_frame", of):
+    with changed(oms_journal.journal.reading.walk, "decode_frame", of):
         yield
 
 
@@ -59,7 +59,7 @@ def half_a_frame_is_replayed() -> Iterator[None]:
 
         return taken
 
-    with changed(oms_journal.journal.walk, "_take", of):
+    with changed(oms_journal.journal.reading.walk, "_take", of):
         yield
 
 
@@ -73,7 +73,7 @@ def what_damage_brings_back_is_not_listed() -> Iterator[None]:
 @fault("engine", budget=300)
 def a_message_is_read_without_its_checksum() -> Iterator[None]:
     """A message's bytes are handed out whatever its checksum says."""
-    with changed(oms_journal.journal.message, "xxh3", lambda xxh3: lambda *data: EqualToAll(xxh3(*data))):
+    with changed(oms_journal.journal.reading.message, "xxh3", lambda xxh3: lambda *data: EqualToAll(xxh3(*data))):
         yield
 
 
@@ -107,11 +107,11 @@ def only_the_beginning_of_a_message_is_verified() -> Iterator[None]:
 
         return read
 
-    writers = (oms_journal.journal.single, oms_journal.journal.draft, oms_journal.journal.unit)
+    writers = (oms_journal.journal.writing.single, oms_journal.journal.writing.draft, oms_journal.journal.writing.unit)
     with contextlib.ExitStack() as all_changed:
         for writer in writers:
             all_changed.enter_context(changed(writer, "xxh3", noting))
-        all_changed.enter_context(changed(oms_journal.journal.message, "xxh3", reading))
+        all_changed.enter_context(changed(oms_journal.journal.reading.message, "xxh3", reading))
         yield
 
 
@@ -136,7 +136,7 @@ def a_footers_checksum_is_ignored() -> Iterator[None]:
 @fault("engine", budget=60)
 def frames_vouch_for_nothing() -> Iterator[None]:
     """No frame is proof that what stands before it was durable."""
-    with changed(oms_journal.journal.walk.Walk, "vouched", lambda _: lambda self: 0):
+    with changed(oms_journal.journal.reading.walk.Walk, "vouched", lambda _: lambda self: 0):
         yield
 
 
@@ -181,7 +181,7 @@ def files_below_the_low_water_mark_are_read() -> Iterator[None]:
         return decoded
 
     with (
-        changed(oms_journal.journal.datafile, "decode_header", of),
+        changed(oms_journal.journal.reading.datafile, "decode_header", of),
         changed(oms_journal.journal.format.footer, "decode_header", of),
         changed(oms_journal.recovery.walked, "low_water_of", lambda _: lambda contents: 0),
         changed(oms_journal.recovery.validate, "low_water_of", lambda _: lambda contents: 0),

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from oms_journal.journal.commit import GroupCommit
+from oms_journal.journal.writing.group_commit import GroupCommit
 from tests.simulation.fault import changed, fault
 
 

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import oms_journal.journal.commit
+import oms_journal.journal.writing.group_commit
 from oms_journal.journal.errors import JournalError, NoSuchMessage, NotAttempted
-from oms_journal.journal.group import AnyDraft
 from oms_journal.journal.names import LOCK
+from oms_journal.journal.writing.groups import AnyDraft
 from tests.crash_model import Content, State, Unattended, open_unattended, state_of
 from tests.faulty_disk import Killed, SimulatedDisk
 from tests.interleaved import CallsOf
@@ -45,7 +45,7 @@ ONE = "one group is written at a time"
 DURABLE = "what anybody sees would survive a power cut"
 INTACT = "nothing is reported that did not happen"
 NEVER = 1 << 60  # commits between two looks of a tender that is a step
-_CLOSELY = (Path(oms_journal.journal.commit.__file__),)
+_CLOSELY = (Path(oms_journal.journal.writing.group_commit.__file__),)
 
 
 class _Watched(CallsOf):

@@ -6,13 +6,13 @@ comparisons; here the bytes are decoded as a start would decode them, and every 
 
 from collections.abc import Iterator
 
-from oms_journal.journal.draft import Draft
 from oms_journal.journal.format.headers import FRAME_SIZE, BadFrame, decode_frame, xxh3
 from oms_journal.journal.format.records import MOVED, PROPERTIES, BadRecord, Record, decode_properties, decode_records
-from oms_journal.journal.group import AnyDraft, Group
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.single import Place, PlainAdds
-from oms_journal.journal.walk import check_records
+from oms_journal.journal.reading.walk import check_records
+from oms_journal.journal.writing.draft import Draft
+from oms_journal.journal.writing.groups import AnyDraft, Group
+from oms_journal.journal.writing.single import Place, PlainAdds
 
 
 def unreadable(group: Group, place: Place) -> tuple[int, str] | None:

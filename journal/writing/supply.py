@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from oms_journal.journal import names
-from oms_journal.journal.datafile import DataFile
 from oms_journal.journal.disk import NO_LINKS, Disk
 from oms_journal.journal.errors import CannotContinue
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.names import DataFileName
-from oms_journal.journal.segment import FIRST_BYTES, Rolled, Sealed, Segment
+from oms_journal.journal.reading.datafile import DataFile
+from oms_journal.journal.writing.segment import FIRST_BYTES, Rolled, Sealed, Segment
 
 _T = TypeVar("_T")
 NO_SUCCESSOR = (0, 0)

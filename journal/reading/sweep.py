@@ -28,7 +28,7 @@ from oms_journal.journal.format.records import (
 )
 from oms_journal.journal.format.rows import COLUMNS, Rows, Tables, check_rows, rows_of
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.walk import BadPayload
+from oms_journal.journal.reading.walk import BadPayload
 
 WINDOW_BYTES = 1 << 20  # read at once: stays in the processor's cache
 _WORD = 8  # frames begin at multiples of 8: their heads are read as words of as many bytes

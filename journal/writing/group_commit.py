@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from oms_journal.journal.draft import Composer, Draft
 from oms_journal.journal.errors import (
     DirectoryGone,
     DiskError,
@@ -32,9 +31,10 @@ from oms_journal.journal.errors import (
     TakenOver,
     UnreadableCommit,
 )
-from oms_journal.journal.group import AnyDraft, Group
-from oms_journal.journal.log import Journal
-from oms_journal.journal.single import PlainAdds
+from oms_journal.journal.writing.draft import Composer, Draft
+from oms_journal.journal.writing.groups import AnyDraft, Group
+from oms_journal.journal.writing.log import Journal
+from oms_journal.journal.writing.single import PlainAdds
 
 
 class Ledger(Protocol):

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from oms_journal.journal.disk import Disk
-from oms_journal.journal.draft import Draft
 from oms_journal.journal.errors import DiskError, DiskFull, JournalError
 from oms_journal.journal.format.headers import ALIGNMENT_MIN, FileHeader, Previous, align
-from oms_journal.journal.group import AnyDraft, Group, form
 from oms_journal.journal.operations import MIB
-from oms_journal.journal.readback import is_unreadable, unreadable
 from oms_journal.journal.reserve import MARGIN_BYTES, NO_SPACE, Reserve, reserve_size
-from oms_journal.journal.segment import FIRST_BYTES, Sealed, Segment
-from oms_journal.journal.single import Place, PlainAdds, form_one
-from oms_journal.journal.supply import NO_SUCCESSOR, Supply
+from oms_journal.journal.writing.draft import Draft
+from oms_journal.journal.writing.groups import AnyDraft, Group, form
+from oms_journal.journal.writing.readback import is_unreadable, unreadable
+from oms_journal.journal.writing.segment import FIRST_BYTES, Sealed, Segment
+from oms_journal.journal.writing.single import Place, PlainAdds, form_one
+from oms_journal.journal.writing.supply import NO_SUCCESSOR, Supply
 
 DATA_FILE_BYTES_MIN = 4096
 DATA_FILE_BYTES_MAX = 16 << 30  # the index keeps offsets divided by 8 in 32 bits

@@ -21,8 +21,8 @@ from time import perf_counter, perf_counter_ns
 
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DiskError, DiskFull
-from oms_journal.journal.iotest_figures import NANOSECONDS, median_ratio, timing
-from oms_journal.journal.iotest_methods import (
+from oms_journal.journal.iotest.figures import NANOSECONDS, median_ratio, timing
+from oms_journal.journal.iotest.methods import (
     BLOCK,
     FLUSHED,
     METHODS,
@@ -35,10 +35,10 @@ from oms_journal.journal.iotest_methods import (
     payload,
     read_through,
 )
-from oms_journal.journal.iotest_place import Place, flushes, look_at
-from oms_journal.journal.iotest_report import AppendResult, JournalResult, ReadResult, Report, RolloverResult
-from oms_journal.journal.iotest_scratch import scratch
-from oms_journal.journal.iotest_verdict import MethodRates, SyncFacts, compare, judge_sync
+from oms_journal.journal.iotest.place import Place, flushes, look_at
+from oms_journal.journal.iotest.report import AppendResult, JournalResult, ReadResult, Report, RolloverResult
+from oms_journal.journal.iotest.scratch import scratch
+from oms_journal.journal.iotest.verdict import MethodRates, SyncFacts, compare, judge_sync
 from oms_journal.journal.reserve import NO_SPACE, reserve_size
 
 KIB, MIB = 1 << 10, 1 << 20

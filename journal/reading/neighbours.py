@@ -5,16 +5,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError
 from oms_journal.journal.existing import exists
 from oms_journal.journal.format.footer import Summary
 from oms_journal.journal.format.headers import FileHeader, align
+from oms_journal.journal.lock import last_owner
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.note import first_sequence
-from oms_journal.journal.owner import last_owner
-from oms_journal.journal.walk import Span, walk
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.walk import Span, walk
 
 Headers = Mapping[int, FileHeader | None]  # of the data files that are there, by sequence; None: not to be read
 NO_PARENT = bytes(16)

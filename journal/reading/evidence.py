@@ -30,7 +30,7 @@ from oms_journal.journal.format.headers import (
     align,
     decode_frame,
 )
-from oms_journal.journal.walk import BadRange, Span, Walk, walk
+from oms_journal.journal.reading.walk import BadRange, Span, Walk, walk
 
 UNREADABLE = "it cannot be read"
 PROMISED_BYTES = 128  # of a file of which nothing is left: its first group took as much, and a gap frame fits

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from statistics import geometric_mean, median
 from typing import Any
 
-from oms_journal.journal.iotest_place import Place
+from oms_journal.journal.iotest.place import Place
 
 SYNC_SECONDS_MIN = 8e-6  # the fastest devices we know of need more, and the kernel's way to them too
 FLUSHED_COUNT_MIN = 20  # with fewer syncs a missing flush could be a matter of counting

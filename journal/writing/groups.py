@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from oms_journal.journal.disk import Buffer
-from oms_journal.journal.draft import NUMBER, Draft, fill_values
 from oms_journal.journal.format.headers import SEED_MASK, align, encode_frame_head
 from oms_journal.journal.format.records import padding
-from oms_journal.journal.single import GROUP_FIELDS, Frames, Place, PlainAdds, form_plain
-from oms_journal.journal.unit import SentDraft, form_sent
+from oms_journal.journal.writing.draft import NUMBER, Draft, fill_values
+from oms_journal.journal.writing.single import GROUP_FIELDS, Frames, Place, PlainAdds, form_plain
+from oms_journal.journal.writing.unit import SentDraft, form_sent
 
 JOIN_BYTES_MAX = 1 << 20  # up to here one copy is cheaper than a vectored write
 

@@ -3,10 +3,10 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from oms_journal.journal.iotest_figures import Timing
-from oms_journal.journal.iotest_methods import NotHere
-from oms_journal.journal.iotest_place import Place
-from oms_journal.journal.iotest_verdict import Comparison, SyncVerdict
+from oms_journal.journal.iotest.figures import Timing
+from oms_journal.journal.iotest.methods import NotHere
+from oms_journal.journal.iotest.place import Place
+from oms_journal.journal.iotest.verdict import Comparison, SyncVerdict
 
 
 @dataclass(frozen=True, slots=True)

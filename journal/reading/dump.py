@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from oms_journal.journal import names
-from oms_journal.journal.datafile import DataFile, Footer
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError
-from oms_journal.journal.evidence import Evidence, Expected, gather
 from oms_journal.journal.format.headers import ALIGNMENT_MIN, GAP, FileHeader, FrameHeader, Previous
 from oms_journal.journal.format.records import MOVED, PROPERTIES, Record, decode_properties, decode_records, decode_set
 from oms_journal.journal.names import ArchiveName, DataFileName
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.walk import Walk, payloads
+from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.evidence import Evidence, Expected, gather
+from oms_journal.journal.reading.walk import Walk, payloads
 
 _IDENTITY = re.compile(r"[0-9a-f]{32}")  # of a database: the name of its folder in a retention directory
 

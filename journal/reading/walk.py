@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from oms_journal.journal.draft import VALUE_HEAD_BYTES
 from oms_journal.journal.format.contents import ContentsBuilder
 from oms_journal.journal.format.headers import (
     FRAME_BYTES_MAX,
@@ -30,6 +29,7 @@ from oms_journal.journal.format.headers import (
 )
 from oms_journal.journal.format.records import MOVED, BadRecord, Record, check_gap, check_record, decode_records
 from oms_journal.journal.operations import Operation
+from oms_journal.journal.writing.draft import VALUE_HEAD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
