@@ -14,7 +14,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.datasets import add_batches
 from oms_journal.database import MessageDatabase
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 
 QUEUE = "bench"
 PAYLOAD = os.urandom(256)

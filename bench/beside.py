@@ -15,7 +15,7 @@ from bench.callers import QUEUE, Tasks, scratch, thread_waits
 from bench.datasets import add_batches, deliver
 from bench.measure import Row, Settings, percentile, time_text
 from oms_journal.database import MessageDatabase
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 
 CALLERS = 16
 PAYLOAD = 256

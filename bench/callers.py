@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.raw import METHODS, RawJournal
 from oms_journal.database import AsyncMessageDatabase, MessageDatabase
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 
 QUEUE = "bench"
 _numbers = itertools.count(1)

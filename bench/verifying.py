@@ -8,7 +8,7 @@ from bench.datasets import Growing, data_bytes, data_files
 from bench.measure import Row, Settings, time_text
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.reading.datafile import DataFile, Footer
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 
 SIZE = 256  # bytes of a payload
 BOUND = 20.0

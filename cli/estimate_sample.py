@@ -10,7 +10,7 @@ from oms_journal.broker.queues import ServiceQueue
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord, identifier
 from oms_journal.broker.units import Units
 from oms_journal.index.duplicates import WindowBounds
-from oms_journal.index.replay import Index
+from oms_journal.index.live import Index
 from oms_journal.journal.format.contents import ContentsBuilder
 from oms_journal.journal.format.footer import (
     decode_contents,

@@ -144,7 +144,7 @@ def verify(
     Exits 1 when a file is not clean, or a message or a value cannot be read.
     """
     from oms_journal.database.backup_check import verify_backup
-    from oms_journal.recovery.validate import validate_directory
+    from oms_journal.recovery.validation import validate_directory
 
     require(spool)
     with ProgressBar() as progress:

@@ -38,7 +38,7 @@ from oms_journal.journal.writing.draft import Draft
 from oms_journal.journal.writing.groups import AnyDraft
 from oms_journal.recovery.place import directory_of
 from oms_journal.recovery.report import RecoveryReport
-from oms_journal.recovery.validate import Progress, no_progress
+from oms_journal.recovery.validation import Progress, no_progress
 
 READ_MESSAGES = 256  # read at once by a thread
 REMOVAL_ATTEMPTS_MAX = 100

@@ -29,7 +29,7 @@ from oms_journal.journal.names import DataFileName
 from oms_journal.recovery.place import directory_of
 from oms_journal.recovery.restoring import refuse_unfinished
 from oms_journal.recovery.startup import refuse_backup
-from oms_journal.recovery.validate import Progress, no_progress
+from oms_journal.recovery.validation import Progress, no_progress
 
 ATTEMPTS_MAX = 20  # clean-up of a running database may be faster than the copying
 LOOK_SECONDS = 0.1  # between two looks for a frame that vouches

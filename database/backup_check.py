@@ -19,7 +19,7 @@ from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.walk import Span, walk
 from oms_journal.recovery.report import FileReport, Verdict
 from oms_journal.recovery.survey import data_files
-from oms_journal.recovery.validate import Progress, no_progress, validate_directory
+from oms_journal.recovery.validation import Progress, no_progress, validate_directory
 
 ATTEMPTS_MAX = 5  # a back-up may go on meanwhile
 

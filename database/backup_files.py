@@ -29,7 +29,7 @@ from oms_journal.journal.format.manifest import BackupFile
 from oms_journal.journal.names import ArchiveName
 from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.recovery.report import Verdict
-from oms_journal.recovery.validate import examine
+from oms_journal.recovery.validation import examine
 
 COPY_BYTES = 1 << 20
 

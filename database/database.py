@@ -48,7 +48,7 @@ from oms_journal.journal.writing.log import Journal
 from oms_journal.recovery import findings, place
 from oms_journal.recovery.report import RecoveryReport
 from oms_journal.recovery.startup import Started, start
-from oms_journal.recovery.validate import Progress, no_progress
+from oms_journal.recovery.validation import Progress, no_progress
 
 _log = logging.getLogger("oms.database")
 REMOVAL_ATTEMPTS_MAX = 100

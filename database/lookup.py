@@ -21,11 +21,11 @@ from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.dump import sequence_of
 from oms_journal.journal.reading.message import FrameReader, Message, Source
 from oms_journal.journal.writing.segment import Sealed
-from oms_journal.recovery.examined import read_contents
+from oms_journal.recovery.examination import read_contents
 from oms_journal.recovery.place import directory_of
 from oms_journal.recovery.restoring import refuse_unfinished
 from oms_journal.recovery.survey import data_files, survey
-from oms_journal.recovery.validate import as_followed, examine
+from oms_journal.recovery.validation import as_followed, examine
 
 
 class _OutOfDate(Exception):

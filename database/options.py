@@ -21,7 +21,7 @@ from oms_journal.journal.lock import RENEW_SECONDS, Holder
 from oms_journal.journal.operations import MESSAGE_BYTES_MAX, MIB
 from oms_journal.journal.writing.log import DATA_FILE_BYTES_MAX, DATA_FILE_BYTES_MIN, JournalSettings
 from oms_journal.recovery.startup import Policy, RecoveryOptions, Validation
-from oms_journal.recovery.validate import Progress
+from oms_journal.recovery.validation import Progress
 
 RENEW_SECONDS_MIN = 0.01
 SECONDS_MAX = 10**9  # of any duration: a thread can wait so long, some 31 years

@@ -22,13 +22,13 @@ from oms_journal.journal.format.headers import GAP, FileHeader, Previous
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.lock import Holder, read_holder
 from oms_journal.journal.reading.datafile import DataFile, Footer
-from oms_journal.recovery.decide import Action
-from oms_journal.recovery.examined import Examined, read_contents
+from oms_journal.recovery.bad_blocks import ForgivingDisk
+from oms_journal.recovery.decision import Action
+from oms_journal.recovery.examination import Examined, read_contents
 from oms_journal.recovery.repair import stand_in_identity
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.survey import Task, survey
-from oms_journal.recovery.unreadable import ForgivingDisk
-from oms_journal.recovery.validate import FASTER, LOOKS_MAX, as_followed, examine, has_gone_since
+from oms_journal.recovery.validation import FASTER, LOOKS_MAX, as_followed, examine, has_gone_since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

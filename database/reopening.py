@@ -4,7 +4,7 @@
     database = again.attempt()      # DiskError: try later; CannotContinue: never
 
 Whoever was told OutcomeUnknown or NotAttempted may then take the commit for not done: it is not there, and does not
-come back. See `recovery/continuing.py` for when that cannot be had.
+come back. See `recovery/continuation.py` for when that cannot be had.
 """
 
 import contextlib
@@ -13,9 +13,9 @@ from typing import Final
 
 from oms_journal.database.database import MessageDatabase
 from oms_journal.journal.errors import JournalError
-from oms_journal.recovery.continuing import Continuing
+from oms_journal.recovery.continuation import Continuing
 from oms_journal.recovery.startup import start
-from oms_journal.recovery.validate import Progress, no_progress
+from oms_journal.recovery.validation import Progress, no_progress
 
 
 class Reopening:

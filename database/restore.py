@@ -37,13 +37,13 @@ from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.journal.writing.draft import Composer, Draft
 from oms_journal.journal.writing.log import Journal, JournalSettings
 from oms_journal.recovery import findings, holding
-from oms_journal.recovery.counting import Numbers
+from oms_journal.recovery.bad_blocks import ForgivingDisk
+from oms_journal.recovery.numbering import Numbers
 from oms_journal.recovery.place import directory_of, make_directory
 from oms_journal.recovery.report import RecoveryReport
 from oms_journal.recovery.restoring import Split, refuse_unfinished
 from oms_journal.recovery.startup import RecoveryOptions, Started, refuse_backup, start
-from oms_journal.recovery.unreadable import ForgivingDisk
-from oms_journal.recovery.validate import Progress, no_progress
+from oms_journal.recovery.validation import Progress, no_progress
 
 COPY_BYTES = 1 << 20
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

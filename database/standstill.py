@@ -12,18 +12,18 @@ from oms_journal.database.questions import Look
 from oms_journal.database.reading import Files, read_value
 from oms_journal.index import duplicates
 from oms_journal.index.duplicates import WindowBounds
-from oms_journal.index.replay import Index
+from oms_journal.index.live import Index
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import RecoveryRefused
 from oms_journal.journal.lock import Ownership
 from oms_journal.journal.names import DataFileName, parse
-from oms_journal.recovery.examined import Examined, read_contents
+from oms_journal.recovery.examination import Examined, read_contents
 from oms_journal.recovery.place import directory_of
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.restoring import refuse_unfinished
 from oms_journal.recovery.startup import refuse_backup
 from oms_journal.recovery.survey import refuse_newer
-from oms_journal.recovery.validate import examine_directory, no_progress
+from oms_journal.recovery.validation import examine_directory, no_progress
 
 
 class Standstill:

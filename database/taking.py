@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from oms_journal.index.replay import Index
+from oms_journal.index.live import Index
 from oms_journal.index.table import Place
 from oms_journal.journal.operations import encode_name
 

@@ -18,7 +18,7 @@ from oms_journal.database.reading import Files, read_known, read_value
 from oms_journal.database.stats import FileExplanation, Stats
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.held import KEY_PREFIX
-from oms_journal.index.replay import Index
+from oms_journal.index.live import Index
 from oms_journal.index.table import Place
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, JournalError
@@ -26,12 +26,12 @@ from oms_journal.journal.lock import Holder, read_holder
 from oms_journal.journal.operations import encode_name
 from oms_journal.journal.reading.message import Message
 from oms_journal.recovery import holding
-from oms_journal.recovery.decide import Action
-from oms_journal.recovery.examined import read_contents
+from oms_journal.recovery.decision import Action
+from oms_journal.recovery.examination import read_contents
 from oms_journal.recovery.place import check_database, directory_of
 from oms_journal.recovery.restoring import refuse_unfinished
 from oms_journal.recovery.survey import Task
-from oms_journal.recovery.validate import LOOKS_MAX, Progress, examine_directory, has_gone_since, no_progress
+from oms_journal.recovery.validation import LOOKS_MAX, Progress, examine_directory, has_gone_since, no_progress
 
 
 class DatabaseView:

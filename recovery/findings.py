@@ -18,7 +18,7 @@ from oms_journal.journal.existing import exists
 from oms_journal.journal.names import ArchiveName
 from oms_journal.journal.placing import MakeRoom, put_in_place
 from oms_journal.journal.reserve import NO_SPACE
-from oms_journal.recovery.counting import NUMBER_JUMP_BLIND, Numbers
+from oms_journal.recovery.numbering import NUMBER_JUMP_BLIND, Numbers
 from oms_journal.recovery.report import FileReport, Loss, Verdict
 
 UNREADABLE = f"{names.FOUND} cannot be read: what an interrupted start had found is told by the archives only"

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from oms_journal.index.duplicates import WindowBounds
-from oms_journal.index.replay import Index
+from oms_journal.index.live import Index
 from oms_journal.journal.background import courteous
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError
@@ -21,8 +21,8 @@ from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.evidence import Expected, gather
 from oms_journal.journal.reading.sweep import sweep
 from oms_journal.journal.reading.walk import BadPayload
-from oms_journal.recovery.decide import Action
-from oms_journal.recovery.examined import Examined, read_contents
+from oms_journal.recovery.decision import Action
+from oms_journal.recovery.examination import Examined, read_contents
 from oms_journal.recovery.report import FileReport, Unreadable
 
 UNREADABLE_MAX = 100  # of one file that are told one by one

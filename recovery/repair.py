@@ -35,8 +35,8 @@ from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.journal.reading.evidence import PROMISED_BYTES
 from oms_journal.journal.reading.walk import Span, walk
 from oms_journal.journal.reserve import NO_SPACE
-from oms_journal.recovery.decide import TORN_HEADER, Action
-from oms_journal.recovery.examined import Examined, read_contents
+from oms_journal.recovery.decision import TORN_HEADER, Action
+from oms_journal.recovery.examination import Examined, read_contents
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.walked import mark_damaged
 

@@ -99,7 +99,7 @@ class FileReport:
     name: str
     sequence: int
     verdict: Verdict
-    row: str  # of the decision table in `recovery/decide.py`
+    row: str  # of the decision table in `recovery/decision.py`
     good_end: int
     size: int
     reason: str = ""

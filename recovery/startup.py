@@ -21,7 +21,7 @@ from typing import Literal
 
 from oms_journal.index import duplicates, held
 from oms_journal.index.duplicates import WindowBounds
-from oms_journal.index.replay import Index
+from oms_journal.index.live import Index
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, IsBackup, RecoveryRefused
@@ -36,18 +36,18 @@ from oms_journal.journal.reserve import Reserve, reserve_size
 from oms_journal.journal.writing.log import Opening
 from oms_journal.journal.writing.segment import Sealed
 from oms_journal.recovery import findings, holding, place
-from oms_journal.recovery.continuing import Continuing
-from oms_journal.recovery.counting import Counters, Numbers, of_lost
-from oms_journal.recovery.cutting import cut
-from oms_journal.recovery.decide import Action
-from oms_journal.recovery.examined import Examined, read_contents
+from oms_journal.recovery.bad_blocks import ForgivingDisk
+from oms_journal.recovery.continuation import Continuing
+from oms_journal.recovery.decision import Action
+from oms_journal.recovery.examination import Examined, read_contents
+from oms_journal.recovery.numbering import Counters, Numbers, of_lost
 from oms_journal.recovery.repair import Before, Repairer
 from oms_journal.recovery.report import FileReport, RecoveryReport, Verdict
 from oms_journal.recovery.restoring import OWNERS_APART, Split, refuse_unfinished
 from oms_journal.recovery.survey import refuse_newer
 from oms_journal.recovery.suspects import reach_of, suspects
-from oms_journal.recovery.unreadable import ForgivingDisk
-from oms_journal.recovery.validate import Progress, examine_directory, no_progress
+from oms_journal.recovery.truncation import cut
+from oms_journal.recovery.validation import Progress, examine_directory, no_progress
 
 READ_ATTEMPTS = 3  # a read error may pass; damage does not
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from oms_journal.index.replay import Index
+from oms_journal.index.live import Index
 from oms_journal.index.table import NUMBER_MAX
 from oms_journal.journal import names
 from oms_journal.journal.names import DataFileName

@@ -17,11 +17,11 @@ from oms_journal.journal.operations import LOW_WATER_KEY, Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.evidence import Evidence, Expected, gather, is_padding
 from oms_journal.journal.reading.walk import BadPayload, BadRange, Walk, walk
-from oms_journal.recovery.decide import Action, Body, Decision, Foot, Head, Seen, decide
-from oms_journal.recovery.examined import Examined
+from oms_journal.recovery.bad_blocks import unreadable_in
+from oms_journal.recovery.decision import Action, Body, Decision, Foot, Head, Seen, decide
+from oms_journal.recovery.examination import Examined
 from oms_journal.recovery.losses import losses_of
 from oms_journal.recovery.survey import Task
-from oms_journal.recovery.unreadable import unreadable_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from oms_journal.journal.format.records import MOVED, PROPERTIES, Record, decode
 from oms_journal.journal.names import FOUND, LOCK
 from oms_journal.journal.operations import Operation
 from oms_journal.recovery.report import FileReport
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 from tests.crash_model import SPOOL, Account, Content, State, Unattended, Writer, open_unattended
 from tests.faulty_disk import SimulatedDisk
 

@@ -11,7 +11,7 @@ from oms_journal.database.drafting import Drafting
 from oms_journal.database.encode import Encoder
 from oms_journal.database.ledger import Effect, Ledger
 from oms_journal.index.duplicates import WindowBounds
-from oms_journal.index.replay import Index
+from oms_journal.index.live import Index
 from oms_journal.journal.format.contents import Contents, ContentsBuilder
 from oms_journal.journal.format.headers import HEADERS_SIZE
 from oms_journal.journal.format.records import MOVED, encode_properties

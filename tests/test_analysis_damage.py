@@ -20,7 +20,7 @@ from oms_journal.journal.format.headers import HEADERS_SIZE, xxh3
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.recovery.report import Verdict
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 from tests.analysed import ALL, Row, analysed, batches_of, comparable, damages, dumped, planned
 from tests.plain_rows import database_of
 from tests.random_journal import RandomWriter

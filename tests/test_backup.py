@@ -17,7 +17,7 @@ from oms_journal.journal.errors import BehindItsBackup, NothingToBackUp, NotRead
 from oms_journal.journal.format import manifest
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile, Footer
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 from tests.small_files import churn, fill, open_small
 
 QUICK = BackupOptions(vouch_seconds=5.0)

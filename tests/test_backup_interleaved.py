@@ -11,7 +11,7 @@ import pytest
 from oms_journal.database.backup import BackupOptions, back_up
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.survey import survey
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 from tests.backup_model import BACKUP, COPIED, LINKED, History, RecordedWriter, backed_up, grown
 from tests.crash_model import SPOOL, Account, open_unattended, workload
 from tests.faulty_disk import SimulatedDisk

@@ -14,7 +14,7 @@ import pytest
 from oms_journal.journal.errors import JournalError
 from oms_journal.journal.names import DataFileName, parse
 from oms_journal.journal.reading.datafile import DataFile, Footer
-from oms_journal.recovery.decide import Action
+from oms_journal.recovery.decision import Action
 from tests.crash_model import SPOOL, Account, Writer, open_unattended, workload
 from tests.faulty_disk import Killed, SimulatedDisk
 

@@ -13,7 +13,7 @@ from oms_journal.journal.lock import LOCK_BYTE_BASE, read_holder
 from oms_journal.journal.names import LOCK, ArchiveName, DataFileName
 from oms_journal.recovery.report import FileReport, Verdict
 from oms_journal.recovery.survey import survey
-from oms_journal.recovery.validate import examine, validate_directory
+from oms_journal.recovery.validation import examine, validate_directory
 from tests.crash_model import SPOOL, State, found_after, open_unattended, state_of
 from tests.crash_store import archives_in, assert_refused, headers_of, report_on, small_store, with_header
 from tests.faulty_disk import SimulatedDisk

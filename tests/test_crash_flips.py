@@ -15,7 +15,7 @@ import pytest
 from oms_journal.journal.operations import LOW_WATER_KEY
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.survey import survey
-from oms_journal.recovery.validate import examine
+from oms_journal.recovery.validation import examine
 from tests.crash_model import SPOOL, State, found_after, open_unattended, state_of
 from tests.crash_store import FrameAt, Store, archives_in, small_store
 from tests.faulty_disk import SimulatedDisk

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-import oms_journal.recovery.decide
-from oms_journal.recovery.decide import TABLE, Action, Body, Decision, Foot, Head, Seen, decide
+import oms_journal.recovery.decision
+from oms_journal.recovery.decision import TABLE, Action, Body, Decision, Foot, Head, Seen, decide
 from oms_journal.recovery.report import Verdict
 
 SQUARE = [
@@ -21,7 +21,7 @@ ACTIONS = {action.name.lower(): action for action in Action}
 
 def written_rows() -> list[tuple[str, str, str, str, str, Verdict, Action]]:
     """Return the rows of the docstring's table: row, header, body, footer, followed, verdict, action."""
-    lines = (oms_journal.recovery.decide.__doc__ or "").splitlines()
+    lines = (oms_journal.recovery.decision.__doc__ or "").splitlines()
     (start,) = [at for at, line in enumerate(lines) if line.split()[:3] == ["row", "header", "body"]]
     rows = []
     for line in itertools.takewhile(str.strip, lines[start + 1 :]):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.recovery.decide import TABLE
+from oms_journal.recovery.decision import TABLE
 from tests.project import REPOSITORY
 from tests.simulation.faults import FAULTS
 from tests.simulation.worlds import REAL

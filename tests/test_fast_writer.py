@@ -10,7 +10,7 @@ from oms_journal.database.backup import Backup, BackupOptions
 from oms_journal.journal.disk import DiskFile, RealDisk
 from oms_journal.journal.errors import DiskError
 from oms_journal.journal.names import DataFileName
-from oms_journal.recovery.validate import LOOKS_MAX, validate_directory
+from oms_journal.recovery.validation import LOOKS_MAX, validate_directory
 
 Look = Callable[[Path, RealDisk], None]
 

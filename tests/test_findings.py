@@ -9,8 +9,8 @@ from oms_journal.database import JournalError
 from oms_journal.journal import names
 from oms_journal.journal.reserve import Reserve
 from oms_journal.recovery import findings
-from oms_journal.recovery.counting import Numbers
 from oms_journal.recovery.findings import Noted
+from oms_journal.recovery.numbering import Numbers
 from oms_journal.recovery.report import Loss, RecoveryReport
 from oms_journal.recovery.startup import recover
 from tests.crash_model import SPOOL, open_unattended

@@ -18,7 +18,7 @@ from oms_journal.journal.format.records import decode_set, encode_set
 from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.writing.draft import VALUE_HEAD_BYTES
 from oms_journal.journal.writing.log import DATA_FILE_BYTES_MAX
-from oms_journal.recovery.counting import NUMBER_JUMP
+from oms_journal.recovery.numbering import NUMBER_JUMP
 from tests.format_tables import FORMAT, Rows, as_markdown, docstring_tables, markdown_tables, widths
 from tests.golden_files import GOLDEN
 from tests.stomp_server import eventually

@@ -29,7 +29,7 @@ from oms_journal.journal.reading.message import (
     contents_of,
 )
 from oms_journal.recovery.report import Verdict
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 from tests.crash_model import SPOOL, open_unattended
 from tests.faulty_disk import SimulatedDisk
 from tests.watched_disk import WatchedDisk, WatchedFile

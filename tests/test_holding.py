@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oms_journal.database import AsyncMessageDatabase, DatabaseView, MessageDatabase
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.held import KEY_PREFIX, Held
-from oms_journal.index.replay import Index
+from oms_journal.index.live import Index
 from oms_journal.journal.errors import FormatError
 from oms_journal.journal.names import HOLD, DataFileName
 from oms_journal.journal.reserve import Reserve

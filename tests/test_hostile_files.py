@@ -30,7 +30,7 @@ from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.dump import DumpedDamage, dump
 from oms_journal.recovery.report import Verdict
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 from tests.golden_files import make
 
 HEADER = FileHeader(

@@ -13,7 +13,7 @@ from oms_journal.journal.errors import NotThisDatabase
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.names import LOCK, DataFileName, parse
 from oms_journal.journal.reading.datafile import DataFile
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 from tests import foreign_reader
 from tests.crash_model import SPOOL
 from tests.faulty_disk import Killed, SimulatedDisk

@@ -11,7 +11,7 @@ from oms_journal.analysis.storage import Location, Storage
 from oms_journal.database import DatabaseView
 from oms_journal.journal.errors import NotThisDatabase
 from oms_journal.journal.names import LOCK, DataFileName
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 from tests import foreign_reader
 from tests.crash_model import SPOOL
 from tests.faulty_disk import SimulatedDisk

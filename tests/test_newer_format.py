@@ -13,7 +13,7 @@ from oms_journal.journal.errors import NewerFormat
 from oms_journal.journal.format.headers import HEADER_COPIES, HEADER_SIZE, xxh3
 from oms_journal.journal.reading.dump import dump
 from oms_journal.recovery.startup import RecoveryOptions, recover
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 from tests.cli_runner import oms
 
 TOOLS: dict[str, Callable[[Path], object]] = {

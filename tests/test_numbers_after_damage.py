@@ -10,7 +10,7 @@ from oms_journal.journal.format.headers import NUMBERS_MAX
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.message import Message
 from oms_journal.journal.writing.log import DATA_FILE_BYTES_MAX
-from oms_journal.recovery.counting import NUMBER_JUMP, NUMBER_JUMP_BLIND
+from oms_journal.recovery.numbering import NUMBER_JUMP, NUMBER_JUMP_BLIND
 from oms_journal.recovery.restoring import Split
 from tests.crash_model import SPOOL, Account, open_unattended
 from tests.crash_store import Store

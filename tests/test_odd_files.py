@@ -21,7 +21,7 @@ from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.walk import Span, walk
 from oms_journal.recovery.report import Verdict
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 
 Opened = list[tuple[str, str]]
 

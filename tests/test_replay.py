@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from oms_journal.database.ledger import StaleDraft
-from oms_journal.index.replay import Index
+from oms_journal.index.live import Index
 from oms_journal.journal.errors import DuplicateConflict, NotUndelivered
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.message import Message

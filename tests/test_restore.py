@@ -14,7 +14,7 @@ from oms_journal.journal import names
 from oms_journal.journal.errors import DatabaseLocked, DiskError, RestoreRefused, RestoreUnfinished
 from oms_journal.journal.lock import Ownership
 from oms_journal.recovery.startup import RecoveryOptions, start
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 from tests.crash_model import SPOOL, Account, State, Unattended, Writer, state_of, workload
 from tests.faulty_disk import Killed, SimulatedDisk
 from tests.restored import BACKUP, BEGAN, NEW, backed_up, opened, restored

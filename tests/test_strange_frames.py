@@ -15,7 +15,7 @@ from oms_journal.journal.errors import RecoveryRefused
 from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation, dump
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.startup import recover
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 from tests import foreign_reader
 from tests.crash_model import SPOOL, Account, State, Unattended, Writer, found_after, open_unattended, state_of
 from tests.faulty_disk import SimulatedDisk

@@ -14,7 +14,7 @@ from oms_journal.journal.reading.sweep import sweep
 from oms_journal.journal.reading.walk import BadPayload, Span, walk
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.startup import recover
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 from tests.cli_runner import oms, oms_json
 from tests.crash_store import Store, small_store
 from tests.strange_frames import STRANGE, Strange, put_of, single_add, write_unchecked

@@ -18,7 +18,7 @@ from oms_journal.database import AsyncMessageDatabase, Message, MessageDatabase,
 from oms_journal.database.taking import LINES_KEPT, REFILL_MESSAGES, Taking
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.held import Held
-from oms_journal.index.replay import Index
+from oms_journal.index.live import Index
 from tests.small_files import MODEST
 
 QUEUES = st.sampled_from(["q", "r"])

@@ -5,7 +5,7 @@ A bad place does not end the walk: the next good frame behind it is looked for a
 frames on both sides are of neighbouring commits; else frames have stood there, and the range is bad
 from its first zero on. A frame whose checksum is right and whose records nobody understands is both: one of the
 frames, which vouches for others as they do, and a bad range that is as long as it. Which of the bad places are torn
-and which are damaged is not decided here (`recovery/validate.py`).
+and which are damaged is not decided here (`recovery/validation.py`).
 """
 
 from collections.abc import Iterator, Sequence

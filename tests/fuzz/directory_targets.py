@@ -25,7 +25,7 @@ from oms_journal.journal.format.headers import (
 )
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation, dump
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 from tests import foreign_reader
 from tests.faulty_disk import SimulatedDisk
 from tests.foreign_reader import Fields

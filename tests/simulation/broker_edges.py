@@ -14,7 +14,7 @@ import oms_journal.broker.journal_store
 import oms_journal.broker.topics
 import oms_journal.broker.world
 import oms_journal.journal.lock
-import oms_journal.recovery.continuing
+import oms_journal.recovery.continuation
 from tests.crash_model import Unattended
 
 IDENTITIES = 20_260_101  # seed of the identities of files and databases: no two of a play are alike
@@ -40,7 +40,7 @@ def simulated_edges() -> Iterator[Edges]:
         for module, name, put in (
             (oms_journal.journal.lock, "os", system),
             (oms_journal.journal.lock, "socket", SimpleNamespace(gethostname=lambda: "simulated")),
-            (oms_journal.recovery.continuing, "os", system),
+            (oms_journal.recovery.continuation, "os", system),
             (oms_journal.broker.journal_store, "MessageDatabase", Unattended),
             (oms_journal.broker.world, "stays", _never),
             (oms_journal.broker.topics, "stays", _never),

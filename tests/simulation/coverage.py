@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oms_journal.journal.reserve import NO_SPACE
-from oms_journal.recovery.decide import TABLE
+from oms_journal.recovery.decision import TABLE
 from tests.faulty_disk import Fault, Kind
 from tests.simulation.world import Seen
 

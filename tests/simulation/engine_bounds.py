@@ -4,7 +4,7 @@ from pathlib import Path
 
 from oms_journal.journal.names import DataFileName, parse
 from oms_journal.recovery.report import Verdict
-from oms_journal.recovery.validate import validate_directory
+from oms_journal.recovery.validation import validate_directory
 from tests.crash_model import Unattended
 from tests.faulty_disk import SimulatedDisk
 from tests.simulation.world import PromiseBroken

@@ -16,9 +16,9 @@ from oms_journal.journal.errors import (
     NotThisDatabase,
     RecoveryRefused,
 )
-from oms_journal.recovery.continuing import Continuing
+from oms_journal.recovery.continuation import Continuing
 from oms_journal.recovery.startup import start
-from oms_journal.recovery.validate import no_progress
+from oms_journal.recovery.validation import no_progress
 from tests.crash_model import SPOOL, Unattended
 from tests.faulty_disk import SimulatedDisk
 from tests.simulation.engine_misplaced import Misplacing

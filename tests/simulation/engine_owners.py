@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from oms_journal.database.options import Options
 from oms_journal.journal.errors import JournalError
 from oms_journal.recovery.startup import Started, start
-from oms_journal.recovery.validate import no_progress
+from oms_journal.recovery.validation import no_progress
 from tests.crash_model import SPOOL, Unattended
 from tests.faulty_disk import SimulatedDisk
 from tests.simulation.engine_failing import Failing

@@ -11,7 +11,7 @@ from oms_journal.journal.errors import RecoveryRefused
 from oms_journal.journal.names import LOCK, ArchiveName, parse
 from oms_journal.recovery.findings import noted
 from oms_journal.recovery.report import RecoveryReport, Verdict
-from oms_journal.recovery.validate import examine_directory, no_progress
+from oms_journal.recovery.validation import examine_directory, no_progress
 from tests.crash_model import SPOOL, Unattended
 from tests.crash_store import Store
 from tests.faulty_disk import SimulatedDisk

@@ -10,7 +10,7 @@ from oms_journal.database.cleanup import Cleanup
 from oms_journal.database.ledger import Ledger
 from oms_journal.database.questions import file_facts
 from oms_journal.index.keyed import Keyed
-from oms_journal.index.replay import Index
+from oms_journal.index.live import Index
 from oms_journal.journal.lock import LOCK_BYTE_BASE, Ownership, _holder
 from oms_journal.journal.names import DataFileName
 from tests.simulation.fault import Instead, changed, fault, nothing

@@ -8,12 +8,12 @@ from typing import Any
 import oms_journal.recovery.findings
 import oms_journal.recovery.startup
 from oms_journal.database.holding import Holding
-from oms_journal.index.replay import Index
+from oms_journal.index.live import Index
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.reserve import Reserve
 from oms_journal.recovery import holding
-from oms_journal.recovery.decide import Action
-from oms_journal.recovery.examined import Examined
+from oms_journal.recovery.decision import Action
+from oms_journal.recovery.examination import Examined
 from oms_journal.recovery.repair import Repairer
 from oms_journal.recovery.startup import _Start
 from tests.simulation.fault import changed, fault, nothing

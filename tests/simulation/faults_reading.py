@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-import oms_journal.index.replay
+import oms_journal.index.live
 import oms_journal.journal.format.footer
 import oms_journal.journal.reading.datafile
 import oms_journal.journal.reading.message
@@ -17,13 +17,13 @@ import oms_journal.journal.writing.single
 import oms_journal.journal.writing.unit
 import oms_journal.recovery.startup
 import oms_journal.recovery.survey
-import oms_journal.recovery.validate
+import oms_journal.recovery.validation
 import oms_journal.recovery.walked
 from oms_journal.index.duplicates import DuplicateWindow
-from oms_journal.index.replay import Index
+from oms_journal.index.live import Index
 from oms_journal.journal.format.headers import FRAME, BadFrame, FileHeader, FrameHeader
 from oms_journal.journal.operations import Operation
-from oms_journal.recovery.counting import Counters, Numbers
+from oms_journal.recovery.numbering import Counters, Numbers
 from oms_journal.recovery.startup import RecoveryOptions
 from tests.simulation.fault import EqualToAll, changed, fault, nothing
 
@@ -122,7 +122,7 @@ def a_sealed_files_checksum_is_ignored() -> Iterator[None]:
     def of(sealed: Callable[..., Any]) -> Callable[..., Any]:
         return lambda file, task, footer, *, full: sealed(file, task, footer, full=False)
 
-    with changed(oms_journal.recovery.validate, "_sealed", of):
+    with changed(oms_journal.recovery.validation, "_sealed", of):
         yield
 
 
@@ -184,7 +184,7 @@ def files_below_the_low_water_mark_are_read() -> Iterator[None]:
         changed(oms_journal.journal.reading.datafile, "decode_header", of),
         changed(oms_journal.journal.format.footer, "decode_header", of),
         changed(oms_journal.recovery.walked, "low_water_of", lambda _: lambda contents: 0),
-        changed(oms_journal.recovery.validate, "low_water_of", lambda _: lambda contents: 0),
+        changed(oms_journal.recovery.validation, "low_water_of", lambda _: lambda contents: 0),
     ):
         yield
 
@@ -192,7 +192,7 @@ def files_below_the_low_water_mark_are_read() -> Iterator[None]:
 @fault("engine", budget=30)
 def a_removal_is_forgotten_at_a_restart() -> Iterator[None]:
     """The last removal of a file is not replayed."""
-    with changed(oms_journal.index.replay, "_removed", lambda removed: lambda contents: removed(contents)[:-1]):
+    with changed(oms_journal.index.live, "_removed", lambda removed: lambda contents: removed(contents)[:-1]):
         yield
 
 

@@ -9,7 +9,7 @@ from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.headers import FileHeader, Previous
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.walk import BadPayload, BadRange
-from oms_journal.recovery.decide import Action, Decision
+from oms_journal.recovery.decision import Action, Decision
 from oms_journal.recovery.report import FileReport, Loss
 from oms_journal.recovery.survey import Task
 

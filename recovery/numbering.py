@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from oms_journal.index.replay import Index
+from oms_journal.index.live import Index
 from oms_journal.journal.format.headers import NUMBERS_MAX, FileHeader, Previous
-from oms_journal.recovery.decide import Action
-from oms_journal.recovery.examined import Examined
+from oms_journal.recovery.decision import Action
+from oms_journal.recovery.examination import Examined
 from oms_journal.recovery.repair import Before
 
 NUMBER_JUMP = NUMBERS_MAX  # what is left of a file says nothing of how many it gave: so it may be all

@@ -17,7 +17,7 @@ from pathlib import Path
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import CannotContinue, DiskError
 from oms_journal.journal.lock import Holder, Ownership, read_holder
-from oms_journal.recovery.examined import Examined, read_contents
+from oms_journal.recovery.examination import Examined, read_contents
 from oms_journal.recovery.survey import Task
 
 
