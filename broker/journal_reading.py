@@ -5,7 +5,7 @@ from pathlib import Path
 
 from oms_journal.broker.pstore import MessageUnreadable
 from oms_journal.broker.stored import StoredIdentifier, StoredMessage
-from oms_journal.database import bulk
+from oms_journal.database.bulk import values
 from oms_journal.database.questions import Look
 from oms_journal.index.held import KEY_PREFIX
 from oms_journal.journal.disk import Disk
@@ -35,7 +35,7 @@ def stored(message: Message) -> StoredMessage:
 
 def records_of(look: Look, prefix: str) -> Iterator[tuple[str, bytes]]:
     """Yield the keys with the prefix and their values, in order; MessageUnreadable."""
-    for key, value in bulk.in_order(look, prefix):
+    for key, value in values.in_order(look, prefix):
         if value is None:
             raise MessageUnreadable(f"the value of key {key.decode()} is damaged")
         yield key.decode(), value

@@ -8,7 +8,7 @@ from oms_journal.broker.journal_reading import has_data, holds_back, identifiers
 from oms_journal.broker.pstore import RESTORED_KEY, StartRefused, StoreUnavailable
 from oms_journal.broker.stored import StoredIdentifier, StoredMessage
 from oms_journal.database import questions
-from oms_journal.database.standstill import Standstill
+from oms_journal.database.bulk.locked import Standstill
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import JournalError
 

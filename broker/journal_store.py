@@ -32,10 +32,10 @@ from oms_journal.broker.pstore import (
 )
 from oms_journal.broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from oms_journal.broker.stored_files import StoredFile, of_journal
-from oms_journal.database import bulk
+from oms_journal.database.bulk import values as bulk
+from oms_journal.database.bulk.loading import load, load_identifiers, number_behind
 from oms_journal.database.database import MessageDatabase
 from oms_journal.database.drafting import first_of
-from oms_journal.database.loading import load, load_identifiers, number_behind
 from oms_journal.database.options import Options
 from oms_journal.database.reopening import Reopening
 from oms_journal.database.stats import CleanupReport

@@ -27,9 +27,9 @@ from oms_journal.broker.pstore import LOADED_KEY, LOADING_KEY, StartRefused, Sto
 from oms_journal.broker.replica import Decoder, NotAReplica, Tallies, Tally, differences, encode, reported, scan
 from oms_journal.broker.sqlite_store import SqliteStore
 from oms_journal.broker.unloading import Progress, begin_report, own_offer
-from oms_journal.database.bulk import in_order
+from oms_journal.database.bulk.locked import Standstill
+from oms_journal.database.bulk.values import in_order
 from oms_journal.database.options import system_clock
-from oms_journal.database.standstill import Standstill
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError
 

@@ -22,8 +22,8 @@ from oms_journal.cli.wording import age_text, counted, size_text
 from oms_journal.journal.errors import DiskError, NotThisBackup
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.database.backup import BackupReport
-    from oms_journal.database.backup_follow import Shipped
+    from oms_journal.database.backup.backup import BackupReport
+    from oms_journal.database.backup.follow import Shipped
 
 TOLD_SECONDS = 10.0  # between two lines of a follower
 INTERVAL_SECONDS = 0.5
@@ -90,7 +90,7 @@ def _naming(directory: Path) -> Iterator[None]:
 
 def _back_up(spool: Path, directory: Path, *, links: bool, rereads: bool, as_json: bool) -> None:
     from oms_journal.broker.records import MASTER_KEY
-    from oms_journal.database.backup import BackupOptions, back_up
+    from oms_journal.database.backup.backup import BackupOptions, back_up
 
     with ProgressBar() as progress:
         chosen = BackupOptions(links=links, rereads=rereads, key=MASTER_KEY.encode(), progress=progress)
@@ -104,7 +104,7 @@ def _back_up(spool: Path, directory: Path, *, links: bool, rereads: bool, as_jso
 
 
 def _check_apart(spool: Path, directory: Path) -> None:
-    from oms_journal.database.backup import check_apart
+    from oms_journal.database.backup.backup import check_apart
 
     try:
         check_apart(spool.absolute(), directory.absolute())
@@ -137,7 +137,7 @@ def _print_report(report: "BackupReport") -> None:
 
 
 def _verify(directory: Path, *, as_json: bool) -> None:
-    from oms_journal.database.backup_check import verify_backup
+    from oms_journal.database.backup.verification import verify_backup
 
     with ProgressBar() as progress:
         files = verify_backup(directory, progress=progress, payloads=True) if directory.is_dir() else None
@@ -148,8 +148,8 @@ def _verify(directory: Path, *, as_json: bool) -> None:
 
 def _follow(spool: Path, directory: Path, interval: float, *, links: bool, as_json: bool) -> None:
     from oms_journal.broker.records import MASTER_KEY
-    from oms_journal.database.backup import Backup, BackupOptions
-    from oms_journal.database.backup_follow import Follower
+    from oms_journal.database.backup.backup import Backup, BackupOptions
+    from oms_journal.database.backup.follow import Follower
 
     chosen = BackupOptions(links=links, key=MASTER_KEY.encode())
     with ended_by(SIGTERM) as ending, Backup.open(spool, directory, chosen) as backup:

@@ -143,7 +143,7 @@ def verify(
     lock. Works on a backup too.
     Exits 1 when a file is not clean, or a message or a value cannot be read.
     """
-    from oms_journal.database.backup_check import verify_backup
+    from oms_journal.database.backup.verification import verify_backup
     from oms_journal.recovery.validation import validate_directory
 
     require(spool)

@@ -17,7 +17,7 @@ from oms_journal.cli.wording import age_text, counted, iso_microseconds, size_te
 from oms_journal.journal import names
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.database.restore import RestoreReport
+    from oms_journal.database.backup.restore import RestoreReport
 
 
 def restore(
@@ -49,8 +49,8 @@ def restore(
     """
     from oms_journal.broker.pstore import RESTORED_KEY
     from oms_journal.broker.records import MASTER_KEY
-    from oms_journal.database.restore import RestoreOptions
-    from oms_journal.database.restore import restore as restored
+    from oms_journal.database.backup.restore import RestoreOptions
+    from oms_journal.database.backup.restore import restore as restored
 
     with ProgressBar() as progress:
         chosen = RestoreOptions(

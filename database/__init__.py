@@ -1,7 +1,7 @@
 """The OMS message database: durable queues of messages and keyed state in one directory."""
 
 from oms_journal.database.asynchronous import AsyncMessageDatabase
-from oms_journal.database.backup import Backup, BackupOptions, BackupReport, back_up
+from oms_journal.database.backup.backup import Backup, BackupOptions, BackupReport, back_up
 from oms_journal.database.block import CommitBlock
 from oms_journal.database.database import MessageDatabase
 from oms_journal.database.options import Options

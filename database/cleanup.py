@@ -26,10 +26,7 @@ from itertools import groupby
 
 import numpy as np
 
-from oms_journal.database.holding import Holding
-from oms_journal.database.ledger import Effect, StaleDraft
-from oms_journal.database.options import Options
-from oms_journal.database.plan import (
+from oms_journal.database.compaction import (
     PIN_SHARE,
     PINS_BYTES_MAX,
     SMALL_FILES_MIN,
@@ -38,6 +35,9 @@ from oms_journal.database.plan import (
     plan_compaction,
     plan_unpinning,
 )
+from oms_journal.database.holds import Holding
+from oms_journal.database.ledger import Effect, StaleDraft
+from oms_journal.database.options import Options
 from oms_journal.database.questions import Look, data_sequences, file_facts, find, held_count
 from oms_journal.database.reading import read_many, read_value
 from oms_journal.database.retention import Retention

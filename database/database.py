@@ -26,17 +26,17 @@ from oms_journal.database.arguments import (
 )
 from oms_journal.database.block import CommitBlock, Operations
 from oms_journal.database.cleanup import Cleanup, CleanupContext
+from oms_journal.database.consumers import Taking
 from oms_journal.database.drafting import Drafting, first_number, number_range, removed_count
 from oms_journal.database.encode import Encoder
 from oms_journal.database.forks import close_in_children
-from oms_journal.database.holding import Holding
+from oms_journal.database.holds import Holding
 from oms_journal.database.indexing import SealedIndex
 from oms_journal.database.ledger import Ledger, StaleDraft
+from oms_journal.database.maintenance import Chores, Tender
 from oms_journal.database.options import NamedOptions, Options
 from oms_journal.database.reading import Files, read_known, read_one
 from oms_journal.database.stats import CleanupReport, FileExplanation, Stats
-from oms_journal.database.taking import Taking
-from oms_journal.database.tender import Chores, Tender
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import CannotContinue, Contention, DatabaseClosed, JournalError
 from oms_journal.journal.operations import Operation

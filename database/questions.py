@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from oms_journal.database.compaction import FileFacts, plan_compaction
 from oms_journal.database.ledger import Ledger
-from oms_journal.database.plan import FileFacts, plan_compaction
 from oms_journal.database.reading import Files, Wanted, read_many, read_value
 from oms_journal.database.stats import FileExplanation, Pin, QueueStats, Stats
 from oms_journal.index.table import NUMBER_MAX, Place

@@ -3,8 +3,8 @@
 from itertools import count
 from pathlib import Path
 
-from oms_journal.database.backup import BackupOptions, back_up
-from oms_journal.database.restore import RestoreOptions, RestoreReport, restore
+from oms_journal.database.backup.backup import BackupOptions, back_up
+from oms_journal.database.backup.restore import RestoreOptions, RestoreReport, restore
 from oms_journal.journal.format.headers import xxh3
 from tests.crash_model import SMALL, SPOOL, Unattended
 from tests.faulty_disk import SimulatedDisk

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from oms_journal.database import DatabaseLocked, DatabaseView, DiskError, IsBackup, MessageDatabase
-from oms_journal.database.backup import Backup, BackupOptions, BackupReport, back_up
-from oms_journal.database.backup_check import verify_backup
+from oms_journal.database.backup.backup import Backup, BackupOptions, BackupReport, back_up
+from oms_journal.database.backup.verification import verify_backup
 from oms_journal.journal import names
 from oms_journal.journal.disk import Buffer, DiskFile, RealDisk
 from oms_journal.journal.errors import BehindItsBackup, NothingToBackUp, NotReadBack, NotThisBackup

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oms_journal.database.backup import BackupOptions
+from oms_journal.database.backup.backup import BackupOptions
 from oms_journal.journal.errors import DiskError
 from oms_journal.journal.format import manifest
 from oms_journal.journal.format.manifest import Manifest

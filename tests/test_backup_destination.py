@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from oms_journal.database import MessageDatabase
-from oms_journal.database.backup import Backup, BackupOptions
-from oms_journal.database.backup_follow import Follower, Shipped
+from oms_journal.database.backup.backup import Backup, BackupOptions
+from oms_journal.database.backup.follow import Follower, Shipped
 from tests.backup_model import BACKUP, COPIED
 from tests.cli_runner import command_line, environment, oms
 from tests.crash_model import SPOOL

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from oms_journal.database.backup import Backup, BackupOptions
-from oms_journal.database.backup_follow import Follower, Shipped
+from oms_journal.database.backup.backup import Backup, BackupOptions
+from oms_journal.database.backup.follow import Follower, Shipped
 from oms_journal.journal.errors import BehindItsBackup
 from oms_journal.journal.format import manifest
 from tests.backup_model import BACKUP, COPIED, History, RecordedWriter, check_backup

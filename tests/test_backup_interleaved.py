@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal.database.backup import BackupOptions, back_up
+from oms_journal.database.backup.backup import BackupOptions, back_up
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.survey import survey
 from oms_journal.recovery.validation import validate_directory

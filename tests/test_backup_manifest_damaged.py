@@ -8,10 +8,10 @@ import pytest
 
 from oms_journal.broker.broker import Broker
 from oms_journal.database import DatabaseView, MessageDatabase
-from oms_journal.database.backup import Backup, BackupOptions, back_up
-from oms_journal.database.backup_check import verify_backup
-from oms_journal.database.backup_follow import Follower
-from oms_journal.database.restore import restore
+from oms_journal.database.backup.backup import Backup, BackupOptions, back_up
+from oms_journal.database.backup.follow import Follower
+from oms_journal.database.backup.restore import restore
+from oms_journal.database.backup.verification import verify_backup
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format import manifest

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from oms_journal.database import DatabaseView
-from oms_journal.database.backup_check import verify_backup
+from oms_journal.database.backup.verification import verify_backup
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format import manifest
 from tests.cli_runner import command_line, environment

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from oms_journal.database import DatabaseView
-from oms_journal.database.backup import Backup, BackupOptions, back_up
-from oms_journal.database.backup_follow import Follower
+from oms_journal.database.backup.backup import Backup, BackupOptions, back_up
+from oms_journal.database.backup.follow import Follower
 from oms_journal.journal import names
 from oms_journal.journal.errors import BehindItsBackup
 from oms_journal.journal.names import DataFileName

@@ -16,7 +16,7 @@ from oms_journal.broker.changes import Changes
 from oms_journal.broker.journal_store import JournalStore
 from oms_journal.broker.session import Session
 from oms_journal.database import Options
-from oms_journal.database.plan import SMALL_FILES_MIN
+from oms_journal.database.compaction import SMALL_FILES_MIN
 from tests.broker_small_disk import ALLOWED, DRAINED_BYTES
 from tests.broker_stores import added
 from tests.embedded import SERVICE, bodies

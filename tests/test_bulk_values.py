@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal.database import MessageDatabase
-from oms_journal.database.bulk import in_order, values
+from oms_journal.database.bulk.values import in_order, values
 from tests.crash_model import SPOOL, open_unattended
 from tests.faulty_disk import SimulatedDisk
 from tests.small_files import SMALL, open_small

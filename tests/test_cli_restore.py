@@ -13,7 +13,7 @@ import pytest
 
 from oms_journal.broker.broker import Broker
 from oms_journal.database import AsyncMessageDatabase, DatabaseView, MessageDatabase, NotThisDatabase, RestoreUnfinished
-from oms_journal.database.backup import back_up
+from oms_journal.database.backup.backup import back_up
 from oms_journal.journal import names
 from tests.analysed import analysed
 from tests.cli_runner import command_line, environment, oms, oms_json, oms_process

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal.database import MessageDatabase, Options
-from oms_journal.database.tender import Tender
+from oms_journal.database.maintenance import Tender
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DatabaseLocked, JournalError, NotAttempted, OutcomeUnknown, TakenOver

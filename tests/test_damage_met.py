@@ -2,7 +2,7 @@
 
 import pytest
 
-from oms_journal.database.bulk import in_order, values
+from oms_journal.database.bulk.values import in_order, values
 from oms_journal.journal.errors import MessageDamaged
 from tests.crash_model import SPOOL, Unattended, open_unattended
 from tests.faulty_disk import SimulatedDisk

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from oms_journal.database import DiskFull, MessageDatabase, tender
+from oms_journal.database import DiskFull, MessageDatabase, maintenance
 from oms_journal.index.held import Held
 from oms_journal.journal.errors import JournalError
 from oms_journal.journal.names import RESERVE
@@ -200,8 +200,8 @@ def test_a_crash_while_room_is_made_loses_nothing_and_doubles_nothing(seed: int,
 
 
 def test_the_running_database_makes_room_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tender, "ROOM_SECONDS", 0.05)
-    monkeypatch.setattr(tender, "VOUCH_SECONDS", 0.01)
+    monkeypatch.setattr(maintenance, "ROOM_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "VOUCH_SECONDS", 0.01)
     disk = SimulatedDisk(space=SPACE)
     with MessageDatabase.open(SPOOL, disk=disk, max_data_file_size=SIZE, cleanup_interval=0) as db:
         pin = db.add("pinning", b"x")

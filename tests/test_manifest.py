@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oms_journal.database import BackupUnfinished, DatabaseView, IsBackup, ManifestDamaged, MessageDatabase, NewerFormat
-from oms_journal.database.standstill import Standstill
+from oms_journal.database.bulk.locked import Standstill
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format import manifest

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from oms_journal.database import DatabaseView, MessageDatabase
-from oms_journal.database.backup import back_up
-from oms_journal.database.standstill import Standstill
+from oms_journal.database.backup.backup import back_up
+from oms_journal.database.bulk.locked import Standstill
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import NewerFormat
 from oms_journal.journal.format.headers import HEADER_COPIES, HEADER_SIZE, xxh3

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from oms_journal.database.loading import load, number_behind
+from oms_journal.database.bulk.loading import load, number_behind
 from oms_journal.journal.format.headers import NUMBERS_MAX
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.message import Message

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from oms_journal.database.plan import (
+from oms_journal.database.compaction import (
     KEY_BYTES,
     MESSAGE_OVERHEAD_BYTES,
     PINS_BYTES_MAX,

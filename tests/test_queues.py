@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oms_journal.database import Message, MessageDatabase, encode, taking
-from oms_journal.database.loading import load
+from oms_journal.database import Message, MessageDatabase, consumers, encode
+from oms_journal.database.bulk.loading import load
 from oms_journal.database.unit import Unit
 from oms_journal.index.queues import Queues
 from oms_journal.journal.operations import encode_name
@@ -49,7 +49,7 @@ def test_a_queue_keeps_its_place_while_anything_is_in_it(steps: list[tuple[str, 
 def always_forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a database look for empty queues whenever there is a new one."""
     monkeypatch.setattr(encode, "QUEUES_KEPT", -(10**6))
-    monkeypatch.setattr(taking, "LINES_KEPT", -(10**6))
+    monkeypatch.setattr(consumers, "LINES_KEPT", -(10**6))
 
 
 def plain(db: MessageDatabase) -> PlainAdds:
@@ -191,7 +191,7 @@ def check(db: MessageDatabase, model: dict[int, tuple[str, bytes]]) -> None:
 
 def test_answers_in_queues_of_their_own_take_no_memory_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encode, "QUEUES_KEPT", 50)
-    monkeypatch.setattr(taking, "LINES_KEPT", 50)
+    monkeypatch.setattr(consumers, "LINES_KEPT", 50)
     with open_unattended(SimulatedDisk()) as db:
         kept = [db.add(f"service {n}", b"request") for n in range(20)]
         for n in range(1000):

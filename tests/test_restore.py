@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from oms_journal.database import DatabaseView, Message, MessageDatabase
+from oms_journal.database.backup.restore import RestoreReport
+from oms_journal.database.bulk.locked import Standstill
 from oms_journal.database.lookup import look_up
-from oms_journal.database.restore import RestoreReport
-from oms_journal.database.standstill import Standstill
 from oms_journal.journal import names
 from oms_journal.journal.errors import DatabaseLocked, DiskError, RestoreRefused, RestoreUnfinished
 from oms_journal.journal.lock import Ownership

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from oms_journal.database import MessageDatabase
-from oms_journal.database.backup import Backup, back_up
-from oms_journal.database.backup_follow import Follower
-from oms_journal.database.restore import RestoreOptions, restore
+from oms_journal.database.backup.backup import Backup, back_up
+from oms_journal.database.backup.follow import Follower
+from oms_journal.database.backup.restore import RestoreOptions, restore
 from oms_journal.journal import names
 from oms_journal.journal.format import manifest
 from tests.crash_model import SPOOL

@@ -8,8 +8,8 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from oms_journal.database import DatabaseView, MessageDamaged, MessageDatabase
-from oms_journal.database.backup import back_up
-from oms_journal.database.backup_check import verify_backup
+from oms_journal.database.backup.backup import back_up
+from oms_journal.database.backup.verification import verify_backup
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import RecoveryRefused
 from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation, dump

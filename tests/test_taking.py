@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from oms_journal.database import AsyncMessageDatabase, Message, MessageDatabase, NotUndelivered
-from oms_journal.database.taking import LINES_KEPT, REFILL_MESSAGES, Taking
+from oms_journal.database.consumers import LINES_KEPT, REFILL_MESSAGES, Taking
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.held import Held
 from oms_journal.index.live import Index

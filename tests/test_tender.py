@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DatabaseView, MessageDatabase, tender
-from oms_journal.database.tender import Chores, Tender
+from oms_journal.database import DatabaseView, MessageDatabase, maintenance
+from oms_journal.database.maintenance import Chores, Tender
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DirectoryGone, JournalError, TakenOver
 from oms_journal.journal.lock import read_holder
@@ -24,7 +24,7 @@ from tests.watched_disk import TIMEOUT_SECONDS
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a second be ten milliseconds."""
-    monkeypatch.setattr(tender, "VOUCH_SECONDS", 0.01)
+    monkeypatch.setattr(maintenance, "VOUCH_SECONDS", 0.01)
 
 
 @dataclass
@@ -103,7 +103,7 @@ def test_room_is_made_as_soon_as_it_is_wanted_and_then_at_most_once_in_some_seco
     assert diary.done.count("make room") == 1, "the next attempt is some seconds away"
     thread.stop()
 
-    monkeypatch.setattr(tender, "ROOM_SECONDS", 0.02)
+    monkeypatch.setattr(maintenance, "ROOM_SECONDS", 0.02)
     thread = Tender(diary.chores())
     thread.start()
     diary.wait_for("make room", 4)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from oms_journal.database import DatabaseView, DiskError, MessageDatabase
-from oms_journal.database.backup import Backup
-from oms_journal.database.restore import restore
-from oms_journal.database.standstill import Standstill
+from oms_journal.database.backup.backup import Backup
+from oms_journal.database.backup.restore import restore
+from oms_journal.database.bulk.locked import Standstill
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.lock import read_holder

@@ -22,7 +22,7 @@ from oms_journal.database import (
     OutsideBlock,
     back_up,
 )
-from oms_journal.database.restore import restore
+from oms_journal.database.backup.restore import restore
 
 LINES_MAX = 3
 CHARACTERS_MAX = 420

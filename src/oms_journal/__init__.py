@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from oms_journal.broker.codes import BrokerError
     from oms_journal.broker.connecting import connect, connect_async
     from oms_journal.database.asynchronous import AsyncMessageDatabase
-    from oms_journal.database.backup import Backup, BackupOptions, BackupReport, back_up
+    from oms_journal.database.backup.backup import Backup, BackupOptions, BackupReport, back_up
+    from oms_journal.database.backup.restore import restore
     from oms_journal.database.block import CommitBlock
     from oms_journal.database.database import MessageDatabase
     from oms_journal.database.options import Options
-    from oms_journal.database.restore import restore
     from oms_journal.database.view import DatabaseView
     from oms_journal.journal.errors import (
         BackupUnfinished,

@@ -10,11 +10,11 @@ from typing import Any
 from oms_journal.database import asynchronous, block, database, encode
 from oms_journal.database.arguments import every, message_number, plain_bytes, plain_properties, plain_text
 from oms_journal.database.block import CommitBlock
+from oms_journal.database.consumers import Taking
 from oms_journal.database.database import MessageDatabase
 from oms_journal.database.drafting import Drafting
 from oms_journal.database.encode import Encoder
 from oms_journal.database.ledger import Effect, Ledger, Run
-from oms_journal.database.taking import Taking
 from oms_journal.index.table import Place
 from oms_journal.journal.operations import VALUE_BYTES_MAX, check_size
 from oms_journal.journal.reading.message import Message

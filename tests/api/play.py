@@ -19,7 +19,7 @@ from oms_journal.database import (
     MessageDatabase,
     back_up,
 )
-from oms_journal.database.restore import RestoreOptions, restore
+from oms_journal.database.backup.restore import RestoreOptions, restore
 from tests import foreign_reader
 from tests.api.arguments import WORDS, Given, Hand, Oops, way
 from tests.api.face import Face, TaskFace, ThreadFace, plain

@@ -8,8 +8,8 @@ import errno
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from oms_journal.database.backup import Backup
-from oms_journal.database.restore import RestoreOptions, RestoreReport, restore
+from oms_journal.database.backup.backup import Backup
+from oms_journal.database.backup.restore import RestoreOptions, RestoreReport, restore
 from oms_journal.journal import names
 from oms_journal.journal.errors import DiskError, NotThisBackup, RestoreUnfinished
 from oms_journal.journal.format.headers import xxh3

@@ -7,7 +7,7 @@ one than before, and says of the database that it was closed where it was, and o
 import errno
 from dataclasses import dataclass, field
 
-from oms_journal.database.backup import Backup, BackupOptions
+from oms_journal.database.backup.backup import Backup, BackupOptions
 from oms_journal.journal.errors import BehindItsBackup, DiskError, NothingToBackUp
 from oms_journal.journal.format import manifest
 from oms_journal.journal.format.manifest import Manifest

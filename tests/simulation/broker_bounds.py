@@ -8,7 +8,7 @@ from oms_journal.broker.kernel import Kernel
 from oms_journal.broker.uow import UnitOfWork
 from oms_journal.broker.world import World
 from oms_journal.database.cleanup import ASKED_SHARE
-from oms_journal.database.plan import plan_compaction
+from oms_journal.database.compaction import plan_compaction
 from oms_journal.database.questions import file_facts
 from tests.crash_model import Unattended
 from tests.simulation.engine_bounds import BOUNDED

@@ -17,9 +17,9 @@ from oms_journal.broker.pstore import RESTORED_KEY, StartRefused, Store, StoreEr
 from oms_journal.broker.records import MASTER_KEY
 from oms_journal.broker.restore import restored
 from oms_journal.broker.running import NO_REQUEST, Running, handing_back
-from oms_journal.database.backup import Backup, BackupOptions, back_up
+from oms_journal.database.backup.backup import Backup, BackupOptions, back_up
+from oms_journal.database.backup.restore import RestoreOptions, restore
 from oms_journal.database.options import Options
-from oms_journal.database.restore import RestoreOptions, restore
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import JournalError
 from oms_journal.journal.lock import Holder, read_holder

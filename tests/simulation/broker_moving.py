@@ -12,7 +12,7 @@ from unittest.mock import patch
 import oms_journal.broker.journal_source
 import oms_journal.broker.loading
 import oms_journal.broker.unloading
-import oms_journal.database.standstill
+import oms_journal.database.bulk.locked
 from oms_journal.broker.attributes import Attributes, built_in
 from oms_journal.broker.journal_source import JournalSource
 from oms_journal.broker.loading import Loading
@@ -63,7 +63,7 @@ def differences(machine: Machine, loaded: Store) -> list[str]:
 def _on(machine: Machine) -> Iterator[None]:
     """Let what moves a store find the simulated disk, clock and host."""
     with contextlib.ExitStack() as stack:
-        for module in (oms_journal.broker.loading, oms_journal.broker.journal_source, oms_journal.database.standstill):
+        for module in (oms_journal.broker.loading, oms_journal.broker.journal_source, oms_journal.database.bulk.locked):
             stack.enter_context(patch.object(module, "RealDisk", lambda: machine.disk))
         for module in (oms_journal.broker.loading, oms_journal.broker.unloading):
             stack.enter_context(patch.object(module, "system_clock", machine.clock))

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from oms_journal.database.backup import Backup
-from oms_journal.database.backup_files import Bringer, Brought, _entry
-from oms_journal.database.backup_place import BackupPlace
-from oms_journal.database.picture import Wanted
+from oms_journal.database.backup.backup import Backup
+from oms_journal.database.backup.files import Bringer, Brought, _entry
+from oms_journal.database.backup.snapshot import Wanted
+from oms_journal.database.backup.target import BackupPlace
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.format.manifest import BackupFile, Manifest

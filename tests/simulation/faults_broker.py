@@ -23,7 +23,7 @@ from oms_journal.broker.service import End
 from oms_journal.broker.subscribing import Acknowledging
 from oms_journal.broker.world import World
 from oms_journal.database.cleanup import Cleanup
-from oms_journal.database.plan import leading_dead
+from oms_journal.database.compaction import leading_dead
 from oms_journal.recovery.startup import RecoveryOptions
 from tests.simulation.fault import changed, fault, nothing
 

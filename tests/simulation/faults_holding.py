@@ -9,7 +9,7 @@ import oms_journal.broker.pstore
 import oms_journal.broker.releasing
 import oms_journal.broker.restore
 import oms_journal.broker.starting
-import oms_journal.database.restore
+import oms_journal.database.backup.restore
 from oms_journal.broker.changes import Changes
 from oms_journal.broker.deciding import decide
 from oms_journal.broker.decision import Decision
@@ -89,8 +89,8 @@ def every_backup_is_taken_for_one_of_a_broker_that_had_ended() -> Iterator[None]
         return closed
 
     with (
-        changed(oms_journal.database.restore, "_manifest", of),
-        changed(oms_journal.database.restore, "_went_on", lambda _: lambda *_: False),
+        changed(oms_journal.database.backup.restore, "_manifest", of),
+        changed(oms_journal.database.backup.restore, "_went_on", lambda _: lambda *_: False),
     ):
         yield
 

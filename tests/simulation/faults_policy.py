@@ -7,7 +7,7 @@ from typing import Any
 
 import oms_journal.recovery.findings
 import oms_journal.recovery.startup
-from oms_journal.database.holding import Holding
+from oms_journal.database.holds import Holding
 from oms_journal.index.live import Index
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.reserve import Reserve

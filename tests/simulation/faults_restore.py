@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import oms_journal.database.restore
+import oms_journal.database.backup.restore
 import oms_journal.recovery.startup
-from oms_journal.database.holding import Holding
-from oms_journal.database.picture import SourceReader
+from oms_journal.database.backup.snapshot import SourceReader
+from oms_journal.database.holds import Holding
 from oms_journal.index.duplicates import DuplicateWindow
 from oms_journal.recovery.restoring import Split
 from oms_journal.recovery.startup import _Start
@@ -34,7 +34,7 @@ def a_restore_keeps_the_identity() -> Iterator[None]:
     def of(split: Callable[..., Split]) -> Callable[..., Split]:
         return lambda **named: split(**(named | {"database": named["parent"]}))
 
-    with changed(oms_journal.database.restore, "Split", of):
+    with changed(oms_journal.database.backup.restore, "Split", of):
         yield
 
 
@@ -55,7 +55,7 @@ def a_restore_forgets_what_producers_sent() -> Iterator[None]:
 @fault("backup", budget=200)
 def nobody_looks_whether_the_original_went_on() -> Iterator[None]:
     """A restore believes that a database that was closed when it was backed up has been closed ever since."""
-    with changed(oms_journal.database.restore, "_went_on", lambda _: lambda disk, found: False):
+    with changed(oms_journal.database.backup.restore, "_went_on", lambda _: lambda disk, found: False):
         yield
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from oms_journal.database.backup_check import rebuilt
-from oms_journal.database.backup_files import Bringer, Brought, has
-from oms_journal.database.picture import Wanted
+from oms_journal.database.backup.files import Bringer, Brought, has
+from oms_journal.database.backup.snapshot import Wanted
+from oms_journal.database.backup.verification import rebuilt
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DirectoryGone, DiskError, ManifestDamaged, NotReadBack, NotThisBackup

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import xxhash
 
-from oms_journal.database.picture import Wanted
+from oms_journal.database.backup.snapshot import Wanted
 from oms_journal.journal import names
 from oms_journal.journal.disk import NO_LINKS, Disk, DiskFile
 from oms_journal.journal.errors import DiskError, NotReadBack

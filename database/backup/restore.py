@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from oms_journal.database.apart import are_apart
-from oms_journal.database.backup_check import rebuilt
+from oms_journal.database.backup.apart import are_apart
+from oms_journal.database.backup.snapshot import SourceReader
+from oms_journal.database.backup.verification import rebuilt
 from oms_journal.database.options import system_clock
-from oms_journal.database.picture import SourceReader
 from oms_journal.index import duplicates, held
 from oms_journal.index.table import NUMBER_MAX
 from oms_journal.journal import names

@@ -9,8 +9,8 @@ What cannot be read or written for a while is tried again; what will not get bet
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from oms_journal.database.backup import Backup, BackupOptions, BackupReport
-from oms_journal.database.backup_tail import Tail, oldest_behind
+from oms_journal.database.backup.backup import Backup, BackupOptions, BackupReport
+from oms_journal.database.backup.tail import Tail, oldest_behind
 from oms_journal.journal.background import courteous
 from oms_journal.journal.errors import DiskError, JournalError, NothingToBackUp
 from oms_journal.journal.format.headers import Previous

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import xxhash
 
-from oms_journal.database.backup_tail import good_frames
+from oms_journal.database.backup.tail import good_frames
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError, JournalError, NewerFormat

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from oms_journal.database.consumers import Taking
 from oms_journal.database.ledger import Effect, Ledger
-from oms_journal.database.taking import Taking
 from oms_journal.index.block import Numbers, distinct
 from oms_journal.index.held import KEY_PREFIX, Held
 from oms_journal.index.table import NUMBER_MAX
