@@ -16,7 +16,7 @@ from bench.callers import scratch
 from bench.measure import Row, Settings, time_text
 from bench.restarting import fill
 from oms_journal.broker.attributes import BUILT_IN
-from oms_journal.broker.server.frames import V12, Frame, encode
+from oms_journal.broker.server.stomp.frames import V12, Frame, encode
 
 WAITING = 100_000
 INTERVAL_SECONDS = 5.0  # CONTROL-INTERVAL

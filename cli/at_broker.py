@@ -93,7 +93,7 @@ def document(message: "Message") -> dict[str, Any]:
 
 def _service(name: str) -> "ServiceName":
     from oms_journal.broker.codes import BrokerError
-    from oms_journal.broker.server.destinations import ToService, parse
+    from oms_journal.broker.destinations import ToService, parse
     from oms_journal.broker.service_text import queue_service
 
     try:

@@ -129,7 +129,7 @@ def _value(name: str, value: str) -> Any:
 
 def _confirm(order: dict[str, Any], *, yes: bool) -> None:
     """Ask before something is lost or somebody cut off; without a terminal there is nobody to ask."""
-    from oms_journal.broker.server.order import COMMANDS
+    from oms_journal.broker.admin.commands import COMMANDS
 
     known = COMMANDS.get(order["command"].replace("_", "-"))
     if yes or known is None or not known.destroys:

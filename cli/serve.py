@@ -23,7 +23,7 @@ from oms_journal.cli.wording import printable
 
 if TYPE_CHECKING:  # the broker is imported when the command needs it
     from oms_journal.broker.attributes import Attributes
-    from oms_journal.broker.server.serving import Server
+    from oms_journal.broker.server.server import Server
 
 File = Annotated[
     Path | None,
@@ -95,7 +95,7 @@ def serve(  # noqa: PLR0913 - one for each option
     With PSTORE-UNLOAD here and PSTORE-LOAD at the partner it moves the store
     there, whole and compared, and ends by itself.
     """
-    from oms_journal.broker.server.serving import Server
+    from oms_journal.broker.server.server import Server
 
     given: dict[str, str | int | None] = {"host": host, "stomp_port": stomp_port, "http_port": http_port}
     if is_unit:
@@ -115,11 +115,11 @@ def serve(  # noqa: PLR0913 - one for each option
 def _run_to_its_end(make: Callable[..., "Server"], *, as_json: bool) -> None:
     """Run the server until it ends. Failure where it cannot serve, or another broker has its store."""
     from oms_journal.broker.pstore import StartRefused
-    from oms_journal.broker.server.access import AccessRefused
-    from oms_journal.broker.server.moving_words import MoveFailed
-    from oms_journal.broker.server.served import PortRefused
-    from oms_journal.broker.server.serving import StoreTaken
-    from oms_journal.broker.server.standby import StandbyEnds
+    from oms_journal.broker.server.migration.words import MoveFailed
+    from oms_journal.broker.server.runtime.state import PortRefused
+    from oms_journal.broker.server.security.access import AccessRefused
+    from oms_journal.broker.server.server import StoreTaken
+    from oms_journal.broker.server.standby.standby import StandbyEnds
 
     try:
         with ProgressBar(is_bytes=False, is_long=True) as bar:
@@ -161,7 +161,7 @@ def _check_erasable(attributes: "Attributes") -> None:
 
 
 async def _run(make: Callable[..., "Server"], *, as_json: bool) -> None:
-    from oms_journal.broker.server.systemd import Systemd
+    from oms_journal.broker.server.runtime.systemd import Systemd
 
     async with Systemd(os.environ) as systemd:
 
@@ -183,7 +183,7 @@ async def _run(make: Callable[..., "Server"], *, as_json: bool) -> None:
 
 def _unit(file: Path | None, spool: Path | None, said: Mapping[str, str | int | None]) -> str:
     """Return the unit file of a server that is called like this one, with absolute paths."""
-    from oms_journal.broker.server.unit_file import STATE_DIRECTORY, unit_file
+    from oms_journal.broker.server.runtime.unit_file import STATE_DIRECTORY, unit_file
 
     if said.get("erase") is not None:
         raise Usage("--erase is for one start: in a unit file it would erase the store at each restart")
@@ -239,7 +239,7 @@ def _start_failure(refused: Exception) -> Failure:
 class _Lines(logging.Formatter):
     """A log record as one line: time, level, who, and what; or as JSON, with what it is about in fields of its own.
 
-    A line of JSON has `time` (UTC), `level`, `logger`, `event` and `text`; the events are in `broker/server/events.py`.
+    A line of JSON has `time` (UTC), `level`, `logger`, `event`, `text`; `broker/server/runtime/log.py` has the events.
     """
 
     def __init__(self, *, as_json: bool) -> None:

@@ -18,8 +18,8 @@ from oms_journal.cli.failures import ExitCode, Failure, Usage
 if TYPE_CHECKING:  # the broker is imported when the command needs it
     from collections.abc import Iterator
 
-    from oms_journal.broker.server.passwords import Stored
-    from oms_journal.broker.server.users import Patterns, User, Users
+    from oms_journal.broker.server.security.passwords import Stored
+    from oms_journal.broker.server.security.users import Patterns, User, Users
 
 user = typer.Typer(name="user", cls=Group, rich_markup_mode=None, add_completion=False)
 
@@ -54,7 +54,7 @@ def add(file: File, name: Name, as_json: options.AsJson = False) -> None:
     Makes the file where there is none. Without a terminal the password is the
     first line of standard input.
     """
-    from oms_journal.broker.server.users import User, checked_name
+    from oms_journal.broker.server.security.users import User, checked_name
 
     with _refusing():
         checked_name(name)
@@ -142,7 +142,7 @@ def _say(text: str, as_json: bool, **facts: Any) -> None:
 @contextmanager
 def _refusing() -> "Iterator[None]":
     """Tell what is wrong with the file or the arguments as a failure of the command."""
-    from oms_journal.broker.server.users import UsersInvalid
+    from oms_journal.broker.server.security.users import UsersInvalid
 
     try:
         yield
@@ -156,7 +156,7 @@ def _refusing() -> "Iterator[None]":
 
 
 def _users(file: Path, *, is_new: bool = False) -> "Users":
-    from oms_journal.broker.server.users import read
+    from oms_journal.broker.server.security.users import read
 
     return {} if is_new and not file.exists() else read(file)
 
@@ -170,15 +170,15 @@ def _known(users: "Users", name: str) -> "User":
 
 def _change(file: Path, change: "Callable[[Users], Users]", *, is_new: bool = False) -> None:
     """Write what the change makes of the file as it is by now."""
-    from oms_journal.broker.server.users import rewriting
+    from oms_journal.broker.server.security.users import rewriting
 
     with rewriting(file) as write:
         write(change(_users(file, is_new=is_new)))
 
 
 def _change_rights(file: Path, name: str, right: RightName, patterns: list[str], *, is_allowed: bool) -> None:
-    from oms_journal.broker.server.guard import Right
-    from oms_journal.broker.server.users import pattern_of
+    from oms_journal.broker.rights import Right
+    from oms_journal.broker.server.security.users import pattern_of
 
     with _refusing():
         wanted = [pattern_of(pattern) for pattern in patterns]
@@ -203,7 +203,7 @@ def _without(patterns: "Patterns", right: Any, unwanted: list[str]) -> "Patterns
 
 def _asked(name: str) -> "Stored":
     """Ask for a new password: twice at a terminal, else it is the first line of standard input."""
-    from oms_journal.broker.server.passwords import stored
+    from oms_journal.broker.server.security.passwords import stored
 
     if not sys.stdin.isatty():
         return stored(sys.stdin.readline().rstrip("\r\n"))

@@ -7,9 +7,9 @@ from pathlib import Path
 import trustme
 
 from oms_journal.broker.attributes import BUILT_IN
-from oms_journal.broker.server.guard import Right
-from oms_journal.broker.server.passwords import Cost, stored
-from oms_journal.broker.server.users import User, pattern_of, write
+from oms_journal.broker.rights import Right
+from oms_journal.broker.server.security.passwords import Cost, stored
+from oms_journal.broker.server.security.users import User, pattern_of, write
 from tests.stomp_server import Serving
 
 PASSWORDS = {name: f"the password of {name.lower()}" for name in ("ALICE", "BOB", "MALLORY", "ROOT")}

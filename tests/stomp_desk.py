@@ -7,12 +7,12 @@ from typing import Any
 from oms_journal.broker.block import Request
 from oms_journal.broker.effects import Abandoned, Call, Gone
 from oms_journal.broker.running import Answered
-from oms_journal.broker.server.flow import Then
-from oms_journal.broker.server.frames import V12, Frame, FrameReader, encode
-from oms_journal.broker.server.limits import StompLimits
-from oms_journal.broker.server.login import LoggedOn
-from oms_journal.broker.server.losses import Losses
-from oms_journal.broker.server.stomp_session import StompSession
+from oms_journal.broker.server.runtime.limits import StompLimits
+from oms_journal.broker.server.stomp.flow import Then
+from oms_journal.broker.server.stomp.frames import V12, Frame, FrameReader, encode
+from oms_journal.broker.server.stomp.login import LoggedOn
+from oms_journal.broker.server.stomp.losses import Losses
+from oms_journal.broker.server.stomp.session import StompSession
 from tests.kernel_desk import Desk
 
 

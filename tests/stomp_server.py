@@ -14,7 +14,7 @@ from typing import Any
 
 import stomp
 
-from oms_journal.broker.server.frames import V12, Frame, encode
+from oms_journal.broker.server.stomp.frames import V12, Frame, encode
 from tests.cli_runner import command_line, environment
 
 TIMEOUT_SECONDS = 20.0

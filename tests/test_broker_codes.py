@@ -13,8 +13,8 @@ from oms_journal.broker.block_json import answered_of, said_of
 from oms_journal.broker.cis import Cis, CisRefused
 from oms_journal.broker.codes import BrokerError, Code, CommandCode, detailed
 from oms_journal.broker.running import Answered
-from oms_journal.broker.server.frames import Frame
-from oms_journal.broker.server.stomp_words import error_frame
+from oms_journal.broker.server.stomp.frames import Frame
+from oms_journal.broker.server.stomp.headers import error_frame
 from tests.project import REPOSITORY
 from tests.wrong_inputs import FORBIDDEN, faults_of
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.server.guard import Right
-from oms_journal.broker.server.users import read
+from oms_journal.broker.rights import Right
+from oms_journal.broker.server.security.users import read
 from tests.cli_runner import command_line, environment, oms
 
 SECRET = "correct horse battery"

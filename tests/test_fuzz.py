@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from oms_journal.broker.records import Layout
-from oms_journal.broker.server.exposition import Exposition
-from oms_journal.broker.server.frames import FrameReader
+from oms_journal.broker.server.http.exposition import Exposition
+from oms_journal.broker.server.stomp.frames import FrameReader
 from oms_journal.broker.sqlite_reading import SqliteReading
 from oms_journal.database import MessageDatabase
 from oms_journal.index import sealed

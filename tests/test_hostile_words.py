@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
-from oms_journal.broker import rules
+from oms_journal.broker import destinations, rules
 from oms_journal.broker.attributes import BUILT_IN, parse
 from oms_journal.broker.block import Function, Option, Request
 from oms_journal.broker.block_json import BadBlock, answered_of, parsed
@@ -19,9 +19,8 @@ from oms_journal.broker.looking.question import Question
 from oms_journal.broker.looking.subjects import question_of, subject_of
 from oms_journal.broker.migration import UNLOAD, Mark, Offer, decode_mark, encode_mark, encode_offer
 from oms_journal.broker.pstore import StoreError
-from oms_journal.broker.server import destinations
-from oms_journal.broker.server.moving_words import Refused, check_in, failure_in, hello_in, nonce_in
-from oms_journal.broker.server.web_guard import session_secret
+from oms_journal.broker.server.http.request_guard import session_secret
+from oms_journal.broker.server.migration.words import Refused, check_in, failure_in, hello_in, nonce_in
 from oms_journal.broker.sqlite_commit import SCHEMA
 from oms_journal.broker.sqlite_reading import SqliteReading
 from tests.web_place import WebPlace

@@ -16,7 +16,7 @@ from oms_journal.broker.block_json import answered_of, block_of, parsed, request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.records import Status
 from oms_journal.broker.running import Answered
-from oms_journal.broker.server import callers
+from oms_journal.broker.server.http import sessions
 from tests.watched_disk import TIMEOUT_SECONDS
 from tests.web_place import ALICE, BOB, SERVICE, WebPlace, answer, brief, head
 
@@ -470,7 +470,7 @@ def test_after_a_while_a_session_with_a_single_call_makes_room_for_anybody(
         full_of(place, "U", 7)
         one_more = b'{"function": "LOGON", "user_id": "U", "token": "one more"}'
         assert place.say(one_more)[0] == 503
-        monkeypatch.setattr(callers, "_SILENT_SECONDS", 0.0)
+        monkeypatch.setattr(sessions, "_SILENT_SECONDS", 0.0)
         assert place.say(one_more)[0] == 200
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from oms_journal.broker.broker import Broker
 from oms_journal.broker.connecting import connect
-from oms_journal.broker.server.console import HEADERS, parts
+from oms_journal.broker.server.http.console import HEADERS, parts
 from tests.browser import Browser, browser, needs_browser
 from tests.guarded_server import PASSWORDS, Files
 from tests.held_stores import mark_restored
@@ -139,7 +139,7 @@ def test_nothing_but_the_parts_of_the_console_is_served(serving: Serving, name: 
 
 
 def test_markup_is_never_made_of_text() -> None:
-    for each in Path(str(files("oms_journal.broker.server") / "page")).glob("*.js"):
+    for each in Path(str(files("oms_journal.broker.server.http") / "page")).glob("*.js"):
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", each.read_text()), each
 
 
@@ -208,7 +208,7 @@ def test_a_service_whose_name_is_markup_is_shown_as_text(tab: Browser, serving: 
 def test_a_length_of_time_is_shown_in_its_own_size(tab: Browser, serving: Serving, seconds: float, shown: str) -> None:
     enter(tab, serving, "overview")
     source = (
-        (files("oms_journal.broker.server") / "page" / "dom.js")
+        (files("oms_journal.broker.server.http") / "page" / "dom.js")
         .read_text("utf-8")
         .replace("export function", "function")
     )

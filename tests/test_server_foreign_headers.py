@@ -2,8 +2,8 @@
 
 import pytest
 
-from oms_journal.broker.server.foreign import FOREIGN
-from oms_journal.broker.server.frames import Frame
+from oms_journal.broker.server.stomp.foreign import FOREIGN
+from oms_journal.broker.server.stomp.frames import Frame
 from tests.stomp_desk import Connection, StompDesk
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oms_journal.broker.server.frames import (
+from oms_journal.broker.server.stomp.frames import (
     CLIENT_COMMANDS,
     V10,
     V11,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from oms_journal.broker.server.frames import V12, VERSIONS, Frame
+from oms_journal.broker.server.stomp.frames import V12, VERSIONS, Frame
 from tests.stomp_desk import Connection, StompDesk, waiting
 
 

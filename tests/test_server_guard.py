@@ -9,7 +9,7 @@ import pytest
 
 from oms_journal.broker.block import ANY, BOTH, NEW, NONE, Function, Option, Request
 from oms_journal.broker.codes import Code
-from oms_journal.broker.server.guard import BROKER, OPEN, Guard, Identity, Right, refusal, service_name, topic_name
+from oms_journal.broker.rights import BROKER, OPEN, Guard, Identity, Right, refusal, service_name, topic_name
 
 NAMES: dict[str, Any] = {"server_class": "RPC", "server_name": "SRV1", "service": "CALLNAT"}
 

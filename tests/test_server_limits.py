@@ -9,11 +9,11 @@ import pytest
 
 from oms_journal.broker.asynchronous import AsyncBroker
 from oms_journal.broker.codes import Code
-from oms_journal.broker.server.administration import Administration
-from oms_journal.broker.server.frames import V12, Frame, FrameLimits, encode
-from oms_journal.broker.server.limits import StompLimits
-from oms_journal.broker.server.served import Served
-from oms_journal.broker.server.stomp import StompListener
+from oms_journal.broker.server.admin.administration import Administration
+from oms_journal.broker.server.runtime.limits import StompLimits
+from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.stomp.frames import V12, Frame, FrameLimits, encode
+from oms_journal.broker.server.stomp.listener import StompListener
 from tests.stomp_server import Serving, Wire
 from tests.test_server_frames import HOSTILE
 

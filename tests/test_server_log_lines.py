@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal.broker.codes import BrokerError
-from oms_journal.broker.server.destinations import parse
+from oms_journal.broker.destinations import parse
 from oms_journal.cli.serve import _log_to_stderr
 from tests.project import REPOSITORY
 from tests.stomp_server import TIMEOUT_SECONDS, Serving

@@ -1,6 +1,6 @@
 """How often a wrong password may be said, and from where."""
 
-from oms_journal.broker.server.login_limit import LoginBounds, LoginLimit
+from oms_journal.broker.server.security.login_attempts import LoginBounds, LoginLimit
 
 BOUNDS = LoginBounds(
     user_failures=3, address_failures=6, wait_seconds=1, wait_seconds_max=8, forget_seconds=100, remembered=50

@@ -21,8 +21,8 @@ import pytest
 from oms_journal.broker.attributes import read
 from oms_journal.broker.broker import Broker
 from oms_journal.broker.pstore import StartRefused
-from oms_journal.broker.server.moving_words import MoveFailed
-from oms_journal.broker.server.serving import Server
+from oms_journal.broker.server.migration.words import MoveFailed
+from oms_journal.broker.server.server import Server
 from tests.cli_runner import command_line, environment
 from tests.guarded_server import Files
 from tests.moved_stores import attributes, everything, files, lines, write_everything

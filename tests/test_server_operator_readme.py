@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from oms_journal.broker.attribute_keywords import CANONICAL
-from oms_journal.broker.server.guard import Right
-from oms_journal.broker.server.users import read
+from oms_journal.broker.rights import Right
+from oms_journal.broker.server.security.users import read
 from tests.cli_runner import oms
 from tests.project import REPOSITORY
 

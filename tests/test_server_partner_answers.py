@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from oms_journal.broker.attributes import built_in
-from oms_journal.broker.server.moving_partner import Partner, PartnerSays
-from oms_journal.broker.server.partner import ANSWER_BYTES_MAX, PartnerSilent, ask, partner_client
+from oms_journal.broker.server.migration.partner import Partner, PartnerSays
+from oms_journal.broker.server.runtime.partner import ANSWER_BYTES_MAX, PartnerSilent, ask, partner_client
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 ZIPPED = gzip.compress(b'{"a": "' + b"x" * (8 * ANSWER_BYTES_MAX) + b'"}')

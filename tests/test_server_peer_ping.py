@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal.broker.attributes import Attributes, read
-from oms_journal.broker.server import partner
+from oms_journal.broker.server.runtime import partner
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.lock import Holder, read_holder
 from tests.stomp_server import TIMEOUT_SECONDS, Serving, eventually

@@ -7,7 +7,7 @@ import pytest
 from oms_journal.broker.block import Function, Option
 from oms_journal.broker.codes import Code
 from oms_journal.broker.records import Status
-from oms_journal.broker.server.frames import V10, V11, V12, VERSIONS, Frame
+from oms_journal.broker.server.stomp.frames import V10, V11, V12, VERSIONS, Frame
 from tests.kernel_desk import Desk, Person, attributes
 from tests.stomp_desk import Connection, StompDesk, fields_of, waiting
 

@@ -13,7 +13,7 @@ from oms_journal.broker.attributes import read
 from oms_journal.broker.broker import Broker
 from oms_journal.broker.connecting import connect
 from oms_journal.broker.records import Status
-from oms_journal.broker.server.partner import introduction
+from oms_journal.broker.server.runtime.partner import introduction
 from tests.stomp_server import Wire, eventually
 from tests.two_brokers import Pair, asked, wait_for
 

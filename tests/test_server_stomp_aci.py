@@ -9,8 +9,8 @@ import pytest
 
 from oms_journal.broker.block import Function, Option
 from oms_journal.broker.codes import Code
-from oms_journal.broker.server.frames import V10, V11, V12, Frame
-from oms_journal.broker.server.stomp_aci import CALLS
+from oms_journal.broker.server.stomp.block_calls import CALLS
+from oms_journal.broker.server.stomp.frames import V10, V11, V12, Frame
 from tests.guarded_server import PASSWORDS, Files
 from tests.stomp_desk import Connection, StompDesk
 from tests.stomp_server import Serving, connected

@@ -6,7 +6,7 @@ import pytest
 
 from oms_journal.broker.block import FIELDS
 from oms_journal.broker.records import SUBSCRIPTION, SUBSCRIPTIONS
-from oms_journal.broker.server.frames import VERSIONS
+from oms_journal.broker.server.stomp.frames import VERSIONS
 from tests.stomp_desk import Connection, StompDesk
 from tests.test_broker_looking import every
 

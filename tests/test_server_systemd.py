@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.server import events
-from oms_journal.broker.server.systemd import Systemd
-from oms_journal.broker.server.unit_file import unit_file
+from oms_journal.broker.server.runtime import log as events
+from oms_journal.broker.server.runtime.systemd import Systemd
+from oms_journal.broker.server.runtime.unit_file import unit_file
 from tests.cli_runner import oms, oms_process
 from tests.stomp_server import Serving, Wire, eventually
 
@@ -97,7 +97,7 @@ def test_a_start_that_is_refused_never_says_ready(tmp_path: Path, told: Told) ->
 
 
 def test_a_long_start_asks_for_more_time_until_it_is_ready(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oms_journal.broker.server.systemd.STARTING_SECONDS", 0.01)
+    monkeypatch.setattr("oms_journal.broker.server.runtime.systemd.STARTING_SECONDS", 0.01)
 
     async def start() -> None:
         async with Systemd({"NOTIFY_SOCKET": str(told.path)}) as systemd:

@@ -12,8 +12,8 @@ import pytest
 import stomp
 
 from oms_journal.broker.attributes import built_in
-from oms_journal.broker.server.access import Access, AccessRefused, is_loopback
-from oms_journal.broker.server.tls import HANDSHAKES_MAX, Certificate, CertificateInvalid
+from oms_journal.broker.server.runtime.tls import HANDSHAKES_MAX, Certificate, CertificateInvalid
+from oms_journal.broker.server.security.access import Access, AccessRefused, is_loopback
 from tests.cli_runner import oms
 from tests.guarded_server import PASSWORDS, Files
 from tests.stomp_server import Heard, Serving, eventually

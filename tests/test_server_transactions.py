@@ -2,7 +2,7 @@
 
 import pytest
 
-from oms_journal.broker.server.limits import StompLimits
+from oms_journal.broker.server.runtime.limits import StompLimits
 from tests.kernel_desk import Desk
 from tests.stomp_desk import Connection, StompDesk, waiting
 

@@ -10,11 +10,11 @@ import pytest
 
 from oms_journal.broker.block import NEW, Function, Request
 from oms_journal.broker.codes import Code
-from oms_journal.broker.server.guard import Identity, Refused, Right
-from oms_journal.broker.server.login_limit import LoginBounds
-from oms_journal.broker.server.passwords import Cost, stored
-from oms_journal.broker.server.user_guard import UserGuard
-from oms_journal.broker.server.users import User, Users, UsersInvalid, write
+from oms_journal.broker.rights import Identity, Refused, Right
+from oms_journal.broker.server.security.login_attempts import LoginBounds
+from oms_journal.broker.server.security.passwords import Cost, stored
+from oms_journal.broker.server.security.user_guard import UserGuard
+from oms_journal.broker.server.security.users import User, Users, UsersInvalid, write
 
 CHEAP = Cost(log_n=4)
 SECRET = "correct horse battery"

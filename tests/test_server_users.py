@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from oms_journal.broker.codes import BrokerError
-from oms_journal.broker.server import passwords
-from oms_journal.broker.server.destinations import ToService, parse
-from oms_journal.broker.server.guard import BROKER, Right, service_name, topic_name
-from oms_journal.broker.server.passwords import Cost, stored
-from oms_journal.broker.server.users import FORMAT, User, UsersInvalid, pattern_of, read, write
+from oms_journal.broker.destinations import ToService, parse
+from oms_journal.broker.rights import BROKER, Right, service_name, topic_name
+from oms_journal.broker.server.security import passwords
+from oms_journal.broker.server.security.passwords import Cost, stored
+from oms_journal.broker.server.security.users import FORMAT, User, UsersInvalid, pattern_of, read, write
 from oms_journal.broker.wildcards import fits
 
 CHEAP = Cost(log_n=4)

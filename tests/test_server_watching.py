@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from oms_journal.broker.server.standby import is_same_store
-from oms_journal.broker.server.watching import Verdict, Watch
+from oms_journal.broker.server.standby.standby import is_same_store
+from oms_journal.broker.server.standby.watch import Verdict, Watch
 from oms_journal.journal.lock import Holder
 
 INTERVAL, RENEWAL = 60.0, 3.0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from oms_journal.broker.server.web_connection import WebConnection
+from oms_journal.broker.server.http.connection import WebConnection
 from tests.guarded_server import PASSWORDS, Files
 from tests.stomp_server import eventually
 from tests.web_place import SERVICE, WebPlace, answer, brief, head

@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from oms_journal.broker.asynchronous import AsyncBroker
-from oms_journal.broker.server.listening import web_listener
-from oms_journal.broker.server.served import Served
-from oms_journal.broker.server.web import WebListener
-from oms_journal.broker.server.web_limits import WebLimits
+from oms_journal.broker.server.http.listener import WebListener
+from oms_journal.broker.server.http.routes import web_listener
+from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.web_limits import WebLimits
 from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS
 

@@ -1,0 +1,1 @@
+"""Backups: made while the database runs, followed, checked, restored."""

@@ -1,0 +1,1 @@
+"""Whole stores at once, for a broker's start, unloading and loading."""

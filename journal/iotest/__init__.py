@@ -1,0 +1,1 @@
+"""`oms io-test`: how fast a directory's device makes bytes durable."""

@@ -1,0 +1,1 @@
+"""The way of a commit to the disk: drafts, groups, the active file, group commit."""

@@ -33,7 +33,7 @@ from itertools import count
 
 import stomp
 
-from oms_journal.broker.server.frames import Frame
+from oms_journal.broker.server.stomp.frames import Frame
 from tests.stomp_server import Heard, Wire, connected
 
 SILENT_SECONDS = 6.0  # of a server, after which a client tries elsewhere

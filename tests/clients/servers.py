@@ -6,9 +6,9 @@ from pathlib import Path
 import trustme
 
 from oms_journal.broker.attributes import BUILT_IN
-from oms_journal.broker.server.guard import Right
-from oms_journal.broker.server.passwords import Cost, stored
-from oms_journal.broker.server.users import User, write
+from oms_journal.broker.rights import Right
+from oms_journal.broker.server.security.passwords import Cost, stored
+from oms_journal.broker.server.security.users import User, write
 from tests.clients.suite import Run
 from tests.stomp_server import Serving
 

@@ -28,8 +28,8 @@ _PROGRAMS = "tests.faults.programs"
 _LATE = (
     "oms_journal.cli.main",
     "oms_journal.cli.serve",
-    "oms_journal.broker.server.serving",
-    "oms_journal.broker.server.stomp",
+    "oms_journal.broker.server.server",
+    "oms_journal.broker.server.stomp.listener",
     "oms_journal.broker.opening",
     "uvicorn",
 )

@@ -24,7 +24,7 @@ from oms_journal.broker.pstore import StoreError
 from oms_journal.broker.queues import ServiceQueue, TopicQueue, parse_queue
 from oms_journal.broker.records import LAYOUTS, PREFIX_FIELDS, VERSION, RecordError
 from oms_journal.broker.replica import Decoder, NotAReplica, Tally, encode
-from oms_journal.broker.server.moving_words import Refused, check_in, failure_in, hello_in, nonce_in
+from oms_journal.broker.server.migration.words import Refused, check_in, failure_in, hello_in, nonce_in
 from oms_journal.broker.sqlite_commit import SCHEMA
 from oms_journal.broker.sqlite_reading import SqliteReading
 from oms_journal.broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord

@@ -8,23 +8,23 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from oms_journal.broker.admin.commands import COMMANDS, order_of
 from oms_journal.broker.attributes import built_in
 from oms_journal.broker.block import Function, Request
 from oms_journal.broker.block_json import BadBlock, answered_of, block_of, parsed, request_of, said_of
 from oms_journal.broker.cis import CisRefused
 from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.destinations import parse
 from oms_journal.broker.looking.subjects import SUBJECTS, question_of, subject_of
-from oms_journal.broker.server import passwords, users
-from oms_journal.broker.server.destinations import parse
-from oms_journal.broker.server.exposition import Exposition
-from oms_journal.broker.server.frames import VERSIONS, BadFrame, Frame, FrameLimits, FrameReader
-from oms_journal.broker.server.frames import encode as encode_frame
-from oms_journal.broker.server.listening import web_listener
-from oms_journal.broker.server.order import COMMANDS, order_of
-from oms_journal.broker.server.served import Served
-from oms_journal.broker.server.web import WebListener
-from oms_journal.broker.server.web_connection import WebConnection
-from oms_journal.broker.server.web_limits import WebLimits
+from oms_journal.broker.server.http.connection import WebConnection
+from oms_journal.broker.server.http.exposition import Exposition
+from oms_journal.broker.server.http.listener import WebListener
+from oms_journal.broker.server.http.routes import web_listener
+from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.web_limits import WebLimits
+from oms_journal.broker.server.security import passwords, users
+from oms_journal.broker.server.stomp.frames import VERSIONS, BadFrame, Frame, FrameLimits, FrameReader
+from oms_journal.broker.server.stomp.frames import encode as encode_frame
 from tests.fuzz.file_targets import folder
 from tests.fuzz.target import Taker, Target, target
 from tests.stomp_desk import Connection, StompDesk

@@ -1,0 +1,1 @@
+"""What an operator can ask of the kernel and order, as values."""

@@ -1,0 +1,1 @@
+"""What operators ask and order, whichever door they come through."""

@@ -1,0 +1,404 @@
+"""Carrying out an operator's commands on the broker that is served: each with the code of what became of it."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from oms_journal.broker.admin.commands import LEVELS, Order
+from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.effects import (
+    Command,
+    Purge,
+    SetStatus,
+    ShutConversation,
+    ShutParticipant,
+    ShutServer,
+    SubscribeFor,
+    UnsubscribeFor,
+)
+from oms_journal.broker.looking.conversations import conversations
+from oms_journal.broker.looking.participants import participants
+from oms_journal.broker.looking.question import LIMIT_MAX, Page, Question, Row
+from oms_journal.broker.looking.services import servers
+from oms_journal.broker.looking.uows import uows
+from oms_journal.broker.pstore import StoreError
+from oms_journal.broker.records import Status
+from oms_journal.broker.rights import BROKER, Identity, Right, service_name, topic_name
+from oms_journal.broker.server.admin.releasing import Releasing
+from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.stored_files import MakesRoom
+from oms_journal.database.stats import CleanupReport
+
+_log = logging.getLogger("oms.server")
+CLEANUP_SECONDS = 20.0  # that an operator waits for a clean-up, which goes on then; `oms cmd` waits for 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What a command has done: to how many, and rows where it answers some."""
+
+    affected: int = 0
+    rows: tuple[Row, ...] = ()
+
+
+Rows = Callable[[str], Awaitable[Page]]  # of an information object that the kernel does not know
+
+
+class Commands:
+    """The commands, for one operator."""
+
+    def __init__(self, served: Served, identity: Identity, rows: Rows) -> None:
+        self._served = served
+        self._identity = identity
+        self._rows = rows
+
+    async def carry_out(self, order: Order) -> Done:
+        """Carry out a command that was checked. CisRefused."""
+        everywhere = {
+            "NO-OPERATION": self._nothing,
+            "TRACE-ON": self._trace,
+            "TRACE-OFF": self._trace,
+            "STATUS": self._status,
+        }
+        if order.command == "SHUTDOWN" and order.target == "BROKER":
+            return await self._stop()
+        found = everywhere.get(order.command)
+        return await found(order) if found is not None else await self._on_broker(order)
+
+    def _may(self, name: str = BROKER) -> None:
+        may = self._identity.may
+        if not (may(Right.ADMINISTER, BROKER) or may(Right.ADMINISTER, name)):
+            raise CisRefused(Cis.NOT_AUTHORIZED, f"{self._identity.user} may not administer {name}")
+
+    @property
+    def _broker(self) -> AsyncBroker:
+        if self._served.broker is None:
+            raise CisRefused(
+                Cis.WRONG_RUN_MODE,
+                f"there is no broker to command at the moment, RUN-MODE is {self._served.run_mode}",
+                error_code=str(self._served.refusal.value),
+                error_text=self._served.refusal.text,
+            )
+        return self._served.broker
+
+    # Of the whole.
+
+    async def _nothing(self, _: Order) -> Done:
+        return Done()
+
+    async def _status(self, _: Order) -> Done:
+        self._may()
+        page = await self._rows("TRANSPORT")
+        return Done(affected=len(page.rows), rows=tuple(page.rows))
+
+    async def _stop(self) -> Done:
+        self._may()
+        asyncio.get_running_loop().call_soon(self._served.stop, f"SHUTDOWN by {self._identity.user or 'an operator'}")
+        return Done(affected=1)
+
+    async def _trace(self, order: Order) -> Done:
+        self._may()
+        if order.target == "SECURITY":
+            raise CisRefused(Cis.SECURITY_TRACE_FAILED, "what the guard refuses is in the log at all times")
+        level = 0 if order.command == "TRACE-OFF" else LEVELS.index(order.option or "LEVEL1") + 1
+        try:
+            tracing = self._broker.tracing
+        except CisRefused as refused:
+            code = Cis.STORE_TRACE_FAILED if order.target == "PSF" else refused.code
+            raise CisRefused(code, refused.text) from None
+        if order.target == "PSF":
+            tracing.commits = level
+        else:
+            tracing.calls = level
+        return Done(affected=1)
+
+    async def _on_broker(self, order: Order) -> Done:
+        broker = self._broker
+        commands: Mapping[str, Callable[[AsyncBroker, Order], Awaitable[Done]]] = {
+            "PURGE": self._purge,
+            "SET-UOW-STATUS": self._set_status,
+            "RELEASE": self._release,
+            "DISCARD": self._release,
+            "SUBSCRIBE": self._subscribe,
+            "UNSUBSCRIBE": self._subscribe,
+            "SHUTDOWN": self._shut,
+            "CLEANUP": self._clean_up,
+            "CONNECT-PSTORE": self._connect,
+            "DISCONNECT-PSTORE": self._disconnect,
+            "ALLOW-NEWUOWMSGS": self._allow,
+            "FORBID-NEWUOWMSGS": self._allow,
+            "PRODUCE-STATISTICS": self._statistics,
+        }
+        return await commands[order.command](broker, order)
+
+    async def _connect(self, broker: AsyncBroker, _: Order) -> Done:
+        self._may()
+        await _tried(Cis.CONNECT_FAILED, broker.connect_pstore())
+        return Done(affected=1)
+
+    async def _disconnect(self, broker: AsyncBroker, _: Order) -> Done:
+        self._may()
+        await _tried(Cis.DISCONNECT_FAILED, broker.disconnect_pstore())
+        return Done(affected=1)
+
+    async def _allow(self, broker: AsyncBroker, order: Order) -> Done:
+        self._may()
+        is_allowed = order.command == "ALLOW-NEWUOWMSGS"
+        if broker.store is None:
+            raise CisRefused(Cis.ALLOW_FAILED if is_allowed else Cis.FORBID_FAILED, "PSTORE=NO: there is no store")
+        try:
+            if is_allowed:
+                broker.allow_new_uow_messages()
+            else:
+                broker.forbid_new_uow_messages()
+        except BrokerError as refused:  # it is ending
+            raise _refused(Cis.ALLOW_FAILED if is_allowed else Cis.FORBID_FAILED, refused) from refused
+        return Done(affected=1)
+
+    async def _clean_up(self, broker: AsyncBroker, _: Order) -> Done:
+        self._may()
+        if not isinstance(broker.store, MakesRoom):
+            why = (
+                "PSTORE=NO: there is no store"
+                if broker.store is None
+                else "this kind of store gives space back by itself"
+            )
+            raise CisRefused(Cis.CANNOT_EXECUTE, why)
+        cleaning = asyncio.create_task(_cleaned(broker.store))
+        done, _pending = await asyncio.wait((cleaning,), timeout=CLEANUP_SECONDS)
+        if not done:
+            return Done(rows=({"cleanup": "goes on; the log says when it is done"},))
+        try:
+            report = cleaning.result()
+        except StoreError as failure:
+            raise CisRefused(Cis.CANNOT_EXECUTE, str(failure)) from failure
+        row = {
+            "files": len(report.deleted) + len(report.moved),
+            "freed_bytes": report.freed_bytes,
+            "moved_messages": report.moved_messages,
+            "moved_keys": report.moved_keys,
+        }
+        return Done(affected=row["files"], rows=(row,))
+
+    async def _statistics(self, _: AsyncBroker, __: Order) -> Done:
+        self._may()
+        page = await self._rows("STATISTICS")
+        for row in page.rows:
+            _log.info("statistics: %s", ", ".join(f"{name} {value}" for name, value in row.items()))
+        return Done(affected=len(page.rows), rows=tuple(page.rows))
+
+    # Units of work, topics.
+
+    async def _purge(self, broker: AsyncBroker, order: Order) -> Done:
+        await self._may_move(broker, order, Cis.PURGE_FAILED)
+        await _given(broker, Cis.PURGE_FAILED, lambda handle: Purge(handle, order.uowid))
+        return Done(affected=1)
+
+    async def _set_status(self, broker: AsyncBroker, order: Order) -> Done:
+        await self._may_move(broker, order, Cis.STATUS_NOT_SET)
+        status = Status[order.option]
+        await _given(broker, Cis.STATUS_NOT_SET, lambda handle: SetStatus(handle, order.uowid, status))
+        return Done(affected=1)
+
+    async def _may_move(self, broker: AsyncBroker, order: Order, code: Cis) -> None:
+        if not order.uowid:
+            raise CisRefused(code, "uowid must say which")
+        question = Question(selectors={"uowid": [order.uowid.replace("*", "?")]})
+        for row in await _found(broker, uows, question):
+            self._may_found(_service_of(row))
+            return
+        self._may_see()
+        code_said = str(Code.UOW_NOT_FOUND.value)
+        raise CisRefused(
+            code, f"there is none of uowid {order.uowid!r}", error_code=code_said, error_text=Code.UOW_NOT_FOUND.text
+        )
+
+    def _may_found(self, name: str) -> None:
+        """Hold the rights on what was found against the operator; its name is told only to who may look at it."""
+        if not self._identity.may(Right.LOOK, name):
+            self._may_see()
+        self._may(name)
+
+    def _may_see(self) -> None:
+        """Tell only who may look that there is nothing."""
+        if not (self._identity.may(Right.LOOK, BROKER) or self._identity.may(Right.ADMINISTER, BROKER)):
+            raise CisRefused(Cis.NOT_AUTHORIZED)
+
+    async def _release(self, broker: AsyncBroker, order: Order) -> Done:
+        releasing = Releasing(broker, order, self._may_found)
+        count = await releasing.carry_out()
+        if not count:
+            self._may_see()
+            raise CisRefused(releasing.code, "nothing of it is held")
+        return Done(affected=count)
+
+    async def _subscribe(self, broker: AsyncBroker, order: Order) -> Done:
+        if not order.topic:
+            raise CisRefused(Cis.TOPIC_MISSING, "topic must name it")
+        self._may(topic_name(order.topic))
+        if not order.user_id:
+            raise CisRefused(Cis.USER_MISSING, "user_id must name it")
+        topic, user, token = order.topic, order.user_id, order.token or ""
+        if order.command == "SUBSCRIBE":
+            await _given(broker, Cis.SUBSCRIBE_FAILED, lambda handle: SubscribeFor(handle, topic, user, token))
+        else:
+            await _given(broker, Cis.UNSUBSCRIBE_FAILED, lambda handle: UnsubscribeFor(handle, topic, user, token))
+        return Done(affected=1)
+
+    # SHUTDOWN.
+
+    async def _shut(self, broker: AsyncBroker, order: Order) -> Done:
+        if order.option not in ("IMMED", "QUIESCE"):
+            raise CisRefused(Cis.INVALID_OPTION, "say IMMED or QUIESCE")
+        if order.target == "CONVERSATION":
+            return await self._shut_conversation(broker, order)
+        if order.target == "PARTICIPANT":
+            return await self._shut_participant(broker, order)
+        if order.target == "SERVICE":
+            return await self._shut_servers(broker, order, Cis.SERVICE_NOT_FOUND)
+        if not order.client_id and not order.user_id:
+            raise CisRefused(Cis.USER_NOT_UNIQUE, "client_id, or user_id and token, must name it")
+        return await self._shut_servers(broker, order, Cis.PARTICIPANT_NOT_FOUND)
+
+    async def _shut_servers(self, broker: AsyncBroker, order: Order, missing: Cis) -> Done:
+        """Shut down all servers of a service, or a server of all its services, or of one."""
+        is_one_service = all(order.names) and not any("*" in name for name in order.names)
+        if not is_one_service and (order.target == "SERVICE" or any(order.names)):
+            raise CisRefused(Cis.SERVICE_NOT_UNIQUE, "say all three, without *")
+        if order.target == "SERVICE":
+            self._may(service_name(*order.names))
+        rows = await _found(broker, servers, Question(selectors=_selectors(order), limit=LIMIT_MAX))
+        for row in rows:
+            self._may_found(_service_of(row))
+        if not rows:
+            self._may_see()
+            raise CisRefused(missing, f"no server fits {_said(order)}; `oms info SERVER` shows who is there")
+        if order.target == "SERVER" and len({row["client_id"] for row in rows}) > 1:
+            raise CisRefused(Cis.USER_NOT_UNIQUE, "there are several; say token or client_id")
+        count = 0
+        for row in rows:
+            if order.exclude_attach and row["attach"]:
+                continue
+            service = (row["server_class"], row["server_name"], row["service"])
+            count += await self._shut_one(broker, row["client_id"], service, is_immediate=order.is_immediate)
+        return Done(affected=count)
+
+    async def _shut_one(
+        self, broker: AsyncBroker, client_id: int, service: tuple[str, str, str], *, is_immediate: bool
+    ) -> int:
+        try:
+            await broker.administer(lambda handle: ShutServer(handle, client_id, service, is_immediate))
+        except BrokerError as refused:
+            if refused.code is Code.SERVICE_NOT_REGISTERED:
+                return 0  # it has gone by itself
+            raise _refused(Cis.CANNOT_EXECUTE, refused) from refused
+        return 1
+
+    async def _shut_participant(self, broker: AsyncBroker, order: Order) -> Done:
+        self._may()
+        if not order.client_id and not order.user_id:
+            raise CisRefused(Cis.USER_NOT_UNIQUE, "client_id, or user_id and token, must name it")
+        selectors = {
+            name: value for name, value in _selectors(order).items() if name in ("user_id", "token", "client_id")
+        }
+        rows = await _found(broker, participants, Question(selectors=selectors))
+        if not rows:
+            raise CisRefused(
+                Cis.PARTICIPANT_NOT_FOUND, f"nobody fits {_said(order)}; `oms info PARTICIPANT` shows who is there"
+            )
+        if len(rows) > 1:
+            raise CisRefused(Cis.USER_NOT_UNIQUE, "there are several; say token or client_id")
+        if not order.is_immediate and not rows[0]["services"]:
+            raise CisRefused(Cis.SERVERS_ONLY, "this one serves nothing; say IMMED")
+        client_id = rows[0]["client_id"]
+        await _given(
+            broker,
+            Cis.CANNOT_EXECUTE,
+            lambda handle: ShutParticipant(handle, client_id, order.is_immediate),
+            {Code.USER_UNKNOWN: Cis.PARTICIPANT_NOT_FOUND, Code.SERVICE_NOT_REGISTERED: Cis.SERVERS_ONLY},
+        )
+        return Done(affected=1)
+
+    async def _shut_conversation(self, broker: AsyncBroker, order: Order) -> Done:
+        if not order.conv_id:
+            raise CisRefused(Cis.CONVERSATION_MISSING, "conv_id must name it")
+        question = Question(selectors={"conv_id": [order.conv_id.replace("*", "?")]})
+        rows = await _found(broker, conversations, question)
+        if not rows:
+            self._may_see()
+            raise CisRefused(Cis.CONVERSATION_NOT_FOUND, f"there is none of conv_id {order.conv_id!r}")
+        self._may_found(_service_of(rows[0]))
+        await _given(
+            broker,
+            Cis.CANNOT_EXECUTE,
+            lambda handle: ShutConversation(handle, order.conv_id, order.is_immediate),
+            {Code.NO_CONVERSATION: Cis.CONVERSATION_NOT_FOUND, Code.UNREAD_UOW: Cis.UNPROCESSED_UOWS},
+        )
+        return Done(affected=1)
+
+
+async def _cleaned(store: MakesRoom) -> CleanupReport:
+    """Clean up beside everything else, and log what it came to: its operator may not have waited."""
+    try:
+        report = await asyncio.to_thread(store.clean_up)
+    except StoreError as failure:
+        _log.warning("the data files of the store could not be cleaned up: %s", failure)
+        raise
+    _log.info(
+        "cleaned up the data files of the store: %s gone, %s bytes freed",
+        len(report.deleted) + len(report.moved),
+        f"{report.freed_bytes:,}",
+    )
+    return report
+
+
+def _selectors(order: Order) -> dict[str, list[str]]:
+    """Return the selectors of servers and participants that the order has; one with a `*` finds nothing."""
+    said = {
+        "user_id": order.user_id or None,
+        "token": order.token,
+        "client_id": str(order.client_id) if order.client_id else None,
+        **dict(zip(("server_class", "server_name", "service"), (name or None for name in order.names), strict=True)),
+    }
+    return {name: [value.replace("*", "?")] for name, value in said.items() if value is not None}
+
+
+def _said(order: Order) -> str:
+    """Return what an order picks participants by."""
+    return " ".join(f"{name}={values[0]}" for name, values in _selectors(order).items())
+
+
+async def _found(broker: AsyncBroker, look: Callable[..., object], question: Question) -> list[Row]:
+    page = await broker.look(lambda world: look(world, question))  # type: ignore[arg-type,return-value]
+    return list(page.rows)
+
+
+def _service_of(row: Row) -> str:
+    return service_name(row["server_class"], row["server_name"], row["service"])
+
+
+async def _given(
+    broker: AsyncBroker,
+    code: Cis,
+    command: Callable[[int], Command],
+    codes: Mapping[Code, Cis] | None = None,
+) -> None:
+    """Give the kernel a command. CisRefused with the code, or with what the broker's code means here."""
+    try:
+        await broker.administer(command)
+    except BrokerError as refused:
+        raise _refused((codes or {}).get(refused.code, code), refused) from refused
+
+
+async def _tried(code: Cis, attempt: Awaitable[None]) -> None:
+    try:
+        await attempt
+    except BrokerError as refused:
+        raise _refused(code, refused) from refused
+
+
+def _refused(code: Cis, refused: BrokerError) -> CisRefused:
+    return CisRefused(code, error_code=str(refused.code.value), error_text=refused.text)

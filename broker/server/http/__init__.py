@@ -1,0 +1,1 @@
+"""HTTP: calls, what operators use, figures for monitoring, the console."""

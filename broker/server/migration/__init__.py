@@ -1,0 +1,1 @@
+"""A store that moves from one running broker to another, over HTTP."""

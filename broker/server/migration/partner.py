@@ -1,0 +1,110 @@
+"""The other server of a move, asked over HTTP at the address that the attributes name."""
+
+import logging
+import secrets
+from typing import Any
+
+from oms_journal.journal.extras import brought_by
+
+with brought_by("server"):
+    import httpx
+
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.migration import Offer, decode_offer, encode_offer
+from oms_journal.broker.pstore import StartRefused
+from oms_journal.broker.reachability import reason_of
+from oms_journal.broker.server.migration.words import MoveFailed, Refused
+from oms_journal.broker.server.runtime.partner import answer_of, partner_client, partner_url
+
+_log = logging.getLogger("oms.server")
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 30.0  # for one chunk
+HELLO_SECONDS = 600.0  # an unfinished load may have to be erased first
+
+
+class Unreachable(Exception):
+    """Nobody answers there, or not to the end."""
+
+
+class PartnerSays(Exception):
+    """The partner's answer is no; with its status."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Partner:
+    """Asks the other server; `side` is what that one does: load or unload."""
+
+    def __init__(self, attributes: Attributes, side: str) -> None:
+        self.address = partner_url(attributes).partition("//")[2]
+        self._path = f"/peer/{side}/"
+        self._client = partner_client(attributes, timeout=ANSWER_SECONDS)
+        self._nonces: set[str] = set()  # of what was asked, and may be confirmed
+
+    async def ask(
+        self, path: str, content: bytes | dict[str, Any], *, seconds: float = ANSWER_SECONDS
+    ) -> dict[str, Any]:
+        """Return the answer. Unreachable, PartnerSays."""
+        body = {"content": content} if isinstance(content, bytes) else {"json": content}
+        timeout = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
+        try:
+            asked = self._client.build_request("POST", self._path + path, timeout=timeout, **body)
+            status, document = await answer_of(self._client, asked)
+        except httpx.HTTPError as failure:
+            raise Unreachable(reason_of(failure)) from failure
+        if document is None:
+            raise PartnerSays(status, f"status {status}, and not in JSON")
+        if status != httpx.codes.OK:
+            raise PartnerSays(status, str(document.get("error", status)))
+        return document
+
+    async def ask_confirmed(self, path: str, content: dict[str, Any], *, seconds: float) -> dict[str, Any]:
+        """Ask with a nonce, which the partner sees confirmed at the address that it has of this server."""
+        nonce = secrets.token_hex(16)
+        self._nonces.add(nonce)
+        try:
+            return await self.ask(path, content | {"nonce": nonce}, seconds=seconds)
+        finally:
+            self._nonces.discard(nonce)
+
+    def confirm(self, nonce: str) -> dict[str, Any]:
+        """Answer a partner that asks whether it was this server. Refused."""
+        if nonce not in self._nonces:
+            raise Refused(409, "it was not this broker that asked")
+        return {}
+
+    async def see_confirmed(self, nonce: str) -> None:
+        """See that a request came from the partner that this server's own attributes name. Refused."""
+        try:
+            await self.ask("confirm", {"nonce": nonce})
+        except Unreachable as failure:
+            text = f"the partner at {self.address} cannot be reached to confirm it: {failure}"
+        except PartnerSays as says:
+            text = f"PARTNER-CLUSTER-ADDRESS={self.address} names another broker: {says}"
+        else:
+            return
+        _log.warning("a request that said to be the partner's is not answered: %s", text)
+        raise Refused(503, text)
+
+    async def farewell(self, text: str, mine: Offer) -> Offer | None:
+        """Say that this side has failed, so that the other one stops too; return what that one has, if it answers."""
+        try:
+            said = {"text": text, "offer": encode_offer(mine)}
+            answer = await self.ask_confirmed("failed", said, seconds=CONNECT_SECONDS)
+            return decode_offer(answer["offer"])
+        except (Unreachable, PartnerSays, KeyError, ValueError) as failure:
+            _log.info("the partner at %s does not hear of it: %s", self.address, failure)
+            return None
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+async def farewell(partner: Partner, mine: Offer, refused: StartRefused) -> MoveFailed | StartRefused:
+    """Tell the partner that the store cannot be opened; return why that is, now that its store is known."""
+    theirs = await partner.farewell(refused.text, mine)
+    if theirs is not None and mine.is_same_store(theirs):
+        return MoveFailed(f"both brokers have the same store, {mine}")
+    return refused

@@ -1,0 +1,106 @@
+"""What both sides of a move need: how it fails, how it is told, and what a partner's failure says."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from oms_journal.broker.block_json import parsed
+from oms_journal.broker.migration import Offer, decode_offer, decode_summary
+from oms_journal.broker.replica import Tally
+from oms_journal.broker.server.runtime.state import Served
+
+_log = logging.getLogger("oms.server")
+LINE_SECONDS = 10.0  # between two lines in the log of what goes on
+
+Show = Callable[[str, int, int], None]  # the stage, how much of it is done, and of how much; 0 is not known
+
+
+def no_show(_stage: str, _done: int, _total: int) -> None:
+    """Show nothing."""
+
+
+class MoveFailed(Exception):
+    """The store was not moved. What it says is for people."""
+
+
+class Refused(Exception):
+    """A request of the partner cannot be carried out; with the status of its answer."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Telling:
+    """Says how far a move is: on the terminal, in the log now and then, and to who asks the server."""
+
+    def __init__(self, served: Served, show: Show) -> None:
+        self._served = served
+        self._show = show
+        self._stage = ""
+        self._said = 0.0
+
+    def say(self, stage: str, done: int = 0, total: int = 0) -> None:
+        """Say it; a new stage at once, the same one every LINE_SECONDS. On the loop only."""
+        amount = f": {done:,} of {total:,} ({100 * done // total} %)" if total else ""
+        self._served.partner = stage + amount
+        self._show(stage, done, total)
+        now = time.monotonic()
+        if stage != self._stage or now - self._said >= LINE_SECONDS:
+            self._stage, self._said = stage, now
+            _log.info("%s%s", stage, amount)
+
+
+def hello_in(body: bytes) -> tuple[str, Offer]:
+    """Return the nonce of a partner that begins, and what it says of its store. Refused."""
+    try:
+        document = _document(body)
+        return _nonce(document), decode_offer(document["offer"])
+    except (KeyError, ValueError) as failure:
+        raise Refused(400, f"a hello that cannot be read: {failure}") from None
+
+
+def check_in(body: bytes) -> tuple[dict[str, Tally], int]:
+    """Return what a partner has counted of its store, and the last number there. Refused."""
+    try:
+        document = _document(body)
+        last = document["last"]
+        if type(last) is not int:
+            raise ValueError("its last number is none")
+        return decode_summary(document["summary"]), last
+    except (KeyError, ValueError) as failure:
+        raise Refused(400, f"a summary that cannot be read: {failure}") from None
+
+
+def failure_in(body: bytes, mine: Offer) -> tuple[str, str]:
+    """Return what a partner says of its failure, in the words of who knows both stores, and its nonce. Refused."""
+    try:
+        document = _document(body)
+        text, nonce, theirs = str(document["text"]), _nonce(document), decode_offer(document["offer"])
+    except (KeyError, ValueError):
+        raise Refused(400, "a failure that cannot be read") from None
+    return (f"both brokers have the same store, {mine}" if mine.is_same_store(theirs) else text), nonce
+
+
+def nonce_in(body: bytes) -> str:
+    """Return the nonce that a partner wants confirmed. Refused."""
+    try:
+        return _nonce(_document(body))
+    except (KeyError, ValueError):
+        raise Refused(400, "a confirmation that cannot be read") from None
+
+
+def _document(body: bytes) -> dict[str, Any]:
+    """Return an object in JSON. ValueError; anybody may send these, before anything is known of who it is."""
+    found = parsed(body)
+    if not isinstance(found, dict):
+        raise ValueError("it is no object")
+    return found
+
+
+def _nonce(document: dict[str, Any]) -> str:
+    nonce = document["nonce"]
+    if not isinstance(nonce, str) or not nonce.isascii():
+        raise ValueError("its nonce is none")
+    return nonce

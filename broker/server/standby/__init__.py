@@ -1,0 +1,1 @@
+"""The second broker: it watches the first one, and takes over."""

@@ -1,0 +1,206 @@
+"""A STOMP connection as its frames and the broker's answers: what each brings about. No socket and no clock is in it.
+
+frame                                is
+CONNECT, STOMP                       LOGON with USER-ID and TOKEN (header token, else client-id)
+SEND                                 a unit of work or a publication of one message, committed; a control block to /aci
+SUBSCRIBE, UNSUBSCRIBE               REGISTER and RECEIVE, or SUBSCRIBE and RECEIVE_PUBLICATION, and the end of it
+ACK, NACK                            the receiver's COMMIT and BACKOUT
+BEGIN, COMMIT, ABORT                 all of it in one commit, or nothing
+DISCONNECT                           LOGOFF, once all else is done
+
+SEND, ACK and NACK are begun and not waited for, so that many can be on their way to the store together; a RECEIPT goes
+out when what it is about is durable. The others wait for all that was begun before. Whatever is refused is told with an
+ERROR, and ends the connection: what it was sending or receiving is backed out then, as when the connection is lost.
+"""
+
+from collections.abc import Callable, Mapping
+
+from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.block import Function, Reply
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.opening import version
+from oms_journal.broker.rights import ANONYMOUS, Refused
+from oms_journal.broker.server.runtime.limits import StompLimits
+from oms_journal.broker.server.stomp.block_calls import DESTINATION, Calls
+from oms_journal.broker.server.stomp.consumer import Consumer
+from oms_journal.broker.server.stomp.flow import Flow, Outlet
+from oms_journal.broker.server.stomp.foreign import check_headers
+from oms_journal.broker.server.stomp.frames import V10, VERSIONS, Frame
+from oms_journal.broker.server.stomp.losses import Losses
+from oms_journal.broker.server.stomp.producer import Producer
+from oms_journal.broker.words import Speaker
+
+_SERVER = f"oms/{version()}"
+_TO_CONNECT = ("CONNECT", "STOMP")
+
+
+class StompSession:
+    """One connection. `take` is told its frames, `written` when all has left, `lost` when it is not there any more."""
+
+    def __init__(self, outlet: Outlet, limits: StompLimits, attributes: Attributes, losses: Losses) -> None:
+        self.limits = limits
+        self.user = ""
+        self.token = ""
+        self.heart_beats = (0, 0)  # milliseconds: how often we send, how often the client does; 0 never
+        self._outlet = outlet
+        self._flow = flow = Flow(outlet, limits)
+        self._consumer = Consumer(flow, losses)
+        self._producer = Producer(flow, self._consumer, attributes)
+        self._calls = Calls(flow, self._consumer.subscription_to, self._consumer.answer_number)
+        flow.dispatch = self._dispatch
+
+    @property
+    def version(self) -> str:
+        """The version that was settled, "" before CONNECT."""
+        return self._flow.version
+
+    @property
+    def is_connected(self) -> bool:
+        return self._flow.is_connected
+
+    @property
+    def is_open(self) -> bool:
+        return self._flow.is_open
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is under way that nothing more should be read."""
+        flow = self._flow
+        if self._outlet.is_behind:
+            return True
+        return flow.begun + len(flow.waiting) >= self.limits.calls or flow.bytes >= self.limits.call_bytes
+
+    def take(self, frame: Frame) -> None:
+        """Take a frame."""
+        if not self._flow.is_open:
+            return
+        if self._flow.is_held or self._flow.waiting or self._outlet.is_behind:
+            self._flow.keep(frame)
+        else:
+            self._dispatch(frame)
+
+    def _dispatch(self, frame: Frame) -> None:
+        command = frame.command
+        try:
+            if not self._flow.is_connected and command not in _TO_CONNECT:
+                raise BrokerError(Code.LOGON_REQUIRED, detailed(Code.LOGON_REQUIRED, "CONNECT comes first"))
+            check_headers(frame)
+            _VERBS[command](self, frame)
+        except BrokerError as refusal:
+            self._flow.fail(refusal.code, refusal.text, frame)
+
+    def written(self) -> None:
+        """All that was said has left."""
+        if self._flow.is_open:
+            self._consumer.written()
+            self._flow.written()
+
+    def fail(self, code: Code, text: str) -> None:
+        """Say why, and end the connection."""
+        self._flow.fail(code, detailed(code, text))
+
+    def lost(self) -> None:
+        """The connection is not there any more."""
+        self._flow.lost()
+
+    def stop(self, why: str) -> None:
+        """End the connection once what was begun is durable, and its receipts are said."""
+        self._flow.waiting.clear()
+        self._flow.when_settled(lambda: self.fail(Code.NOT_ACTIVE, why))
+
+    # CONNECT and DISCONNECT.
+
+    def _connect(self, frame: Frame) -> None:
+        flow, headers = self._flow, frame.headers
+        if flow.version:
+            raise BrokerError(Code.INVALID_FUNCTION, detailed(Code.INVALID_FUNCTION, "CONNECT comes once"))
+        accepted = {text.strip() for text in headers.get("accept-version", V10).split(",")}
+        found = next((each for each in VERSIONS if each in accepted), None)
+        if found is None:
+            ours = ",".join(reversed(VERSIONS))
+            flow.fail(Code.INVALID_VERSION, detailed(Code.INVALID_VERSION, f"STOMP {ours}"), frame, version=ours)
+            return
+        flow.version = found
+        self.heart_beats = self._heart_beats(headers)
+        self.user = headers.get("login", "").strip() or ANONYMOUS
+        self.token = headers.get("token", headers.get("client-id", "")).strip()
+        flow.speaker = Speaker(self.user, self.token, {})
+        flow.is_held = True
+
+        def logged_on(refused: Refused | None) -> None:
+            if refused is not None:
+                flow.fail(refused.code, refused.text, frame)
+            elif flow.is_open:
+                flow.ask(flow.speaker.say(Function.LOGON), self._connected, frame)
+
+        self._outlet.log_on(headers.get("login", "").strip(), headers.get("passcode", ""), logged_on)
+
+    def _connected(self, reply: Reply) -> None:
+        least = self.limits.heart_beat_milliseconds
+        headers = {"version": self.version, "session": str(reply.client_id), "server": _SERVER}
+        headers["heart-beat"] = f"{least},{least}"
+        self._flow.is_connected = True
+        self._outlet.say(Frame("CONNECTED", headers))
+        self._flow.go_on()
+
+    def _heart_beats(self, headers: Mapping[str, str]) -> tuple[int, int]:
+        text = headers.get("heart-beat", "0,0")
+        parts = text.replace(" ", "").split(",")
+        if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+            said = f"heart-beat:{text[:40]} is not two numbers of milliseconds, as in 0,10000"
+            raise BrokerError(Code.INVALID_NUMBER, detailed(Code.INVALID_NUMBER, said))
+        can, wants = map(int, parts)
+        least = self.limits.heart_beat_milliseconds
+        return (max(wants, least) if wants else 0, max(can, least) if can else 0)
+
+    def _disconnect(self, frame: Frame) -> None:
+        def leave() -> None:
+            self._consumer.stop_receiving()
+            self._flow.ask(self._flow.speaker.say(Function.LOGOFF), gone, frame)
+
+        def gone(_: Reply) -> None:
+            self._flow.receipt(frame)
+            self._flow.end()
+
+        self._flow.when_settled(leave)
+
+    # What the rest of the connection is told.
+
+    def _send(self, frame: Frame) -> None:
+        if frame.headers.get("destination") == DESTINATION:
+            self._calls.take(frame)
+        else:
+            self._producer.send(frame)
+
+    def _subscribe(self, frame: Frame) -> None:
+        self._consumer.subscribe(frame)
+
+    def _unsubscribe(self, frame: Frame) -> None:
+        self._consumer.unsubscribe(frame)
+
+    def _acknowledge(self, frame: Frame) -> None:
+        self._consumer.acknowledge(frame, self._producer.transaction(frame))
+
+    def _begin(self, frame: Frame) -> None:
+        self._producer.begin(frame)
+
+    def _commit(self, frame: Frame) -> None:
+        self._producer.commit(frame)
+
+    def _abort(self, frame: Frame) -> None:
+        self._producer.abort(frame)
+
+
+_VERBS: Mapping[str, Callable[[StompSession, Frame], None]] = {
+    "CONNECT": StompSession._connect,
+    "STOMP": StompSession._connect,
+    "SEND": StompSession._send,
+    "SUBSCRIBE": StompSession._subscribe,
+    "UNSUBSCRIBE": StompSession._unsubscribe,
+    "ACK": StompSession._acknowledge,
+    "NACK": StompSession._acknowledge,
+    "BEGIN": StompSession._begin,
+    "COMMIT": StompSession._commit,
+    "ABORT": StompSession._abort,
+    "DISCONNECT": StompSession._disconnect,
+}
