@@ -8,16 +8,16 @@ from contextlib import closing
 
 from bench.callers import QUEUE, scratch
 from bench.measure import Row, Settings, alternate_rates, rate_text
-from oms_journal.broker.asynchronous import AsyncBroker
-from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import ANY, BOTH, NEW, Function, Option, Request
 from oms_journal.broker.block import Store as Persistence
 from oms_journal.broker.changes import Changes
 from oms_journal.broker.codes import Code
+from oms_journal.broker.embedded.async_broker import AsyncBroker
+from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.journal_store import JournalStore
 from oms_journal.broker.opening import journal_options
 from oms_journal.broker.pstore import Store, StoreError
-from oms_journal.broker.running import Answered
 from oms_journal.database import AsyncMessageDatabase
 
 SIZE = 256  # bytes of a message

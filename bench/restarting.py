@@ -11,7 +11,7 @@ from bench.callers import scratch
 from bench.measure import Row, Settings, alternate_times, time_text
 from bench.memory import weigh
 from bench.reopening import open_seconds
-from oms_journal.broker.attributes import built_in
+from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.changes import Changes, NewMessage, Put
 from oms_journal.broker.journal_store import JournalStore
 from oms_journal.broker.kernel import Kernel

@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.callers import scratch
 from bench.measure import Row, Settings, time_text
 from bench.restarting import fill
-from oms_journal.broker.attributes import BUILT_IN
+from oms_journal.broker.attributes.attributes import BUILT_IN
 from oms_journal.broker.server.stomp.frames import V12, Frame, encode
 
 WAITING = 100_000

@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 from oms_journal.broker.block import ConvStat, Function, Option, Reception, Reply, Request, Store
 from oms_journal.broker.codes import Code
+from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.records import Status
-from oms_journal.broker.running import Answered
 
 NUMBER_MAX = (1 << 31) - 1
 AS_TEXT = "as_text"

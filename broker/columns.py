@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from oms_journal.broker.changes import Changes, Put
 from oms_journal.broker.codes import Code
-from oms_journal.broker.lifetimes import MICROSECONDS, ends, status_lifetime
+from oms_journal.broker.durations import MICROSECONDS, ends, status_lifetime
 from oms_journal.broker.pstore import StartRefused
 from oms_journal.broker.record_parts import HEAD, NO_TEXTS, check_texts, record_with, split, value_of
 from oms_journal.broker.records import UOW, UOWS, Flag, Heads, RecordError, Status, identifier

@@ -9,8 +9,8 @@ from oms_journal.broker.changes import Changes, Put, together
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.conversation import Conversation
 from oms_journal.broker.decision import Decision
+from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.effects import Commit, Durable, Failed, Level
-from oms_journal.broker.lifetimes import MICROSECONDS
 from oms_journal.broker.participant import Participant
 from oms_journal.broker.recording import put, record_of, written
 from oms_journal.broker.records import (

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.service_text import destination_of, queue_service
-from oms_journal.broker.words import ServiceName
+from oms_journal.broker.sessions.requests import ServiceName
 
 
 class ToService(NamedTuple):

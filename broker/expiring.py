@@ -10,7 +10,7 @@ from oms_journal.broker.changes import Changes, together
 from oms_journal.broker.conversation import Conversation
 from oms_journal.broker.deciding import decide
 from oms_journal.broker.decision import Decision, Held
-from oms_journal.broker.lifetimes import MICROSECONDS, ends, status_lifetime
+from oms_journal.broker.durations import MICROSECONDS, ends, status_lifetime
 from oms_journal.broker.moves import Closing, close, closing, replace
 from oms_journal.broker.order import Order
 from oms_journal.broker.recording import is_persistent, key, put, record_of, service_name

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, MutableSequence, Sequence
 
 from oms_journal.broker import rules
 from oms_journal.broker.administering import administer
-from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import API_VERSION_MAX, Function, Option, Reply, Request
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.conversation import Conversation

@@ -8,8 +8,8 @@ answer. UNDO takes back what the partner has not received yet.
 from oms_journal.broker.block import NEW, NONE, ConvStat, Option, Reception, Reply
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.conversation import Conversation, Plain, Side
+from oms_journal.broker.durations import NO, wait
 from oms_journal.broker.effects import Call, stored_properties
-from oms_journal.broker.lifetimes import NO, wait
 from oms_journal.broker.moves import count_talks, give_age, replace
 from oms_journal.broker.parking import MESSAGES, with_conversation
 from oms_journal.broker.participant import Participant

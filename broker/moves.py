@@ -9,7 +9,7 @@ from typing import NamedTuple
 from oms_journal.broker.changes import Changes, together
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.conversation import CLIENT, SERVER, Conversation, Side
-from oms_journal.broker.lifetimes import MICROSECONDS, ends, status_lifetime
+from oms_journal.broker.durations import MICROSECONDS, ends, status_lifetime
 from oms_journal.broker.participant import Participant
 from oms_journal.broker.producers import ProducerKey
 from oms_journal.broker.recording import ended, key, put, record_of, written

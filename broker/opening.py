@@ -5,9 +5,9 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
-from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.attributes.attributes import Attributes
+from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.lifetimes import MICROSECONDS
 from oms_journal.broker.pstore import Pstore, Store, StoreStart, platform
 from oms_journal.broker.sqlite_commit import Limits
 from oms_journal.broker.sqlite_store import SqliteOptions, SqliteStore

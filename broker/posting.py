@@ -12,8 +12,8 @@ from oms_journal.broker.changes import Changes, NewMessage, Put
 from oms_journal.broker.conversation import CLIENT, OPEN, Conversation
 from oms_journal.broker.deciding import decide
 from oms_journal.broker.decision import Decision
+from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.effects import Call, stored_properties
-from oms_journal.broker.lifetimes import MICROSECONDS
 from oms_journal.broker.moves import accept, begin, end_as, reason_of
 from oms_journal.broker.participant import Participant
 from oms_journal.broker.recording import AT_THE_FIRST, FIRST_FLAGS

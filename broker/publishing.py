@@ -15,8 +15,8 @@ from oms_journal.broker.changes import Changes, NewMessage
 from oms_journal.broker.codes import BrokerError, Code, about_publication, detailed
 from oms_journal.broker.deciding import NO_STORE, decide
 from oms_journal.broker.decision import Busy, Decision
+from oms_journal.broker.durations import MICROSECONDS, ends
 from oms_journal.broker.effects import Call, stored_properties
-from oms_journal.broker.lifetimes import MICROSECONDS, ends
 from oms_journal.broker.participant import Participant
 from oms_journal.broker.records import Status
 from oms_journal.broker.sending import check_properties

@@ -22,8 +22,8 @@ from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.conversation import CLIENT, SERVER, Conversation, Side
 from oms_journal.broker.deciding import NO_STORE, decide
 from oms_journal.broker.decision import Busy, Decision
+from oms_journal.broker.durations import NO, YES, wait
 from oms_journal.broker.effects import Answer, Body, Call, Stored
-from oms_journal.broker.lifetimes import NO, YES, wait
 from oms_journal.broker.moves import assign, deliver, drop_if_over, end, replace
 from oms_journal.broker.parking import ALL, MESSAGES, UNITS, with_conversation, with_instance, with_service
 from oms_journal.broker.participant import Parked, Participant

@@ -21,7 +21,7 @@ A publication that a subscriber gives back waits likewise, and is no dead letter
 attempted. Delay, limit and dead letters are ours.)
 """
 
-from oms_journal.broker.attributes import ServiceAttributes
+from oms_journal.broker.attributes.attributes import ServiceAttributes
 from oms_journal.broker.service import ServiceName
 from oms_journal.broker.service_text import queue_service
 

@@ -17,7 +17,7 @@ from enum import Enum
 
 from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.codes import Code, detailed
-from oms_journal.broker.running import Answered
+from oms_journal.broker.embedded.runtime import Answered
 
 ANONYMOUS = "ANONYMOUS"  # who does not say who it is, where nobody asks
 BROKER = "broker"  # the name of the broker itself

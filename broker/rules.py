@@ -29,7 +29,7 @@ from itertools import product
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from oms_journal.broker import lifetimes
+from oms_journal.broker import durations
 from oms_journal.broker.block import API_VERSION_MAX, BOTH, FIELDS, UWSTATP_NO, Function, Kind, Option, Request, Store
 from oms_journal.broker.codes import Code
 
@@ -209,7 +209,7 @@ def _check_numbers(request: Request) -> Refusal | None:
     if request.uwtime or request.uwstat_lifetime:
         for name, text in (("UWTIME", request.uwtime), ("UWSTAT-LIFETIME", request.uwstat_lifetime)):
             try:
-                if text and not lifetimes.duration(text):
+                if text and not durations.duration(text):
                     return Refusal(Code.OUT_OF_RANGE, f"{name}={text} is no time at all")
             except ValueError as failure:
                 return Refusal(Code.INVALID_NUMBER, f"{name}: {failure}")
@@ -274,7 +274,7 @@ def _word(text: str) -> str:
 def _wait_kind(text: str) -> str:
     """Return "NO", "any", or what is wrong."""
     try:
-        return "NO" if lifetimes.wait(text) is lifetimes.NO else "any"
+        return "NO" if durations.wait(text) is durations.NO else "any"
     except ValueError as failure:
         return str(failure)
 

@@ -17,8 +17,8 @@ from oms_journal.broker.committing import Committing, Sending, enter, give_back,
 from oms_journal.broker.conversation import CLIENT, OPEN, SERVER, Conversation, Side
 from oms_journal.broker.deciding import NO_STORE, decide
 from oms_journal.broker.decision import Busy, Decision
+from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.effects import RESERVED_PROPERTIES, Call, stored_properties
-from oms_journal.broker.lifetimes import MICROSECONDS
 from oms_journal.broker.moves import accept, end_as, ending_records, keep_records, side_of_sender
 from oms_journal.broker.participant import Participant
 from oms_journal.broker.posting import Posting, post

@@ -16,10 +16,10 @@ from enum import IntEnum
 from heapq import merge
 from typing import NamedTuple
 
-from oms_journal.broker.attributes import ServiceAttributes
+from oms_journal.broker.attributes.attributes import ServiceAttributes
 from oms_journal.broker.block import Request
 from oms_journal.broker.decision import Held
-from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.order import Order
 from oms_journal.broker.queues import ServiceQueue
 from oms_journal.broker.states import Variation

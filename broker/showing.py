@@ -6,7 +6,7 @@ from functools import lru_cache
 from oms_journal.broker.block import Reply, Store
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.conversation import Conversation
-from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.records import Flag, Status, UowRecord
 from oms_journal.broker.uow import UnitOfWork
 

@@ -2,7 +2,7 @@
 
 from heapq import heappush
 
-from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.ranges import Ranges
 from oms_journal.broker.records import PublicationRecord
 from oms_journal.broker.restore import Restored

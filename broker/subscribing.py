@@ -19,9 +19,9 @@ from oms_journal.broker.changes import Changes, together
 from oms_journal.broker.codes import BrokerError, Code, about_publication, detailed
 from oms_journal.broker.deciding import NO_STORE, decide
 from oms_journal.broker.decision import Busy, Decision
+from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.effects import Answer, Body, Call, Expect, Stored
 from oms_journal.broker.enrolling import begin_subscription, make_durable, new_subscription
-from oms_journal.broker.lifetimes import MICROSECONDS
 from oms_journal.broker.parking import with_subscription
 from oms_journal.broker.participant import Participant
 from oms_journal.broker.publishing import (

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedDict
 
-from oms_journal.broker.attributes import TopicAttributes
+from oms_journal.broker.attributes.attributes import TopicAttributes
 from oms_journal.broker.block import Store
 from oms_journal.broker.changes import NewMessage
 from oms_journal.broker.decision import Held

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from heapq import heappop
 from typing import NamedTuple
 
-from oms_journal.broker.attributes import Attributes, TopicAttributes
+from oms_journal.broker.attributes.attributes import Attributes, TopicAttributes
 from oms_journal.broker.block import Store
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.lifetimes import Clocks, ends
+from oms_journal.broker.durations import Clocks, ends
 from oms_journal.broker.order import Order
 from oms_journal.broker.records import Status
 from oms_journal.broker.topic import Publication, Subscription, Topic, durable_key

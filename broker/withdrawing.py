@@ -6,7 +6,7 @@ from oms_journal.broker.changes import Changes, Put, together
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.deciding import decide
 from oms_journal.broker.decision import Busy, Decision
-from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.parking import with_subscription
 from oms_journal.broker.records import (
     HELD,

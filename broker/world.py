@@ -8,15 +8,15 @@ from collections import Counter, OrderedDict, deque
 from dataclasses import fields
 from typing import Any
 
-from oms_journal.broker.attributes import Attributes, BrokerAttributes, ServiceAttributes
+from oms_journal.broker.attributes.attributes import Attributes, BrokerAttributes, ServiceAttributes
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.changes import Changes
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.decision import Decision, Held, Joint, Leaver
+from oms_journal.broker.durations import Clocks
 from oms_journal.broker.effects import Answer, Body, Effect, Level, Log, Physical
 from oms_journal.broker.identifiers import Identifiers
-from oms_journal.broker.lifetimes import Clocks
 from oms_journal.broker.order import Order
 from oms_journal.broker.parking import Parking
 from oms_journal.broker.participant import Participant, name_of

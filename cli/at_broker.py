@@ -13,8 +13,8 @@ import typer
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 
 if TYPE_CHECKING:  # the broker's client is imported when a server is spoken to
-    from oms_journal.broker.session import Session
-    from oms_journal.broker.words import Message, ServiceName
+    from oms_journal.broker.sessions.requests import Message, ServiceName
+    from oms_journal.broker.sessions.sessions import Session
 
 Url = Annotated[
     str | None,
@@ -31,7 +31,7 @@ _MEANING = {"0008": ExitCode.NO, "0020": ExitCode.USAGE}  # of classes of return
 def send(url: str, name: str, payload: bytes, *, properties: Mapping[str, str], producer: str | None) -> dict[str, Any]:
     """Send a unit of work of one message, durably; return what it is. Its conversation ends with it."""
     from oms_journal.broker.block import Option
-    from oms_journal.broker.words import unit_status
+    from oms_journal.broker.sessions.requests import unit_status
 
     service = _service(name)
     beside = {"properties": dict(properties), "producer": producer or ""}
@@ -110,8 +110,8 @@ def _logged_on(url: str) -> Iterator["Session"]:
     """Log on for the block, as OMS_USER or who runs the command; what the broker refuses is the command's failure."""
     from importlib.util import find_spec
 
+    from oms_journal.broker.client.connect import connect
     from oms_journal.broker.codes import BrokerError, Code
-    from oms_journal.broker.connecting import connect
     from oms_journal.broker.reachability import checked_url
 
     if find_spec("httpx") is None:

@@ -11,8 +11,8 @@ from oms_journal.cli import options, output
 from oms_journal.cli.failures import Usage
 
 if TYPE_CHECKING:  # the broker is imported when the command needs it
-    from oms_journal.broker.attribute_text import AttributesInvalid
-    from oms_journal.broker.attributes import Attributes, Shown
+    from oms_journal.broker.attributes.attributes import Attributes, Shown
+    from oms_journal.broker.attributes.text import AttributesInvalid
 
 FAULTS_SHOWN = 20  # to a person; --json has all
 
@@ -42,9 +42,9 @@ def attributes(file: File = None, example: Example = False, as_json: options.AsJ
     The defaults are those of EntireX, with DEFAULT-VALUES=OMS those of a start
     without a file.
     """
-    from oms_journal.broker.attribute_example import example_of
-    from oms_journal.broker.attribute_text import AttributesInvalid
-    from oms_journal.broker.attributes import built_in, read
+    from oms_journal.broker.attributes.attributes import built_in, read
+    from oms_journal.broker.attributes.example import example_of
+    from oms_journal.broker.attributes.text import AttributesInvalid
 
     if example:
         for line in example_of(built_in()).splitlines():

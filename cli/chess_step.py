@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from oms_journal.broker.broker import Broker
 from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
-from oms_journal.broker.session import Session
-from oms_journal.broker.session_parts import ReceivedUnit
+from oms_journal.broker.sessions.session_parts import ReceivedUnit
+from oms_journal.broker.sessions.sessions import Session
 from oms_journal.cli.brokers import last_committed
 from oms_journal.cli.chess_pgn import RESULTS, Side, move_fault, written
 from oms_journal.cli.chess_sheet import Sheet

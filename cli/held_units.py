@@ -19,8 +19,8 @@ from oms_journal.cli.wording import iso_microseconds
 from oms_journal.journal.errors import DatabaseLocked
 
 if TYPE_CHECKING:  # the broker is imported when it is needed
-    from oms_journal.broker.broker import Broker
     from oms_journal.broker.effects import Command
+    from oms_journal.broker.embedded.broker import Broker
     from oms_journal.broker.held_listing import Held
     from oms_journal.database import DatabaseView
 
@@ -190,8 +190,8 @@ def carry_out(spool: Path, released: "Collection[Held]", discarded: "Collection[
     It is done in steps of bounded size: who is interrupted gives the command again, for what is left. Of publications
     the oldest are discarded and released before the next ones: nothing then has to note each of them.
     """
-    from oms_journal.broker.broker import Broker
     from oms_journal.broker.effects import DiscardHeld, DiscardPublications, ReleaseHeld, ReleasePublications
+    from oms_journal.broker.embedded.broker import Broker
     from oms_journal.broker.pstore import StartRefused
     from oms_journal.broker.records import Status
 

@@ -7,8 +7,8 @@ what it hears, and ends when the unit of work is complete or the broker has gone
 
 import sys
 
-from oms_journal.broker.session import Session
-from oms_journal.broker.words import UnitStatus
+from oms_journal.broker.sessions.requests import UnitStatus
+from oms_journal.broker.sessions.sessions import Session
 from oms_journal.cli.children import report
 from oms_journal.cli.long_uow_line import Line, ending_with_the_broker
 from oms_journal.cli.long_uow_work import COMPLETE, sent, watch

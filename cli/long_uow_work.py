@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.records import Status
-from oms_journal.broker.session import Session
-from oms_journal.broker.session_parts import ReceivedUnit
-from oms_journal.broker.words import Message, UnitStatus
+from oms_journal.broker.sessions.requests import Message, UnitStatus
+from oms_journal.broker.sessions.session_parts import ReceivedUnit
+from oms_journal.broker.sessions.sessions import Session
 from oms_journal.cli.brokers import last_committed
 
 SERVICE = "WORK/LONG/PAGES"

@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from oms_journal.broker.session import Session
-from oms_journal.broker.session_parts import ReceivedUnit
-from oms_journal.broker.words import Message
+from oms_journal.broker.sessions.requests import Message
+from oms_journal.broker.sessions.session_parts import ReceivedUnit
+from oms_journal.broker.sessions.sessions import Session
 from oms_journal.cli.children import report
 from oms_journal.cli.long_uow_line import Line, ending_with_the_broker
 from oms_journal.cli.long_uow_work import SERVICE, Progress, work

@@ -23,7 +23,7 @@ from oms_journal.cli.stores import database, require, view
 from oms_journal.journal.errors import DatabaseLocked
 
 if TYPE_CHECKING:  # the engine and the broker are imported when a command needs them
-    from oms_journal.broker.words import Message as Received
+    from oms_journal.broker.sessions.requests import Message as Received
     from oms_journal.database import Message, MessageDatabase
 
 LOOK_SECONDS = 0.1  # between two looks at the directory

@@ -22,7 +22,7 @@ from oms_journal.cli.progress import ProgressBar
 from oms_journal.cli.wording import printable
 
 if TYPE_CHECKING:  # the broker is imported when the command needs it
-    from oms_journal.broker.attributes import Attributes
+    from oms_journal.broker.attributes.attributes import Attributes
     from oms_journal.broker.server.server import Server
 
 File = Annotated[
@@ -134,7 +134,7 @@ def _run_to_its_end(make: Callable[..., "Server"], *, as_json: bool) -> None:
 
 def _mode(run_mode: str | None, partner: str | None, *, create: bool) -> dict[str, str | int | None]:
     """Return the attributes of a run mode: what it takes as PSTORE goes with it. Usage where it begins no store."""
-    from oms_journal.broker.attribute_keywords import START_OF_MODE
+    from oms_journal.broker.attributes.keywords import START_OF_MODE
 
     said: dict[str, str | int | None] = {}
     if run_mode is not None:
@@ -206,8 +206,8 @@ def _unit(file: Path | None, spool: Path | None, said: Mapping[str, str | int | 
 def _attributes(
     file: Path | None, spool: Path | None, said: Mapping[str, str | int | None], *, as_json: bool
 ) -> "Attributes":
-    from oms_journal.broker.attribute_text import AttributesInvalid
-    from oms_journal.broker.beginning import attributes_of
+    from oms_journal.broker.attributes.text import AttributesInvalid
+    from oms_journal.broker.embedded.beginning import attributes_of
 
     if said.get("host") == "":
         raise Usage("--host is an empty text; give the name or the address of an interface, as in 127.0.0.1")

@@ -9,7 +9,7 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from oms_journal.broker.session import Session
+from oms_journal.broker.sessions.sessions import Session
 from tests.embedded import SERVICE, Kind
 
 

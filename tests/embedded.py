@@ -13,22 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from oms_journal.broker.asynchronous import AsyncBroker
-from oms_journal.broker.broker import Broker
+from oms_journal.broker.client.brokers import RemoteBroker
+from oms_journal.broker.client.connect import connect, connect_async
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.connecting import connect, connect_async
-from oms_journal.broker.remote import RemoteBroker
-from oms_journal.broker.session import Session
+from oms_journal.broker.embedded.async_broker import AsyncBroker
+from oms_journal.broker.embedded.broker import Broker
+from oms_journal.broker.sessions.sessions import Session
 from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS
 from tests.web_place import WebPlace
 
 SERVICE = "GAME/CHESS/BLACK"
 OURS = (
-    "oms_journal.broker.asynchronous",
-    "oms_journal.broker.async_session",
-    "oms_journal.broker.async_parts",
-    "oms_journal.broker.remote",
+    "oms_journal.broker.embedded.async_broker",
+    "oms_journal.broker.sessions.async_sessions",
+    "oms_journal.broker.sessions.async_parts",
+    "oms_journal.broker.client.brokers",
 )
 
 

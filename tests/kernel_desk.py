@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, cast
 
-from oms_journal.broker.attributes import Attributes, built_in
+from oms_journal.broker.attributes.attributes import Attributes, built_in
 from oms_journal.broker.block import Function, Option, Reception, Reply, Request
 from oms_journal.broker.changes import Changes, NewMessage, filled
 from oms_journal.broker.codes import Code

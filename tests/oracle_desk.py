@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from oms_journal.broker.attributes import Attributes, parse
+from oms_journal.broker.attributes.attributes import Attributes, parse
 from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.changes import filled
 from oms_journal.broker.effects import (

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from oms_journal.broker.attributes import Attributes, built_in
+from oms_journal.broker.attributes.attributes import Attributes, built_in
 from oms_journal.broker.block import BOTH, Function, Option, Reply, Request, Store
 from oms_journal.broker.changes import Changes, filled
 from oms_journal.broker.effects import Answer, Call, Commit, Durable, Effect, Expect, Gone, Input, Log, Reported, Tick

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.attribute_keywords import KEYWORDS, NAMES, OF_SECTION, SECTIONS, Keyword
-from oms_journal.broker.attribute_text import AttributesInvalid, Fault
-from oms_journal.broker.attributes import FILE_BYTES_MAX, parse, read
+from oms_journal.broker.attributes.attributes import FILE_BYTES_MAX, parse, read
+from oms_journal.broker.attributes.keywords import KEYWORDS, NAMES, OF_SECTION, SECTIONS, Keyword
+from oms_journal.broker.attributes.text import AttributesInvalid, Fault
 from tests.wrong_inputs import faults_of
 
 FILE = "etbfile"

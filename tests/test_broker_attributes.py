@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oms_journal.broker.attribute_keywords import CANONICAL, KEYWORDS, OF_SECTION, SECTIONS
-from oms_journal.broker.attribute_text import AttributesInvalid, Fault
-from oms_journal.broker.attributes import (
+from oms_journal.broker.attributes.attributes import (
     NO_STATUS,
     Attributes,
     BrokerAttributes,
@@ -24,9 +22,11 @@ from oms_journal.broker.attributes import (
     parse,
     read,
 )
+from oms_journal.broker.attributes.keywords import CANONICAL, KEYWORDS, OF_SECTION, SECTIONS
+from oms_journal.broker.attributes.text import AttributesInvalid, Fault
 from oms_journal.broker.block import Store
 from oms_journal.broker.codes import Code
-from oms_journal.broker.lifetimes import MICROSECONDS, NEVER
+from oms_journal.broker.durations import MICROSECONDS, NEVER
 
 MINUTE, DAY = 60 * MICROSECONDS, 86400 * MICROSECONDS
 SERVICE = "DEFAULTS=SERVICE\nCLASS=* SERVER=* SERVICE=*\n"

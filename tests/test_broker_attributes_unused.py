@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.attribute_keywords import KEYWORDS, NOT_CARRIED_OUT
-from oms_journal.broker.attributes import built_in, parse
+from oms_journal.broker.attributes.attributes import built_in, parse
+from oms_journal.broker.attributes.keywords import KEYWORDS, NOT_CARRIED_OUT
 from tests.cli_runner import oms
 from tests.project import REPOSITORY
 from tests.stomp_server import Serving

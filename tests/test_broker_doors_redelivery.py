@@ -5,8 +5,8 @@ import gc
 import time
 from pathlib import Path
 
-from oms_journal.broker.asynchronous import AsyncBroker
-from oms_journal.broker.broker import Broker
+from oms_journal.broker.embedded.async_broker import AsyncBroker
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
 from oms_journal.broker.redelivery import DEAD_LETTERS
 from oms_journal.broker.world import World

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.asynchronous import AsyncBroker
 from oms_journal.broker.block import Function, Option
-from oms_journal.broker.broker import Broker
-from oms_journal.broker.connecting import connect_async
-from oms_journal.broker.threaded import Threaded
-from oms_journal.broker.words import Speaker
+from oms_journal.broker.client.connect import connect_async
+from oms_journal.broker.embedded.async_broker import AsyncBroker
+from oms_journal.broker.embedded.broker import Broker
+from oms_journal.broker.embedded.threads import Threaded
+from oms_journal.broker.sessions.requests import Speaker
 from tests.embedded import SERVICE
 from tests.kernel_desk import Desk, Person, attributes
 from tests.watched_disk import TIMEOUT_SECONDS

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from oms_journal.broker.block import BOTH, Function, Option, Reception, Request
-from oms_journal.broker.broker import Broker
 from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.journal_store import JournalStore
 from oms_journal.broker.pstore import StartRefused
 from oms_journal.broker.records import CHECKPOINTS, Status
-from oms_journal.broker.session import Session
+from oms_journal.broker.sessions.requests import duration_text, wait_text
+from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.sqlite_store import SqliteStore
-from oms_journal.broker.words import duration_text, wait_text
 from tests.embedded import HERE, KINDS, SERVICE, Kind, bodies, kind_of, refused
 
 LOGON = {"function": Function.LOGON, "user_id": "ALICE", "token": "PC1"}

@@ -13,19 +13,19 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from oms_journal.broker import async_parts, session_parts
-from oms_journal.broker.async_session import AsyncSession
-from oms_journal.broker.asynchronous import AsyncBroker
-from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Function, Option
-from oms_journal.broker.broker import Broker
 from oms_journal.broker.codes import Code
+from oms_journal.broker.embedded.async_broker import AsyncBroker
+from oms_journal.broker.embedded.broker import Broker
+from oms_journal.broker.embedded.loop import TURNS_MAX
+from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.looped import TURNS_MAX
 from oms_journal.broker.opening import journal_options
 from oms_journal.broker.pstore import Store
-from oms_journal.broker.running import Answered
-from oms_journal.broker.session import Session
+from oms_journal.broker.sessions import async_parts, session_parts
+from oms_journal.broker.sessions.async_sessions import AsyncSession
+from oms_journal.broker.sessions.sessions import Session
 from tests.embedded import SERVICE, bodies, refused
 from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk

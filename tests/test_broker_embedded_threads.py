@@ -12,15 +12,15 @@ from types import FrameType
 
 import pytest
 
-from oms_journal.broker.attributes import Attributes
-from oms_journal.broker.broker import Broker
+from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.effects import Effect, Input
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.journal_store import JournalStore
 from oms_journal.broker.opening import journal_options
 from oms_journal.broker.pstore import Store
-from oms_journal.broker.session import Session
-from oms_journal.broker.session_parts import ReceivedUnit
+from oms_journal.broker.sessions.session_parts import ReceivedUnit
+from oms_journal.broker.sessions.sessions import Session
 from tests.cli_runner import run_program
 from tests.embedded import SERVICE, bodies, refused
 from tests.small_files import MODEST
@@ -276,7 +276,7 @@ def test_a_log_that_calls_the_broker_gets_its_answer(broker: Broker, caplog: pyt
 def test_an_interrupt_ends_a_wait_and_nothing_is_lost(tmp_path: Path) -> None:
     program = """
         import sys, threading, time
-        from oms_journal.broker.broker import Broker
+        from oms_journal.broker.embedded.broker import Broker
         from tests.ctrl_c import CtrlC
         ctrl_c = CtrlC()
         with Broker.open(sys.argv[1]) as broker, broker.session("BOB", token="S1") as bob:
@@ -300,7 +300,7 @@ def test_an_interrupt_ends_a_wait_and_nothing_is_lost(tmp_path: Path) -> None:
 
 HAMMERED = """
     import os, random, signal, sys, threading, time
-    from oms_journal.broker.broker import Broker
+    from oms_journal.broker.embedded.broker import Broker
     from oms_journal.broker.codes import BrokerError
 
     chance = random.Random(int(sys.argv[2]))
@@ -403,7 +403,7 @@ def test_what_a_programs_own_handler_raises_waits_for_the_end_of_a_decision(tmp_
 def test_the_child_of_a_fork_has_a_closed_broker(tmp_path: Path) -> None:
     program = """
         import os, sys
-        from oms_journal.broker.broker import Broker
+        from oms_journal.broker.embedded.broker import Broker
         from oms_journal.broker.codes import BrokerError
         with Broker.open(sys.argv[1]) as broker, broker.session("ALICE") as alice:
             alice.send("A/B/C", b"before")

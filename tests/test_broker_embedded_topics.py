@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from oms_journal.broker.block import Reception
-from oms_journal.broker.broker import Broker
 from oms_journal.broker.codes import Code
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
-from oms_journal.broker.session import Session
-from oms_journal.broker.session_parts import Subscription
+from oms_journal.broker.sessions.session_parts import Subscription
+from oms_journal.broker.sessions.sessions import Session
 from tests.embedded import KINDS, Kind, kind_of, refused
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oms_journal.broker.attributes import parse
+from oms_journal.broker.attributes.attributes import parse
 from oms_journal.broker.block import Function, Option, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.records import Status

@@ -137,7 +137,7 @@ def test_what_goes_beside_a_message_arrives_with_it(desk: Desk) -> None:
 
 def test_identifiers_of_units_of_work_are_alphanumeric_and_in_three_cases_all_numeric(desk: Desk) -> None:
     none = Desk(attributes(max_uows="0"))
-    from oms_journal.broker.attributes import parse
+    from oms_journal.broker.attributes.attributes import parse
 
     some = Desk(
         parse(

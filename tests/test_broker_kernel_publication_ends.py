@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from oms_journal.broker.attributes import Attributes, parse
+from oms_journal.broker.attributes.attributes import Attributes, parse
 from oms_journal.broker.block import Function, Option
 from oms_journal.broker.codes import Code
 from tests.kernel_desk import Desk, Person, Said, attributes

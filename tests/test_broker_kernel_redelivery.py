@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oms_journal.broker.attributes import parse
+from oms_journal.broker.attributes.attributes import parse
 from oms_journal.broker.block import Function, Option, Reception, Request, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.effects import (

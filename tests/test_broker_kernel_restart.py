@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 from oms_journal.broker import packed, sleeping
-from oms_journal.broker.attributes import parse
+from oms_journal.broker.attributes.attributes import parse
 from oms_journal.broker.block import BOTH, ConvStat, Function, Option, Request, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.effects import Answer, Call, Commit, Durable, Stored
@@ -304,7 +304,7 @@ def test_no_participant_times_out_while_its_restored_unit_of_work_lives() -> Non
 
 
 def test_a_service_that_is_defined_no_longer_keeps_what_waits_for_it() -> None:
-    from oms_journal.broker.attributes import parse
+    from oms_journal.broker.attributes.attributes import parse
 
     desk = Desk()
     white, _ = people(desk, is_served=False)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oms_journal.broker import withdrawing
-from oms_journal.broker.attributes import parse
+from oms_journal.broker.attributes.attributes import parse
 from oms_journal.broker.block import Function, Option, Reception, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.effects import Abandoned, Gone

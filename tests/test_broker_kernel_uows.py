@@ -5,7 +5,7 @@ Behaviour told by EntireX, Using Persistence and Units of Work.
 
 import pytest
 
-from oms_journal.broker.attributes import parse
+from oms_journal.broker.attributes.attributes import parse
 from oms_journal.broker.block import BOTH, ConvStat, Function, Option, Reception, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.records import Flag, Status

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oms_journal.broker.lifetimes import (
+from oms_journal.broker.durations import (
     DURATION_MAX,
     MICROSECONDS,
     NEVER,

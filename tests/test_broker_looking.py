@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.questions import Page, Question, Row, finished
+from oms_journal.broker.admin.subjects import REFUSED, SUBJECTS, question_of, subject_of
 from oms_journal.broker.block import Function, Option, Store
-from oms_journal.broker.broker import Broker
-from oms_journal.broker.cis import Cis, CisRefused
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.effects import Purge
-from oms_journal.broker.looking.question import Page, Question, Row, finished
-from oms_journal.broker.looking.subjects import REFUSED, SUBJECTS, question_of, subject_of
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.world import World
 from tests.kernel_desk import Desk, Fields, Person
 

@@ -7,15 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.broker import Broker
 from oms_journal.broker.changes import Changes, NewMessage
-from oms_journal.broker.loading import Loading
-from oms_journal.broker.migration import MoveRefused, decode_offer, encode_offer
+from oms_journal.broker.embedded.broker import Broker
+from oms_journal.broker.migration.agreement import MoveRefused, decode_offer, encode_offer
+from oms_journal.broker.migration.load import Loading
+from oms_journal.broker.migration.stream import (
+    CHUNK_BYTES,
+    Decoder,
+    NotAReplica,
+    Tallies,
+    Tally,
+    chunks,
+    differences,
+    encode,
+)
+from oms_journal.broker.migration.unload import Unloading
 from oms_journal.broker.opening import open_store
 from oms_journal.broker.pstore import LOADED_KEY, LOADING_KEY, MessageUnreadable, StartRefused
-from oms_journal.broker.replica import CHUNK_BYTES, Decoder, NotAReplica, Tallies, Tally, chunks, differences, encode
 from oms_journal.broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
-from oms_journal.broker.unloading import Unloading
 from oms_journal.database import DatabaseView
 from oms_journal.journal.names import DataFileName
 from tests.cli_runner import environment, oms
@@ -68,7 +77,7 @@ def test_the_source_is_not_changed_by_a_byte(full: Path, sqlite: Path, tmp_path:
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_what_a_killed_broker_has_acknowledged_is_moved(tmp_path: Path, driver: str) -> None:
     program = (
-        "import os, sys\nfrom pathlib import Path\nfrom oms_journal.broker.broker import Broker\n"
+        "import os, sys\nfrom pathlib import Path\nfrom oms_journal.broker.embedded.broker import Broker\n"
         "from tests.moved_stores import attributes\n"
         "broker = Broker.open(attributes=attributes(Path(sys.argv[1]), sys.argv[2]))\n"
         "alice = broker.session('ALICE').__enter__()\n"

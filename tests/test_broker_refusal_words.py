@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from oms_journal.broker.block import ANY, NEW, Function, Option, Request
-from oms_journal.broker.broker import Broker
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.session import Session
+from oms_journal.broker.embedded.broker import Broker
+from oms_journal.broker.sessions.sessions import Session
 from tests.stomp_desk import StompDesk
 
 SERVICE = "GAME/CHESS/BLACK"

@@ -8,8 +8,8 @@ import pytest
 from oms_journal.broker.changes import Changes, NewMessage, Put
 from oms_journal.broker.codes import Code
 from oms_journal.broker.columns import Line
+from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.effects import Action
-from oms_journal.broker.lifetimes import MICROSECONDS
 from oms_journal.broker.pstore import StartRefused, Store
 from oms_journal.broker.records import (
     CLOCK,

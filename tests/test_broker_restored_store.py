@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.broker import Broker
+from oms_journal.broker.admin.questions import Question
+from oms_journal.broker.admin.uows import uows
 from oms_journal.broker.changes import Changes
 from oms_journal.broker.effects import ReleaseHeld, ReleasePublications
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.looking.question import Question
-from oms_journal.broker.looking.uows import uows
 from oms_journal.broker.mastering import RESTORED_STARTS
 from oms_journal.broker.pstore import RESTORED_KEY, Pstore, StartRefused, Store, StoreError, StoreUnavailable
 from oms_journal.broker.records import HELDS, HOLD, HOLD_KEY, MASTER, MASTER_KEY, UOW, UOWS, Flag

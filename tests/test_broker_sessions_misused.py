@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.asynchronous import AsyncBroker
-from oms_journal.broker.attributes import parse
+from oms_journal.broker.attributes.attributes import parse
 from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.pstore import StartRefused
 from oms_journal.broker.records import Status
 from oms_journal.broker.redelivery import DEAD_LETTERS

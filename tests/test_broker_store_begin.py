@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.attributes import built_in
-from oms_journal.broker.beginning import Wanted
-from oms_journal.broker.beginning import start as begin_broker
+from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.changes import Changes
 from oms_journal.broker.codes import Code
 from oms_journal.broker.effects import Action, Reported
+from oms_journal.broker.embedded.beginning import Wanted
+from oms_journal.broker.embedded.beginning import start as begin_broker
 from oms_journal.broker.identifiers import Identifiers
 from oms_journal.broker.journal_store import ERASING_KEY, JournalStore
 from oms_journal.broker.pstore import IDENTITY_KEY, Pstore, StartRefused, Store, begin, end

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.broker import Broker
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.journal_store import JournalStore
 from oms_journal.database.database import MessageDatabase
 from tests.broker_stores import added, begun

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from oms_journal.broker import unused
-from oms_journal.broker.attributes import BUILT_IN, parse
+from oms_journal.broker.admin.broker import Around, statistics_row
+from oms_journal.broker.admin.figures import Meters
+from oms_journal.broker.attributes.attributes import BUILT_IN, parse
 from oms_journal.broker.block import Function, Option, Reply, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.conversation import Conversation
 from oms_journal.broker.effects import Gone, ReleaseHeld, StoreBack, StoreLost
 from oms_journal.broker.latencies import Latencies
-from oms_journal.broker.looking.meters import Meters
-from oms_journal.broker.looking.whole import Around, statistics_row
 from oms_journal.broker.order import Order
 from oms_journal.broker.records import Status
 from oms_journal.broker.service import Registration, Service, ServiceName, Waiting
@@ -380,7 +380,7 @@ def test_what_the_attributes_name_and_what_was_first_stay_with_their_counters() 
 
 
 def test_counters_begin_anew_with_a_forgotten_name_and_their_sum_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oms_journal.broker.looking.meters.NAMED_MAX", 3)
+    monkeypatch.setattr("oms_journal.broker.admin.figures.NAMED_MAX", 3)
     names = Names()
     totals = []
     for number in (*range(1, 30), 20, 1):

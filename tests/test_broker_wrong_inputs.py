@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.attribute_text import AttributesInvalid
-from oms_journal.broker.broker import Broker
+from oms_journal.broker.attributes.text import AttributesInvalid
+from oms_journal.broker.client.connect import connect, connect_async
 from oms_journal.broker.codes import BrokerError
-from oms_journal.broker.connecting import connect, connect_async
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
-from oms_journal.broker.session import Session
+from oms_journal.broker.sessions.sessions import Session
 from tests.embedded import HERE, KINDS, SERVICE, Kind, kind_of
 from tests.web_place import ALICE, WebPlace
 from tests.wrong_inputs import faults_of

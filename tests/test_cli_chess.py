@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.broker import Broker
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
 from oms_journal.cli.brokers import opened
 from oms_journal.cli.chess_game import Match, Played, Settings, Visit, differences

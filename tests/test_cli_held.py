@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oms_journal.broker import releasing
-from oms_journal.broker.broker import Broker
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
 from oms_journal.cli import held_at_broker, held_units
 from tests.cli_runner import command_line, environment, oms, oms_json

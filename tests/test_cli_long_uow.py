@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.broker import Broker
 from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
-from oms_journal.broker.session import Session
-from oms_journal.broker.session_parts import ReceivedUnit
-from oms_journal.broker.words import Message, UnitStatus
+from oms_journal.broker.sessions.requests import Message, UnitStatus
+from oms_journal.broker.sessions.session_parts import ReceivedUnit
+from oms_journal.broker.sessions.sessions import Session
 from oms_journal.cli.long_uow_line import Line, hand_over, handed_over, serve
 from oms_journal.cli.long_uow_run import Act, Run, Seen, Who, differences
 from oms_journal.cli.long_uow_work import SERVICE, Progress, sent, watch, work

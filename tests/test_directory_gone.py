@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.attributes import BUILT_IN
+from oms_journal.broker.attributes.attributes import BUILT_IN
 from oms_journal.broker.changes import Changes
 from oms_journal.broker.store_errors import StoreUnavailable
 from oms_journal.database import DirectoryGone, MessageDatabase, NotAttempted, Options, OutcomeUnknown

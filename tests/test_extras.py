@@ -85,7 +85,7 @@ def test_the_command_without_its_libraries_tells_a_program_in_json(run: Run) -> 
     [
         ("from oms_journal import connect; connect('http://127.0.0.1:1971')", "server"),
         ("from oms_journal import connect_async; connect_async('http://127.0.0.1:1971')", "server"),
-        ("from oms_journal.broker.remote import RemoteBroker", "server"),
+        ("from oms_journal.broker.client.brokers import RemoteBroker", "server"),
         ("from oms_journal.broker.server.migration.partner import Partner", "server"),
         ("from oms_journal.analysis.export import export", "parquet"),
         *(

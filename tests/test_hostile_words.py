@@ -11,13 +11,13 @@ import pytest
 from starlette.datastructures import Headers
 
 from oms_journal.broker import destinations, rules
-from oms_journal.broker.attributes import BUILT_IN, parse
+from oms_journal.broker.admin.codes import CisRefused
+from oms_journal.broker.admin.questions import Question
+from oms_journal.broker.admin.subjects import question_of, subject_of
+from oms_journal.broker.attributes.attributes import BUILT_IN, parse
 from oms_journal.broker.block import Function, Option, Request
 from oms_journal.broker.block_json import BadBlock, answered_of, parsed
-from oms_journal.broker.cis import CisRefused
-from oms_journal.broker.looking.question import Question
-from oms_journal.broker.looking.subjects import question_of, subject_of
-from oms_journal.broker.migration import UNLOAD, Mark, Offer, decode_mark, encode_mark, encode_offer
+from oms_journal.broker.migration.agreement import UNLOAD, Mark, Offer, decode_mark, encode_mark, encode_offer
 from oms_journal.broker.pstore import StoreError
 from oms_journal.broker.server.http.request_guard import session_secret
 from oms_journal.broker.server.migration.words import Refused, check_in, failure_in, hello_in, nonce_in

@@ -10,11 +10,11 @@ from urllib.parse import quote
 import pytest
 from starlette.routing import Route
 
+from oms_journal.broker.admin.codes import Cis
 from oms_journal.broker.admin.commands import COMMANDS, REFUSED, SELECTORS
-from oms_journal.broker.cis import Cis
-from oms_journal.broker.looking.question import LIMIT_MAX
-from oms_journal.broker.looking.subjects import REFUSED as REFUSED_SUBJECTS
-from oms_journal.broker.looking.subjects import SUBJECTS
+from oms_journal.broker.admin.questions import LIMIT_MAX
+from oms_journal.broker.admin.subjects import REFUSED as REFUSED_SUBJECTS
+from oms_journal.broker.admin.subjects import SUBJECTS
 from tests.guarded_server import PASSWORDS, Files
 from tests.web_place import WebPlace
 from tests.wrong_inputs import CHARACTERS_MAX, faults_of

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.interrupts import apart
+from oms_journal.broker.embedded.interrupts import apart
 from oms_journal.database import CommitFailed, MessageDatabase, Options
 from oms_journal.journal.writing import group_commit
 from tests.cli_runner import run_program

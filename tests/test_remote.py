@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.asynchronous import AsyncBroker
-from oms_journal.broker.broker import Broker
+from oms_journal.broker.client.brokers import RemoteBroker
+from oms_journal.broker.client.connect import connect, connect_async
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.connecting import connect, connect_async
+from oms_journal.broker.embedded.async_broker import AsyncBroker
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
-from oms_journal.broker.remote import RemoteBroker
 from tests.callers.wire import Wire
 from tests.embedded import SERVICE, Awaited, bodies, refused
 from tests.watched_disk import TIMEOUT_SECONDS

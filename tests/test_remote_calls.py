@@ -9,9 +9,7 @@ import pytest
 
 from oms_journal.broker.block import ANY, NEW, Function, Option, Reception, Reply, Request, Store
 from oms_journal.broker.block_json import said_of
-from oms_journal.broker.codes import Code
-from oms_journal.broker.reachability import checked_url
-from oms_journal.broker.remote_calls import (
+from oms_journal.broker.client.calls import (
     Ask,
     Heard,
     Line,
@@ -22,7 +20,9 @@ from oms_journal.broker.remote_calls import (
     Steps,
     Unreached,
 )
-from oms_journal.broker.running import Answered
+from oms_journal.broker.codes import Code
+from oms_journal.broker.embedded.runtime import Answered
+from oms_journal.broker.reachability import checked_url
 
 ONE, TWO = "http://one:1971", "http://two:1972"
 LOGON = Request(function=Function.LOGON, user_id="ALICE", token="PC1")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.connecting import connect, connect_async
+from oms_journal.broker.client.connect import connect, connect_async
 from oms_journal.broker.records import Status
 from tests.api.moments import Cancel, Interrupt, cancelled, watched
 from tests.callers.faces import Signalled

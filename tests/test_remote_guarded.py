@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from oms_journal.broker.client.connect import connect, connect_async
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.connecting import connect, connect_async
 from tests.api.moments import Cancel, cancelled
 from tests.cli_runner import oms
 from tests.embedded import bodies, refused

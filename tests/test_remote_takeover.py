@@ -4,10 +4,10 @@ import threading
 from collections import Counter
 from pathlib import Path
 
+from oms_journal.broker.client.brokers import RemoteBroker
+from oms_journal.broker.client.connect import connect
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.connecting import connect
-from oms_journal.broker.remote import RemoteBroker
-from oms_journal.broker.session import Session
+from oms_journal.broker.sessions.sessions import Session
 from tests.embedded import SERVICE
 from tests.two_brokers import Pair, wait_for
 

@@ -14,8 +14,8 @@ import pytest
 from oms_journal.broker.block import FIELDS, ConvStat, Function, Option, Reply, Request, Store, Way
 from oms_journal.broker.block_json import answered_of, block_of, parsed, request_of, said_of
 from oms_journal.broker.codes import Code
+from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.records import Status
-from oms_journal.broker.running import Answered
 from oms_journal.broker.server.http import sessions
 from tests.watched_disk import TIMEOUT_SECONDS
 from tests.web_place import ALICE, BOB, SERVICE, WebPlace, answer, brief, head

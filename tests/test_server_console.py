@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.broker import Broker
-from oms_journal.broker.connecting import connect
+from oms_journal.broker.client.connect import connect
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.server.http.console import HEADERS, parts
 from tests.browser import Browser, browser, needs_browser
 from tests.guarded_server import PASSWORDS, Files

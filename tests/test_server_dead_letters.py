@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.connecting import connect, connect_async
+from oms_journal.broker.client.connect import connect, connect_async
 from tests.cli_runner import oms
 from tests.stomp_server import Serving, Wire
 from tests.two_brokers import Pair, asked, wait_for

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from oms_journal.broker.admin.commands import COMMANDS
-from oms_journal.broker.attributes import built_in
+from oms_journal.broker.admin.subjects import ALIASES, SUBJECTS
+from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.block import Function
-from oms_journal.broker.looking.subjects import ALIASES, SUBJECTS
 from oms_journal.broker.server.http.routes import web_listener
 from oms_journal.broker.server.runtime.state import Served
 from oms_journal.broker.server.stomp.frames import CLIENT_COMMANDS

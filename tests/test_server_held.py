@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.cis import Cis
+from oms_journal.broker.admin.codes import Cis
 from tests.held_stores import mark_restored
 from tests.test_server_operators import Limited, _administration, _refusal, command, info, rows, send, serve
 from tests.web_place import ALICE, BOB, SERVICE, WebPlace

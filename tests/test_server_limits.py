@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.asynchronous import AsyncBroker
 from oms_journal.broker.codes import Code
+from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.runtime.state import Served

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.attributes import read
-from oms_journal.broker.broker import Broker
+from oms_journal.broker.attributes.attributes import read
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.pstore import StartRefused
 from oms_journal.broker.server.migration.words import MoveFailed
 from oms_journal.broker.server.server import Server

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.attribute_keywords import CANONICAL
+from oms_journal.broker.attributes.keywords import CANONICAL
 from tests.network_namespaces import Hosts, missing
 from tests.stomp_server import Wire
 from tests.two_brokers import Pair, wait_for

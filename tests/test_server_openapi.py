@@ -14,11 +14,11 @@ from schemathesis import GenerationMode
 from schemathesis.core.control import SkipTest
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from oms_journal.broker.admin.codes import Cis
 from oms_journal.broker.admin.commands import COMMANDS, SELECTORS, WIDTHS
+from oms_journal.broker.admin.subjects import ALIASES, SUBJECTS
 from oms_journal.broker.block import FIELDS, Way
 from oms_journal.broker.block_json import REPLY_FIELDS, REQUEST_FIELDS
-from oms_journal.broker.cis import Cis
-from oms_journal.broker.looking.subjects import ALIASES, SUBJECTS
 from tests.guarded_server import PASSWORDS, Files
 from tests.stomp_server import Serving
 from tests.web_place import WebPlace

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.attribute_keywords import CANONICAL
+from oms_journal.broker.attributes.keywords import CANONICAL
 from oms_journal.broker.rights import Right
 from oms_journal.broker.server.security.users import read
 from tests.cli_runner import oms

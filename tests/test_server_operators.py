@@ -11,13 +11,13 @@ from urllib.parse import urlencode
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from oms_journal.broker.admin.codes import Cis, CisRefused
 from oms_journal.broker.admin.commands import COMMANDS, REFUSED
+from oms_journal.broker.admin.subjects import REFUSED as REFUSED_SUBJECTS
+from oms_journal.broker.admin.subjects import SUBJECTS
 from oms_journal.broker.block import Function, Request
 from oms_journal.broker.changes import Changes, NewMessage
-from oms_journal.broker.cis import Cis, CisRefused
 from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.looking.subjects import REFUSED as REFUSED_SUBJECTS
-from oms_journal.broker.looking.subjects import SUBJECTS
 from oms_journal.broker.rights import Identity, Right
 from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.server.admin.built_in_services import answered

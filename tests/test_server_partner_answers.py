@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.attributes import built_in
+from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.server.migration.partner import Partner, PartnerSays
 from oms_journal.broker.server.runtime.partner import ANSWER_BYTES_MAX, PartnerSilent, ask, partner_client
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.attributes import Attributes, read
+from oms_journal.broker.attributes.attributes import Attributes, read
 from oms_journal.broker.server.runtime import partner
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.lock import Holder, read_holder

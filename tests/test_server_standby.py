@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import stomp
 
-from oms_journal.broker.attribute_text import AttributesInvalid
-from oms_journal.broker.attributes import read
-from oms_journal.broker.broker import Broker
-from oms_journal.broker.connecting import connect
+from oms_journal.broker.attributes.attributes import read
+from oms_journal.broker.attributes.text import AttributesInvalid
+from oms_journal.broker.client.connect import connect
+from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
 from oms_journal.broker.server.runtime.partner import introduction
 from tests.stomp_server import Wire, eventually

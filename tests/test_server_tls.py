@@ -11,7 +11,7 @@ import httpx
 import pytest
 import stomp
 
-from oms_journal.broker.attributes import built_in
+from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.server.runtime.tls import HANDSHAKES_MAX, Certificate, CertificateInvalid
 from oms_journal.broker.server.security.access import Access, AccessRefused, is_loopback
 from tests.cli_runner import oms

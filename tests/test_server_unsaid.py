@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from oms_journal.broker.attribute_example import example_of
-from oms_journal.broker.attribute_keywords import DEFAULTS_OF_OMS, KEYWORDS
-from oms_journal.broker.attributes import built_in, parse, read
+from oms_journal.broker.attributes.attributes import built_in, parse, read
+from oms_journal.broker.attributes.example import example_of
+from oms_journal.broker.attributes.keywords import DEFAULTS_OF_OMS, KEYWORDS
 from oms_journal.broker.block import Store
 from tests.project import REPOSITORY
 from tests.stomp_server import Serving, Wire

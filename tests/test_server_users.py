@@ -11,11 +11,11 @@ import pytest
 
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.destinations import ToService, parse
+from oms_journal.broker.patterns import fits
 from oms_journal.broker.rights import BROKER, Right, service_name, topic_name
 from oms_journal.broker.server.security import passwords
 from oms_journal.broker.server.security.passwords import Cost, stored
 from oms_journal.broker.server.security.users import FORMAT, User, UsersInvalid, pattern_of, read, write
-from oms_journal.broker.wildcards import fits
 
 CHEAP = Cost(log_n=4)
 SECRET = "correct horse battery"

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from oms_journal.broker.attributes import BUILT_IN
+from oms_journal.broker.attributes.attributes import BUILT_IN
 from tests.stomp_server import TIMEOUT_SECONDS, NotServing, Serving, eventually
 
 _PORTS = range(10_000, 32_000)  # below those that systems give to whoever asks for any

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from oms_journal.broker.asynchronous import AsyncBroker
+from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.server.http.listener import WebListener
 from oms_journal.broker.server.http.routes import web_listener
 from oms_journal.broker.server.runtime.state import Served

@@ -32,9 +32,9 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
+from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.questions import SHOWN_MAX
 from oms_journal.broker.block import FIELDS
-from oms_journal.broker.cis import Cis, CisRefused
-from oms_journal.broker.looking.question import SHOWN_MAX
 
 _SERVICE = ("server_class", "server_name", "service")
 _OF_SERVERS = ("client_id", "user_id", "token", *_SERVICE, "exclude_attach")

@@ -24,10 +24,10 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from oms_journal.broker.asynchronous import AsyncBroker
-from oms_journal.broker.attributes import Attributes
-from oms_journal.broker.beginning import Wanted, with_start
+from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.codes import Code
+from oms_journal.broker.embedded.async_broker import AsyncBroker
+from oms_journal.broker.embedded.beginning import Wanted, with_start
 from oms_journal.broker.opening import open_store, spool_directory
 from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.server.admin.releasing import tell_held

@@ -10,10 +10,10 @@ TYPE_CHECKING = False  # that of `typing` takes longer than all that is done her
 if TYPE_CHECKING:
     from typing import Any
 
-    from oms_journal.broker.asynchronous import AsyncBroker
-    from oms_journal.broker.broker import Broker
+    from oms_journal.broker.client.connect import connect, connect_async
     from oms_journal.broker.codes import BrokerError
-    from oms_journal.broker.connecting import connect, connect_async
+    from oms_journal.broker.embedded.async_broker import AsyncBroker
+    from oms_journal.broker.embedded.broker import Broker
     from oms_journal.database.asynchronous import AsyncMessageDatabase
     from oms_journal.database.backup.backup import Backup, BackupOptions, BackupReport, back_up
     from oms_journal.database.backup.restore import restore

@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from oms_journal.broker.attributes import Attributes, parse
+from oms_journal.broker.attributes.attributes import Attributes, parse
 from oms_journal.broker.block import Reply
 from oms_journal.broker.codes import Code
 from tests.broker_model import Terms

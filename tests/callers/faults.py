@@ -4,14 +4,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
-from oms_journal.broker import kernel, repeating, running, sending, session, session_parts, syncpoint
+from oms_journal.broker import kernel, repeating, sending, syncpoint
 from oms_journal.broker.codes import Code
-from oms_journal.broker.exchange import Reading, Receiving
+from oms_journal.broker.embedded import runtime
+from oms_journal.broker.embedded.loop import Looped
+from oms_journal.broker.embedded.threads import Threaded
 from oms_journal.broker.joining import depart
-from oms_journal.broker.looped import Looped
-from oms_journal.broker.session import Session
-from oms_journal.broker.threaded import Threaded
-from oms_journal.broker.words import Speaker
+from oms_journal.broker.sessions import session_parts, sessions
+from oms_journal.broker.sessions.requests import Speaker
+from oms_journal.broker.sessions.sessions import Session
+from oms_journal.broker.sessions.verbs import Reading, Receiving
 from oms_journal.database.arguments import plain_bytes
 from tests.attack import Fault, entering
 from tests.simulation.fault import changed, nothing
@@ -33,7 +35,7 @@ def a_buffer_is_not_copied() -> Iterator[None]:
     def kept(value: Any, what: str) -> Any:
         return value if what == "body" and isinstance(value, bytearray) else plain_bytes(value, what)
 
-    with changed(running, "plain_bytes", lambda _: kept):
+    with changed(runtime, "plain_bytes", lambda _: kept):
         yield
 
 
@@ -182,12 +184,12 @@ def a_subclass_of_text_is_believed() -> Iterator[None]:
     def made(before: Any) -> Any:
         return lambda value, what: value if isinstance(value, str) else before(value, what)
 
-    with changed(running, "plain_text", made):
+    with changed(runtime, "plain_text", made):
         yield
 
 
 @fault(budget=20)
 def last_tells_of_another() -> Iterator[None]:
     """LAST answers nothing, as if the user had begun no unit of work."""
-    with changed(session, "last_status", lambda _: lambda answered: None):
+    with changed(sessions, "last_status", lambda _: lambda answered: None):
         yield

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from oms_journal.broker.block import Function, Option, Reception, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.records import Status
-from oms_journal.broker.words import NOTHING_THERE
+from oms_journal.broker.sessions.requests import NOTHING_THERE
 from tests.api.moments import Outcome
 from tests.broker_words import ANY, BOTH, NEW, Answer, Ask
 from tests.callers.belief import Belief, Broken, Mind, Way, is_ok, nothing

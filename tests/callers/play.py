@@ -9,7 +9,7 @@ from typing import Any
 
 from oms_journal.broker.block import Function, Option, Reply, Store
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.words import Message, PublicationStatus, UnitStatus
+from oms_journal.broker.sessions.requests import Message, PublicationStatus, UnitStatus
 from tests.api.arguments import Argument, Given, Oops
 from tests.api.moments import Outcome
 from tests.api.words import NEVER

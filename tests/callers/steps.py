@@ -10,8 +10,14 @@ from typing import Any, get_args, get_type_hints
 
 from hypothesis import strategies as st
 
-from oms_journal.broker.session import Session
-from oms_journal.broker.session_parts import ReceivedPublication, ReceivedUnit, SentPublication, SentUnit, Subscription
+from oms_journal.broker.sessions.session_parts import (
+    ReceivedPublication,
+    ReceivedUnit,
+    SentPublication,
+    SentUnit,
+    Subscription,
+)
+from oms_journal.broker.sessions.sessions import Session
 from tests.api.arguments import Argument
 from tests.api.moments import Cancel, FromAHandler, Interrupt, Moment
 from tests.callers.given import KINDS, RIGHT, WRONG

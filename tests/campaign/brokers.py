@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
-from oms_journal.broker.attributes import BUILT_IN
-from oms_journal.broker.broker import Broker
+from oms_journal.broker.attributes.attributes import BUILT_IN
+from oms_journal.broker.embedded.broker import Broker
 from tests.cli_runner import command_line, environment
 from tests.stomp_server import Wire
 from tests.two_brokers import free_ports

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import trustme
 
-from oms_journal.broker.attributes import BUILT_IN
+from oms_journal.broker.attributes.attributes import BUILT_IN
 from oms_journal.broker.rights import Right
 from oms_journal.broker.server.security.passwords import Cost, stored
 from oms_journal.broker.server.security.users import User, write

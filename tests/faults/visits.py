@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oms_journal.broker.attributes import BUILT_IN
-from oms_journal.broker.broker import Broker
+from oms_journal.broker.attributes.attributes import BUILT_IN
+from oms_journal.broker.embedded.broker import Broker
 from tests.faults.nursery import Job, Nursery
 from tests.faults.programs import FILE_BYTES
 from tests.faults.shim import write_phase

@@ -5,10 +5,10 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
 
-from oms_journal.broker.attribute_text import AttributesInvalid
-from oms_journal.broker.attributes import BUILT_IN, parse
-from oms_journal.broker.lifetimes import duration, duration_text, wait
-from oms_journal.broker.migration import (
+from oms_journal.broker.attributes.attributes import BUILT_IN, parse
+from oms_journal.broker.attributes.text import AttributesInvalid
+from oms_journal.broker.durations import duration, duration_text, wait
+from oms_journal.broker.migration.agreement import (
     LOAD,
     UNLOAD,
     Mark,
@@ -20,10 +20,10 @@ from oms_journal.broker.migration import (
     encode_offer,
     encode_summary,
 )
+from oms_journal.broker.migration.stream import Decoder, NotAReplica, Tally, encode
 from oms_journal.broker.pstore import StoreError
 from oms_journal.broker.queues import ServiceQueue, TopicQueue, parse_queue
 from oms_journal.broker.records import LAYOUTS, PREFIX_FIELDS, VERSION, RecordError
-from oms_journal.broker.replica import Decoder, NotAReplica, Tally, encode
 from oms_journal.broker.server.migration.words import Refused, check_in, failure_in, hello_in, nonce_in
 from oms_journal.broker.sqlite_commit import SCHEMA
 from oms_journal.broker.sqlite_reading import SqliteReading

@@ -8,14 +8,14 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from oms_journal.broker.admin.codes import CisRefused
 from oms_journal.broker.admin.commands import COMMANDS, order_of
-from oms_journal.broker.attributes import built_in
+from oms_journal.broker.admin.subjects import SUBJECTS, question_of, subject_of
+from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.block import Function, Request
 from oms_journal.broker.block_json import BadBlock, answered_of, block_of, parsed, request_of, said_of
-from oms_journal.broker.cis import CisRefused
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.destinations import parse
-from oms_journal.broker.looking.subjects import SUBJECTS, question_of, subject_of
 from oms_journal.broker.server.http.connection import WebConnection
 from oms_journal.broker.server.http.exposition import Exposition
 from oms_journal.broker.server.http.listener import WebListener

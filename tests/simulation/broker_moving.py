@@ -10,17 +10,17 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 import oms_journal.broker.journal_source
-import oms_journal.broker.loading
-import oms_journal.broker.unloading
+import oms_journal.broker.migration.load
+import oms_journal.broker.migration.unload
 import oms_journal.database.bulk.locked
-from oms_journal.broker.attributes import Attributes, built_in
+from oms_journal.broker.attributes.attributes import Attributes, built_in
 from oms_journal.broker.journal_source import JournalSource
-from oms_journal.broker.loading import Loading
-from oms_journal.broker.migration import LOAD, UNLOAD
+from oms_journal.broker.migration.agreement import LOAD, UNLOAD
+from oms_journal.broker.migration.load import Loading
+from oms_journal.broker.migration.stream import scan
+from oms_journal.broker.migration.unload import Unloading
 from oms_journal.broker.pstore import Store
-from oms_journal.broker.replica import scan
 from oms_journal.broker.stored import LastNumber
-from oms_journal.broker.unloading import Unloading
 from tests.simulation.broker_machine import Machine
 
 
@@ -63,14 +63,18 @@ def differences(machine: Machine, loaded: Store) -> list[str]:
 def _on(machine: Machine) -> Iterator[None]:
     """Let what moves a store find the simulated disk, clock and host."""
     with contextlib.ExitStack() as stack:
-        for module in (oms_journal.broker.loading, oms_journal.broker.journal_source, oms_journal.database.bulk.locked):
+        for module in (
+            oms_journal.broker.migration.load,
+            oms_journal.broker.journal_source,
+            oms_journal.database.bulk.locked,
+        ):
             stack.enter_context(patch.object(module, "RealDisk", lambda: machine.disk))
-        for module in (oms_journal.broker.loading, oms_journal.broker.unloading):
+        for module in (oms_journal.broker.migration.load, oms_journal.broker.migration.unload):
             stack.enter_context(patch.object(module, "system_clock", machine.clock))
         stack.enter_context(
-            patch.object(oms_journal.broker.unloading, "platform", SimpleNamespace(node=lambda: "simulated"))
+            patch.object(oms_journal.broker.migration.unload, "platform", SimpleNamespace(node=lambda: "simulated"))
         )
-        stack.enter_context(patch.object(oms_journal.broker.loading, "open_store", _opening(machine)))
+        stack.enter_context(patch.object(oms_journal.broker.migration.load, "open_store", _opening(machine)))
         yield
 
 

@@ -13,12 +13,12 @@ import oms_journal.broker.restore
 import oms_journal.recovery.walked
 from oms_journal.broker.changes import Changes
 from oms_journal.broker.columns import Columns
+from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.effects import Answer, Commit, Durable, Effect, Failed
+from oms_journal.broker.embedded.runtime import Running
 from oms_journal.broker.journal_store import JournalStore
 from oms_journal.broker.kernel import Kernel
-from oms_journal.broker.lifetimes import MICROSECONDS
 from oms_journal.broker.records import CLOCK, SUBSCRIPTION
-from oms_journal.broker.running import Running
 from oms_journal.broker.service import End
 from oms_journal.broker.subscribing import Acknowledging
 from oms_journal.broker.world import World

@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
+from oms_journal.broker.admin.broker import Around, BrokerRow, broker_row, files, latency, sliced, statistics_row
+from oms_journal.broker.admin.codes import Cis, CisRefused
 from oms_journal.broker.admin.commands import order_of
-from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.admin.questions import Page, Question, Row, Steps, page_of, time_of
+from oms_journal.broker.admin.subjects import Subject, question_of, subject_of
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.latencies import Latencies
-from oms_journal.broker.looking.question import Page, Question, Row, Steps, page_of, time_of
-from oms_journal.broker.looking.subjects import Subject, question_of, subject_of
-from oms_journal.broker.looking.whole import Around, BrokerRow, broker_row, files, latency, sliced, statistics_row
 from oms_journal.broker.pstore import StoreError
 from oms_journal.broker.rights import BROKER, Identity, Right, service_name, topic_name
 from oms_journal.broker.server.admin.commands import Commands, Done

@@ -15,12 +15,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.subjects import subject_of
 from oms_journal.broker.block import NONE, Function, Reply, Request
-from oms_journal.broker.cis import Cis, CisRefused
 from oms_journal.broker.codes import Code
-from oms_journal.broker.looking.subjects import subject_of
+from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.rights import Identity
-from oms_journal.broker.running import Answered
 from oms_journal.broker.server.admin.administration import Administration, refused_order, refused_page
 
 NAMES = ("SAG", "ETBCIS")

@@ -5,9 +5,13 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from oms_journal.broker.admin.codes import Cis, CisRefused
 from oms_journal.broker.admin.commands import LEVELS, Order
-from oms_journal.broker.asynchronous import AsyncBroker
-from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.admin.conversations import conversations
+from oms_journal.broker.admin.participants import participants
+from oms_journal.broker.admin.questions import LIMIT_MAX, Page, Question, Row
+from oms_journal.broker.admin.services import servers
+from oms_journal.broker.admin.uows import uows
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.effects import (
     Command,
@@ -19,11 +23,7 @@ from oms_journal.broker.effects import (
     SubscribeFor,
     UnsubscribeFor,
 )
-from oms_journal.broker.looking.conversations import conversations
-from oms_journal.broker.looking.participants import participants
-from oms_journal.broker.looking.question import LIMIT_MAX, Page, Question, Row
-from oms_journal.broker.looking.services import servers
-from oms_journal.broker.looking.uows import uows
+from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.pstore import StoreError
 from oms_journal.broker.records import Status
 from oms_journal.broker.rights import BROKER, Identity, Right, service_name, topic_name

@@ -8,14 +8,14 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
+from oms_journal.broker.admin.codes import Cis, CisRefused
 from oms_journal.broker.admin.commands import Order
-from oms_journal.broker.asynchronous import AsyncBroker
-from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.admin.hold import Between, held_counts, held_publications, held_uows
+from oms_journal.broker.admin.questions import Question, Row
 from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.durations import duration
 from oms_journal.broker.effects import Command, DiscardHeld, DiscardPublications, ReleaseHeld, ReleasePublications
-from oms_journal.broker.lifetimes import duration
-from oms_journal.broker.looking.held import Between, held_counts, held_publications, held_uows
-from oms_journal.broker.looking.question import Question, Row
+from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.records import Status
 from oms_journal.broker.rights import service_name, topic_name
 from oms_journal.broker.server.runtime.log import event

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from oms_journal.broker.looking.whole import BrokerRow
+from oms_journal.broker.admin.broker import BrokerRow
 from oms_journal.broker.server.runtime.state import Served
 
 if sys.platform != "win32":

@@ -17,11 +17,11 @@ from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
-from oms_journal.broker.asynchronous import AsyncBroker
 from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.effects import Physical
-from oms_journal.broker.running import Answered, handing_back
+from oms_journal.broker.embedded.async_broker import AsyncBroker
+from oms_journal.broker.embedded.runtime import Answered, handing_back
 
 HEADER = "Broker-Call"
 NAME = "^[!-~]{0,64}$"  # an identifier; "" is none

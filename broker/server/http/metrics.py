@@ -7,14 +7,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from oms_journal.broker.cis import Cis, CisRefused
+from oms_journal.broker.admin.broker import BrokerRow
+from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.figures import Meters
+from oms_journal.broker.admin.questions import Question
+from oms_journal.broker.admin.services import ServiceRow
+from oms_journal.broker.admin.subjects import SUBJECTS
+from oms_journal.broker.admin.topics import TopicRow
 from oms_journal.broker.latencies import BOUNDS, Latencies
-from oms_journal.broker.looking.meters import Meters
-from oms_journal.broker.looking.question import Question
-from oms_journal.broker.looking.services import ServiceRow
-from oms_journal.broker.looking.subjects import SUBJECTS
-from oms_journal.broker.looking.topics import TopicRow
-from oms_journal.broker.looking.whole import BrokerRow
 from oms_journal.broker.rights import BROKER, Right
 from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.server.admin.resources import files_max, memory_bytes, open_files, transports

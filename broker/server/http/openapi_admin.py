@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from oms_journal.broker.admin.commands import COMMANDS, IDENTIFIERS_MAX, TEXT_MAX, WIDTHS, Known
-from oms_journal.broker.looking.question import LIMIT_MAX
-from oms_journal.broker.looking.subjects import ALIASES, SUBJECTS, Subject
-from oms_journal.broker.looking.uows import YES_OR_NO
+from oms_journal.broker.admin.questions import LIMIT_MAX
+from oms_journal.broker.admin.subjects import ALIASES, SUBJECTS, Subject
+from oms_journal.broker.admin.uows import YES_OR_NO
 from oms_journal.broker.records import Status
 from oms_journal.broker.server.http.openapi import json_body
 

@@ -5,12 +5,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from oms_journal.broker.admin.codes import Cis, CisRefused
 from oms_journal.broker.admin.commands import COMMANDS, REFUSED, SELECTORS
+from oms_journal.broker.admin.subjects import REFUSED as REFUSED_SUBJECTS
+from oms_journal.broker.admin.subjects import SUBJECTS
 from oms_journal.broker.block_json import BadBlock, parsed
-from oms_journal.broker.cis import Cis, CisRefused
 from oms_journal.broker.codes import Code
-from oms_journal.broker.looking.subjects import REFUSED as REFUSED_SUBJECTS
-from oms_journal.broker.looking.subjects import SUBJECTS
 from oms_journal.broker.rights import Identity
 from oms_journal.broker.server.admin.administration import Administration, refused_order, refused_page
 from oms_journal.broker.server.http.listener import shown

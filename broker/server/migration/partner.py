@@ -9,8 +9,8 @@ from oms_journal.journal.extras import brought_by
 with brought_by("server"):
     import httpx
 
-from oms_journal.broker.attributes import Attributes
-from oms_journal.broker.migration import Offer, decode_offer, encode_offer
+from oms_journal.broker.attributes.attributes import Attributes
+from oms_journal.broker.migration.agreement import Offer, decode_offer, encode_offer
 from oms_journal.broker.pstore import StartRefused
 from oms_journal.broker.reachability import reason_of
 from oms_journal.broker.server.migration.words import MoveFailed, Refused

@@ -5,7 +5,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from oms_journal.broker.replica import CHUNK_BYTES
+from oms_journal.broker.migration.stream import CHUNK_BYTES
 from oms_journal.broker.server.migration.words import Refused
 from oms_journal.broker.server.runtime.state import Served
 

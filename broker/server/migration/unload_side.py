@@ -5,13 +5,19 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from oms_journal.broker.migration import MoveRefused, decode_offer, encode_offer, encode_summary, partner_refusal
+from oms_journal.broker.migration.agreement import (
+    MoveRefused,
+    decode_offer,
+    encode_offer,
+    encode_summary,
+    partner_refusal,
+)
+from oms_journal.broker.migration.stream import told
+from oms_journal.broker.migration.unload import Unloading, own_offer
 from oms_journal.broker.pstore import StartRefused, StoreError
-from oms_journal.broker.replica import told
 from oms_journal.broker.server.migration.partner import HELLO_SECONDS, Partner, PartnerSays, Unreachable, farewell
 from oms_journal.broker.server.migration.words import MoveFailed, Refused, Telling, failure_in, nonce_in
 from oms_journal.broker.server.runtime.state import Served
-from oms_journal.broker.unloading import Unloading, own_offer
 
 _log = logging.getLogger("oms.server")
 PAUSE_SECONDS = 1.0  # between two hellos

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from oms_journal.broker.block_json import parsed
-from oms_journal.broker.migration import Offer, decode_offer, decode_summary
-from oms_journal.broker.replica import Tally
+from oms_journal.broker.migration.agreement import Offer, decode_offer, decode_summary
+from oms_journal.broker.migration.stream import Tally
 from oms_journal.broker.server.runtime.state import Served
 
 _log = logging.getLogger("oms.server")

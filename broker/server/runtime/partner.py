@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.opening import spool_directory, version
 from oms_journal.broker.pstore import platform
 from oms_journal.broker.reachability import reason_of

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from oms_journal.broker.asynchronous import AsyncBroker
-from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.codes import Code
+from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.rights import OPEN, Guard
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from oms_journal.broker.attributes import BrokerAttributes
+from oms_journal.broker.attributes.attributes import BrokerAttributes
 from oms_journal.broker.rights import OPEN, Guard
 from oms_journal.broker.server.runtime.log import event
 from oms_journal.broker.server.runtime.tls import Certificate, CertificateInvalid

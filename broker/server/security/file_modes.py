@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.opening import place_of
 from oms_journal.broker.server.runtime.log import event
 

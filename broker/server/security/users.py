@@ -27,10 +27,10 @@ from typing import Any
 from oms_journal.broker.block import FIELDS
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.destinations import ToService, ToTopic, parse
+from oms_journal.broker.patterns import fits
 from oms_journal.broker.rights import BROKER, Right, escaped, service_name, topic_name
 from oms_journal.broker.server.security import passwords
 from oms_journal.broker.service_text import PART_BYTES, QUEUE_CLASS
-from oms_journal.broker.wildcards import fits
 from oms_journal.database.arguments import shown
 from oms_journal.journal.disk import Disk, RealDisk
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
-from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.codes import BrokerError
-from oms_journal.broker.lifetimes import MICROSECONDS
+from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.opening import spool_directory
 from oms_journal.broker.pstore import StartRefused
 from oms_journal.broker.server.runtime.partner import (

@@ -10,12 +10,12 @@ from typing import Protocol
 
 from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.running import Answered
+from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.stomp.frames import Frame
 from oms_journal.broker.server.stomp.headers import error_frame, receipt_frame
 from oms_journal.broker.server.stomp.login import LoggedOn
-from oms_journal.broker.words import Speaker
+from oms_journal.broker.sessions.requests import Speaker
 
 Then = Callable[[Answered], None]
 _AWAY = frozenset({Code.LOGON_REQUIRED, Code.USER_UNKNOWN})  # the participant was silent too long

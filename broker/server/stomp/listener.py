@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import cast
 
-from oms_journal.broker.asynchronous import AsyncBroker
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import Code
+from oms_journal.broker.embedded.async_broker import AsyncBroker
+from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.rights import OPEN, Guard, Identity, Refused
-from oms_journal.broker.running import Answered
 from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.server.admin.built_in_services import begin
 from oms_journal.broker.server.runtime.held_port import HeldPort

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import NEW, Function, Option, Reply, Store
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.destinations import InConversation, Temporary, ToService, ToTopic, parse

@@ -15,7 +15,7 @@ ERROR, and ends the connection: what it was sending or receiving is backed out t
 
 from collections.abc import Callable, Mapping
 
-from oms_journal.broker.attributes import Attributes
+from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Function, Reply
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.opening import version
@@ -28,7 +28,7 @@ from oms_journal.broker.server.stomp.foreign import check_headers
 from oms_journal.broker.server.stomp.frames import V10, VERSIONS, Frame
 from oms_journal.broker.server.stomp.losses import Losses
 from oms_journal.broker.server.stomp.producer import Producer
-from oms_journal.broker.words import Speaker
+from oms_journal.broker.sessions.requests import Speaker
 
 _SERVER = f"oms/{version()}"
 _TO_CONNECT = ("CONNECT", "STOMP")

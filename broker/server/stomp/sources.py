@@ -12,7 +12,7 @@ A unit is what the broker hands out as one: a unit of work or a publication.
 from oms_journal.broker.block import ANY, NEW, Function, Option, Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.destinations import InConversation, ToService, ToTopic
-from oms_journal.broker.words import Speaker, service_fields
+from oms_journal.broker.sessions.requests import Speaker, service_fields
 
 WAIT = "YES"  # as long as the participant may be inactive; then it is asked again
 

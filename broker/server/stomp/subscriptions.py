@@ -16,7 +16,7 @@ from typing import Protocol
 
 from oms_journal.broker.block import Reception, Reply, Request
 from oms_journal.broker.codes import Code
-from oms_journal.broker.running import Answered
+from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.stomp.flow import Cancellable, Then
 from oms_journal.broker.server.stomp.frames import Frame

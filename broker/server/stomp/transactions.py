@@ -11,7 +11,7 @@ from typing import Any
 
 from oms_journal.broker.block import BOTH, NEW, Function, Option, Reply, Request
 from oms_journal.broker.server.stomp.subscriptions import Subscription, Unit
-from oms_journal.broker.words import Speaker
+from oms_journal.broker.sessions.requests import Speaker
 
 Key = tuple[object, ...]  # of what goes into one unit of work
 

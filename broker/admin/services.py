@@ -1,0 +1,221 @@
+"""Services and their servers, as rows: how much waits, how old it is, what has become of the rest."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from oms_journal.broker.admin.questions import Question, Steps, page_of, seconds_of, time_of
+from oms_journal.broker.conversation import SERVER
+from oms_journal.broker.parking import with_instance, with_service
+from oms_journal.broker.participant import Participant
+from oms_journal.broker.service import End, Registration, Service, ServiceName, Waiting
+from oms_journal.broker.sleeping import identifier
+from oms_journal.broker.uow import Name, UnitOfWork
+from oms_journal.broker.world import World
+
+INSTANCES_MAX = 10_000  # server instances that are looked at for what waits for them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceRow:
+    """A service that was used since the start, or that something waits for; `unused.py` says which are forgotten.
+
+    `active` units of work are not complete: `sending` ones not committed by their sender, `delivering` ones being
+    received, `waiting` all others, answers to clients among them; `held` ones of these nobody receives before RELEASE.
+    `oldest` is the time of the commit of the oldest that waits for a server. What stands behind it was counted since
+    the start, or since it was last forgotten. Ages and lifetimes are seconds.
+    """
+
+    server_class: str
+    server_name: str
+    service: str
+    servers: int
+    conversations: int
+    active: int
+    waiting: int
+    sending: int
+    delivering: int
+    held: int
+    oldest: str | None
+    oldest_age: float | None
+    accepted: int
+    processed: int
+    cancelled: int
+    timed_out: int
+    given_back: int
+    calls_waiting: int
+    store: str
+    max_uows: int | None
+    uwtime: float | None
+    uwstatp: int
+    deferred: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerRow:
+    """That a participant serves a service. `idle` are the seconds since its last call."""
+
+    user_id: str
+    token: str
+    client_id: int
+    server_class: str
+    server_name: str
+    service: str
+    attach: bool
+    quiescing: bool
+    conversations: int
+    delivering: int
+    calls_waiting: int
+    idle: float
+
+
+class ServiceFilter:
+    """Whether a service is one that is asked for."""
+
+    def __init__(self, question: Question) -> None:
+        names = ("server_class", "server_name", "service")
+        self.is_everything = not any(name in question.selectors for name in names)
+        self._fits = [question.fits(name) for name in names]
+
+    def __call__(self, name: ServiceName) -> bool:
+        if self.is_everything:
+            return True
+        return all(fits(part) for fits, part in zip(self._fits, name, strict=True))
+
+
+def services(world: World, question: Question) -> Steps:
+    """Return the services, by their names."""
+    is_wanted, bound = ServiceFilter(question), Bound(world)
+
+    def row(name: ServiceName) -> ServiceRow | None:
+        found = world.services.get(name)
+        return service_row(world, found, bound) if found is not None else None
+
+    keys = [name for name in world.services if is_wanted(name)]
+    return page_of(question, keys, row, total=len(keys))
+
+
+def service_row(world: World, service: Service, bound: "Bound") -> ServiceRow:
+    """Return what there is to be said of one service."""
+    attributes, completed = service.attributes, service.completed
+    oldest = oldest_of(world, service, bound)
+    server_class, server_name, name = service.name
+    return ServiceRow(
+        server_class=server_class,
+        server_name=server_name,
+        service=name,
+        servers=len(service.servers),
+        conversations=service.conversations,
+        active=service.units,
+        waiting=max(service.units - service.sending - service.delivering, 0),
+        sending=service.sending,
+        delivering=service.delivering,
+        held=world.withheld.units[service.name],
+        oldest=time_of(oldest),
+        oldest_age=max(world.now - oldest, 0) / 1_000_000 if oldest else None,
+        accepted=service.accepted,
+        processed=completed[End.PROCESSED],
+        cancelled=completed[End.CANCELLED],
+        timed_out=completed[End.TIMED_OUT],
+        given_back=service.given_back,
+        calls_waiting=world.parking.count_at(with_service(service.name)),
+        store=attributes.store.name,
+        max_uows=attributes.max_uows,
+        uwtime=seconds_of(attributes.uwtime),
+        uwstatp=attributes.uwstatp,
+        deferred=attributes.deferred,
+    )
+
+
+class Bound:
+    """Where conversations wait that belong to a server instance, by service; looked up once it is asked for."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._found: Mapping[ServiceName, list[Waiting]] | None = None
+
+    def of(self, name: ServiceName) -> list[Waiting]:
+        if self._found is None:
+            found: dict[ServiceName, list[Waiting]] = {}
+            for (_, service), waiting in islice(self._world.instances.items(), INSTANCES_MAX):
+                found.setdefault(service, []).append(waiting)
+            self._found = found
+        return self._found.get(name, [])
+
+
+def oldest_of(world: World, service: Service, bound: Bound) -> int:
+    """Return when the oldest unit of work that waits for a server was committed, 0 where none does."""
+    times = [
+        when
+        for waiting in (service.waiting, *bound.of(service.name))
+        for number in _firsts(waiting)
+        if (when := _committed(world, number))
+    ]
+    return min(times, default=0)
+
+
+def _firsts(waiting: Waiting) -> Iterator[int]:
+    for order in waiting.orders:
+        first = order.first()
+        if first is not None:
+            yield first[1]
+
+
+def _committed(world: World, number: int) -> int:
+    """Return when the unit of work was committed that waits first in a conversation; 0 for messages."""
+    conv_id = identifier(number)
+    talk = world.conversations.get(conv_id)
+    if talk is None:
+        records = filter(None, map(world.units.find, world.units.of_conversation(conv_id)))
+        return min((record.committed for record in records), default=0)
+    line = talk.lines[SERVER]
+    if not line:
+        return 0
+    if isinstance(line[0], UnitOfWork):
+        return line[0].committed
+    record = world.units.find(identifier(line[0]))
+    return record.committed if record is not None else 0
+
+
+def servers(world: World, question: Question) -> Steps:
+    """Return who serves which service, by service."""
+    is_wanted = ServiceFilter(question)
+    is_user, is_token = question.fits("user_id"), question.fits("token")
+    is_client = question.fits("client_id")
+
+    def row(key: tuple[ServiceName, Name]) -> ServerRow | None:
+        service, participant = world.services.get(key[0]), world.participants.get(key[1])
+        registration = service.servers.get(key[1]) if service is not None else None
+        if service is None or participant is None or registration is None or not is_client(str(participant.client_id)):
+            return None
+        return _server_row(world, service, participant, registration)
+
+    keys = [
+        (service.name, name)
+        for service in world.services.values()
+        if service.servers and is_wanted(service.name)
+        for name in service.servers
+        if is_user(name[0]) and is_token(name[1])
+    ]
+    return page_of(question, keys, row, total=len(keys) if "client_id" not in question.selectors else None)
+
+
+def _server_row(world: World, service: Service, participant: Participant, registration: Registration) -> ServerRow:
+    server_class, server_name, name = service.name
+    talks = [talk for talk in participant.talks.values() if talk.server == participant.name]
+    mine = [talk for talk in talks if talk.service is service]
+    places = (with_service(service.name), with_instance(participant, service.name))
+    return ServerRow(
+        user_id=participant.name[0],
+        token=participant.name[1],
+        client_id=participant.client_id,
+        server_class=server_class,
+        server_name=server_name,
+        service=name,
+        attach=registration.is_attach,
+        quiescing=registration.is_quiescing,
+        conversations=len(mine),
+        delivering=sum(talk.reading[SERVER] is not None for talk in mine),
+        calls_waiting=sum(not set(places).isdisjoint(parked.places) for parked in participant.parked.values()),
+        idle=(world.clocks.volatile - participant.used) / 1_000_000,
+    )

@@ -1,0 +1,284 @@
+"""Units of work and kept statuses as rows, in the order of their UOWIDs: what the persistent store is asked for as PSF.
+
+Those that are awake and those that sleep are merged by UOWID. Of those that sleep the wanted ones are found by columns,
+many at once; no more than a row of each is made.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.questions import (
+    STEP_LOOKS,
+    STEP_ROWS,
+    Page,
+    Question,
+    Row,
+    Steps,
+    as_row,
+    cursor_of,
+    left_of,
+    time_of,
+)
+from oms_journal.broker.admin.services import ServiceFilter
+from oms_journal.broker.conversation import Conversation
+from oms_journal.broker.recording import record_of, service_name
+from oms_journal.broker.records import Flag, UowRecord
+from oms_journal.broker.states import COMPLETE, POSTPONED
+from oms_journal.broker.units import Parties, Wanted
+from oms_journal.broker.uow import UnitOfWork
+from oms_journal.broker.world import World
+
+_PARTIES = ("user_id", "token", "receiver_user", "receiver_token", "server_class", "server_name", "service")
+YES_OR_NO: Mapping[str, bool] = {"yes": True, "no": False, "true": True, "false": False}  # in either case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UowRow:
+    """A unit of work, or the status that is kept of one. Sizes are bytes, lifetimes seconds.
+
+    `ends_in` is what is left of its lifetime, or of its status's; `back_in` of the delay after it was given back. The
+    receiver is the server instance, or the client of an answer (`from_server`). `asleep`: the store alone has it.
+    `held`: since the store was restored from a backup; nobody receives it before RELEASE, its lifetime stands still.
+    """
+
+    uowid: str
+    conv_id: str
+    status: str
+    ustatus: str
+    server_class: str
+    server_name: str
+    service: str
+    sender_user: str
+    sender_token: str
+    receiver_user: str
+    receiver_token: str
+    from_server: bool
+    persistent: bool
+    status_persistent: bool
+    state: str
+    eoc_reason: int
+    delivery_count: int
+    postpones: int
+    messages: int
+    size: int
+    lifetime: float | None
+    status_lifetime: float | None
+    uwstatp: int
+    created: str | None
+    committed: str | None
+    changed: str | None
+    ends_in: float | None
+    back_in: float | None
+    producer: str
+    asleep: bool
+    held: bool
+
+
+def uows(world: World, question: Question) -> Steps:
+    """Return the units of work, by UOWID."""
+    chosen = Choice(world, question)
+    after = question.after_identifier()
+    total = question.total(world.active_count + _statuses(world)) if not question.selectors else None
+    found = records_of(world, chosen, question, after)
+    rows: list[Row] = []
+    more = ""
+    for part in found:
+        for record, is_asleep in part:
+            if not chosen(record):
+                continue
+            row = as_row(uow_row(world, record, is_asleep=is_asleep))
+            if not question.sees(row):
+                continue
+            if len(rows) == question.limit:
+                return Page(rows=rows, total=total, next=cursor_of(more))
+            rows.append(row)
+            more = record.uowid
+            if not len(rows) % STEP_ROWS:
+                yield
+        yield
+    return Page(rows=rows, total=total)
+
+
+def _statuses(world: World) -> int:
+    """Return how many statuses of complete units of work are kept."""
+    return len(world.units) - sum(count.units for count in world.units.counts().values())
+
+
+class Choice:
+    """Whether a record is of a unit of work that is asked for."""
+
+    def __init__(self, world: World, question: Question) -> None:
+        self._withheld = world.withheld
+        self._held = _yes_or_no(question, "held")
+        self._statuses = question.statuses()
+        self._is_service = ServiceFilter(question)
+        self._uowid, self._conv_id, self._ustatus = (question.fits(name) for name in ("uowid", "conv_id", "ustatus"))
+        self._user, self._token = question.fits("user_id"), question.fits("token")
+        self._receiver, self._receiver_token = question.fits("receiver_user"), question.fits("receiver_token")
+        self._has_parties = any(name in question.selectors for name in _PARTIES)
+
+    def may_be(self, unit: UnitOfWork, talk: Conversation) -> bool:
+        """Say whether one that is awake may be asked for, by what most questions ask for."""
+        return (
+            (self._held is None or unit.is_withheld == self._held)
+            and (self._statuses is None or unit.status in self._statuses)
+            and self._is_service(talk.service.name)
+        )
+
+    def __call__(self, record: UowRecord) -> bool:
+        return (
+            (self._statuses is None or record.status in self._statuses)
+            and (self._held is None or self._withheld.has(record) == self._held)
+            and self._uowid(record.uowid)
+            and self._conv_id(record.conv_id)
+            and self._ustatus(record.ustatus)
+            and self._user(record.sender_user)
+            and self._token(record.sender_token)
+            and self._receiver(record.receiver_user)
+            and self._receiver_token(record.receiver_token)
+            and self._is_service(service_name(record))
+        )
+
+    def wanted(self, world: World) -> Wanted:
+        """Return what is known of those that sleep without reading each."""
+        parties = world.units.places_of(self._may_be) if self._has_parties else None
+        return Wanted(self._statuses, parties)
+
+    def _may_be(self, parties: Parties) -> bool:
+        return (
+            self._user(parties.sender[0])
+            and self._token(parties.sender[1])
+            and self._receiver(parties.receiver[0])
+            and self._receiver_token(parties.receiver[1])
+            and (self._is_service(parties.offered_by_sender) or self._is_service(parties.offered_by_receiver))
+        )
+
+
+Part = Sequence[tuple[UowRecord, bool]]  # and whether it sleeps
+
+
+def _yes_or_no(question: Question, name: str) -> bool | None:
+    """Return what a selector says that is yes or no; None where it says nothing, or both."""
+    said = {value.lower() for value in question.selectors.get(name, ())}
+    if not said <= YES_OR_NO.keys():
+        raise CisRefused(Cis.INVALID_SELECTOR, f"{name} is yes or no")
+    found = {YES_OR_NO[value] for value in said}
+    return found.pop() if len(found) == 1 else None
+
+
+def records_of(world: World, chosen: Choice, question: Question, after: str) -> Iterator[Part]:
+    """Yield the records that may be asked for, behind a UOWID, a part at a time."""
+    named = _named(world, question)
+    return _those(world, named, after) if named is not None else _all(world, chosen, after)
+
+
+def _named(world: World, question: Question) -> list[str] | None:
+    """Return the UOWIDs that the question names, by themselves or by their conversation; None where it does not."""
+    uowids, conv_id = question.selectors.get("uowid"), question.one("conv_id")
+    if uowids is not None and not any("*" in uowid for uowid in uowids):
+        return sorted(set(uowids))
+    if conv_id is None:
+        return None
+    talk = world.conversations.get(conv_id)
+    found = set(world.units.of_conversation(conv_id))
+    if talk is not None:
+        found.update(each.uowid for line in talk.lines for each in line if isinstance(each, UnitOfWork))
+        found.update(each.uowid for each in talk.sending if each is not None)
+    return sorted(found)
+
+
+def _those(world: World, uowids: list[str], after: str) -> Iterator[Part]:
+    found = []
+    for uowid in uowids:
+        if uowid <= after:
+            continue
+        record, is_asleep = _awake(world, uowid), False
+        if record is None:
+            record, is_asleep = world.units.find(uowid), True
+        if record is not None:
+            found.append((record, is_asleep))
+        if len(found) == STEP_ROWS:
+            yield found
+            found = []
+    yield found
+
+
+def _awake(world: World, uowid: str, chosen: Choice | None = None) -> UowRecord | None:
+    unit = world.active.get(uowid)
+    talk = world.conversations.get(unit.conv_id) if unit is not None else None
+    if unit is None or talk is None:
+        return None
+    if chosen is not None and not chosen.may_be(unit, talk):
+        return None
+    return record_of(unit, talk, unit.status)
+
+
+def _all(world: World, chosen: Choice, after: str) -> Iterator[Part]:
+    """Yield what is awake and what sleeps, in the order of the UOWIDs, a part at a time."""
+    awake = sorted([uowid for uowid in world.active if uowid > after])
+    wanted, at, number = chosen.wanted(world), 0, int(after, 16) if after else 0
+    while True:
+        asleep, reached = world.units.behind(number, wanted, STEP_ROWS)
+        bound = "" if reached is None else f"{reached:016X}"
+        part: list[tuple[UowRecord, bool]] = [(record, True) for record in asleep]
+        looks = 0
+        while at < len(awake) and (reached is None or awake[at] <= bound):
+            record = _awake(world, awake[at], chosen)
+            if record is not None:
+                part.append((record, False))
+            at, looks = at + 1, looks + (1 if record is None else STEP_LOOKS // STEP_ROWS)
+            if looks >= STEP_LOOKS:
+                bound = awake[at - 1]
+                part = [each for each in part if each[0].uowid <= bound]
+                reached = int(bound, 16)
+                break
+        part.sort(key=lambda each: each[0].uowid)
+        yield part
+        if reached is None:
+            return
+        number = reached
+
+
+def uow_row(world: World, record: UowRecord, *, is_asleep: bool) -> UowRow:
+    """Return what there is to be said of one unit of work."""
+    flags, status = record.flags, record.status
+    lasting = flags & (Flag.PERSISTENT | Flag.STATUS_PERSISTENT)
+    is_held = world.withheld.has(record)
+    clock = world.clocks.persistent if lasting else world.clocks.volatile
+    if is_held:
+        clock = world.withheld.record.clock  # there its lifetime stands still
+    server_class, server_name, service = service_name(record)
+    return UowRow(
+        uowid=record.uowid,
+        conv_id=record.conv_id,
+        status=status.name,
+        ustatus=record.ustatus,
+        server_class=server_class,
+        server_name=server_name,
+        service=service,
+        sender_user=record.sender_user,
+        sender_token=record.sender_token,
+        receiver_user=record.receiver_user,
+        receiver_token=record.receiver_token,
+        from_server=bool(flags & Flag.FROM_SERVER),
+        persistent=bool(flags & Flag.PERSISTENT),
+        status_persistent=bool(flags & Flag.STATUS_PERSISTENT),
+        state=record.state.name,
+        eoc_reason=record.eoc_reason,
+        delivery_count=record.adcount,
+        postpones=record.postpones,
+        messages=record.messages,
+        size=record.size,
+        lifetime=record.lifetime or None,
+        status_lifetime=record.status_lifetime or None,
+        uwstatp=record.uwstatp,
+        created=time_of(record.created),
+        committed=time_of(record.committed),
+        changed=time_of(record.changed),
+        ends_in=left_of(record.ends, clock),
+        back_in=left_of(record.back, clock) if status is POSTPONED or record.back > clock else None,
+        producer=record.producer,
+        asleep=is_asleep and status not in COMPLETE,
+        held=is_held,
+    )

@@ -1,0 +1,1 @@
+"""The attribute file: its text, its keywords, the values that count."""

@@ -1,0 +1,1 @@
+"""A broker elsewhere, over HTTP."""

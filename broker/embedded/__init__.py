@@ -1,0 +1,1 @@
+"""A broker in one's own program: the edge that waits."""

@@ -1,0 +1,248 @@
+"""The embedded broker for asyncio: the verbs of `Broker`, awaited.
+
+async with AsyncBroker.open("spool") as broker:
+    async with broker.session("ALICE", token="PC1") as session:
+        await session.send("GAME/CHESS/BLACK", b"e4")
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from itertools import count
+from types import TracebackType
+
+from oms_journal.broker.admin.questions import Page, Steps, gathered
+from oms_journal.broker.attributes.attributes import Attributes
+from oms_journal.broker.block import Reply, Request
+from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.effects import (
+    AllowNew,
+    Command,
+    ForbidNew,
+    Gone,
+    Physical,
+    Purge,
+    SetStatus,
+    StoreBack,
+    StoreLost,
+)
+from oms_journal.broker.embedded.beginning import Beginning, OpenStore, Value, Wanted, attributes_of, start
+from oms_journal.broker.embedded.loop import Asked, Looped
+from oms_journal.broker.embedded.runtime import TICK_SECONDS, Answered, Running, spelled
+from oms_journal.broker.embedded.tracing import Tracing
+from oms_journal.broker.latencies import Latencies
+from oms_journal.broker.opening import open_store
+from oms_journal.broker.pstore import Store, StoreUnavailable
+from oms_journal.broker.records import Status
+from oms_journal.broker.sessions.async_sessions import AsyncSession
+from oms_journal.broker.sessions.requests import UnitStatus, checked, member, number_of_seconds, unit_status
+from oms_journal.broker.world import World
+from oms_journal.database.arguments import plain_text
+
+_ENTERED = "this AsyncBroker was entered already; make another one with AsyncBroker.open"
+
+
+class AsyncBroker:
+    """A broker in this process, for the tasks of one event loop. Made by `open`, begun by `async with`."""
+
+    def __init__(self, wanted: Wanted, *, tick_seconds: float = TICK_SECONDS) -> None:
+        self.attributes = wanted.attributes
+        self._wanted = wanted
+        self._tick_seconds = tick_seconds
+        self._callers = count(1)
+        self._running: Running | None = None
+        self._tasks: Looped | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._is_entered = False
+
+    @classmethod
+    def open(  # noqa: PLR0913 - named, and most callers need one
+        cls,
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        attributes: Attributes | str | os.PathLike[str] | None = None,
+        erase: str | None = None,
+        report: str | None = None,
+        open_store: OpenStore = open_store,
+        create: bool = False,
+        tick_seconds: float = TICK_SECONDS,
+        **given: Value,
+    ) -> "AsyncBroker":
+        """Return a broker that is begun by `async with`; arguments and errors as Broker.open."""
+        found = attributes_of(directory, attributes, given)
+        wanted = Wanted(attributes=found, erase=erase, report=report, open_store=open_store, create=create)
+        return cls(wanted, tick_seconds=number_of_seconds(tick_seconds, "tick_seconds"))
+
+    async def __aenter__(self) -> "AsyncBroker":
+        if self._is_entered:
+            raise BrokerError(Code.NOT_ACTIVE, detailed(Code.NOT_ACTIVE, _ENTERED))
+        self._is_entered = True
+        loop = asyncio.get_running_loop()
+        beginning = loop.run_in_executor(None, start, self._wanted)
+        try:
+            begun = await asyncio.shield(beginning)
+        except BaseException as failure:
+            self._is_entered = False
+            if isinstance(failure, asyncio.CancelledError):
+                beginning.add_done_callback(_let_go)
+            raise
+        self._running = Running(begun)
+        self._tasks = Looped(self._running, loop, tick_seconds=self._tick_seconds)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def call(self, request: Request, *, caller: Physical) -> Answered:
+        """Carry out one call, as Broker.call. Cancelled, it leaves nothing half done, and loses no unit of work."""
+        return await self._looped.call(spelled(request), caller)
+
+    def ask(self, request: Request, *, caller: Physical, then: Callable[[Answered], None]) -> Asked:
+        """Begin a call in this moment, whose answer goes to `then` in a later turn of the loop. Not awaited.
+
+        Cheaper than `call` for who has many under way: no task waits. `cancel` of what it returns takes the call back.
+        """
+        return self._looped.ask(spelled(request), caller, then)
+
+    def post(self, request: Request, *, caller: Physical) -> None:
+        """Carry out one call whose answer nobody waits for. Not awaited."""
+        self._looped.post(spelled(request), caller)
+
+    def new_caller(self) -> Physical:
+        """Return a number that no caller of this broker has yet. Not awaited."""
+        return next(self._callers)
+
+    def gone(self, caller: Physical, *, is_untried: bool = False) -> None:
+        """Note that a caller will not come back, as Broker.gone. Not awaited: what is to be written goes its way.
+
+        `is_untried`: it was sent away, and no attempt counts of what it was receiving.
+        """
+        self._looped.give(Gone(caller, is_untried))
+
+    async def settled(self, caller: Physical) -> None:
+        """Return once what the caller's cancelled calls had begun is taken back."""
+        await self._looped.settled(caller)
+
+    def session(self, user: str, token: str = "", **fields: str) -> AsyncSession:
+        """Return a session of a user, as Broker.session; it logs on with `async with`."""
+        return AsyncSession(self, user, token, fields)
+
+    @property
+    def _looped(self) -> Looped:
+        if self._tasks is None:
+            raise BrokerError(Code.NOT_ACTIVE, "enter the broker first: async with AsyncBroker.open(...) as broker")
+        return self._tasks
+
+    async def purge(self, uowid: str) -> UnitStatus:
+        """Remove a unit of work and its status, as Broker.purge."""
+        named = plain_text(uowid, "uowid")
+        return unit_status(await self._looped.command(lambda handle: Purge(handle, named)))
+
+    async def set_uow_status(self, uowid: str, status: Status) -> UnitStatus:
+        """Move a unit of work that waits or is put off, as Broker.set_uow_status."""
+        named, wanted = plain_text(uowid, "uowid"), member(status)
+        return unit_status(await self._looped.command(lambda handle: SetStatus(handle, named, wanted)))
+
+    async def administer(self, command: Callable[[int], Command]) -> Reply:
+        """Carry out an operator's command, made with the handle of its answer. BrokerError with what refuses it."""
+        return checked(await self._looped.command(command)).reply
+
+    # Looking.
+
+    async def look(self, look: Callable[[World], Steps]) -> Page:
+        """Return what a look at the kernel's state finds, made in steps: between two of them others have their turn.
+
+        `look` is one of `broker/looking`, with its question. BrokerError 02150148 once the broker is closed.
+        """
+        return await gathered(look(self._looped.world))
+
+    @property
+    def store(self) -> Store | None:
+        """The persistent store, None for PSTORE=NO; for who looks at it."""
+        return self._running.store if self._running is not None else None
+
+    @property
+    def tracing(self) -> Tracing:
+        """What of its work is logged; levels can be changed while it runs."""
+        if self._running is None:
+            raise BrokerError(Code.NOT_ACTIVE)
+        return self._running.tracing
+
+    @property
+    def latencies(self) -> Latencies:
+        """How long commits have taken since the start."""
+        return self._running.latencies if self._running is not None else Latencies()
+
+    @property
+    def call_count(self) -> int:
+        """How many calls there were since the start, this broker's own among them."""
+        return self._tasks.call_count if self._tasks is not None else 0
+
+    # The store's life.
+
+    @property
+    def is_store_connected(self) -> bool:
+        """Whether the persistent store can be written, as far as is known; False for PSTORE=NO."""
+        store = self._running.store if self._running is not None else None
+        return store is not None and store.is_connected
+
+    @property
+    def is_store_lost(self) -> bool:
+        """Whether a commit has failed, or would: what was acknowledged may not be where it was."""
+        store = self._running.store if self._running is not None else None
+        return store is not None and store.is_lost
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether another broker has the persistent store by now: it is time to end."""
+        store = self._running.store if self._running is not None else None
+        return store is not None and store.is_taken_over
+
+    async def connect_pstore(self) -> None:
+        """Go on with the store, as Broker.connect_pstore."""
+        try:
+            await self._looped.errand(self._store().connect, then=StoreBack())
+        except StoreUnavailable as failure:
+            raise BrokerError(Code.UOW_NOT_PERSISTED, str(failure)) from failure
+
+    async def disconnect_pstore(self) -> None:
+        """Go on without the store, as Broker.disconnect_pstore."""
+        await self._looped.errand(self._store().disconnect, before=StoreLost("it was disconnected"))
+
+    def _store(self) -> Store:
+        if self._running is None or self._running.store is None:
+            raise BrokerError(Code.UOW_NOT_PERSISTED, detailed(Code.UOW_NOT_PERSISTED, "PSTORE=NO"))
+        return self._running.store
+
+    def forbid_new_uow_messages(self) -> None:
+        """Take no new persistent units of work and publications, as Broker does. Not awaited."""
+        self._looped.check_goes_on()
+        self._looped.give(ForbidNew())
+
+    def allow_new_uow_messages(self) -> None:
+        """Take them again, as Broker does. Not awaited: what is sent from now on goes behind the making of room."""
+        self._looped.check_goes_on()
+        self._looped.make_room(before=AllowNew())
+
+    async def close(self) -> None:
+        """Close, as Broker.close. Idempotent; once begun it is finished, whoever is cancelled."""
+        if self._running is None or self._tasks is None:
+            return
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close(self._running, self._tasks))
+        await asyncio.shield(self._closing)
+
+    async def _close(self, running: Running, tasks: Looped) -> None:
+        try:
+            await tasks.end(running.end)
+        finally:
+            await asyncio.to_thread(running.close)
+            running.tell()
+
+
+def _let_go(beginning: "asyncio.Future[Beginning]") -> None:
+    """Close what was begun for a task that had been cancelled by then."""
+    if not beginning.cancelled() and beginning.exception() is None:
+        Running(beginning.result()).close()

@@ -1,0 +1,168 @@
+"""What an embedded broker begins with: its attributes, its store begun and restored, its report.
+
+said                       attributes
+nothing                    the built-in ones, and the store of the platform's default directory
+a directory                the built-in ones, and the store there
+an attribute file          its own, with the directory in the place of its own if one is said
+values by keyword          in the place of any of these: `pstore="COLD"`, `broker_id="ETB002"`
+"""
+
+import copy
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from oms_journal.broker.attributes.attributes import Attributes, built_in, read
+from oms_journal.broker.codes import Code
+from oms_journal.broker.identifiers import Identifiers
+from oms_journal.broker.kernel import Kernel
+from oms_journal.broker.opening import DEFAULT_FILE, open_store, start_of, version
+from oms_journal.broker.pstore import Begun, Pstore, StartRefused, Store, StoreError, begin
+from oms_journal.broker.report import Report, report_path
+from oms_journal.broker.restore import restored, without_store
+from oms_journal.database.arguments import flag, plain_text, shown
+from oms_journal.database.options import system_clock
+from oms_journal.recovery.place import directory_of
+
+HOST_BYTES_MAX = 64  # of what a checkpoint says of the machine
+
+Value = str | int  # of an attribute; True and False are YES and NO
+OpenStore = Callable[..., Store]  # with the attributes, and `creates`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """How a broker is to be begun."""
+
+    attributes: Attributes
+    erase: str | None = None  # the broker id whose data a cold start may erase
+    erases_once: bool = False  # not what came behind an erasure, until a start has gone on with it
+    report: str | None = None  # where the report goes, before ETB_PSTORE_REPORT and the default name
+    open_store: OpenStore = open_store
+    create: bool = False  # a new store also among files of somebody else
+    is_standby: bool = False  # that takes over
+    clock: Callable[[], int] = system_clock
+
+    def __post_init__(self) -> None:
+        for name in ("erase", "report"):
+            if getattr(self, name) is not None:
+                plain_text(getattr(self, name), name)
+        flag(self.create, "create")
+
+
+@dataclass(slots=True, kw_only=True)
+class Beginning:
+    """A broker that was begun, and does nothing yet."""
+
+    attributes: Attributes
+    kernel: Kernel
+    store: Store | None
+    begun: Begun | None
+    report: Report | None
+    clock: Callable[[], int]  # microseconds since 1970 UTC
+    job: str
+
+
+def attributes_of(
+    directory: str | os.PathLike[str] | None,
+    attributes: Attributes | str | os.PathLike[str] | None,
+    given: Mapping[str, Value],
+) -> Attributes:
+    """Return the attributes that were said; AttributesInvalid. ValueError for values beside attributes read already.
+
+    TypeError, and ValueError for what names no directory.
+    """
+    if isinstance(attributes, Attributes):
+        if given:
+            raise ValueError(f"the attributes are read already: say {', '.join(given)} when they are read")
+        return attributes if directory is None else _elsewhere(attributes, directory_of(directory))
+    said = {name: _text_of(name, value) for name, value in given.items()}
+    if directory is not None:
+        place = directory_of(directory)
+        said = {"spool_directory": str(place), "database_file": str(place / DEFAULT_FILE)} | said
+    if attributes is None:
+        return built_in(**said)
+    if not isinstance(attributes, str | os.PathLike):
+        raise TypeError(f"attributes must be the path of an attribute file, or Attributes, not {shown(attributes)}")
+    return read(Path(attributes), **said)
+
+
+def _text_of(name: str, value: Value) -> str:
+    """Return a value as an attribute file has it."""
+    if isinstance(value, bool):
+        return "YES" if value else "NO"
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, str):
+        return value
+    raise TypeError(f"{name} must be text as in an attribute file, a whole number, True or False, not {shown(value)}")
+
+
+def _elsewhere(attributes: Attributes, directory: Path) -> Attributes:
+    """Return the attributes with the store in another directory."""
+    moved = copy.copy(attributes)
+    moved.journal = replace(attributes.journal, spool_directory=str(directory))
+    moved.sqlite = replace(attributes.sqlite, database_file=str(directory / DEFAULT_FILE))
+    return moved
+
+
+def with_start(attributes: Attributes, pstore: str) -> Attributes:
+    """Return the attributes with another kind of start."""
+    other = copy.copy(attributes)
+    other.broker = replace(attributes.broker, pstore=pstore)
+    return other
+
+
+def start(wanted: Wanted) -> Beginning:
+    """Open the store, begin it as PSTORE says, and restore what it holds. StartRefused: then nothing is left open."""
+    attributes, now = wanted.attributes, wanted.clock()
+    if attributes.broker.run_mode != "STANDARD" and not wanted.is_standby:
+        mode = attributes.broker.run_mode
+        raise StartRefused(Code.VALUE_INVALID, f"RUN-MODE={mode} is for a broker that is a program of its own")
+    job = f"{platform.node()[:HOST_BYTES_MAX]} {os.getpid()}"
+    asked = start_of(attributes, now=now, erase=wanted.erase, job=job, is_standby=wanted.is_standby)
+    asked = replace(asked, erases_once=wanted.erases_once)
+    store: Store | None = None
+    begun: Begun | None = None
+    found, identifiers = without_store(), Identifiers.without_store(now)
+    try:
+        if asked.pstore is not Pstore.NO:
+            among_others = {"among_others": True} if wanted.create else {}
+            store = wanted.open_store(attributes, creates=asked.pstore is not Pstore.HOT, **among_others)
+            begun = begin(store, asked)
+            found, identifiers = restored(store, now=now), begun.identifiers
+        kernel = Kernel(attributes, found, identifiers)
+    except StoreError as failure:
+        _close(store)
+        raise StartRefused(Code.RESTART_FAILED, f"the persistent store cannot be begun: {failure}") from failure
+    except BaseException:
+        _close(store)
+        raise
+    report = _report(attributes, wanted, begun, now)
+    if report is not None:
+        report.write(found.reported, now)
+    return Beginning(
+        attributes=attributes,
+        kernel=kernel,
+        store=store,
+        begun=begun,
+        report=report,
+        clock=wanted.clock,
+        job=job,
+    )
+
+
+def _close(store: Store | None) -> None:
+    if store is not None:
+        store.close()
+
+
+def _report(attributes: Attributes, wanted: Wanted, begun: Begun | None, now: int) -> Report | None:
+    if begun is None or not attributes.broker.pstore_report:
+        return None
+    path = report_path(attributes.broker.run_mode, os.environ, wanted.report)
+    report = Report(path, started=now, version=version())
+    report.write(begun.reported, now)
+    return report

@@ -1,0 +1,383 @@
+"""A broker that runs: its kernel, its store, its report and its log. What threads and asyncio have in common.
+
+Nothing here waits for anybody, locks, or starts a thread. The two embedded brokers decide who calls what:
+
+    verb        may be called
+    take        one at a time: the kernel's state is nobody else's
+    carry_out   one at a time, in the order in which the commits came, beside `take`
+    read, tell  from anywhere
+"""
+
+import logging
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from operator import is_
+from typing import Any, NamedTuple
+
+from oms_journal.broker.attributes.attributes import JournalAttributes, SqliteAttributes
+from oms_journal.broker.block import NEW, Function, Option, Reception, Reply, Request, Store
+from oms_journal.broker.changes import Changes, filled
+from oms_journal.broker.codes import Code, detailed
+from oms_journal.broker.durations import MICROSECONDS, Waiting, wait
+from oms_journal.broker.effects import (
+    Answer,
+    Commit,
+    Durable,
+    Effect,
+    Failed,
+    ForbidNew,
+    Input,
+    Level,
+    Log,
+    Reported,
+    Stored,
+    Tick,
+    taken_apart,
+)
+from oms_journal.broker.embedded.beginning import Beginning
+from oms_journal.broker.embedded.tracing import Tracing
+from oms_journal.broker.kernel import INTERNAL_ERROR
+from oms_journal.broker.latencies import Latencies
+from oms_journal.broker.pstore import CommitRefused, ProducerReused, StoreError, StoreFull, StoreUnavailable, end
+from oms_journal.broker.stored_files import MakesRoom
+from oms_journal.broker.world import World
+from oms_journal.database.arguments import every, flag, plain_bytes, plain_properties, plain_text, shown
+
+_log = logging.getLogger("oms.broker")
+TICK_SECONDS = 1.0  # a crash costs the pseudo-clock at most so much
+BATCH_MAX = 10_000  # commits that one sync takes
+CLOSED = "the broker was closed"
+NO_REQUEST = Request(function=0, option=0)  # type: ignore[arg-type]
+
+
+class Answered(NamedTuple):
+    """What a call is answered: the control block, the message if there is one, and its properties."""
+
+    reply: Reply
+    body: bytes | None = None
+    properties: Mapping[str, str] | None = None
+
+
+_OF_UNITS = (Reception.RECV_FIRST, Reception.RECV_MIDDLE, Reception.RECV_LAST, Reception.RECV_ONLY)
+
+
+def refusal(text: str = CLOSED) -> Answered:
+    """Return what a call is answered that reaches no broker any more."""
+    return Answered(Reply(code=Code.NOT_ACTIVE, text=detailed(Code.NOT_ACTIVE, text)))
+
+
+class Running:
+    """The kernel with what it needs of the world, between a beginning and an end."""
+
+    def __init__(self, beginning: Beginning) -> None:
+        self.attributes = beginning.attributes
+        self.store = beginning.store
+        self._begun = beginning.begun
+        self._kernel = beginning.kernel
+        self._report = beginning.report
+        self._clock = beginning.clock
+        self._job = beginning.job
+        self._partner = self.attributes.broker.partner_cluster_address or ""
+        self._min_free = self._of_store().min_free_space
+        self._is_short = False  # of free space
+        self.latencies = Latencies()
+        self.tracing = Tracing(self.attributes.broker.trace_level, self._of_store().trace_level)
+        self._ticked = time.monotonic_ns()
+        self.aside: deque[Log | Reported] = deque()  # to be logged or reported by `tell`
+        self._telling = threading.RLock()  # whoever logs or reports; a log's handler may call
+
+    def _of_store(self) -> SqliteAttributes | JournalAttributes:
+        is_sqlite = self.attributes.broker.pstore_type == "SQLITE"
+        return self.attributes.sqlite if is_sqlite else self.attributes.journal
+
+    # The kernel.
+
+    @property
+    def world(self) -> World:
+        """The kernel's state, for who looks and changes nothing, while nobody takes an input."""
+        return self._kernel.world
+
+    def take(self, given: Input) -> list[Effect]:
+        """Hand the kernel an input; return its effects. What is to be logged or reported belongs into `aside`."""
+        effects = self._kernel.take(given, self._clock(), self._late())
+        if self.tracing.calls:
+            self.aside.extend(self.tracing.of_calls(given, effects))
+        return effects
+
+    def take_all(self, told: Sequence[Input]) -> list[Effect]:
+        """Hand the kernel what the store has answered; otherwise as `take`."""
+        return self._kernel.take_all(told, self._clock(), self._late())
+
+    def awaited(self) -> set[int | None]:
+        """Return the handles of the calls that the store is waited for with: their answers come in any case."""
+        return {decision.handle for decision in self._kernel.world.pending.values()}
+
+    def _late(self) -> int:
+        """Return how long ago the last tick was, microseconds."""
+        return (time.monotonic_ns() - self._ticked) // 1000
+
+    def tick(self) -> Tick:
+        """Return the time that has passed since it was asked last."""
+        now = time.monotonic_ns()
+        elapsed, self._ticked = (now - self._ticked) // 1000, now
+        return Tick(elapsed)
+
+    def tell(self) -> None:
+        """Log and report what there is. Not under a lock that a call needs: who reads the log may call."""
+        with self._telling:
+            while self.aside:
+                effect = self.aside.popleft()
+                if isinstance(effect, Log):
+                    _log.log(effect.level, "%s", effect.text)
+                elif self._report is not None:
+                    self._report.write((effect,), self._clock())
+
+    # The store.
+
+    def carry_out(self, commits: Sequence[Commit]) -> list[Durable | Failed]:
+        """Make commits durable with one sync; return what the kernel is to be told of each, in their order."""
+        assert self.store is not None, "a broker without a store has nothing to commit"
+        began = time.perf_counter()
+        try:
+            if any(commit.changes.copies for commit in commits):
+                answers = self._with_copies(commits)
+            else:
+                answers = self.store.commit_many([commit.changes for commit in commits])
+            seconds = time.perf_counter() - began
+            if count := sum(not commit.changes.is_empty() for commit in commits):
+                self.latencies.note(seconds, count)
+            if self.tracing.commits:
+                self.aside.append(self.tracing.of_group(commits, seconds))
+        except Exception as failure:  # nothing that a driver says: whether it is there, nobody knows
+            text = f"{type(failure).__name__}: {failure}"
+            self.aside.append(Log(Level.ERROR, f"a mistake of the persistent store: {traceback.format_exc()}"))
+            self.store.disconnect()
+            return [Failed(commit.ticket, True, text) for commit in commits]
+        return [_outcome(commit.ticket, answer) for commit, answer in zip(commits, answers, strict=True)]
+
+    def _with_copies(self, commits: Sequence[Commit]) -> list[int | StoreError]:
+        """Carry out commits of which some copy messages; one whose messages cannot be read is not made."""
+        assert self.store is not None
+        answers: list[int | StoreError] = []
+        batch: list[Changes] = []
+        places: list[int] = []
+        for place, commit in enumerate(commits):
+            answers.append(0)
+            try:
+                batch.append(filled(commit.changes, self.store.read) if commit.changes.copies else commit.changes)
+                places.append(place)
+            except StoreUnavailable as failure:
+                answers[place] = failure
+            except StoreError as failure:
+                answers[place] = CommitRefused(str(failure))
+        for place, answer in zip(places, self.store.commit_many(batch), strict=True):
+            answers[place] = answer
+        return answers
+
+    def waited_seconds(self) -> float:
+        """Return how long commits have waited for the device, all together."""
+        return 0.0 if self.store is None else self.store.waited_seconds
+
+    @property
+    def has_mark(self) -> bool:
+        """Whether the free space is to be looked at."""
+        return bool(self._min_free) and self.store is not None
+
+    def room(self) -> ForbidNew | None:
+        """Return what the kernel is to be told when the free space has fallen below MIN-FREE-SPACE.
+
+        As long as it is below, the store makes what room it can.
+        """
+        if not self.has_mark:
+            return None
+        assert self.store is not None
+        try:
+            free = self.store.free_bytes()
+        except StoreError:
+            return None
+        was_short, self._is_short = self._is_short, free is not None and free < self._min_free
+        if self._is_short and isinstance(self.store, MakesRoom):
+            self.store.want_room()
+        if was_short or not self._is_short:
+            return None
+        text = f"no new units of work from now on: {free:,} bytes are free, MIN-FREE-SPACE is {self._min_free:,}"
+        self.aside.append(Log(Level.ERROR, text))
+        return ForbidNew()
+
+    def make_room(self) -> None:
+        """Have the store make room, before new units of work are allowed; a driver that does it by itself does not."""
+        if isinstance(self.store, MakesRoom):
+            self.store.make_room()
+
+    # Answers.
+
+    def read(self, request: Request, answer: Answer) -> Answered:
+        """Return what the caller is told, its message read from the store if need be.
+
+        Without a message where there should be one it could not be read; the reply says so.
+        """
+        reply, body, properties = answer.reply, None, answer.properties
+        if not (answer.bodies or self._partner or request.errtext_length):
+            return Answered(reply)
+        if answer.bodies:
+            (found,) = answer.bodies
+            if isinstance(found, Stored):
+                assert self.store is not None, "without a store no message is stored"
+                try:
+                    message = self.store.read(found.number)
+                    body, properties = message.payload, message.properties
+                except StoreError as failure:
+                    reply = self._unreadable(reply, failure)
+            else:
+                body = found
+        if body is not None:
+            properties = taken_apart(reply, properties)
+            reply.return_length = len(body)
+            if 0 < request.receive_length < len(body):
+                reply.code, reply.text = Code.TRUNCATED, Code.TRUNCATED.text
+                body = body[: request.receive_length]
+        if self._partner:
+            reply.partner_broker_id = self._partner
+        if 0 < request.errtext_length < len(reply.text):
+            reply.text = reply.text[: request.errtext_length]
+        return Answered(reply, body, properties)
+
+    def _unreadable(self, reply: Reply, failure: StoreError) -> Reply:
+        """Return what is said in the place of a message that cannot be had now, or never again."""
+        self.aside.append(Log(Level.ERROR, f"a message of {reply.uowid or reply.publication_id}: {failure}"))
+        is_away = isinstance(failure, StoreUnavailable)
+        code = Code.UOW_NOT_PERSISTED if is_away else INTERNAL_ERROR
+        return Reply(
+            code=code,
+            text=detailed(code, str(failure)),
+            conv_id=reply.conv_id,
+            uowid=reply.uowid,
+            publication_id=reply.publication_id,
+            topic=reply.topic,
+        )
+
+    # The end.
+
+    def end(self) -> None:
+        """Write the checkpoint of the termination, when the store can be written."""
+        if self.store is None or self._begun is None:
+            return
+        try:
+            if self.store.is_connected:
+                now = self._clock()
+                reported = end(self.store, self._begun, now=now, job=self._job)
+                if self._report is not None:
+                    self._report.write(reported, now)
+        except StoreError as failure:
+            _log.warning("no checkpoint of the termination: %s", failure)
+
+    def close(self) -> None:
+        """Let go of the store and the report."""
+        try:
+            if self.store is not None:
+                self.store.close()
+        finally:
+            if self._report is not None:
+                self._report.close()
+
+
+def _outcome(ticket: int, answer: int | StoreError) -> Durable | Failed:
+    if isinstance(answer, int):
+        return Durable(ticket, answer)
+    if isinstance(answer, StoreFull):
+        return Failed(ticket, False, str(answer))
+    if isinstance(answer, CommitRefused):
+        return Failed(ticket, False, str(answer), is_refused=True, is_reused=isinstance(answer, ProducerReused))
+    return Failed(ticket, True, str(answer))
+
+
+_ENUMERATIONS = {"function": Function, "option": Option, "store": Store}
+_NUMBERS = frozenset({"api_type", "api_version", "uwstatp", "receive_length", "errtext_length"})
+_BUFFERS = frozenset({"body", "msgid", "user_data", "security_token"})
+_FLAGS = frozenset({"is_untried"})
+_TEXTS = (
+    {field.name for field in fields(Request)} - _NUMBERS - _BUFFERS - {*_ENUMERATIONS, *_FLAGS, "properties", "parts"}
+)
+_SAID_AS = {"ustatus": "user_status", "user_id": "user"}  # by the sessions
+_PLAIN: Mapping[str, type] = (
+    _ENUMERATIONS
+    | dict.fromkeys(_NUMBERS, int)
+    | dict.fromkeys(_BUFFERS, bytes)
+    | dict.fromkeys(_TEXTS, str)
+    | dict.fromkeys(_FLAGS, bool)
+)
+
+
+def spelled(request: object) -> Request:
+    """Return the request with plain values that nobody changes afterwards, and numbers as members of enumerations.
+
+    TypeError for a value of another type. What is no member of an enumeration, or out of range, the kernel refuses.
+    """
+    if not isinstance(request, Request):
+        raise TypeError(f"request must be a Request, not {shown(request)}")
+    said = vars(request)
+    if all(map(is_, map(type, said.values()), map(_PLAIN.get, said))):
+        return request
+    return Request(**{name: _spelled(name, value) for name, value in said.items()})
+
+
+def _spelled(name: str, value: Any) -> Any:
+    if name in _TEXTS:
+        return plain_text(value, _SAID_AS.get(name, name))
+    if name in _BUFFERS:
+        return plain_bytes(value, name)
+    if name in _FLAGS:
+        return flag(value, name)
+    if name == "properties":
+        return plain_properties(value)
+    if name == "parts":
+        return tuple(spelled(part) for part in every(value, "parts", "Requests"))
+    if isinstance(value, bool) or not isinstance(value, int):
+        kind = _ENUMERATIONS.get(name)
+        raise TypeError(f"{name} must be {'a number (int)' if kind is None else kind.__name__}, not {shown(value)}")
+    with suppress(ValueError):
+        return _ENUMERATIONS.get(name, int)(value)
+    return value
+
+
+def seconds_to_wait(request: Request) -> float:
+    """Return how long the call says that it waits, 0.0 where it says no number."""
+    try:
+        found = wait(request.wait)
+    except ValueError:
+        return 0.0
+    return 0.0 if isinstance(found, Waiting) else found / MICROSECONDS
+
+
+def handing_back(request: Request, reply: Reply, *, is_untried: bool = True) -> Request | None:
+    """Return the call that takes back what an answer that nobody heard has done; None when it may stand.
+
+    A message that could not be read was tried all the same: such a one comes again later and later, beside others.
+
+    what nobody heard                     is followed by
+    a message of a unit of work           its BACKOUT by the receiver: it can be received again, from the first
+    a message of a publication            likewise
+    that a unit of work was begun         its BACKOUT: nobody knows its UOWID
+    that a publication was begun          likewise
+    anything else                         nothing: SYNCPOINT QUERY and LAST tell what has happened
+    """
+    if reply.code not in (Code.OK, Code.TRUNCATED):
+        return None
+    function, begins = request.function, request.option is Option.SYNC
+    who: dict[str, Any] = {"user_id": request.user_id, "token": request.token, "api_version": request.api_version}
+    if (function is Function.RECEIVE and reply.uow_status in _OF_UNITS) or (
+        function is Function.SEND and begins and request.conv_id.upper() == NEW
+    ):
+        who |= {"uowid": reply.uowid, "is_untried": is_untried}
+        return Request(function=Function.SYNCPOINT, option=Option.BACKOUT, **who)
+    if function is Function.RECEIVE_PUBLICATION or (
+        function is Function.SEND_PUBLICATION and begins and request.publication_id.upper() == NEW
+    ):
+        who |= {"publication_id": reply.publication_id, "is_untried": is_untried}
+        return Request(function=Function.CONTROL_PUBLICATION, option=Option.BACKOUT, **who)
+    return None

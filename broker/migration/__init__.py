@@ -1,0 +1,1 @@
+"""A store as bytes, unloaded and loaded."""

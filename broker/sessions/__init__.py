@@ -1,0 +1,1 @@
+"""What a program says to a broker: verbs, for threads and for asyncio."""

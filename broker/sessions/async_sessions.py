@@ -1,0 +1,281 @@
+"""Sessions of a broker for asyncio: those of `session.py`, awaited; what they say there holds here.
+
+    async with broker.session("BOB", token="S1") as bob:
+        await bob.register("GAME/CHESS/BLACK")
+        async for unit in bob.receive_units(wait=10):
+            async with unit:                        # committed at the end, backed out by an exception
+                async for message in unit:
+                    await unit.answer(b"...")       # both are committed together
+
+A session, and what it gives out, is for one task at a time. A call that is cancelled loses nothing: a message of a
+unit of work that its task got to see no more is given back.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Any, Protocol, TypeVar, Unpack
+
+from oms_journal.broker.block import ANY, NONE, Function, Option, Request
+from oms_journal.broker.codes import Code
+from oms_journal.broker.effects import Physical
+from oms_journal.broker.embedded.runtime import Answered, handing_back
+from oms_journal.broker.sessions.async_parts import (
+    AsyncReceivedUnit,
+    AsyncSentPublication,
+    AsyncSentUnit,
+    AsyncSubscription,
+)
+from oms_journal.broker.sessions.requests import (
+    AnyService,
+    Beside,
+    Message,
+    PublicationStatus,
+    Said,
+    ServiceName,
+    Speaker,
+    Terms,
+    UnitStatus,
+    Wait,
+    checked,
+    last_publication,
+    last_status,
+    message,
+    message_if_any,
+    names,
+    publication_status,
+    service_fields,
+    term_fields,
+    unit_status,
+)
+from oms_journal.broker.sessions.verbs import AGAIN, Again, Reading
+from oms_journal.database.arguments import flag
+
+T = TypeVar("T")
+
+
+class AsyncEntrance(Protocol):
+    """What a session needs of a broker."""
+
+    async def call(self, request: Request, *, caller: Physical) -> Answered: ...
+
+    def post(self, request: Request, *, caller: Physical) -> None: ...
+
+    def new_caller(self) -> Physical: ...
+
+    def gone(self, caller: Physical) -> None: ...
+
+
+class AsyncSession:
+    """A user of the broker, logged on between `async with` and its end. Made by `AsyncBroker.session`."""
+
+    def __init__(self, broker: AsyncEntrance, user: str, token: str, fields: dict[str, Any]) -> None:
+        self.user = user
+        self.token = token
+        self.speaker = Speaker(user, token, fields)
+        self.reading = Reading()
+        self._broker = broker
+        self._caller = broker.new_caller()
+        self._services: dict[ServiceName, None] = {}  # that it serves, in this order
+
+    async def __aenter__(self) -> "AsyncSession":
+        try:
+            await self.log_on()
+        except BaseException:
+            self._broker.gone(self._caller)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.log_off()
+        except BaseException:
+            self._broker.gone(self._caller)
+            raise
+
+    async def ask(self, request: Request) -> Answered:
+        """Make any call of the control block as this session; the answer is not looked at."""
+        return await self._broker.call(request, caller=self._caller)
+
+    async def taken(self, request: Request, made: Callable[[Answered], T]) -> T:
+        """Make a call, and return what is made of its answer; what an exception keeps from the caller is given back."""
+        answered: Answered | None = None
+        try:
+            answered = await self.ask(request)
+            return made(answered)
+        except BaseException:
+            back = handing_back(request, answered.reply) if answered is not None else None
+            if back is not None:
+                self.reading.lose(back.uowid)
+                self._broker.post(back, caller=self._caller)
+            raise
+
+    async def log_on(self) -> None:
+        """LOGON: units of work and topics need it. With a token, it takes the place of another session of both."""
+        checked(await self.ask(self.speaker.say(Function.LOGON)))
+
+    async def log_off(self) -> None:
+        """LOGOFF: what was being sent or received is backed out; what was committed waits."""
+        if (await self.ask(self.speaker.say(Function.LOGOFF))).reply.code is not Code.OK:
+            self._broker.gone(self._caller)
+
+    async def recover(self, conv_id: str = "") -> UnitStatus | None:
+        """Begin anew after a lost connection, and return the last unit of work of the user: SYNCPOINT OPTION=LAST.
+
+        What the session was sending or receiving is backed out; services that it served it serves again. After it
+        what was asked before is done or never will be: the UOWID that is returned is the one whose COMMIT was lost,
+        and its status tells; another one, or None, and it was not committed, or has left no status.
+        (EntireX, Using Persistence and Units of Work, "Recovery"; with STATUS-LIFETIME or UWSTATP it is sure.)
+        """
+        self._broker.gone(self._caller)
+        self._caller = self._broker.new_caller()
+        self.reading.lose_all()
+        await self.log_on()
+        for service in self._services:
+            await self.register(service)
+        return await self.last(conv_id)
+
+    # Sending.
+
+    async def send(
+        self, service: AnyService | None, body: bytes, *, conv_id: str | None = None, **said: Unpack[Said]
+    ) -> UnitStatus:
+        """Send a unit of work of one message, committed: to a new conversation of the service, or into one."""
+        fields = term_fields(said)
+        return unit_status(
+            await self.ask(self.speaker.send(Option.COMMIT, self.speaker.to(service, conv_id), body, fields))
+        )
+
+    def unit_of_work(
+        self, service: AnyService | None = None, *, conv_id: str | None = None, **terms: Unpack[Terms]
+    ) -> AsyncSentUnit:
+        """Return a unit of work to be sent: `with` commits it, an exception backs it out."""
+        return AsyncSentUnit(self, self.speaker.to(service, conv_id), term_fields(terms))
+
+    async def query(self, uowid: str) -> UnitStatus:
+        """Return the status of a unit of work that the user has sent. BrokerError 00780305, 00780308."""
+        return unit_status(await self.ask(self.speaker.about(Option.QUERY, uowid)))
+
+    async def last(self, conv_id: str = "") -> UnitStatus | None:
+        """Return the last unit of work that the user has begun, in the conversation or in any; None for none."""
+        return last_status(await self.ask(self.speaker.about(Option.LAST, "", conv_id=conv_id)))
+
+    async def set_user_status(self, uowid: str, user_status: str) -> UnitStatus:
+        """Give a unit of work that goes on another user status, at most 32 characters, as sender or receiver."""
+        return unit_status(await self.ask(self.speaker.about(Option.SETUSTATUS, uowid, ustatus=user_status)))
+
+    async def cancel(self, uowid: str) -> UnitStatus:
+        """Cancel a unit of work of the user's that nobody has received yet. BrokerError 00780307."""
+        return unit_status(await self.ask(self.speaker.about(Option.CANCEL, uowid)))
+
+    async def delete(self, uowid: str) -> UnitStatus:
+        """Delete the persistent status of a unit of work of the user's that is complete. BrokerError 00780307."""
+        return unit_status(await self.ask(self.speaker.about(Option.DELETE, uowid)))
+
+    async def end_conversation(self, conv_id: str, *, cancel: bool = False) -> None:
+        """End a conversation: EOC. What was committed can still be received, then the partner is told."""
+        option = Option.CANCEL if flag(cancel, "cancel") else Option.NONE
+        checked(await self.ask(self.speaker.say(Function.EOC, option, conv_id=conv_id)))
+
+    # Receiving.
+
+    async def register(self, service: AnyService) -> None:
+        """Serve a service from now on. BrokerError 00210043 when the attributes define none of this name."""
+        named = names(service)  # for good: a list may be another one when the session begins anew
+        checked(await self.ask(self.speaker.say(Function.REGISTER, **service_fields(named))))
+        self._services[named] = None
+
+    async def deregister(self, service: AnyService | None = None, option: Option = Option.NONE) -> None:
+        """Serve it no longer, or none at all; QUIESCE lets conversations end, IMMED backs out what is under way."""
+        named = None if service is None else names(service)
+        fields = {} if named is None else service_fields(named)
+        checked(await self.ask(self.speaker.say(Function.DEREGISTER, option, **fields)))
+        if named is None:
+            self._services.clear()
+        else:
+            self._services.pop(named, None)
+
+    async def receive_unit(
+        self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY
+    ) -> AsyncReceivedUnit | None:
+        """Receive the first message of the next unit of work; None when there is none, or none came in time.
+
+        None is no context manager: look before `async with`, or go through `receive_units`.
+        """
+        asked = self.speaker.receive(service, conv_id, wait, which=which, option=Option.SYNC)
+
+        def made(answered: Answered) -> AsyncReceivedUnit | Again | None:
+            if wait is True and answered.reply.code is Code.WAIT_TIMED_OUT:
+                return AGAIN
+            found = message_if_any(answered, is_named=conv_id is not None)
+            if found is None:
+                return None
+            return AGAIN if self.reading.takes(found) else AsyncReceivedUnit(self, found)
+
+        while (unit := await self.taken(asked, made)) is AGAIN:
+            pass
+        return unit
+
+    async def receive_units(
+        self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY
+    ) -> AsyncIterator[AsyncReceivedUnit]:
+        """Yield units of work as `receive_unit` returns them, until there is none."""
+        while (unit := await self.receive_unit(service, conv_id=conv_id, wait=wait, which=which)) is not None:
+            yield unit
+
+    # Plain messages.
+
+    async def send_message(
+        self, service: AnyService | None, body: bytes, *, conv_id: str | None = None, **beside: Unpack[Beside]
+    ) -> str:
+        """Send a plain message, in a new conversation with a registered service or into one; return its CONV-ID."""
+        return checked(await self.ask(self.speaker.send_message(service, conv_id, body, None, beside))).reply.conv_id
+
+    async def request(
+        self,
+        service: AnyService | None,
+        body: bytes,
+        *,
+        wait: Wait = True,
+        conv_id: str = NONE,
+        **beside: Unpack[Beside],
+    ) -> Message:
+        """Send a plain message and return the answer to it; alone, or in a conversation. BrokerError 00740074."""
+        return message(await self.ask(self.speaker.send_message(service, conv_id, body, wait, beside)))
+
+    async def receive_message(
+        self, service: AnyService | None = None, *, conv_id: str | None = None, wait: Wait = None, which: str = ANY
+    ) -> Message | None:
+        """Receive the next plain message, from where `receive_unit` does; None when there is none. Not given back."""
+        asked = self.speaker.receive(service, conv_id, wait, which=which, option=Option.MSG)
+        while True:
+            answered = await self.ask(asked)
+            if wait is not True or answered.reply.code is not Code.WAIT_TIMED_OUT:
+                return message_if_any(answered, is_named=conv_id is not None)
+
+    # Publish and subscribe.
+
+    async def publish(
+        self, topic: str, body: bytes, *, user_status: str = "", **beside: Unpack[Beside]
+    ) -> PublicationStatus:
+        """Publish one message, committed. Nobody subscribes: it is accepted, and gone."""
+        return publication_status(await self.ask(self.speaker.publish(topic, body, user_status, beside)))
+
+    def publication(self, topic: str, *, user_status: str = "") -> AsyncSentPublication:
+        """Return a publication of several messages to be sent: `with` commits it, an exception backs it out."""
+        return AsyncSentPublication(self, topic, user_status)
+
+    async def subscribe(self, topic: str, *, durable: bool = False) -> AsyncSubscription:
+        """Subscribe to what is published from now on, or go on with a subscription."""
+        option = Option.DURABLE if flag(durable, "durable") else Option.NONE
+        checked(await self.ask(self.speaker.say(Function.SUBSCRIBE, option, topic=topic)))
+        return AsyncSubscription(self, topic, is_durable=durable)
+
+    async def query_publication(self, publication_id: str) -> PublicationStatus:
+        """Return the status of a publication of the user's."""
+        return publication_status(await self.ask(self.speaker.about_publication(Option.QUERY, publication_id)))
+
+    async def last_publication(self, topic: str = "") -> PublicationStatus | None:
+        """Return the last publication that the user has begun, in the topic or in any; None for none."""
+        return last_publication(await self.ask(self.speaker.about_publication(Option.LAST, "", topic=topic)))
