@@ -11,13 +11,13 @@ from bench.measure import Row, Settings, alternate_rates, rate_text
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import ANY, BOTH, NEW, Function, Option, Request
 from oms_journal.broker.block import Store as Persistence
-from oms_journal.broker.changes import Changes
 from oms_journal.broker.codes import Code
+from oms_journal.broker.drivers.journal import JournalStore
+from oms_journal.broker.drivers.open import journal_options
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.embedded.runtime import Answered
-from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.opening import journal_options
-from oms_journal.broker.pstore import Store, StoreError
+from oms_journal.broker.store.changes import Changes
+from oms_journal.broker.store.start import Store, StoreError
 from oms_journal.database import AsyncMessageDatabase
 
 SIZE = 256  # bytes of a message

@@ -8,7 +8,6 @@ Whose the unit of work is does not matter, and whoever has it hears of it with t
 what was being sent or received is found no more.
 """
 
-from oms_journal.broker.changes import Changes
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.conversation import Conversation
 from oms_journal.broker.deciding import decide
@@ -37,6 +36,7 @@ from oms_journal.broker.showing import check_is_released, reply_of
 from oms_journal.broker.shutting import shut_conversation, shut_participant, shut_server
 from oms_journal.broker.sleeping import conversation, unit
 from oms_journal.broker.states import ACCEPTED, Event
+from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.subscribing_for import subscribe_for, unsubscribe_for
 from oms_journal.broker.syncpoint import delete_status
 from oms_journal.broker.uow import UnitOfWork

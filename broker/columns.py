@@ -14,13 +14,13 @@ from itertools import pairwise, repeat
 import numpy as np
 import numpy.typing as npt
 
-from oms_journal.broker.changes import Changes, Put
 from oms_journal.broker.codes import Code
 from oms_journal.broker.durations import MICROSECONDS, ends, status_lifetime
-from oms_journal.broker.pstore import StartRefused
 from oms_journal.broker.record_parts import HEAD, NO_TEXTS, check_texts, record_with, split, value_of
 from oms_journal.broker.records import UOW, UOWS, Flag, Heads, RecordError, Status, identifier
 from oms_journal.broker.states import COMPLETE, Variation, after_restart
+from oms_journal.broker.store.changes import Changes, Put
+from oms_journal.broker.store.start import StartRefused
 from oms_journal.broker.units import WAITING, Parties, Person, Places, Service, column_of
 from oms_journal.broker.withheld import withheld_rows
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from oms_journal.broker.block import Reply
-from oms_journal.broker.changes import Changes, NewMessage
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.conversation import OPEN, Conversation
 from oms_journal.broker.deciding import decide
@@ -23,6 +22,7 @@ from oms_journal.broker.remembered import scoped
 from oms_journal.broker.showing import reply_of, reply_of_record
 from oms_journal.broker.sleeping import conversation, unit_of_number
 from oms_journal.broker.states import ACCEPTED, PROCESSED
+from oms_journal.broker.store.changes import Changes, NewMessage
 from oms_journal.broker.uow import UnitOfWork
 from oms_journal.broker.world import World
 

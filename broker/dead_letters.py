@@ -12,7 +12,6 @@ not count here: nothing is dropped.
     dead-letter-user           the USER-ID of who has sent it
 """
 
-from oms_journal.broker.changes import Changes, CopiedMessage, NewMessage
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.conversation import CLIENT, Conversation
 from oms_journal.broker.effects import Level
@@ -25,6 +24,7 @@ from oms_journal.broker.service import Service, ServiceName
 from oms_journal.broker.service_text import destination_of
 from oms_journal.broker.sleeping import drop_messages
 from oms_journal.broker.states import ACCEPTED
+from oms_journal.broker.store.changes import Changes, CopiedMessage, NewMessage
 from oms_journal.broker.uow import VARIATION, UnitOfWork
 from oms_journal.broker.world import World, undefined
 

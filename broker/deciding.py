@@ -5,7 +5,6 @@ nothing of it is visible; calls about a conversation that is on its way to the s
 store says no, the state is the old one: nothing had been done.
 """
 
-from oms_journal.broker.changes import Changes, Put, together
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.conversation import Conversation
 from oms_journal.broker.decision import Decision
@@ -25,6 +24,7 @@ from oms_journal.broker.records import (
     ClockRecord,
 )
 from oms_journal.broker.reporting import report
+from oms_journal.broker.store.changes import Changes, Put, together
 from oms_journal.broker.topic import Subscription
 from oms_journal.broker.world import World
 

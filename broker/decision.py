@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from oms_journal.broker.changes import Changes
 from oms_journal.broker.codes import Code
 from oms_journal.broker.effects import Call, Command, Gone
+from oms_journal.broker.store.changes import Changes
 
 Apply = Callable[[int], None]  # with the number of the first message that the commit added
 

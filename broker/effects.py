@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from oms_journal.broker.block import Reply, Request
-from oms_journal.broker.changes import Changes
 from oms_journal.broker.codes import Code
 from oms_journal.broker.records import RecordKind, Status
+from oms_journal.broker.store.changes import Changes
 
 Physical = int  # one live participant's connection
 

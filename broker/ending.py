@@ -6,7 +6,6 @@ are dropped; a committed unit of work is not.
 """
 
 from oms_journal.broker.block import Option, Reply
-from oms_journal.broker.changes import Changes
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.deciding import decide
 from oms_journal.broker.decision import Busy, Decision
@@ -16,6 +15,7 @@ from oms_journal.broker.participant import Participant
 from oms_journal.broker.recording import put
 from oms_journal.broker.records import ConversationState
 from oms_journal.broker.sending import check_may_end, conversation_of, side_in
+from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.world import World
 
 

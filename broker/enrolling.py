@@ -3,10 +3,10 @@
 A durable one is there once the store has it. Until then calls about it wait: those of its owner find what became of it.
 """
 
-from oms_journal.broker.changes import Changes
 from oms_journal.broker.deciding import decide
 from oms_journal.broker.decision import Apply, Decision
 from oms_journal.broker.durations import MICROSECONDS, ends
+from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.topic import Subscription, Topic, durable_key, key_of
 from oms_journal.broker.uow import Name, Owner
 from oms_journal.broker.withdrawing import put_subscription, subscription_record

@@ -6,7 +6,6 @@ commits of bounded size, one after the other, as long as anything is due.
 
 from itertools import islice
 
-from oms_journal.broker.changes import Changes, together
 from oms_journal.broker.conversation import Conversation
 from oms_journal.broker.deciding import decide
 from oms_journal.broker.decision import Decision, Held
@@ -18,6 +17,7 @@ from oms_journal.broker.records import Flag, Status, UowRecord
 from oms_journal.broker.service import End, Rank
 from oms_journal.broker.sleeping import identifier, unit
 from oms_journal.broker.states import COMPLETE, Event
+from oms_journal.broker.store.changes import Changes, together
 from oms_journal.broker.uow import UnitOfWork
 from oms_journal.broker.world import World
 

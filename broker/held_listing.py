@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from oms_journal.broker.holding import Found, window_of
-from oms_journal.broker.pstore import RESTORED_KEY
 from oms_journal.broker.queues import ServiceQueue, TopicQueue
 from oms_journal.broker.recording import service_name
 from oms_journal.broker.records import (
@@ -28,6 +27,7 @@ from oms_journal.broker.records import (
     SubscriptionRecord,
     UowRecord,
 )
+from oms_journal.broker.store.start import RESTORED_KEY
 from oms_journal.broker.withheld import Window, is_withheld
 
 EVERYTHING = (1 << 64) - 1  # no message has a higher number

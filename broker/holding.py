@@ -11,9 +11,6 @@ from dataclasses import dataclass, field, replace
 
 from sortedcontainers import SortedDict
 
-from oms_journal.broker.changes import Changes, Put
-from oms_journal.broker.marks import mark
-from oms_journal.broker.pstore import RESTORED_KEY, Store
 from oms_journal.broker.ranges import NONE, Ranges
 from oms_journal.broker.records import (
     HELD,
@@ -27,6 +24,9 @@ from oms_journal.broker.records import (
     PublicationRecord,
     SubscriptionRecord,
 )
+from oms_journal.broker.store.changes import Changes, Put
+from oms_journal.broker.store.marks import mark
+from oms_journal.broker.store.start import RESTORED_KEY, Store
 from oms_journal.broker.withheld import Window
 
 SOURCE_BYTES_MAX = 200  # of what a record tells people of the backup

@@ -17,7 +17,6 @@ it calls waits: a unit of work that it got in between would be nobody's afterwar
 from collections.abc import Callable, Iterable
 
 from oms_journal.broker.block import Option, Reply
-from oms_journal.broker.changes import Changes, together
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.conversation import Conversation, Side
 from oms_journal.broker.dead_letters import MOVED_BYTES_MAX
@@ -33,6 +32,7 @@ from oms_journal.broker.receiving import nonact_of, services_of
 from oms_journal.broker.service import Rank, Registration, Service, ServiceName
 from oms_journal.broker.sleeping import identifier, retire
 from oms_journal.broker.states import Event
+from oms_journal.broker.store.changes import Changes, together
 from oms_journal.broker.subscribing import change_connection, leave_topics
 from oms_journal.broker.uow import Name, UnitOfWork
 from oms_journal.broker.world import World

@@ -18,7 +18,6 @@ from collections.abc import Callable
 
 from oms_journal.broker import rules
 from oms_journal.broker.block import BOTH, Function, Option, Reply, Request
-from oms_journal.broker.changes import together
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.deciding import decide
 from oms_journal.broker.decision import Decision, Held, Joint
@@ -26,6 +25,7 @@ from oms_journal.broker.effects import Answer, Call, Effect
 from oms_journal.broker.participant import Participant
 from oms_journal.broker.producers import First
 from oms_journal.broker.repeating import check_are_all
+from oms_journal.broker.store.changes import together
 from oms_journal.broker.subscribing import Acknowledging, control_publication
 from oms_journal.broker.syncpoint import syncpoint
 from oms_journal.broker.topic import Publication, Subscription

@@ -34,7 +34,6 @@ from oms_journal.broker.effects import (
     Tick,
 )
 from oms_journal.broker.ending import end_conversation
-from oms_journal.broker.identifiers import Identifiers
 from oms_journal.broker.joining import deregister, finish_quiescing, log_off, log_on, lose, register
 from oms_journal.broker.joint import commit_together
 from oms_journal.broker.messaging import reply_error, send_message, undo
@@ -44,6 +43,7 @@ from oms_journal.broker.receiving import receive, serve, serve_all, serve_partic
 from oms_journal.broker.restore import Restored
 from oms_journal.broker.sending import send
 from oms_journal.broker.starting import start
+from oms_journal.broker.store.identifiers import Identifiers
 from oms_journal.broker.subscribing import (
     control_publication,
     receive_publication,

@@ -6,7 +6,6 @@ Functions that end in `_changes` and `closing` look only; all others do.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from oms_journal.broker.changes import Changes, together
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.conversation import CLIENT, SERVER, Conversation, Side
 from oms_journal.broker.durations import MICROSECONDS, ends, status_lifetime
@@ -17,6 +16,7 @@ from oms_journal.broker.records import ConversationState, Status, UowRecord
 from oms_journal.broker.service import KEPT, STORED, End
 from oms_journal.broker.sleeping import KEPT_BYTES_MAX, drop_messages, identifier, is_kept, put_to_sleep, wake_withheld
 from oms_journal.broker.states import ACCEPTED, DELIVERED, PROCESSED, RECEIVED, Event, Trace
+from oms_journal.broker.store.changes import Changes, together
 from oms_journal.broker.uow import UnitOfWork
 from oms_journal.broker.world import ENDED_MAX, Ended, World
 

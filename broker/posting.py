@@ -8,7 +8,6 @@ work are made of it only where a server may want it soon.
 import struct
 
 from oms_journal.broker.block import Option, Reply, Store
-from oms_journal.broker.changes import Changes, NewMessage, Put
 from oms_journal.broker.conversation import CLIENT, OPEN, Conversation
 from oms_journal.broker.deciding import decide
 from oms_journal.broker.decision import Decision
@@ -22,6 +21,7 @@ from oms_journal.broker.service import STORED, Service, Terms
 from oms_journal.broker.showing import commit_time
 from oms_journal.broker.sleeping import wants_more
 from oms_journal.broker.states import ACCEPTED
+from oms_journal.broker.store.changes import Changes, NewMessage, Put
 from oms_journal.broker.uow import UnitOfWork
 from oms_journal.broker.world import World
 

@@ -11,7 +11,6 @@ subscribed before, at a broker that has taken it over either.
 """
 
 from oms_journal.broker.block import NEW, Option, Reply, Request, Store
-from oms_journal.broker.changes import Changes, NewMessage
 from oms_journal.broker.codes import BrokerError, Code, about_publication, detailed
 from oms_journal.broker.deciding import NO_STORE, decide
 from oms_journal.broker.decision import Busy, Decision
@@ -21,6 +20,7 @@ from oms_journal.broker.participant import Participant
 from oms_journal.broker.records import Status
 from oms_journal.broker.sending import check_properties
 from oms_journal.broker.sleeping import KEPT_BYTES_MAX
+from oms_journal.broker.store.changes import Changes, NewMessage
 from oms_journal.broker.topic import Publication
 from oms_journal.broker.topics import Past
 from oms_journal.broker.uow import Owner

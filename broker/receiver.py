@@ -6,7 +6,6 @@ to the service as long as the instance has not committed one of the conversation
 times out; after too many attempts it is put off for a while, and then it is a dead letter.
 """
 
-from oms_journal.broker.changes import Changes, together
 from oms_journal.broker.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.dead_letters import Move
 from oms_journal.broker.effects import Expect
@@ -31,6 +30,7 @@ from oms_journal.broker.records import Status, UowRecord
 from oms_journal.broker.redelivery import delay, is_at_its_end
 from oms_journal.broker.sleeping import identifier
 from oms_journal.broker.states import ACCEPTED, GONE, POSTPONED, Event, after
+from oms_journal.broker.store.changes import Changes, together
 from oms_journal.broker.uow import VARIATION, UnitOfWork
 from oms_journal.broker.world import World
 

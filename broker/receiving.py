@@ -17,7 +17,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from oms_journal.broker.block import ConvStat, Function, Option, Reception, Reply, Request
-from oms_journal.broker.changes import Changes
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.conversation import CLIENT, SERVER, Conversation, Side
 from oms_journal.broker.deciding import NO_STORE, decide
@@ -33,6 +32,7 @@ from oms_journal.broker.service import STORED, Rank, Service, Waiting, first, me
 from oms_journal.broker.showing import reply_of
 from oms_journal.broker.sleeping import conversation, head, identifier, settle
 from oms_journal.broker.states import ACCEPTED, DELIVERED, Event
+from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.uow import UnitOfWork
 from oms_journal.broker.world import World
 

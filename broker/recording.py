@@ -15,11 +15,11 @@ binding to the server instance.
 
 from collections.abc import Iterable, Mapping
 
-from oms_journal.broker.changes import Put
 from oms_journal.broker.conversation import CLIENT, OPEN, SERVER, Conversation, Side
 from oms_journal.broker.records import UOW, UOWS, ConversationState, Flag, Status, UowRecord
 from oms_journal.broker.service import ServiceName
 from oms_journal.broker.states import ACCEPTED, DELIVERED, POSTPONED
+from oms_journal.broker.store.changes import Put
 from oms_journal.broker.uow import Name, Owner, UnitOfWork
 
 _FIRST, _CONVERSATION = UOW.offset("first"), UOW.offset("conversation")

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from heapq import heappush
 
 from oms_journal.broker.block import Reply
-from oms_journal.broker.changes import Changes, together
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.deciding import decide
@@ -25,6 +24,7 @@ from oms_journal.broker.recording import put, record_of
 from oms_journal.broker.records import HOLD_KEY, Flag, Status
 from oms_journal.broker.sleeping import conversation, is_kept, put_to_sleep, unit, wake_together
 from oms_journal.broker.states import ACCEPTED, Event
+from oms_journal.broker.store.changes import Changes, together
 from oms_journal.broker.topic import Publication, Subscription
 from oms_journal.broker.uow import UnitOfWork
 from oms_journal.broker.withdrawing import (

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oms_journal.broker.stored import StoredIdentifier
+from oms_journal.broker.store.stored import StoredIdentifier
 from oms_journal.journal.format.headers import xxh3
 
 _ROW = np.dtype([("key", "<u8"), ("first", "<u8"), ("messages", "<u4"), ("digest", "<u8"), ("queue", "<u4")])

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from oms_journal.broker.changes import Changes, Put
 from oms_journal.broker.effects import Action, Reported
 from oms_journal.broker.records import PUBLICATION, UOW, RecordKind, kind_of
+from oms_journal.broker.store.changes import Changes, Put
 from oms_journal.broker.world import World
 
 

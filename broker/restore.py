@@ -20,8 +20,6 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.columns import Columns, Line
 from oms_journal.broker.effects import Action, Reported
 from oms_journal.broker.holding import Found, hold_all
-from oms_journal.broker.marks import mark
-from oms_journal.broker.pstore import RESTORED_KEY, MessageUnreadable, StartRefused, Store
 from oms_journal.broker.records import (
     CLOCK,
     CLOCK_KEY,
@@ -43,6 +41,8 @@ from oms_journal.broker.records import (
     SubscriptionRecord,
 )
 from oms_journal.broker.remembered import Remembered
+from oms_journal.broker.store.marks import mark
+from oms_journal.broker.store.start import RESTORED_KEY, MessageUnreadable, StartRefused, Store
 from oms_journal.broker.units import Person, Units
 from oms_journal.broker.withheld import Withheld
 

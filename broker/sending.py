@@ -11,7 +11,6 @@ service or the broker does by its attributes. Nobody sees it before it is commit
 """
 
 from oms_journal.broker.block import NEW, Option, Request, Store
-from oms_journal.broker.changes import Changes, NewMessage, together
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.committing import Committing, Sending, enter, give_back, reserve
 from oms_journal.broker.conversation import CLIENT, OPEN, SERVER, Conversation, Side
@@ -29,6 +28,7 @@ from oms_journal.broker.service import Service, Terms
 from oms_journal.broker.showing import reply_of
 from oms_journal.broker.sleeping import conversation
 from oms_journal.broker.states import ACCEPTED, RECEIVED, Variation
+from oms_journal.broker.store.changes import Changes, NewMessage, together
 from oms_journal.broker.uow import VARIATION, UnitOfWork
 from oms_journal.broker.world import World
 

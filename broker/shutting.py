@@ -16,7 +16,6 @@ No attempt counts of what is given back with it: that is no fault of who receive
 from collections.abc import Iterable
 
 from oms_journal.broker.block import Reply
-from oms_journal.broker.changes import Changes, together
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.deciding import decide
@@ -31,6 +30,7 @@ from oms_journal.broker.records import ConversationState
 from oms_journal.broker.service import Service
 from oms_journal.broker.sleeping import conversation, retire
 from oms_journal.broker.states import Event
+from oms_journal.broker.store.changes import Changes, together
 from oms_journal.broker.world import World
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from heapq import heappush
 
 from oms_journal.broker.block import NEW, Option, Reception, Reply, Request
-from oms_journal.broker.changes import Changes, together
 from oms_journal.broker.codes import BrokerError, Code, about_publication, detailed
 from oms_journal.broker.deciding import NO_STORE, decide
 from oms_journal.broker.decision import Busy, Decision
@@ -37,6 +36,7 @@ from oms_journal.broker.publishing import (
 from oms_journal.broker.receiving import park
 from oms_journal.broker.records import Status
 from oms_journal.broker.redelivery import delay
+from oms_journal.broker.store.changes import Changes, together
 from oms_journal.broker.topic import Publication, Reading, Subscription, Topic, durable_key, key_of, passing_key
 from oms_journal.broker.withdrawing import (
     decide_end,

@@ -19,7 +19,6 @@ SETUSTATUS  either    RECEIVED, ACCEPTED,        the user status is another
 from collections.abc import Callable, Mapping
 
 from oms_journal.broker.block import BOTH, Option
-from oms_journal.broker.changes import Changes, together
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.committing import Committing, Sending, reply_to_end
 from oms_journal.broker.conversation import OPEN, Conversation
@@ -45,6 +44,7 @@ from oms_journal.broker.sending import check_may_end, code_of_loss, commit_sent
 from oms_journal.broker.showing import check_is_released, reply_of, reply_of_record
 from oms_journal.broker.sleeping import conversation, unit
 from oms_journal.broker.states import ACCEPTED, DELIVERED, PROCESSED, Event
+from oms_journal.broker.store.changes import Changes, together
 from oms_journal.broker.uow import UnitOfWork
 from oms_journal.broker.world import World
 

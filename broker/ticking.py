@@ -12,7 +12,6 @@ and at nothing else, and at so much of it that it takes a moment; the rest follo
 
 from contextlib import suppress
 
-from oms_journal.broker.changes import together
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.conversation import Conversation, Side
 from oms_journal.broker.deciding import CLOCK_STEP, clock_changes, decide, tell_store
@@ -25,6 +24,7 @@ from oms_journal.broker.receiving import nonact_of
 from oms_journal.broker.releasing import finish_hold
 from oms_journal.broker.sleeping import identifier
 from oms_journal.broker.states import Event
+from oms_journal.broker.store.changes import together
 from oms_journal.broker.withdrawing import expire
 from oms_journal.broker.world import World
 

@@ -19,11 +19,11 @@ from sortedcontainers import SortedDict
 
 from oms_journal.broker.attributes.attributes import TopicAttributes
 from oms_journal.broker.block import Store
-from oms_journal.broker.changes import NewMessage
 from oms_journal.broker.decision import Held
 from oms_journal.broker.queues import TopicQueue
 from oms_journal.broker.ranges import NONE, NUMBERS_MAX, Ranges
 from oms_journal.broker.records import Status
+from oms_journal.broker.store.changes import NewMessage
 from oms_journal.broker.uow import Name, Owner
 from oms_journal.broker.withheld import Window
 

@@ -4,9 +4,9 @@ What is complete and has persistent status lives on as a record alone. Which eve
 to which is in `states.py`.
 """
 
-from oms_journal.broker.changes import NewMessage
 from oms_journal.broker.records import Status
 from oms_journal.broker.states import RECEIVED, VARIATIONS, Event, Outcome, Variation, after
+from oms_journal.broker.store.changes import NewMessage
 
 # What an event makes of a status, as `after` says: by status and event, then by what is persistent.
 _EVENTS = len(Event) + 1

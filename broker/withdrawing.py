@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
-from oms_journal.broker.changes import Changes, Put, together
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.deciding import decide
 from oms_journal.broker.decision import Busy, Decision
@@ -20,6 +19,7 @@ from oms_journal.broker.records import (
     Status,
     SubscriptionRecord,
 )
+from oms_journal.broker.store.changes import Changes, Put, together
 from oms_journal.broker.topic import Publication, Subscription, Topic, key_of
 from oms_journal.broker.topics import Past
 from oms_journal.broker.uow import Name

@@ -10,13 +10,11 @@ from typing import Any
 
 from oms_journal.broker.attributes.attributes import Attributes, BrokerAttributes, ServiceAttributes
 from oms_journal.broker.block import Reply, Request
-from oms_journal.broker.changes import Changes
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.decision import Decision, Held, Joint, Leaver
 from oms_journal.broker.durations import Clocks
 from oms_journal.broker.effects import Answer, Body, Effect, Level, Log, Physical
-from oms_journal.broker.identifiers import Identifiers
 from oms_journal.broker.order import Order
 from oms_journal.broker.parking import Parking
 from oms_journal.broker.participant import Participant, name_of
@@ -24,6 +22,8 @@ from oms_journal.broker.producers import Producers
 from oms_journal.broker.restore import Restored
 from oms_journal.broker.service import Service, ServiceName, Waiting
 from oms_journal.broker.states import POSTPONED
+from oms_journal.broker.store.changes import Changes
+from oms_journal.broker.store.identifiers import Identifiers
 from oms_journal.broker.topics import Topics
 from oms_journal.broker.unused import Unused, stays
 from oms_journal.broker.uow import Name, Owner, UnitOfWork

@@ -7,10 +7,10 @@ from typing import Any
 
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.pstore import StartRefused
 from oms_journal.broker.records import Status
 from oms_journal.broker.sessions.requests import UnitStatus
 from oms_journal.broker.sessions.sessions import Session
+from oms_journal.broker.store.start import StartRefused
 from oms_journal.cli.failures import ExitCode, Failure, meaning
 from oms_journal.cli.stores import listening
 from oms_journal.journal.errors import DatabaseLocked, JournalError

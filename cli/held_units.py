@@ -192,8 +192,8 @@ def carry_out(spool: Path, released: "Collection[Held]", discarded: "Collection[
     """
     from oms_journal.broker.effects import DiscardHeld, DiscardPublications, ReleaseHeld, ReleasePublications
     from oms_journal.broker.embedded.broker import Broker
-    from oms_journal.broker.pstore import StartRefused
     from oms_journal.broker.records import Status
+    from oms_journal.broker.store.start import StartRefused
 
     def is_locked(failure: Exception) -> bool:
         return isinstance(failure, StartRefused) and isinstance(failure.__cause__, DatabaseLocked)

@@ -47,8 +47,8 @@ def restore(
     Interrupted, it begins anew when it is called again. Exits 1 when something of the backup is damaged; what is held
     is no failure.
     """
-    from oms_journal.broker.pstore import RESTORED_KEY
     from oms_journal.broker.records import MASTER_KEY
+    from oms_journal.broker.store.start import RESTORED_KEY
     from oms_journal.database.backup.restore import RestoreOptions
     from oms_journal.database.backup.restore import restore as restored
 

@@ -114,12 +114,12 @@ def serve(  # noqa: PLR0913 - one for each option
 
 def _run_to_its_end(make: Callable[..., "Server"], *, as_json: bool) -> None:
     """Run the server until it ends. Failure where it cannot serve, or another broker has its store."""
-    from oms_journal.broker.pstore import StartRefused
     from oms_journal.broker.server.migration.words import MoveFailed
     from oms_journal.broker.server.runtime.state import PortRefused
     from oms_journal.broker.server.security.access import AccessRefused
     from oms_journal.broker.server.server import StoreTaken
     from oms_journal.broker.server.standby.standby import StandbyEnds
+    from oms_journal.broker.store.start import StartRefused
 
     try:
         with ProgressBar(is_bytes=False, is_long=True) as bar:

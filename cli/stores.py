@@ -76,8 +76,8 @@ def database(
 
 def _check_is_nobodys(db: "MessageDatabase", spool: Path) -> None:
     """Raise Usage where the messages belong to a broker: its records would not fit them any more."""
-    from oms_journal.broker.pstore import LOADING_KEY
     from oms_journal.broker.records import MASTER, MASTER_KEY, RecordError
+    from oms_journal.broker.store.start import LOADING_KEY
 
     if db.get(LOADING_KEY) is not None:
         raise Usage(f"{spool} holds a broker's store whose load is not finished: repeat it; nothing was changed")

@@ -12,12 +12,12 @@ import os
 import sys
 from pathlib import Path
 
-from oms_journal.broker.changes import Changes, NewMessage, Put
 from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.drivers.journal import JournalStore
+from oms_journal.broker.drivers.sqlite import SqliteOptions, SqliteStore
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.pstore import Store, StoreError, StoreFull
-from oms_journal.broker.sqlite_store import SqliteOptions, SqliteStore
+from oms_journal.broker.store.changes import Changes, NewMessage, Put
+from oms_journal.broker.store.start import Store, StoreError, StoreFull
 from oms_journal.database.options import Options
 
 MESSAGE_BYTES = 3000

@@ -7,10 +7,10 @@ delivered, some deleted. Each line of standard output says that a commit was ack
 import sys
 from pathlib import Path
 
-from oms_journal.broker.changes import Changes, NewMessage, Put
-from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.pstore import Store
-from oms_journal.broker.sqlite_store import SqliteStore
+from oms_journal.broker.drivers.journal import JournalStore
+from oms_journal.broker.drivers.sqlite import SqliteStore
+from oms_journal.broker.store.changes import Changes, NewMessage, Put
+from oms_journal.broker.store.start import Store
 from oms_journal.database.options import Options
 
 KEPT = 4  # commits whose messages are there

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from oms_journal.broker.changes import Changes, NewMessage, Put
-from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.pstore import Begun, Pstore, Store, StoreStart, begin
-from oms_journal.broker.sqlite_commit import Limits
-from oms_journal.broker.sqlite_store import SqliteOptions, SqliteStore
-from oms_journal.broker.stored import StoredMessage
+from oms_journal.broker.drivers.journal import JournalStore
+from oms_journal.broker.drivers.sqlite import SqliteOptions, SqliteStore
+from oms_journal.broker.drivers.sqlite_commit import Limits
+from oms_journal.broker.store.changes import Changes, NewMessage, Put
+from oms_journal.broker.store.start import Begun, Pstore, Store, StoreStart, begin
+from oms_journal.broker.store.stored import StoredMessage
 from oms_journal.database.options import Options
 from tests.crash_model import SPOOL
 from tests.faulty_disk import SimulatedDisk

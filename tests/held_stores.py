@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from oms_journal.broker.changes import Changes, Put
-from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.pstore import RESTORED_KEY
+from oms_journal.broker.drivers.journal import JournalStore
+from oms_journal.broker.store.changes import Changes, Put
+from oms_journal.broker.store.start import RESTORED_KEY
 from oms_journal.database.database import MessageDatabase
 from oms_journal.index.held import Held
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from oms_journal.broker.attributes.attributes import Attributes, built_in
 from oms_journal.broker.block import Function, Option, Reception, Reply, Request
-from oms_journal.broker.changes import Changes, NewMessage, filled
 from oms_journal.broker.codes import Code
 from oms_journal.broker.effects import (
     Answer,
@@ -26,13 +25,14 @@ from oms_journal.broker.effects import (
     Tick,
     taken_apart,
 )
-from oms_journal.broker.identifiers import Identifiers
 from oms_journal.broker.kernel import Kernel
-from oms_journal.broker.pstore import RESTORED_KEY, ProducerReused, Values
-from oms_journal.broker.pstore import Store as StorePort
 from oms_journal.broker.records import UOW, UOWS, Status, UowRecord
 from oms_journal.broker.restore import Restored, restored
-from oms_journal.broker.stored import StoredIdentifier
+from oms_journal.broker.store.changes import Changes, NewMessage, filled
+from oms_journal.broker.store.identifiers import Identifiers
+from oms_journal.broker.store.start import RESTORED_KEY, ProducerReused, Values
+from oms_journal.broker.store.start import Store as StorePort
+from oms_journal.broker.store.stored import StoredIdentifier
 from oms_journal.index.duplicates import digest
 from oms_journal.journal.format.headers import xxh3
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from oms_journal.broker.attributes.attributes import Attributes, built_in
-from oms_journal.broker.changes import Changes, NewMessage, Put
+from oms_journal.broker.drivers.open import open_store
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.migration.load import Loading
 from oms_journal.broker.migration.stream import scan
 from oms_journal.broker.migration.unload import Unloading
-from oms_journal.broker.opening import open_store
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
-from oms_journal.broker.stored import Loaded
+from oms_journal.broker.store.changes import Changes, NewMessage, Put
+from oms_journal.broker.store.stored import Loaded
 from tests.random_broker import BrokerWriter
 from tests.small_files import MODEST
 

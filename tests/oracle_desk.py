@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from oms_journal.broker.attributes.attributes import Attributes, parse
 from oms_journal.broker.block import Function, Reply, Request
-from oms_journal.broker.changes import filled
 from oms_journal.broker.effects import (
     AllowNew,
     Answer,
@@ -33,9 +32,10 @@ from oms_journal.broker.effects import (
     Tick,
 )
 from oms_journal.broker.kernel import Kernel
-from oms_journal.broker.pstore import CommitRefused, ProducerReused, StoreFull, StoreUnavailable, end
 from oms_journal.broker.records import SUBSCRIPTION, SUBSCRIPTIONS, UOW, UOWS, Status
 from oms_journal.broker.restore import restored
+from oms_journal.broker.store.changes import filled
+from oms_journal.broker.store.start import CommitRefused, ProducerReused, StoreFull, StoreUnavailable, end
 from tests.broker_model import Terms
 from tests.broker_model_topics import TopicTerms
 from tests.broker_stores import Driver, begun

@@ -1,6 +1,6 @@
 """One commit as a value, and several of them made one."""
 
-from oms_journal.broker.changes import Changes, NewMessage, Put, together
+from oms_journal.broker.store.changes import Changes, NewMessage, Put, together
 
 
 def test_a_commit_of_nothing_is_empty() -> None:

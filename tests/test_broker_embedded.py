@@ -10,13 +10,13 @@ import pytest
 
 from oms_journal.broker.block import BOTH, Function, Option, Reception, Request
 from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.drivers.journal import JournalStore
+from oms_journal.broker.drivers.sqlite import SqliteStore
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.pstore import StartRefused
 from oms_journal.broker.records import CHECKPOINTS, Status
 from oms_journal.broker.sessions.requests import duration_text, wait_text
 from oms_journal.broker.sessions.sessions import Session
-from oms_journal.broker.sqlite_store import SqliteStore
+from oms_journal.broker.store.start import StartRefused
 from tests.embedded import HERE, KINDS, SERVICE, Kind, bodies, kind_of, refused
 
 LOGON = {"function": Function.LOGON, "user_id": "ALICE", "token": "PC1"}

@@ -16,16 +16,16 @@ import pytest
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Function, Option
 from oms_journal.broker.codes import Code
+from oms_journal.broker.drivers.journal import JournalStore
+from oms_journal.broker.drivers.open import journal_options
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.embedded.loop import TURNS_MAX
 from oms_journal.broker.embedded.runtime import Answered
-from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.opening import journal_options
-from oms_journal.broker.pstore import Store
 from oms_journal.broker.sessions import async_parts, session_parts
 from oms_journal.broker.sessions.async_sessions import AsyncSession
 from oms_journal.broker.sessions.sessions import Session
+from oms_journal.broker.store.start import Store
 from tests.embedded import SERVICE, bodies, refused
 from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from oms_journal.broker.block import Option
+from oms_journal.broker.drivers.sqlite import SqliteStore
 from oms_journal.broker.records import CLOCK, CLOCK_KEY
-from oms_journal.broker.sqlite_store import SqliteStore
 from tests.embedded import KINDS, SERVICE, kind_of
 from tests.project import PYTHONPATH, REPOSITORY
 from tests.watched_disk import TIMEOUT_SECONDS

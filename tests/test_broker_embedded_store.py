@@ -12,14 +12,14 @@ import pytest
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Option, Reception
 from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.drivers.journal import JournalStore
+from oms_journal.broker.drivers.sqlite import SqliteOptions, SqliteStore
+from oms_journal.broker.drivers.sqlite_commit import Limits
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.pstore import Store
 from oms_journal.broker.records import CLOCK, CLOCK_KEY, Status
 from oms_journal.broker.sessions.requests import checked
 from oms_journal.broker.sessions.sessions import Session
-from oms_journal.broker.sqlite_commit import Limits
-from oms_journal.broker.sqlite_store import SqliteOptions, SqliteStore
+from oms_journal.broker.store.start import Store
 from oms_journal.database.options import Options
 from tests.broker_stores import Driver, JournalDriver, SqliteDriver
 from tests.embedded import HERE, SERVICE, Kind, bodies, kind_of, refused

@@ -13,11 +13,11 @@ from oms_journal.broker.attributes.attributes import parse
 from oms_journal.broker.block import BOTH, ConvStat, Function, Option, Request, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.effects import Answer, Call, Commit, Durable, Stored
-from oms_journal.broker.identifiers import Identifiers
 from oms_journal.broker.kernel import Kernel
 from oms_journal.broker.records import Status
 from oms_journal.broker.restore import Restored
 from oms_journal.broker.states import VARIATIONS, Variation, after_restart
+from oms_journal.broker.store.identifiers import Identifiers
 from tests.kernel_desk import CHESS, T0, Desk, Fields, Person, attributes
 from tests.test_broker_kernel_square import REACHED, Game
 

@@ -3,7 +3,7 @@
 import random
 
 from oms_journal.broker.remembered import Known, Remembered
-from oms_journal.broker.stored import StoredIdentifier
+from oms_journal.broker.store.stored import StoredIdentifier
 
 
 def one(queue: str, producer: str, first: int, messages: int = 1, added: int = 0) -> StoredIdentifier:

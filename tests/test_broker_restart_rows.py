@@ -15,9 +15,9 @@ import pytest
 
 from oms_journal.broker.block import Option
 from oms_journal.broker.codes import Code
-from oms_journal.broker.pstore import Pstore
 from oms_journal.broker.records import UOW, UOWS, Status
 from oms_journal.broker.states import after_restart
+from oms_journal.broker.store.start import Pstore
 from tests.broker_restart_rows import ROWS, USTATUS, Pair, RealDesk, Row, opened
 from tests.project import PYTHONPATH, REPOSITORY
 

@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.changes import Changes, NewMessage, Put
 from oms_journal.broker.codes import Code
 from oms_journal.broker.columns import Line
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.effects import Action
-from oms_journal.broker.pstore import StartRefused, Store
 from oms_journal.broker.records import (
     CLOCK,
     CLOCK_KEY,
@@ -30,6 +28,8 @@ from oms_journal.broker.records import (
 )
 from oms_journal.broker.restore import Restored, restored, without_store
 from oms_journal.broker.states import RESTART_1, RESTART_2, RESTART_POSTPONED, Variation
+from oms_journal.broker.store.changes import Changes, NewMessage, Put
+from oms_journal.broker.store.start import StartRefused, Store
 from oms_journal.broker.units import Count
 from tests.broker_stores import DRIVERS, Driver, JournalDriver, begun, contents, put
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.changes import Changes, Put
-from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.mastering import RESTORED_STARTS
-from oms_journal.broker.pstore import Pstore, Store
+from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.records import MASTER, MASTER_KEY
+from oms_journal.broker.store.changes import Changes, Put
+from oms_journal.broker.store.master import RESTORED_STARTS
+from oms_journal.broker.store.start import Pstore, Store
 from oms_journal.database.options import Options
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.format.headers import HEADERS_SIZE

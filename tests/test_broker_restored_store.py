@@ -8,14 +8,14 @@ import pytest
 
 from oms_journal.broker.admin.questions import Question
 from oms_journal.broker.admin.uows import uows
-from oms_journal.broker.changes import Changes
+from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.effects import ReleaseHeld, ReleasePublications
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.mastering import RESTORED_STARTS
-from oms_journal.broker.pstore import RESTORED_KEY, Pstore, StartRefused, Store, StoreError, StoreUnavailable
 from oms_journal.broker.records import HELDS, HOLD, HOLD_KEY, MASTER, MASTER_KEY, UOW, UOWS, Flag
 from oms_journal.broker.restore import restored
+from oms_journal.broker.store.changes import Changes
+from oms_journal.broker.store.master import RESTORED_STARTS
+from oms_journal.broker.store.start import RESTORED_KEY, Pstore, StartRefused, Store, StoreError, StoreUnavailable
 from oms_journal.database.database import MessageDatabase
 from tests.broker_stores import DRIVERS, Driver, JournalDriver, begun, put
 from tests.held_stores import SOURCE, hold_back, mark_restored

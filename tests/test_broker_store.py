@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.changes import Changes, NewMessage, Put, together
-from oms_journal.broker.pstore import CommitRefused, MessageUnreadable, ProducerReused, Store, StoreUnavailable
+from oms_journal.broker.drivers.sqlite import SqliteStore
 from oms_journal.broker.remembered import Remembered
-from oms_journal.broker.sqlite_store import SqliteStore
-from oms_journal.broker.stored import StoredMessage, StoredRecord
+from oms_journal.broker.store.changes import Changes, NewMessage, Put, together
+from oms_journal.broker.store.start import CommitRefused, MessageUnreadable, ProducerReused, Store, StoreUnavailable
+from oms_journal.broker.store.stored import StoredMessage, StoredRecord
 from tests.broker_stores import DRIVERS, MESSAGE_BYTES_MAX, Driver, added, contents, payloads, put
 
 FULL = 2  # of SQLite's `synchronous`: the log is synced with every commit

@@ -6,14 +6,11 @@ from pathlib import Path
 import pytest
 
 from oms_journal.broker.attributes.attributes import built_in
-from oms_journal.broker.changes import Changes
 from oms_journal.broker.codes import Code
+from oms_journal.broker.drivers.journal import ERASING_KEY, JournalStore
 from oms_journal.broker.effects import Action, Reported
 from oms_journal.broker.embedded.beginning import Wanted
 from oms_journal.broker.embedded.beginning import start as begin_broker
-from oms_journal.broker.identifiers import Identifiers
-from oms_journal.broker.journal_store import ERASING_KEY, JournalStore
-from oms_journal.broker.pstore import IDENTITY_KEY, Pstore, StartRefused, Store, begin, end
 from oms_journal.broker.records import (
     CHECKPOINT,
     CHECKPOINTS,
@@ -23,6 +20,9 @@ from oms_journal.broker.records import (
     CheckpointName,
     RecordKind,
 )
+from oms_journal.broker.store.changes import Changes
+from oms_journal.broker.store.identifiers import Identifiers
+from oms_journal.broker.store.start import IDENTITY_KEY, Pstore, StartRefused, Store, begin, end
 from oms_journal.database.database import MessageDatabase
 from tests.broker_stores import DRIVERS, Driver, JournalDriver, added, begun, contents, payloads, put, start
 
@@ -291,7 +291,7 @@ def test_an_erasure_that_was_interrupted_is_finished_by_the_next_opening(tmp_pat
 def test_a_directory_of_another_program_is_not_touched_by_sqlite(tmp_path: Path) -> None:
     import sqlite3
 
-    from oms_journal.broker.sqlite_store import SqliteStore
+    from oms_journal.broker.drivers.sqlite import SqliteStore
 
     file = tmp_path / "other.sqlite"
     connection = sqlite3.connect(file)

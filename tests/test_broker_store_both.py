@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.changes import Changes, NewMessage, Put
-from oms_journal.broker.pstore import Store, StoreError
-from oms_journal.broker.stored import StoredMessage
+from oms_journal.broker.store.changes import Changes, NewMessage, Put
+from oms_journal.broker.store.start import Store, StoreError
+from oms_journal.broker.store.stored import StoredMessage
 from tests.broker_stores import Driver, JournalDriver, SqliteDriver, contents
 
 TURNS = 100

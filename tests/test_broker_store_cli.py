@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.journal_store import JournalStore
 from oms_journal.database.database import MessageDatabase
 from tests.broker_stores import added, begun
 from tests.cli_runner import oms, oms_json, oms_lines

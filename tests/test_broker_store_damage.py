@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from oms_journal.broker.changes import Changes, NewMessage, Put
-from oms_journal.broker.pstore import Begun, StartRefused, begin
 from oms_journal.broker.records import (
     CLOCK,
     CLOCK_KEY,
@@ -24,6 +22,8 @@ from oms_journal.broker.records import (
     identifier,
 )
 from oms_journal.broker.restore import restored
+from oms_journal.broker.store.changes import Changes, NewMessage, Put
+from oms_journal.broker.store.start import Begun, StartRefused, begin
 from tests.broker_stores import JournalDriver, begun, start
 from tests.crash_model import SPOOL
 from tests.faulty_disk import SimulatedDisk

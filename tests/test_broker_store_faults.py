@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.changes import Changes
-from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.pstore import Store, StoreFull, StoreUnavailable
+from oms_journal.broker.drivers.journal import JournalStore
+from oms_journal.broker.store.changes import Changes
+from oms_journal.broker.store.start import Store, StoreFull, StoreUnavailable
 from oms_journal.database.options import Options
 from tests.broker_store_writer import KEPT, opened, turn_and_first
 from tests.broker_stores import DRIVERS, Driver, JournalDriver, added, contents, payloads, put

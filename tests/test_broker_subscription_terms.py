@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from oms_journal.broker.attributes.attributes import Attributes, built_in
+from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.journal_store import JournalStore
 from oms_journal.broker.records import SUBSCRIPTION, SUBSCRIPTIONS, SubscriptionRecord
 from tests.cli_runner import oms
 from tests.held_stores import mark_restored

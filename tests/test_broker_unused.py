@@ -14,10 +14,10 @@ from oms_journal.broker.block import Function, Option, Reply, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.conversation import Conversation
 from oms_journal.broker.effects import Gone, ReleaseHeld, StoreBack, StoreLost
-from oms_journal.broker.latencies import Latencies
 from oms_journal.broker.order import Order
 from oms_journal.broker.records import Status
 from oms_journal.broker.service import Registration, Service, ServiceName, Waiting
+from oms_journal.broker.store.latencies import Latencies
 from oms_journal.broker.topic import Publication, Subscription, Topic
 from oms_journal.broker.uow import Owner
 from oms_journal.broker.world import World

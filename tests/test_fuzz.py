@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from oms_journal.broker.drivers.sqlite_contents import SqliteReading
 from oms_journal.broker.records import Layout
 from oms_journal.broker.server.http.exposition import Exposition
 from oms_journal.broker.server.stomp.frames import FrameReader
-from oms_journal.broker.sqlite_reading import SqliteReading
 from oms_journal.database import MessageDatabase
 from oms_journal.index import sealed
 from oms_journal.journal.format.headers import FileHeader

@@ -17,12 +17,12 @@ from oms_journal.broker.admin.subjects import question_of, subject_of
 from oms_journal.broker.attributes.attributes import BUILT_IN, parse
 from oms_journal.broker.block import Function, Option, Request
 from oms_journal.broker.block_json import BadBlock, answered_of, parsed
+from oms_journal.broker.drivers.sqlite_commit import SCHEMA
+from oms_journal.broker.drivers.sqlite_contents import SqliteReading
 from oms_journal.broker.migration.agreement import UNLOAD, Mark, Offer, decode_mark, encode_mark, encode_offer
-from oms_journal.broker.pstore import StoreError
 from oms_journal.broker.server.http.request_guard import session_secret
 from oms_journal.broker.server.migration.words import Refused, check_in, failure_in, hello_in, nonce_in
-from oms_journal.broker.sqlite_commit import SCHEMA
-from oms_journal.broker.sqlite_reading import SqliteReading
+from oms_journal.broker.store.start import StoreError
 from tests.web_place import WebPlace
 
 DEEP = b"[" * 100_000

@@ -20,9 +20,9 @@ import pytest
 
 from oms_journal.broker.attributes.attributes import read
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.pstore import StartRefused
 from oms_journal.broker.server.migration.words import MoveFailed
 from oms_journal.broker.server.server import Server
+from oms_journal.broker.store.start import StartRefused
 from tests.cli_runner import command_line, environment
 from tests.guarded_server import Files
 from tests.moved_stores import attributes, everything, files, lines, write_everything

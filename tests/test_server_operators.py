@@ -16,11 +16,11 @@ from oms_journal.broker.admin.commands import COMMANDS, REFUSED
 from oms_journal.broker.admin.subjects import REFUSED as REFUSED_SUBJECTS
 from oms_journal.broker.admin.subjects import SUBJECTS
 from oms_journal.broker.block import Function, Request
-from oms_journal.broker.changes import Changes, NewMessage
-from oms_journal.broker.journal_store import JournalStore
+from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.rights import Identity, Right
 from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.server.admin.built_in_services import answered
+from oms_journal.broker.store.changes import Changes, NewMessage
 from oms_journal.database.options import Options
 from tests.faulty_disk import SimulatedDisk
 from tests.project import REPOSITORY

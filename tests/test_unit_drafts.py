@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.changes import Put
+from oms_journal.broker.store.changes import Put
 from oms_journal.database import MessageDatabase
 from oms_journal.database.drafting import first_of
 from oms_journal.database.ledger import Effect

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from oms_journal.broker.admin.questions import Page, Question, Row, finished, page_of, seconds_of, time_of
-from oms_journal.broker.latencies import Latencies
 from oms_journal.broker.service import End
-from oms_journal.broker.stored_files import StoredFile
+from oms_journal.broker.store.latencies import Latencies
+from oms_journal.broker.store.stored_files import StoredFile
 from oms_journal.broker.world import World
 
 

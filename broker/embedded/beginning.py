@@ -16,12 +16,12 @@ from pathlib import Path
 
 from oms_journal.broker.attributes.attributes import Attributes, built_in, read
 from oms_journal.broker.codes import Code
-from oms_journal.broker.identifiers import Identifiers
+from oms_journal.broker.drivers.open import DEFAULT_FILE, open_store, start_of, version
 from oms_journal.broker.kernel import Kernel
-from oms_journal.broker.opening import DEFAULT_FILE, open_store, start_of, version
-from oms_journal.broker.pstore import Begun, Pstore, StartRefused, Store, StoreError, begin
-from oms_journal.broker.report import Report, report_path
 from oms_journal.broker.restore import restored, without_store
+from oms_journal.broker.store.identifiers import Identifiers
+from oms_journal.broker.store.report import Report, report_path
+from oms_journal.broker.store.start import Begun, Pstore, StartRefused, Store, StoreError, begin
 from oms_journal.database.arguments import flag, plain_text, shown
 from oms_journal.database.options import system_clock
 from oms_journal.recovery.place import directory_of

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 from oms_journal.broker.attributes.attributes import JournalAttributes, SqliteAttributes
 from oms_journal.broker.block import NEW, Function, Option, Reception, Reply, Request, Store
-from oms_journal.broker.changes import Changes, filled
 from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.durations import MICROSECONDS, Waiting, wait
 from oms_journal.broker.effects import (
@@ -42,9 +41,10 @@ from oms_journal.broker.effects import (
 from oms_journal.broker.embedded.beginning import Beginning
 from oms_journal.broker.embedded.tracing import Tracing
 from oms_journal.broker.kernel import INTERNAL_ERROR
-from oms_journal.broker.latencies import Latencies
-from oms_journal.broker.pstore import CommitRefused, ProducerReused, StoreError, StoreFull, StoreUnavailable, end
-from oms_journal.broker.stored_files import MakesRoom
+from oms_journal.broker.store.changes import Changes, filled
+from oms_journal.broker.store.latencies import Latencies
+from oms_journal.broker.store.start import CommitRefused, ProducerReused, StoreError, StoreFull, StoreUnavailable, end
+from oms_journal.broker.store.stored_files import MakesRoom
 from oms_journal.broker.world import World
 from oms_journal.database.arguments import every, flag, plain_bytes, plain_properties, plain_text, shown
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from oms_journal.broker.effects import Action, Reported
-from oms_journal.broker.pstore import STORE_PREFIX, MessageUnreadable
 from oms_journal.broker.records import MASTER, MASTER_KEY, PUBLICATION, UOW, RecordError, RecordKind, kind_of
-from oms_journal.broker.report import TYPES
-from oms_journal.broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
+from oms_journal.broker.store.report import TYPES
+from oms_journal.broker.store.start import STORE_PREFIX, MessageUnreadable
+from oms_journal.broker.store.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from oms_journal.journal.format.records import decode_properties, encode_properties
 
 CHUNK_BYTES = 1 << 20  # of the stream, in one request

@@ -12,16 +12,16 @@ from typing import Protocol
 
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.codes import Code
+from oms_journal.broker.drivers.journal import ERASING_KEY
+from oms_journal.broker.drivers.journal_source import JournalSource
+from oms_journal.broker.drivers.open import place_of, version
+from oms_journal.broker.drivers.sqlite_source import SqliteSource
 from oms_journal.broker.effects import Action
-from oms_journal.broker.journal_source import JournalSource
-from oms_journal.broker.journal_store import ERASING_KEY
 from oms_journal.broker.migration.agreement import Offer
 from oms_journal.broker.migration.stream import Readable, Tallies, chunks, encode, reported, scan
-from oms_journal.broker.opening import place_of, version
-from oms_journal.broker.pstore import LOADING_KEY, RESTORED_KEY, StartRefused, StoreError
 from oms_journal.broker.records import MASTER, MASTER_KEY, MasterRecord, RecordError
-from oms_journal.broker.report import Report, report_path
-from oms_journal.broker.sqlite_source import SqliteSource
+from oms_journal.broker.store.report import Report, report_path
+from oms_journal.broker.store.start import LOADING_KEY, RESTORED_KEY, StartRefused, StoreError
 from oms_journal.database.options import system_clock
 
 Progress = Callable[[int, int], None]  # how many messages and records are done, of how many

@@ -26,9 +26,9 @@ from typing import Any
 
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.codes import Code
+from oms_journal.broker.drivers.open import open_store, spool_directory
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.embedded.beginning import Wanted, with_start
-from oms_journal.broker.opening import open_store, spool_directory
 from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.server.admin.releasing import tell_held
 from oms_journal.broker.server.http.routes import web_listener

@@ -14,10 +14,10 @@ from typing import Any
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.client.connect import connect, connect_async
 from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.drivers.journal import JournalStore
+from oms_journal.broker.drivers.open import journal_options
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.opening import journal_options
 from oms_journal.database.options import Options
 from tests.api.moments import (
     Cancel,

@@ -30,7 +30,7 @@ _LATE = (
     "oms_journal.cli.serve",
     "oms_journal.broker.server.server",
     "oms_journal.broker.server.stomp.listener",
-    "oms_journal.broker.opening",
+    "oms_journal.broker.drivers.open",
     "uvicorn",
 )
 

@@ -7,6 +7,8 @@ from contextlib import suppress
 
 from oms_journal.broker.attributes.attributes import BUILT_IN, parse
 from oms_journal.broker.attributes.text import AttributesInvalid
+from oms_journal.broker.drivers.sqlite_commit import SCHEMA
+from oms_journal.broker.drivers.sqlite_contents import SqliteReading
 from oms_journal.broker.durations import duration, duration_text, wait
 from oms_journal.broker.migration.agreement import (
     LOAD,
@@ -21,13 +23,11 @@ from oms_journal.broker.migration.agreement import (
     encode_summary,
 )
 from oms_journal.broker.migration.stream import Decoder, NotAReplica, Tally, encode
-from oms_journal.broker.pstore import StoreError
 from oms_journal.broker.queues import ServiceQueue, TopicQueue, parse_queue
 from oms_journal.broker.records import LAYOUTS, PREFIX_FIELDS, VERSION, RecordError
 from oms_journal.broker.server.migration.words import Refused, check_in, failure_in, hello_in, nonce_in
-from oms_journal.broker.sqlite_commit import SCHEMA
-from oms_journal.broker.sqlite_reading import SqliteReading
-from oms_journal.broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
+from oms_journal.broker.store.start import StoreError
+from oms_journal.broker.store.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from oms_journal.journal.format.records import encode_properties
 from tests.fuzz.target import Taker, Target, target
 from tests.golden_files import broker_records

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from unittest.mock import patch
 
-import oms_journal.broker.journal_store
+import oms_journal.broker.drivers.journal
 import oms_journal.broker.topics
 import oms_journal.broker.world
 import oms_journal.journal.lock
@@ -41,7 +41,7 @@ def simulated_edges() -> Iterator[Edges]:
             (oms_journal.journal.lock, "os", system),
             (oms_journal.journal.lock, "socket", SimpleNamespace(gethostname=lambda: "simulated")),
             (oms_journal.recovery.continuation, "os", system),
-            (oms_journal.broker.journal_store, "MessageDatabase", Unattended),
+            (oms_journal.broker.drivers.journal, "MessageDatabase", Unattended),
             (oms_journal.broker.world, "stays", _never),
             (oms_journal.broker.topics, "stays", _never),
         ):

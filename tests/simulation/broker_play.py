@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from oms_journal.broker.block import Function, Option
-from oms_journal.broker.pstore import StoreUnavailable
+from oms_journal.broker.store.start import StoreUnavailable
 from tests.broker_words import Ask, Order, Person
 from tests.faulty_disk import Killed
 from tests.oracle_play import State, Way

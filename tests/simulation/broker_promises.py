@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from oms_journal.broker.block import Function, Option, Reception, Store
 from oms_journal.broker.codes import Code
-from oms_journal.broker.pstore import MessageUnreadable
-from oms_journal.broker.pstore import Store as StorePort
 from oms_journal.broker.records import PUBLICATION, PUBLICATIONS, UOW, UOWS, PublicationRecord, Status, UowRecord
+from oms_journal.broker.store.start import MessageUnreadable
+from oms_journal.broker.store.start import Store as StorePort
 from tests.broker_model import COMPLETE, WITHOUT_STORE
 from tests.broker_words import BOTH, NEW, Ask, Name, Order
 from tests.oracle_desk import SERVICES, TOPICS, Said

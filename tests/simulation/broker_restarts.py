@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, product
 
-from oms_journal.broker.pstore import StartRefused, StoreUnavailable
+from oms_journal.broker.store.start import StartRefused, StoreUnavailable
 from oms_journal.journal.errors import DatabaseLocked
 from tests.broker_model import WITHOUT_STORE, Uow
 from tests.broker_model_topics import NEVER

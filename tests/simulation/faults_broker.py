@@ -5,21 +5,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import oms_journal.broker.journal_store
+import oms_journal.broker.drivers.journal
 import oms_journal.broker.moves
 import oms_journal.broker.receiver
 import oms_journal.broker.receiving
 import oms_journal.broker.restore
 import oms_journal.recovery.walked
-from oms_journal.broker.changes import Changes
 from oms_journal.broker.columns import Columns
+from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.effects import Answer, Commit, Durable, Effect, Failed
 from oms_journal.broker.embedded.runtime import Running
-from oms_journal.broker.journal_store import JournalStore
 from oms_journal.broker.kernel import Kernel
 from oms_journal.broker.records import CLOCK, SUBSCRIPTION
 from oms_journal.broker.service import End
+from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.subscribing import Acknowledging
 from oms_journal.broker.world import World
 from oms_journal.database.cleanup import Cleanup
@@ -207,7 +207,7 @@ def a_producers_repeat_is_added_after_a_restart() -> Iterator[None]:
     def of(draft: Callable[..., Any]) -> Callable[..., Any]:
         return lambda database, changes: draft(database, replace(changes, producer=None))
 
-    with changed(oms_journal.broker.journal_store, "draft_of", of):
+    with changed(oms_journal.broker.drivers.journal, "draft_of", of):
         yield
 
 

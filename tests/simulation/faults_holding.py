@@ -5,14 +5,14 @@ from dataclasses import replace
 from heapq import heappush
 from typing import Any
 
-import oms_journal.broker.pstore
 import oms_journal.broker.releasing
 import oms_journal.broker.restore
 import oms_journal.broker.starting
+import oms_journal.broker.store.start
 import oms_journal.database.backup.restore
-from oms_journal.broker.changes import Changes
 from oms_journal.broker.deciding import decide
 from oms_journal.broker.decision import Decision
+from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.topic import Subscription
 from oms_journal.broker.withheld import Window, Withheld
 from oms_journal.broker.world import World
@@ -120,5 +120,5 @@ def a_restored_broker_counts_its_starts_on() -> Iterator[None]:
             starts + 1 if is_restored else following_start(starts, since, opened, is_restored=False)
         )
 
-    with changed(oms_journal.broker.pstore, "following_start", of):
+    with changed(oms_journal.broker.store.start, "following_start", of):
         yield

@@ -24,12 +24,12 @@ from oms_journal.broker.effects import (
     UnsubscribeFor,
 )
 from oms_journal.broker.embedded.async_broker import AsyncBroker
-from oms_journal.broker.pstore import StoreError
 from oms_journal.broker.records import Status
 from oms_journal.broker.rights import BROKER, Identity, Right, service_name, topic_name
 from oms_journal.broker.server.admin.releasing import Releasing
 from oms_journal.broker.server.runtime.state import Served
-from oms_journal.broker.stored_files import MakesRoom
+from oms_journal.broker.store.start import StoreError
+from oms_journal.broker.store.stored_files import MakesRoom
 from oms_journal.database.stats import CleanupReport
 
 _log = logging.getLogger("oms.server")

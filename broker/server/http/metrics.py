@@ -14,13 +14,13 @@ from oms_journal.broker.admin.questions import Question
 from oms_journal.broker.admin.services import ServiceRow
 from oms_journal.broker.admin.subjects import SUBJECTS
 from oms_journal.broker.admin.topics import TopicRow
-from oms_journal.broker.latencies import BOUNDS, Latencies
 from oms_journal.broker.rights import BROKER, Right
 from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.server.admin.resources import files_max, memory_bytes, open_files, transports
 from oms_journal.broker.server.http.exposition import CONTENT_TYPE, Exposition
 from oms_journal.broker.server.http.operator_routes import administration_of, identity_of
 from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.store.latencies import BOUNDS, Latencies
 
 OTHERS = "(others)"  # the label of all services and topics that are not told by name
 LABELS_OF_SERVICE = ("server_class", "server_name", "service")

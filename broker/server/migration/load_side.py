@@ -9,7 +9,6 @@ from oms_journal.broker.migration.agreement import MoveRefused, Offer, encode_of
 from oms_journal.broker.migration.load import Loading
 from oms_journal.broker.migration.stream import NotAReplica, Tally, told
 from oms_journal.broker.migration.unload import own_offer
-from oms_journal.broker.pstore import StartRefused, StoreError
 from oms_journal.broker.server.migration.partner import Partner, farewell
 from oms_journal.broker.server.migration.words import (
     MoveFailed,
@@ -21,6 +20,7 @@ from oms_journal.broker.server.migration.words import (
     nonce_in,
 )
 from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.store.start import StartRefused, StoreError
 
 _log = logging.getLogger("oms.server")
 LOOK_SECONDS = 1.0  # between two looks at how far it is, for the terminal

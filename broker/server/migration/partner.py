@@ -11,10 +11,10 @@ with brought_by("server"):
 
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.migration.agreement import Offer, decode_offer, encode_offer
-from oms_journal.broker.pstore import StartRefused
 from oms_journal.broker.reachability import reason_of
 from oms_journal.broker.server.migration.words import MoveFailed, Refused
 from oms_journal.broker.server.runtime.partner import answer_of, partner_client, partner_url
+from oms_journal.broker.store.start import StartRefused
 
 _log = logging.getLogger("oms.server")
 CONNECT_SECONDS = 5.0

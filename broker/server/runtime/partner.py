@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oms_journal.broker.attributes.attributes import Attributes
-from oms_journal.broker.opening import spool_directory, version
-from oms_journal.broker.pstore import platform
+from oms_journal.broker.drivers.open import spool_directory, version
 from oms_journal.broker.reachability import reason_of
+from oms_journal.broker.store.start import platform
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError
 from oms_journal.journal.lock import read_holder

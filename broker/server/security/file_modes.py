@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from oms_journal.broker.attributes.attributes import Attributes
-from oms_journal.broker.opening import place_of
+from oms_journal.broker.drivers.open import place_of
 from oms_journal.broker.server.runtime.log import event
 
 _log = logging.getLogger("oms.security")

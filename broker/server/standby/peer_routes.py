@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from oms_journal.broker.block_json import BadBlock, parsed
-from oms_journal.broker.opening import spool_directory
+from oms_journal.broker.drivers.open import spool_directory
 from oms_journal.broker.server.runtime.partner import PING_HEADER, introduction, ping_header, sees_no_store
 from oms_journal.broker.server.runtime.state import Served
 from oms_journal.journal.disk import RealDisk

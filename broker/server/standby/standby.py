@@ -14,9 +14,8 @@ from typing import Any, Protocol
 
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.drivers.open import spool_directory
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.opening import spool_directory
-from oms_journal.broker.pstore import StartRefused
 from oms_journal.broker.server.runtime.partner import (
     PING_HEADER,
     PartnerSilent,
@@ -28,6 +27,7 @@ from oms_journal.broker.server.runtime.partner import (
 )
 from oms_journal.broker.server.runtime.state import PortRefused, Served
 from oms_journal.broker.server.standby.watch import Verdict, Watch
+from oms_journal.broker.store.start import StartRefused
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DatabaseLocked, JournalError
 from oms_journal.journal.lock import Holder, read_holder

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Function, Reply
 from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.opening import version
+from oms_journal.broker.drivers.open import version
 from oms_journal.broker.rights import ANONYMOUS, Refused
 from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.stomp.block_calls import DESTINATION, Calls

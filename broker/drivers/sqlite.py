@@ -13,21 +13,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oms_journal.broker.changes import Changes
 from oms_journal.broker.codes import Code
-from oms_journal.broker.mastering import Opened
-from oms_journal.broker.pstore import (
+from oms_journal.broker.drivers.sqlite_commit import Limits, carry_out, insert
+from oms_journal.broker.drivers.sqlite_contents import SqliteReading
+from oms_journal.broker.drivers.sqlite_file import PAGE_BYTES, connected
+from oms_journal.broker.store.changes import Changes
+from oms_journal.broker.store.master import Opened
+from oms_journal.broker.store.start import (
     CommitRefused,
     StartRefused,
     StoreError,
     StoreFull,
     StoreUnavailable,
 )
-from oms_journal.broker.sqlite_commit import Limits, carry_out, insert
-from oms_journal.broker.sqlite_file import PAGE_BYTES, connected
-from oms_journal.broker.sqlite_reading import SqliteReading
-from oms_journal.broker.stored import Loaded
-from oms_journal.broker.stored_files import StoredFile, of_sqlite
+from oms_journal.broker.store.stored import Loaded
+from oms_journal.broker.store.stored_files import StoredFile, of_sqlite
 from oms_journal.database.options import system_clock
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError

@@ -4,7 +4,7 @@ The commonest are drafted with as little work as Python allows, since with many 
 the limit: one message with its record; messages of one queue, keys, and ranges of removed messages.
 """
 
-from oms_journal.broker.changes import Changes
+from oms_journal.broker.store.changes import Changes
 from oms_journal.database.database import MessageDatabase
 from oms_journal.database.unit import Unit
 from oms_journal.journal.writing.draft import Draft

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from oms_journal.broker.changes import NUMBER_BYTES, Changes, NewMessage, Put
-from oms_journal.broker.pstore import CommitRefused, ProducerReused
-from oms_journal.broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
+from oms_journal.broker.store.changes import NUMBER_BYTES, Changes, NewMessage, Put
+from oms_journal.broker.store.start import CommitRefused, ProducerReused
+from oms_journal.broker.store.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from oms_journal.index.duplicates import digest
 from oms_journal.journal.format.headers import OPERATIONS_MAX, xxh3
 from oms_journal.journal.format.records import encode_properties

@@ -22,12 +22,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from oms_journal.broker.changes import Changes, Put
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.effects import Action, Reported
-from oms_journal.broker.identifiers import Identifiers
-from oms_journal.broker.marks import mark
-from oms_journal.broker.mastering import Opened, as_noted, following_start, made_again, noted
 from oms_journal.broker.records import (
     CHECKPOINT,
     CHECKPOINTS,
@@ -41,13 +37,17 @@ from oms_journal.broker.records import (
     RecordError,
     kind_of,
 )
-from oms_journal.broker.store_errors import CommitRefused as CommitRefused
-from oms_journal.broker.store_errors import MessageUnreadable as MessageUnreadable
-from oms_journal.broker.store_errors import ProducerReused as ProducerReused
-from oms_journal.broker.store_errors import StoreError as StoreError
-from oms_journal.broker.store_errors import StoreFull as StoreFull
-from oms_journal.broker.store_errors import StoreUnavailable as StoreUnavailable
-from oms_journal.broker.stored import Loaded, StoredIdentifier, StoredMessage
+from oms_journal.broker.store.changes import Changes, Put
+from oms_journal.broker.store.errors import CommitRefused as CommitRefused
+from oms_journal.broker.store.errors import MessageUnreadable as MessageUnreadable
+from oms_journal.broker.store.errors import ProducerReused as ProducerReused
+from oms_journal.broker.store.errors import StoreError as StoreError
+from oms_journal.broker.store.errors import StoreFull as StoreFull
+from oms_journal.broker.store.errors import StoreUnavailable as StoreUnavailable
+from oms_journal.broker.store.identifiers import Identifiers
+from oms_journal.broker.store.marks import mark
+from oms_journal.broker.store.master import Opened, as_noted, following_start, made_again, noted
+from oms_journal.broker.store.stored import Loaded, StoredIdentifier, StoredMessage
 
 _log = logging.getLogger("oms.broker")
 STORE_PREFIX = "store/"  # of keys that are about the store itself, and stay where they are

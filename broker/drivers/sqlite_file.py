@@ -6,7 +6,7 @@ Write-ahead log, a sync for every commit, and pages that can be given back to th
 import sqlite3
 from pathlib import Path
 
-from oms_journal.broker.sqlite_commit import SCHEMA
+from oms_journal.broker.drivers.sqlite_commit import SCHEMA
 
 APPLICATION_ID = 0x4F4D5342  # OMSB
 VERSION = 1

@@ -6,11 +6,11 @@ from importlib import metadata
 from pathlib import Path
 
 from oms_journal.broker.attributes.attributes import Attributes
+from oms_journal.broker.drivers.journal import JournalStore
+from oms_journal.broker.drivers.sqlite import SqliteOptions, SqliteStore
+from oms_journal.broker.drivers.sqlite_commit import Limits
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.journal_store import JournalStore
-from oms_journal.broker.pstore import Pstore, Store, StoreStart, platform
-from oms_journal.broker.sqlite_commit import Limits
-from oms_journal.broker.sqlite_store import SqliteOptions, SqliteStore
+from oms_journal.broker.store.start import Pstore, Store, StoreStart, platform
 from oms_journal.database.options import Options
 from oms_journal.journal.lock import RENEW_SECONDS, Holder
 from oms_journal.journal.operations import MESSAGE_BYTES_MAX, PROPERTIES_BYTES_MAX

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from oms_journal.broker.codes import Code
-from oms_journal.broker.journal_reading import has_data, holds_back, identifiers_of, records_of, stored
-from oms_journal.broker.pstore import RESTORED_KEY, StartRefused, StoreUnavailable
-from oms_journal.broker.stored import StoredIdentifier, StoredMessage
+from oms_journal.broker.drivers.journal_contents import has_data, holds_back, identifiers_of, records_of, stored
+from oms_journal.broker.store.start import RESTORED_KEY, StartRefused, StoreUnavailable
+from oms_journal.broker.store.stored import StoredIdentifier, StoredMessage
 from oms_journal.database import questions
 from oms_journal.database.bulk.locked import Standstill
 from oms_journal.journal.disk import Disk, RealDisk

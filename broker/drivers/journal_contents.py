@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from oms_journal.broker.pstore import MessageUnreadable
-from oms_journal.broker.stored import StoredIdentifier, StoredMessage
+from oms_journal.broker.store.start import MessageUnreadable
+from oms_journal.broker.store.stored import StoredIdentifier, StoredMessage
 from oms_journal.database.bulk import values
 from oms_journal.database.questions import Look
 from oms_journal.index.held import KEY_PREFIX

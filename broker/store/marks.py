@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 
-from oms_journal.broker.store_errors import MessageUnreadable
+from oms_journal.broker.store.errors import MessageUnreadable
 
 _log = logging.getLogger("oms.broker")
 NOTHING_SAID = b"{}"  # of where it came from

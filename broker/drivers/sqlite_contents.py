@@ -4,9 +4,9 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 
-from oms_journal.broker.pstore import MessageUnreadable, StoreUnavailable, Values
-from oms_journal.broker.sqlite_commit import decode_digest
-from oms_journal.broker.stored import StoredIdentifier, StoredMessage
+from oms_journal.broker.drivers.sqlite_commit import decode_digest
+from oms_journal.broker.store.start import MessageUnreadable, StoreUnavailable, Values
+from oms_journal.broker.store.stored import StoredIdentifier, StoredMessage
 from oms_journal.journal.format.records import decode_properties
 
 AT_ONCE = 10_000  # rows of little read in one go

@@ -8,9 +8,9 @@ import sqlite3
 from pathlib import Path
 
 from oms_journal.broker.codes import Code
-from oms_journal.broker.pstore import StartRefused
-from oms_journal.broker.sqlite_file import check_ours
-from oms_journal.broker.sqlite_reading import SqliteReading
+from oms_journal.broker.drivers.sqlite_contents import SqliteReading
+from oms_journal.broker.drivers.sqlite_file import check_ours
+from oms_journal.broker.store.start import StartRefused
 
 
 class SqliteSource(SqliteReading):

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from oms_journal.broker.identifiers import STARTS_MAX
 from oms_journal.broker.records import CHECKPOINT, CheckpointName, CheckpointRecord, MasterRecord, RecordError
+from oms_journal.broker.store.identifiers import STARTS_MAX
 from oms_journal.recovery.restoring import OWNERS_APART
 
 # What a restored store leaves out is more than the engine does of its owners' numbers, with which the count goes up

@@ -12,13 +12,13 @@ from heapq import merge
 from operator import attrgetter
 from pathlib import Path
 
-from oms_journal.broker.changes import Changes, Put
 from oms_journal.broker.codes import Code
-from oms_journal.broker.drafting import draft_of
-from oms_journal.broker.journal_reading import has_data, holds_back, identifiers_of, records_of, stored
-from oms_journal.broker.marks import NOTHING_SAID, mark
-from oms_journal.broker.mastering import Opened
-from oms_journal.broker.pstore import (
+from oms_journal.broker.drivers.drafting import draft_of
+from oms_journal.broker.drivers.journal_contents import has_data, holds_back, identifiers_of, records_of, stored
+from oms_journal.broker.store.changes import Changes, Put
+from oms_journal.broker.store.marks import NOTHING_SAID, mark
+from oms_journal.broker.store.master import Opened
+from oms_journal.broker.store.start import (
     RESTORED_KEY,
     CommitRefused,
     MessageUnreadable,
@@ -30,8 +30,8 @@ from oms_journal.broker.pstore import (
     Values,
     is_brokers,
 )
-from oms_journal.broker.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
-from oms_journal.broker.stored_files import StoredFile, of_journal
+from oms_journal.broker.store.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
+from oms_journal.broker.store.stored_files import StoredFile, of_journal
 from oms_journal.database.bulk import values as bulk
 from oms_journal.database.bulk.loading import load, load_identifiers, number_behind
 from oms_journal.database.database import MessageDatabase

@@ -1,0 +1,1 @@
+"""Stores: the message database, and SQLite."""
