@@ -13,10 +13,10 @@ from bench.memory import weigh
 from bench.reopening import open_seconds
 from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.drivers.journal import JournalStore
-from oms_journal.broker.kernel import Kernel
+from oms_journal.broker.kernel.kernel import Kernel
+from oms_journal.broker.kernel.restart.restore import restored
 from oms_journal.broker.queues import ServiceQueue
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
-from oms_journal.broker.restore import restored
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 from oms_journal.broker.store.start import Pstore, StoreStart, begin
 from oms_journal.database import Options

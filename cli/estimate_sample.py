@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oms_journal.broker.columns import Columns
+from oms_journal.broker.kernel.restart.unit_columns import Columns
+from oms_journal.broker.kernel.tables.dormant_units import Units
 from oms_journal.broker.queues import ServiceQueue
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord, identifier
-from oms_journal.broker.units import Units
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.live import Index
 from oms_journal.journal.format.contents import ContentsBuilder

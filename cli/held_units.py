@@ -19,9 +19,9 @@ from oms_journal.cli.wording import iso_microseconds
 from oms_journal.journal.errors import DatabaseLocked
 
 if TYPE_CHECKING:  # the broker is imported when it is needed
-    from oms_journal.broker.effects import Command
     from oms_journal.broker.embedded.broker import Broker
-    from oms_journal.broker.held_listing import Held
+    from oms_journal.broker.kernel.restart.held_listing import Held
+    from oms_journal.broker.kernel.state.effects import Command
     from oms_journal.database import DatabaseView
 
 BY_NUMBER, BY_PRODUCER, BY_UOWID = "number", "producer-id", "uowid"  # a PUBLICATION-ID is meant by the last as well
@@ -38,7 +38,7 @@ def is_brokers(looking: "DatabaseView") -> bool:
 
 def held_of(looking: "DatabaseView") -> "list[Held]":
     """Return what is held of a broker's store, the oldest first."""
-    from oms_journal.broker.held_listing import Records, held_in
+    from oms_journal.broker.kernel.restart.held_listing import Records, held_in
     from oms_journal.broker.records import RecordError
 
     try:
@@ -190,8 +190,13 @@ def carry_out(spool: Path, released: "Collection[Held]", discarded: "Collection[
     It is done in steps of bounded size: who is interrupted gives the command again, for what is left. Of publications
     the oldest are discarded and released before the next ones: nothing then has to note each of them.
     """
-    from oms_journal.broker.effects import DiscardHeld, DiscardPublications, ReleaseHeld, ReleasePublications
     from oms_journal.broker.embedded.broker import Broker
+    from oms_journal.broker.kernel.state.effects import (
+        DiscardHeld,
+        DiscardPublications,
+        ReleaseHeld,
+        ReleasePublications,
+    )
     from oms_journal.broker.records import Status
     from oms_journal.broker.store.start import StartRefused
 

@@ -19,11 +19,11 @@ from oms_journal.broker.block import Store as Stored
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.drivers.sqlite import SqliteStore
-from oms_journal.broker.effects import Answer, Durable, taken_apart
-from oms_journal.broker.effects import Stored as StoredBody
+from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.state.effects import Answer, Durable, taken_apart
+from oms_journal.broker.kernel.state.effects import Stored as StoredBody
+from oms_journal.broker.kernel.state.unit_states import VARIATIONS, Variation
 from oms_journal.broker.records import Status
-from oms_journal.broker.restore import restored
-from oms_journal.broker.states import VARIATIONS, Variation
 from oms_journal.broker.store.start import Begun, Pstore, Store, StoreStart, begin, end
 from oms_journal.database.options import Options
 from tests.kernel_desk import T0, Desk, Fields, Person, Said, attributes

@@ -9,7 +9,9 @@ from typing import Any, cast
 from oms_journal.broker.attributes.attributes import Attributes, built_in
 from oms_journal.broker.block import Function, Option, Reception, Reply, Request
 from oms_journal.broker.codes import Code
-from oms_journal.broker.effects import (
+from oms_journal.broker.kernel.kernel import Kernel
+from oms_journal.broker.kernel.restart.restore import Restored, restored
+from oms_journal.broker.kernel.state.effects import (
     Answer,
     Call,
     Commit,
@@ -25,9 +27,7 @@ from oms_journal.broker.effects import (
     Tick,
     taken_apart,
 )
-from oms_journal.broker.kernel import Kernel
 from oms_journal.broker.records import UOW, UOWS, Status, UowRecord
-from oms_journal.broker.restore import Restored, restored
 from oms_journal.broker.store.changes import Changes, NewMessage, filled
 from oms_journal.broker.store.identifiers import Identifiers
 from oms_journal.broker.store.start import RESTORED_KEY, ProducerReused, Values

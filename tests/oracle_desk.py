@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from oms_journal.broker.attributes.attributes import Attributes, parse
 from oms_journal.broker.block import Function, Reply, Request
-from oms_journal.broker.effects import (
+from oms_journal.broker.kernel.kernel import Kernel
+from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.state.effects import (
     AllowNew,
     Answer,
     Call,
@@ -31,9 +33,7 @@ from oms_journal.broker.effects import (
     StoreLost,
     Tick,
 )
-from oms_journal.broker.kernel import Kernel
 from oms_journal.broker.records import SUBSCRIPTION, SUBSCRIPTIONS, UOW, UOWS, Status
-from oms_journal.broker.restore import restored
 from oms_journal.broker.store.changes import filled
 from oms_journal.broker.store.start import CommitRefused, ProducerReused, StoreFull, StoreUnavailable, end
 from tests.broker_model import Terms

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from oms_journal.broker import moves, sleeping
 from oms_journal.broker.block import Function, Option, Store
+from oms_journal.broker.kernel.conversations import dormancy
+from oms_journal.broker.kernel.units import transitions
 from oms_journal.broker.records import Status
 from tests.broker_model import MESSAGES, UNITS
 from tests.broker_stores import Driver
@@ -445,8 +446,8 @@ def shrunk(script: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> Sequenc
 def bounds(units: int, kept_bytes: int) -> Iterator[None]:
     """Let that much stay awake, and that many bytes of messages in memory."""
     patched = pytest.MonkeyPatch()
-    patched.setattr(sleeping, "AWAKE_MAX", units)
-    patched.setattr(moves, "KEPT_BYTES_MAX", kept_bytes)
+    patched.setattr(dormancy, "AWAKE_MAX", units)
+    patched.setattr(transitions, "KEPT_BYTES_MAX", kept_bytes)
     try:
         yield
     finally:

@@ -8,9 +8,21 @@ from typing import Any, NamedTuple, TypeVar
 from oms_journal.broker.attributes.attributes import Attributes, built_in
 from oms_journal.broker.block import BOTH, Function, Option, Reply, Request, Store
 from oms_journal.broker.drivers.journal import JournalStore
-from oms_journal.broker.effects import Answer, Call, Commit, Durable, Effect, Expect, Gone, Input, Log, Reported, Tick
-from oms_journal.broker.kernel import Kernel
-from oms_journal.broker.restore import restored
+from oms_journal.broker.kernel.kernel import Kernel
+from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.state.effects import (
+    Answer,
+    Call,
+    Commit,
+    Durable,
+    Effect,
+    Expect,
+    Gone,
+    Input,
+    Log,
+    Reported,
+    Tick,
+)
 from oms_journal.broker.store.changes import Changes, filled
 from oms_journal.broker.store.start import Begun, Pstore, StoreStart, begin, end
 from oms_journal.database.options import Options

@@ -22,8 +22,8 @@ from oms_journal.analysis.broker_columns import (  # noqa: E402
 )
 from oms_journal.analysis.broker_records import FIELDS, STARTS  # noqa: E402
 from oms_journal.analysis.columns import clamped  # noqa: E402
+from oms_journal.broker.kernel.state.unit_records import service_name  # noqa: E402
 from oms_journal.broker.queues import ServiceQueue  # noqa: E402
-from oms_journal.broker.recording import service_name  # noqa: E402
 from oms_journal.broker.records import (  # noqa: E402
     LAYOUTS,
     PREFIX_FIELDS,

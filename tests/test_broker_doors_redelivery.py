@@ -7,9 +7,9 @@ from pathlib import Path
 
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.embedded.broker import Broker
+from oms_journal.broker.kernel.state.redelivery import DEAD_LETTERS
+from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import Status
-from oms_journal.broker.redelivery import DEAD_LETTERS
-from oms_journal.broker.world import World
 
 SERVICE = "A/B/C"
 LIMIT = 4  # with it 0.3 seconds of delays

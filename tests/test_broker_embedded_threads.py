@@ -16,8 +16,8 @@ from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.drivers.open import journal_options
-from oms_journal.broker.effects import Effect, Input
 from oms_journal.broker.embedded.broker import Broker
+from oms_journal.broker.kernel.state.effects import Effect, Input
 from oms_journal.broker.sessions.session_parts import ReceivedUnit
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.store.start import Store

@@ -4,9 +4,9 @@ import pytest
 
 from oms_journal.broker.block import Function, Option, Store
 from oms_journal.broker.codes import Code
-from oms_journal.broker.effects import Purge, SetStatus, StoreLost
+from oms_journal.broker.kernel.state.effects import Purge, SetStatus, StoreLost
+from oms_journal.broker.kernel.state.unit_states import GONE, VARIATIONS, Event, Variation, after
 from oms_journal.broker.records import Status
-from oms_journal.broker.states import GONE, VARIATIONS, Event, Variation, after
 from tests.kernel_desk import CHESS, Desk, Person, Said, attributes
 from tests.test_broker_kernel_square import REACHED, Game
 

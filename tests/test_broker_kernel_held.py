@@ -9,13 +9,13 @@ import pytest
 
 from oms_journal.broker.block import BOTH, Function, Option
 from oms_journal.broker.codes import Code
-from oms_journal.broker.conversation import SERVER
-from oms_journal.broker.effects import DiscardHeld, Purge, ReleaseHeld, SetStatus, StoreBack, StoreLost
+from oms_journal.broker.kernel.conversations.dormancy import conversation
+from oms_journal.broker.kernel.state.conversation import SERVER
+from oms_journal.broker.kernel.state.effects import DiscardHeld, Purge, ReleaseHeld, SetStatus, StoreBack, StoreLost
+from oms_journal.broker.kernel.state.unit import UnitOfWork
+from oms_journal.broker.kernel.state.unit_states import VARIATIONS, Variation, after_restart
 from oms_journal.broker.records import HOLD, HOLD_KEY, UOW, UOWS, Flag, Status
-from oms_journal.broker.sleeping import conversation
-from oms_journal.broker.states import VARIATIONS, Variation, after_restart
 from oms_journal.broker.store.start import RESTORED_KEY
-from oms_journal.broker.uow import UnitOfWork
 from tests.kernel_desk import CHESS, Desk, Person, Said, attributes
 from tests.test_broker_kernel_square import LIFETIME, REACHED, Game
 

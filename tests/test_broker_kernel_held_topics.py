@@ -4,10 +4,16 @@ import random
 
 import pytest
 
-from oms_journal.broker import releasing
 from oms_journal.broker.block import Function, Option
 from oms_journal.broker.codes import Code
-from oms_journal.broker.effects import DiscardPublications, ReleasePublications, StoreBack, StoreLost, UnsubscribeFor
+from oms_journal.broker.kernel import hold_release
+from oms_journal.broker.kernel.state.effects import (
+    DiscardPublications,
+    ReleasePublications,
+    StoreBack,
+    StoreLost,
+    UnsubscribeFor,
+)
 from oms_journal.broker.records import HELD, HELDS, HOLD_KEY, PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS
 from tests.kernel_desk import Desk, Person, attributes
 from tests.test_broker_kernel_topics import BACKOUT, COMMIT, TOPIC, control, get, publish, subscribe
@@ -262,7 +268,7 @@ def published(desk: Desk) -> list[str]:
 def test_any_number_of_every_second_publication_is_discarded_and_the_rest_released(
     monkeypatch: pytest.MonkeyPatch, part: int, is_restarted: bool
 ) -> None:
-    monkeypatch.setattr(releasing, "RELEASED_MAX", 10)
+    monkeypatch.setattr(hold_release, "RELEASED_MAX", 10)
     desk = Desk()
     paper, reader = people(desk)
     subscribe(reader)
@@ -290,7 +296,7 @@ def test_any_number_of_every_second_publication_is_discarded_and_the_rest_releas
 def test_what_another_is_still_to_have_is_noted_and_with_too_much_of_it_the_reader_is_to_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(releasing, "RELEASED_MAX", 10)
+    monkeypatch.setattr(hold_release, "RELEASED_MAX", 10)
     desk = Desk()
     paper, reader = people(desk)
     other = Person(desk, "OTHER", "O", caller=3)

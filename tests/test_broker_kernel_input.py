@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oms_journal.broker import kernel as kernel_module
 from oms_journal.broker.block import BOTH, Function, Option, Request, Store
 from oms_journal.broker.codes import Code
-from oms_journal.broker.effects import Abandoned, Answer, Call, Durable, ForbidNew, Gone, Log, StoreBack
+from oms_journal.broker.kernel import kernel as kernel_module
+from oms_journal.broker.kernel.state.effects import Abandoned, Answer, Call, Durable, ForbidNew, Gone, Log, StoreBack
 from oms_journal.broker.records import Status
 from oms_journal.broker.store.identifiers import COUNT_MAX
 from tests.kernel_desk import CHESS, Desk, Person, Said, attributes

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker import producers
 from oms_journal.broker.block import BOTH, Function, Option, Request, Store
 from oms_journal.broker.codes import Code
+from oms_journal.broker.kernel.state import producers
 from oms_journal.broker.records import Status
 from tests.kernel_desk import Desk, Person, Said, attributes
 

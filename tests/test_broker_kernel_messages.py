@@ -6,7 +6,7 @@ import pytest
 
 from oms_journal.broker.block import ConvStat, Function, Option, Reception, Request
 from oms_journal.broker.codes import Code
-from oms_journal.broker.effects import Call
+from oms_journal.broker.kernel.state.effects import Call
 from oms_journal.broker.records import Status
 from tests.kernel_desk import CHESS, Desk, Fields, Person, attributes
 

@@ -5,7 +5,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oms_journal.broker.order import BLOCK_ENTRIES_MAX, Order
+from oms_journal.broker.kernel.tables.order import BLOCK_ENTRIES_MAX, Order
 
 ENTRY = st.tuples(st.integers(0, 30), st.integers(0, 30))
 

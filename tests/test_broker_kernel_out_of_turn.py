@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import pytest
 
-from oms_journal.broker import topic
 from oms_journal.broker.block import Function, Option
 from oms_journal.broker.codes import Code
-from oms_journal.broker.effects import ReleasePublications
-from oms_journal.broker.ranges import UP_TO
+from oms_journal.broker.kernel.state import topic
+from oms_journal.broker.kernel.state.effects import ReleasePublications
+from oms_journal.broker.kernel.tables.ranges import UP_TO
 from oms_journal.broker.records import HELD, HELDS, SUBSCRIPTION, SUBSCRIPTIONS, HeldRecord, SubscriptionRecord
 from tests.kernel_desk import Desk, Person, Said, attributes
 from tests.test_broker_kernel_topics import BACKOUT, COMMIT, TOPIC, control, get, publish, subscribe

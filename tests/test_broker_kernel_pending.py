@@ -7,7 +7,7 @@ import pytest
 
 from oms_journal.broker.block import BOTH, Function, Option, Store
 from oms_journal.broker.codes import Code
-from oms_journal.broker.effects import Abandoned, Answer, Commit, ShutParticipant, ShutServer, StoreBack
+from oms_journal.broker.kernel.state.effects import Abandoned, Answer, Commit, ShutParticipant, ShutServer, StoreBack
 from oms_journal.broker.records import Status
 from tests.kernel_desk import CHESS, Desk, Person
 
@@ -380,7 +380,7 @@ def test_what_is_not_persistent_never_goes_to_the_store(desk: Desk, white: Perso
 
 def _call(desk: Desk, person: Person, option: Option, uowid: str):  # type: ignore[no-untyped-def]
     from oms_journal.broker.block import Request
-    from oms_journal.broker.effects import Call
+    from oms_journal.broker.kernel.state.effects import Call
 
     request = Request(function=Function.SYNCPOINT, option=option, user_id="WHITE", token="PC1", uowid=uowid)
     return Call(request, 1, 10_000)

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker import sleeping
 from oms_journal.broker.block import Function, Option, Store
 from oms_journal.broker.codes import Code
+from oms_journal.broker.kernel.conversations import dormancy
+from oms_journal.broker.kernel.conversations.dormancy import conversation, unit
+from oms_journal.broker.kernel.state.unit import UnitOfWork
 from oms_journal.broker.records import UowRecord
-from oms_journal.broker.sleeping import conversation, unit
-from oms_journal.broker.uow import UnitOfWork
 from tests.kernel_desk import CHESS, Desk, Fields, Person, attributes
 
 SYNC, COMMIT, BACKOUT, EOC = Option.SYNC, Option.COMMIT, Option.BACKOUT, Option.EOC
@@ -73,7 +73,7 @@ def test_send_with_commit_is_seen_by_all_as_send_and_syncpoint(
 def test_it_sleeps_where_nobody_would_have_it_soon_and_is_awake_where_a_server_is_near(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sleeping, "AWAKE_MAX", 2)
+    monkeypatch.setattr(dormancy, "AWAKE_MAX", 2)
     desk = Desk()
     white, black = Person(desk, "WHITE", "T"), Person(desk, "BLACK", "T", caller=2)
     world = desk.kernel.world
@@ -92,7 +92,7 @@ def test_it_sleeps_where_nobody_would_have_it_soon_and_is_awake_where_a_server_i
 
 
 def test_a_server_that_waits_gets_it_though_many_are_postponed_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sleeping, "AWAKE_MAX", 1)
+    monkeypatch.setattr(dormancy, "AWAKE_MAX", 1)
     desk = Desk(attributes(max_delivery_count="1", postpone_attempts="5", postpone_delay="1H"))
     white, black = Person(desk, "WHITE", "T"), Person(desk, "BLACK", "T", caller=2)
     black.register()

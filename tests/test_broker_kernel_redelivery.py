@@ -7,7 +7,7 @@ import pytest
 from oms_journal.broker.attributes.attributes import parse
 from oms_journal.broker.block import Function, Option, Reception, Request, Store
 from oms_journal.broker.codes import Code
-from oms_journal.broker.effects import (
+from oms_journal.broker.kernel.state.effects import (
     AllowNew,
     Call,
     Expect,
@@ -19,8 +19,8 @@ from oms_journal.broker.effects import (
     StoreBack,
     StoreLost,
 )
+from oms_journal.broker.kernel.state.redelivery import DEAD_LETTERS
 from oms_journal.broker.records import Flag, Status
-from oms_journal.broker.redelivery import DEAD_LETTERS
 from tests.kernel_desk import CHESS, Desk, Fields, Person, Said, attributes
 
 COMMIT, BACKOUT, SYNC, EOC = Option.COMMIT, Option.BACKOUT, Option.SYNC, Option.EOC

@@ -8,15 +8,16 @@ import tracemalloc
 
 import pytest
 
-from oms_journal.broker import packed, sleeping
 from oms_journal.broker.attributes.attributes import parse
 from oms_journal.broker.block import BOTH, ConvStat, Function, Option, Request, Store
 from oms_journal.broker.codes import Code
-from oms_journal.broker.effects import Answer, Call, Commit, Durable, Stored
-from oms_journal.broker.kernel import Kernel
+from oms_journal.broker.kernel.conversations import dormancy
+from oms_journal.broker.kernel.kernel import Kernel
+from oms_journal.broker.kernel.restart.restore import Restored
+from oms_journal.broker.kernel.state.effects import Answer, Call, Commit, Durable, Stored
+from oms_journal.broker.kernel.state.unit_states import VARIATIONS, Variation, after_restart
+from oms_journal.broker.kernel.tables import packed_rows
 from oms_journal.broker.records import Status
-from oms_journal.broker.restore import Restored
-from oms_journal.broker.states import VARIATIONS, Variation, after_restart
 from oms_journal.broker.store.identifiers import Identifiers
 from tests.kernel_desk import CHESS, T0, Desk, Fields, Person, attributes
 from tests.test_broker_kernel_square import REACHED, Game
@@ -341,7 +342,7 @@ def test_messages_for_a_deferred_service_do_not_stay_in_memory_and_those_of_a_re
 def test_a_unit_of_work_that_waits_for_a_deferred_service_takes_less_than_300_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(packed, "LOOSE_ROWS_MAX", 1024)  # of a million, 4096 rows at the end do not count
+    monkeypatch.setattr(packed_rows, "LOOSE_ROWS_MAX", 1024)  # of a million, 4096 rows at the end do not count
     kernel = Kernel(attributes(), Restored(), Identifiers(1))
     who: Fields = {"user_id": "WHITE", "token": "T"}
     kernel.take(Call(Request(function=Function.LOGON, **who), 1, 1), 0)
@@ -385,7 +386,7 @@ def test_what_waits_goes_to_sleep_when_the_last_server_leaves() -> None:
 
 
 def test_beyond_a_bound_what_waits_sleeps_though_there_is_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sleeping, "AWAKE_MAX", 10)
+    monkeypatch.setattr(dormancy, "AWAKE_MAX", 10)
     desk = Desk()
     white, black = people(desk)
     world = desk.kernel.world
@@ -405,9 +406,9 @@ def test_beyond_a_bound_what_waits_sleeps_though_there_is_a_server(monkeypatch: 
 
 
 def test_kept_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from oms_journal.broker import moves
+    from oms_journal.broker.kernel.units import transitions
 
-    monkeypatch.setattr(moves, "KEPT_BYTES_MAX", 100)
+    monkeypatch.setattr(transitions, "KEPT_BYTES_MAX", 100)
     desk = Desk()
     white, black = people(desk)
     for _ in range(20):

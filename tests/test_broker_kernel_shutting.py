@@ -6,7 +6,7 @@ import pytest
 
 from oms_journal.broker.block import Function, Option
 from oms_journal.broker.codes import Code
-from oms_journal.broker.effects import (
+from oms_journal.broker.kernel.state.effects import (
     Command,
     ShutConversation,
     ShutParticipant,
@@ -15,8 +15,8 @@ from oms_journal.broker.effects import (
     SubscribeFor,
     UnsubscribeFor,
 )
+from oms_journal.broker.kernel.state.unit_states import VARIATIONS, Variation
 from oms_journal.broker.records import Status
-from oms_journal.broker.states import VARIATIONS, Variation
 from tests.kernel_desk import Desk, Person, Said
 from tests.test_broker_kernel_square import REACHED, Game
 

@@ -6,8 +6,8 @@ import pytest
 
 from oms_journal.broker.block import Function, Option, Store
 from oms_journal.broker.codes import Code
+from oms_journal.broker.kernel.state.unit_states import GONE, VARIATIONS, Event, Variation, after
 from oms_journal.broker.records import Status
-from oms_journal.broker.states import GONE, VARIATIONS, Event, Variation, after
 from tests.kernel_desk import Desk, Person, Said, attributes
 
 COMMIT, SYNC = Option.COMMIT, Option.SYNC

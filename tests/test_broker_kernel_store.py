@@ -7,9 +7,9 @@ import pytest
 
 from oms_journal.broker.block import BOTH, Function, Option, Store
 from oms_journal.broker.codes import Code
-from oms_journal.broker.effects import Action, AllowNew, ForbidNew, StoreBack, StoreLost
+from oms_journal.broker.kernel.restart.restore import without_store
+from oms_journal.broker.kernel.state.effects import Action, AllowNew, ForbidNew, StoreBack, StoreLost
 from oms_journal.broker.records import RecordKind, Status
-from oms_journal.broker.restore import without_store
 from tests.kernel_desk import CHESS, Desk, Fields, Person, attributes
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
@@ -362,7 +362,7 @@ def test_a_broker_without_a_store_does_all_that_needs_none() -> None:
 
 
 def test_an_answer_of_the_store_that_nobody_waits_for_is_logged(desk: Desk) -> None:
-    from oms_journal.broker.effects import Durable, Failed
+    from oms_journal.broker.kernel.state.effects import Durable, Failed
 
     desk.give(Durable(99, 0))
     desk.give(Failed(98, False, "x"))

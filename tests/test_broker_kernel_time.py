@@ -4,7 +4,7 @@ import pytest
 
 from oms_journal.broker.block import Function, Option, Store
 from oms_journal.broker.codes import Code
-from oms_journal.broker.effects import Commit, StoreBack, StoreLost, Tick
+from oms_journal.broker.kernel.state.effects import Commit, StoreBack, StoreLost, Tick
 from oms_journal.broker.records import CLOCK, CLOCK_KEY, Status
 from tests.kernel_desk import CHESS, SECOND, Desk, Person, attributes
 

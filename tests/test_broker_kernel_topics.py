@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker import withdrawing
 from oms_journal.broker.attributes.attributes import parse
 from oms_journal.broker.block import Function, Option, Reception, Store
 from oms_journal.broker.codes import Code
-from oms_journal.broker.effects import Abandoned, Gone
+from oms_journal.broker.kernel.state.effects import Abandoned, Gone
+from oms_journal.broker.kernel.topics import removal
 from oms_journal.broker.records import PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS, Status
 from tests.kernel_desk import Desk, Person, Said, attributes
 
@@ -278,7 +278,7 @@ def test_who_came_again_is_there_though_what_it_had_published_before_is_gone() -
 
 
 def test_a_topic_remembers_the_last_publications_of_so_many_publishers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(withdrawing, "PAST_MAX", 3)
+    monkeypatch.setattr(removal, "PAST_MAX", 3)
     desk = Desk()
     publishers = [Person(desk, f"PAPER{number}", "P", caller=number + 1) for number in range(5)]
     for paper in (publishers[0], *publishers, publishers[2]):

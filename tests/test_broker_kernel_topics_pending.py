@@ -9,8 +9,8 @@ import pytest
 
 from oms_journal.broker.block import BOTH, Function, Option, Request
 from oms_journal.broker.codes import Code
+from oms_journal.broker.kernel.state.topic import Topic
 from oms_journal.broker.records import PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS, Status
-from oms_journal.broker.topic import Topic
 from tests.kernel_desk import CHESS, Desk, Person, Said
 
 TOPIC = "NEWS"

@@ -16,9 +16,9 @@ from oms_journal.broker.admin.questions import Page, Question, Row, finished
 from oms_journal.broker.admin.subjects import REFUSED, SUBJECTS, question_of, subject_of
 from oms_journal.broker.block import Function, Option, Store
 from oms_journal.broker.codes import BrokerError
-from oms_journal.broker.effects import Purge
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.world import World
+from oms_journal.broker.kernel.state.effects import Purge
+from oms_journal.broker.kernel.state.world import World
 from tests.kernel_desk import Desk, Fields, Person
 
 LIMITS = (1, 7, 100, 1000)

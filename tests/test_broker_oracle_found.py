@@ -4,7 +4,7 @@ import pytest
 
 from oms_journal.broker.block import BOTH, Function, Option, Store
 from oms_journal.broker.codes import Code
-from oms_journal.broker.effects import StoreBack, StoreLost
+from oms_journal.broker.kernel.state.effects import StoreBack, StoreLost
 from oms_journal.broker.records import Status
 from tests.kernel_desk import CHESS, Desk, Fields, Person, attributes
 

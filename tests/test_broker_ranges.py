@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sortedcontainers import SortedDict
 
-from oms_journal.broker.ranges import NONE, NUMBERS_MAX, UP_TO, Ranges
+from oms_journal.broker.kernel.tables.ranges import NONE, NUMBERS_MAX, UP_TO, Ranges
 from oms_journal.broker.records import SUBSCRIPTION, SubscriptionRecord
 from oms_journal.journal.operations import VALUE_BYTES_MAX
 

@@ -2,7 +2,7 @@
 
 import random
 
-from oms_journal.broker.remembered import Known, Remembered
+from oms_journal.broker.kernel.tables.remembered import Known, Remembered
 from oms_journal.broker.store.stored import StoredIdentifier
 
 

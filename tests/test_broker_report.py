@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.effects import Action, Reported
+from oms_journal.broker.kernel.state.effects import Action, Reported
 from oms_journal.broker.records import RecordKind
 from oms_journal.broker.store.report import FILE_NAMES, LINES_MAX, LOADED, UNLOADED, Report, report_path
 

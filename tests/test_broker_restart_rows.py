@@ -15,8 +15,8 @@ import pytest
 
 from oms_journal.broker.block import Option
 from oms_journal.broker.codes import Code
+from oms_journal.broker.kernel.state.unit_states import after_restart
 from oms_journal.broker.records import UOW, UOWS, Status
-from oms_journal.broker.states import after_restart
 from oms_journal.broker.store.start import Pstore
 from tests.broker_restart_rows import ROWS, USTATUS, Pair, RealDesk, Row, opened
 from tests.project import PYTHONPATH, REPOSITORY

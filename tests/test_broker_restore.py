@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 from oms_journal.broker.codes import Code
-from oms_journal.broker.columns import Line
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.effects import Action
+from oms_journal.broker.kernel.restart.restore import Restored, restored, without_store
+from oms_journal.broker.kernel.restart.unit_columns import Line
+from oms_journal.broker.kernel.state.effects import Action
+from oms_journal.broker.kernel.state.unit_states import RESTART_1, RESTART_2, RESTART_POSTPONED, Variation
+from oms_journal.broker.kernel.tables.dormant_units import Count
 from oms_journal.broker.records import (
     CLOCK,
     CLOCK_KEY,
@@ -26,11 +29,8 @@ from oms_journal.broker.records import (
     UowRecord,
     identifier,
 )
-from oms_journal.broker.restore import Restored, restored, without_store
-from oms_journal.broker.states import RESTART_1, RESTART_2, RESTART_POSTPONED, Variation
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 from oms_journal.broker.store.start import StartRefused, Store
-from oms_journal.broker.units import Count
 from tests.broker_stores import DRIVERS, Driver, JournalDriver, begun, contents, put
 
 SERVICE = ("CLASS", "SERVER", "SERVICE")

@@ -9,10 +9,10 @@ import pytest
 from oms_journal.broker.admin.questions import Question
 from oms_journal.broker.admin.uows import uows
 from oms_journal.broker.drivers.journal import JournalStore
-from oms_journal.broker.effects import ReleaseHeld, ReleasePublications
 from oms_journal.broker.embedded.broker import Broker
+from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.state.effects import ReleaseHeld, ReleasePublications
 from oms_journal.broker.records import HELDS, HOLD, HOLD_KEY, MASTER, MASTER_KEY, UOW, UOWS, Flag
-from oms_journal.broker.restore import restored
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.master import RESTORED_STARTS
 from oms_journal.broker.store.start import RESTORED_KEY, Pstore, StartRefused, Store, StoreError, StoreUnavailable

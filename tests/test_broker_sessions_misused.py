@@ -11,8 +11,8 @@ import pytest
 from oms_journal.broker.attributes.attributes import parse
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.embedded.async_broker import AsyncBroker
+from oms_journal.broker.kernel.state.redelivery import DEAD_LETTERS
 from oms_journal.broker.records import Status
-from oms_journal.broker.redelivery import DEAD_LETTERS
 from oms_journal.broker.store.start import StartRefused
 from tests.api.arguments import StrangeText
 from tests.api.moments import Interrupt

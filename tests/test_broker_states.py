@@ -5,8 +5,7 @@ from itertools import product
 import pytest
 
 from oms_journal.broker.codes import Code
-from oms_journal.broker.records import Status
-from oms_journal.broker.states import (
+from oms_journal.broker.kernel.state.unit_states import (
     ACTIVE,
     COMPLETE,
     COUNTED,
@@ -23,6 +22,7 @@ from oms_journal.broker.states import (
     after,
     after_restart,
 )
+from oms_journal.broker.records import Status
 
 R, A, D, P = Status.RECEIVED, Status.ACCEPTED, Status.DELIVERED, Status.POSTPONED
 BOTH, UOW_ONLY, STATUS_ONLY, _NEITHER = VARIATIONS

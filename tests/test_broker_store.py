@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal.broker.drivers.sqlite import SqliteStore
-from oms_journal.broker.remembered import Remembered
+from oms_journal.broker.kernel.tables.remembered import Remembered
 from oms_journal.broker.store.changes import Changes, NewMessage, Put, together
 from oms_journal.broker.store.start import CommitRefused, MessageUnreadable, ProducerReused, Store, StoreUnavailable
 from oms_journal.broker.store.stored import StoredMessage, StoredRecord

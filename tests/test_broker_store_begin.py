@@ -8,9 +8,9 @@ import pytest
 from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import ERASING_KEY, JournalStore
-from oms_journal.broker.effects import Action, Reported
 from oms_journal.broker.embedded.beginning import Wanted
 from oms_journal.broker.embedded.beginning import start as begin_broker
+from oms_journal.broker.kernel.state.effects import Action, Reported
 from oms_journal.broker.records import (
     CHECKPOINT,
     CHECKPOINTS,

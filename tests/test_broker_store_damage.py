@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from oms_journal.broker.kernel.restart.restore import restored
 from oms_journal.broker.records import (
     CLOCK,
     CLOCK_KEY,
@@ -21,7 +22,6 @@ from oms_journal.broker.records import (
     SubscriptionRecord,
     identifier,
 )
-from oms_journal.broker.restore import restored
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 from oms_journal.broker.store.start import Begun, StartRefused, begin
 from tests.broker_stores import JournalDriver, begun, start

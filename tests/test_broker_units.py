@@ -6,10 +6,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from oms_journal.broker.packed import BLOCK_ROWS_MAX, LOOSE_ROWS_MAX
-from oms_journal.broker.record_parts import NO_TEXTS, split
+from oms_journal.broker.kernel.tables.dormant_units import Count, Parties, Units
+from oms_journal.broker.kernel.tables.packed_rows import BLOCK_ROWS_MAX, LOOSE_ROWS_MAX
+from oms_journal.broker.kernel.tables.record_parts import NO_TEXTS, split
 from oms_journal.broker.records import UOW, Flag, Status, UowRecord, identifier
-from oms_journal.broker.units import Count, Parties, Units
 
 
 def record(

@@ -6,21 +6,21 @@ from collections.abc import Callable
 
 import pytest
 
-from oms_journal.broker import unused
 from oms_journal.broker.admin.broker import Around, statistics_row
 from oms_journal.broker.admin.figures import Meters
 from oms_journal.broker.attributes.attributes import BUILT_IN, parse
 from oms_journal.broker.block import Function, Option, Reply, Store
 from oms_journal.broker.codes import Code
-from oms_journal.broker.conversation import Conversation
-from oms_journal.broker.effects import Gone, ReleaseHeld, StoreBack, StoreLost
-from oms_journal.broker.order import Order
+from oms_journal.broker.kernel.state import unused_names
+from oms_journal.broker.kernel.state.conversation import Conversation
+from oms_journal.broker.kernel.state.effects import Gone, ReleaseHeld, StoreBack, StoreLost
+from oms_journal.broker.kernel.state.service import Registration, Service, ServiceName, Waiting
+from oms_journal.broker.kernel.state.topic import Publication, Subscription, Topic
+from oms_journal.broker.kernel.state.unit import Owner
+from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.kernel.tables.order import Order
 from oms_journal.broker.records import Status
-from oms_journal.broker.service import Registration, Service, ServiceName, Waiting
 from oms_journal.broker.store.latencies import Latencies
-from oms_journal.broker.topic import Publication, Subscription, Topic
-from oms_journal.broker.uow import Owner
-from oms_journal.broker.world import World
 from tests.kernel_desk import Desk, Fields, Person, Said, attributes
 from tests.stomp_desk import StompDesk
 
@@ -47,7 +47,7 @@ AROUND = Around(
 
 @pytest.fixture(autouse=True)
 def _few_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unused, "NAMES_KEPT", KEPT)
+    monkeypatch.setattr(unused_names, "NAMES_KEPT", KEPT)
 
 
 def objects() -> Counter[type]:
@@ -195,8 +195,8 @@ USES: list[Callable[[Names, int], None]] = [
 
 @pytest.mark.parametrize("use", USES)
 def test_of_a_made_up_name_nothing_stays(use: Callable[[Names, int], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oms_journal.broker.moves.ENDED_MAX", 20)
-    monkeypatch.setattr("oms_journal.broker.withdrawing.PAST_MAX", 20)
+    monkeypatch.setattr("oms_journal.broker.kernel.units.transitions.ENDED_MAX", 20)
+    monkeypatch.setattr("oms_journal.broker.kernel.topics.removal.PAST_MAX", 20)
     names = Names()
     names.fill()
     for number in range(1, 31):

@@ -5,8 +5,8 @@ import random
 import pytest
 from sortedcontainers import SortedDict
 
+from oms_journal.broker.kernel.tables.hold import Window
 from oms_journal.broker.records import HELD, HeldRecord
-from oms_journal.broker.withheld import Window
 from oms_journal.journal.operations import VALUE_BYTES_MAX
 
 FIRST, STEP, COUNT = 100, 3, 400

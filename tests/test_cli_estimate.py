@@ -10,8 +10,8 @@ import pytest
 from oms_journal.broker.block import Option, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import JournalStore
+from oms_journal.broker.kernel.restart.restore import restored
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
-from oms_journal.broker.restore import restored
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 from oms_journal.broker.store.start import Pstore
 from oms_journal.cli.estimate import SAMPLE_MAX, Load, estimated

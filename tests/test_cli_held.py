@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker import releasing
 from oms_journal.broker.embedded.broker import Broker
+from oms_journal.broker.kernel import hold_release
 from oms_journal.broker.records import Status
 from oms_journal.cli import held_at_broker, held_units
 from tests.cli_runner import command_line, environment, oms, oms_json
@@ -196,7 +196,7 @@ def test_a_subscriber_that_is_named_has_its_own_list(shared: Path, tmp_path: Pat
 @pytest.fixture
 def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a restored store with more publications than a record has numbers for; what is done is done by few."""
-    monkeypatch.setattr(releasing, "RELEASED_MAX", 6)
+    monkeypatch.setattr(hold_release, "RELEASED_MAX", 6)
     monkeypatch.setattr(held_units, "AT_ONCE", 4)
     monkeypatch.setattr(held_at_broker, "PAGE", 4)
     directory = tmp_path / "many"
@@ -233,7 +233,7 @@ def test_every_second_of_many_publications_is_discarded_however_often_it_is_inte
     monkeypatch.setattr(held_units, "_give", interrupted)
     oms(*words, spool=many, code=0 if done == 20 else 130)
     monkeypatch.undo()
-    monkeypatch.setattr(releasing, "RELEASED_MAX", 6)
+    monkeypatch.setattr(hold_release, "RELEASED_MAX", 6)
     monkeypatch.setattr(held_units, "AT_ONCE", 4)
     oms(*words, spool=many)
     assert listed(many) == []

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from oms_journal.broker.admin.questions import Page, Question, Row, finished, page_of, seconds_of, time_of
-from oms_journal.broker.service import End
+from oms_journal.broker.kernel.state.service import End
+from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.store.latencies import Latencies
 from oms_journal.broker.store.stored_files import StoredFile
-from oms_journal.broker.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

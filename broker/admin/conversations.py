@@ -16,12 +16,12 @@ from oms_journal.broker.admin.questions import (
     time_of,
 )
 from oms_journal.broker.admin.services import ServiceFilter
-from oms_journal.broker.conversation import CLIENT, SERVER, Conversation
-from oms_journal.broker.recording import service_name
+from oms_journal.broker.kernel.conversations.dormancy import identifier
+from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
+from oms_journal.broker.kernel.state.unit_records import service_name
+from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.kernel.tables.dormant_units import WAITING
 from oms_journal.broker.records import Flag
-from oms_journal.broker.sleeping import identifier
-from oms_journal.broker.units import WAITING
-from oms_journal.broker.world import World
 
 STEP_ASLEEP = 500  # identifiers of conversations that sleep, taken at once
 

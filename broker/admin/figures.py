@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from oms_journal.broker.admin.questions import Page, Steps
 from oms_journal.broker.admin.services import Bound, ServiceRow, service_row
 from oms_journal.broker.admin.topics import TopicRow, topic_row
-from oms_journal.broker.world import World
+from oms_journal.broker.kernel.state.world import World
 
 NAMED_MAX = 200  # services, and topics, that are told by name
 STEP_COUNT = 50  # that are looked at between two pauses

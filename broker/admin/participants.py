@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from oms_journal.broker.admin.questions import Question, Steps, page_of
-from oms_journal.broker.participant import Participant
-from oms_journal.broker.uow import Name
-from oms_journal.broker.world import World
+from oms_journal.broker.kernel.state.participant import Participant
+from oms_journal.broker.kernel.state.unit import Name
+from oms_journal.broker.kernel.state.world import World
 
 NAMES_MAX = 100  # services and topics that a row names
 

@@ -18,7 +18,7 @@ from oms_journal.broker.admin.services import ServerRow, ServiceRow, servers, se
 from oms_journal.broker.admin.topics import PublicationRow, SubscriberRow, TopicRow, publications, subscribers, topics
 from oms_journal.broker.admin.uow_statistics import UowStatisticsRow, uow_statistics
 from oms_journal.broker.admin.uows import UowRow, uows
-from oms_journal.broker.world import World
+from oms_journal.broker.kernel.state.world import World
 
 _SERVICE = ("server_class", "server_name", "service")
 _USER = ("user_id", "token")

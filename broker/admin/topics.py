@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from oms_journal.broker.admin.questions import Question, Steps, left_of, page_of, seconds_of, time_of
-from oms_journal.broker.parking import with_subscription
+from oms_journal.broker.kernel.state.parking import with_subscription
+from oms_journal.broker.kernel.state.topic import Publication, Subscription, Topic
+from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import Status
-from oms_journal.broker.topic import Publication, Subscription, Topic
-from oms_journal.broker.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

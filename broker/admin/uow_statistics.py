@@ -10,11 +10,11 @@ import numpy as np
 
 from oms_journal.broker.admin.questions import Question, Steps, page_of, time_of
 from oms_journal.broker.admin.services import ServiceFilter
-from oms_journal.broker.recording import service_name
+from oms_journal.broker.kernel.state.service import ServiceName
+from oms_journal.broker.kernel.state.unit_records import service_name
+from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.kernel.tables.dormant_units import WAITING, Columns, opened
 from oms_journal.broker.records import Flag, UowRecord
-from oms_journal.broker.service import ServiceName
-from oms_journal.broker.units import WAITING, Columns, opened
-from oms_journal.broker.world import World
 
 STEP_UNITS = 500  # units of work, not packed, that are counted between two pauses
 _NAMES = ("status", "flags", "messages", "size", "created", "parties")

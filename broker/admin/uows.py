@@ -21,13 +21,13 @@ from oms_journal.broker.admin.questions import (
     time_of,
 )
 from oms_journal.broker.admin.services import ServiceFilter
-from oms_journal.broker.conversation import Conversation
-from oms_journal.broker.recording import record_of, service_name
+from oms_journal.broker.kernel.state.conversation import Conversation
+from oms_journal.broker.kernel.state.unit import UnitOfWork
+from oms_journal.broker.kernel.state.unit_records import record_of, service_name
+from oms_journal.broker.kernel.state.unit_states import COMPLETE, POSTPONED
+from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.kernel.tables.dormant_units import Parties, Wanted
 from oms_journal.broker.records import Flag, UowRecord
-from oms_journal.broker.states import COMPLETE, POSTPONED
-from oms_journal.broker.units import Parties, Wanted
-from oms_journal.broker.uow import UnitOfWork
-from oms_journal.broker.world import World
 
 _PARTIES = ("user_id", "token", "receiver_user", "receiver_token", "server_class", "server_name", "service")
 YES_OR_NO: Mapping[str, bool] = {"yes": True, "no": False, "true": True, "false": False}  # in either case

@@ -37,9 +37,9 @@ from oms_journal.broker.client.calls import (
     Steps,
     Unreached,
 )
-from oms_journal.broker.effects import Physical
 from oms_journal.broker.embedded.interrupts import apart, whole
 from oms_journal.broker.embedded.runtime import CLOSED, Answered, refusal, spelled
+from oms_journal.broker.kernel.state.effects import Physical
 from oms_journal.broker.reachability import reason_of, trusting
 from oms_journal.broker.sessions.async_sessions import AsyncSession
 from oms_journal.broker.sessions.sessions import Session

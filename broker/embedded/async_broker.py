@@ -16,7 +16,11 @@ from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.drivers.open import open_store
-from oms_journal.broker.effects import (
+from oms_journal.broker.embedded.beginning import Beginning, OpenStore, Value, Wanted, attributes_of, start
+from oms_journal.broker.embedded.loop import Asked, Looped
+from oms_journal.broker.embedded.runtime import TICK_SECONDS, Answered, Running, spelled
+from oms_journal.broker.embedded.tracing import Tracing
+from oms_journal.broker.kernel.state.effects import (
     AllowNew,
     Command,
     ForbidNew,
@@ -27,16 +31,12 @@ from oms_journal.broker.effects import (
     StoreBack,
     StoreLost,
 )
-from oms_journal.broker.embedded.beginning import Beginning, OpenStore, Value, Wanted, attributes_of, start
-from oms_journal.broker.embedded.loop import Asked, Looped
-from oms_journal.broker.embedded.runtime import TICK_SECONDS, Answered, Running, spelled
-from oms_journal.broker.embedded.tracing import Tracing
+from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import Status
 from oms_journal.broker.sessions.async_sessions import AsyncSession
 from oms_journal.broker.sessions.requests import UnitStatus, checked, member, number_of_seconds, unit_status
 from oms_journal.broker.store.latencies import Latencies
 from oms_journal.broker.store.start import Store, StoreUnavailable
-from oms_journal.broker.world import World
 from oms_journal.database.arguments import plain_text
 
 _ENTERED = "this AsyncBroker was entered already; make another one with AsyncBroker.open"

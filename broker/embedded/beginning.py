@@ -17,8 +17,8 @@ from pathlib import Path
 from oms_journal.broker.attributes.attributes import Attributes, built_in, read
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.open import DEFAULT_FILE, open_store, start_of, version
-from oms_journal.broker.kernel import Kernel
-from oms_journal.broker.restore import restored, without_store
+from oms_journal.broker.kernel.kernel import Kernel
+from oms_journal.broker.kernel.restart.restore import restored, without_store
 from oms_journal.broker.store.identifiers import Identifiers
 from oms_journal.broker.store.report import Report, report_path
 from oms_journal.broker.store.start import Begun, Pstore, StartRefused, Store, StoreError, begin

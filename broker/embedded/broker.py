@@ -21,7 +21,11 @@ from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.drivers.open import open_store
-from oms_journal.broker.effects import (
+from oms_journal.broker.embedded.beginning import OpenStore, Value, Wanted, attributes_of, start
+from oms_journal.broker.embedded.runtime import TICK_SECONDS, Answered, Running, spelled
+from oms_journal.broker.embedded.threads import Threaded
+from oms_journal.broker.embedded.ticker import Ticker
+from oms_journal.broker.kernel.state.effects import (
     AllowNew,
     Command,
     ForbidNew,
@@ -32,15 +36,11 @@ from oms_journal.broker.effects import (
     StoreBack,
     StoreLost,
 )
-from oms_journal.broker.embedded.beginning import OpenStore, Value, Wanted, attributes_of, start
-from oms_journal.broker.embedded.runtime import TICK_SECONDS, Answered, Running, spelled
-from oms_journal.broker.embedded.threads import Threaded
-from oms_journal.broker.embedded.ticker import Ticker
+from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import Status
 from oms_journal.broker.sessions.requests import UnitStatus, checked, member, number_of_seconds, unit_status
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.store.start import Store, StoreUnavailable
-from oms_journal.broker.world import World
 from oms_journal.database.arguments import plain_text
 from oms_journal.database.forks import close_in_children
 

@@ -14,7 +14,17 @@ from typing import Any, TypeVar
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.effects import (
+from oms_journal.broker.embedded.runtime import (
+    BATCH_MAX,
+    NO_REQUEST,
+    Answered,
+    Running,
+    handing_back,
+    refusal,
+    seconds_to_wait,
+)
+from oms_journal.broker.embedded.slots import Errand, Slot
+from oms_journal.broker.kernel.state.effects import (
     Abandoned,
     Answer,
     Call,
@@ -27,17 +37,7 @@ from oms_journal.broker.effects import (
     Physical,
     Stored,
 )
-from oms_journal.broker.embedded.runtime import (
-    BATCH_MAX,
-    NO_REQUEST,
-    Answered,
-    Running,
-    handing_back,
-    refusal,
-    seconds_to_wait,
-)
-from oms_journal.broker.embedded.slots import Errand, Slot
-from oms_journal.broker.world import World
+from oms_journal.broker.kernel.state.world import World
 from oms_journal.database.pace import Pace
 from oms_journal.journal.background import courteous
 

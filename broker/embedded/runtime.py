@@ -23,7 +23,10 @@ from oms_journal.broker.attributes.attributes import JournalAttributes, SqliteAt
 from oms_journal.broker.block import NEW, Function, Option, Reception, Reply, Request, Store
 from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.durations import MICROSECONDS, Waiting, wait
-from oms_journal.broker.effects import (
+from oms_journal.broker.embedded.beginning import Beginning
+from oms_journal.broker.embedded.tracing import Tracing
+from oms_journal.broker.kernel.kernel import INTERNAL_ERROR
+from oms_journal.broker.kernel.state.effects import (
     Answer,
     Commit,
     Durable,
@@ -38,14 +41,11 @@ from oms_journal.broker.effects import (
     Tick,
     taken_apart,
 )
-from oms_journal.broker.embedded.beginning import Beginning
-from oms_journal.broker.embedded.tracing import Tracing
-from oms_journal.broker.kernel import INTERNAL_ERROR
+from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.store.changes import Changes, filled
 from oms_journal.broker.store.latencies import Latencies
 from oms_journal.broker.store.start import CommitRefused, ProducerReused, StoreError, StoreFull, StoreUnavailable, end
 from oms_journal.broker.store.stored_files import MakesRoom
-from oms_journal.broker.world import World
 from oms_journal.database.arguments import every, flag, plain_bytes, plain_properties, plain_text, shown
 
 _log = logging.getLogger("oms.broker")

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from oms_journal.broker.block import Request
-from oms_journal.broker.effects import Answer, Input, Physical
+from oms_journal.broker.kernel.state.effects import Answer, Input, Physical
 
 
 class Slot:

@@ -14,7 +14,6 @@ from oms_journal.broker.admin.questions import Page, Steps
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.effects import Abandoned, Answer, Call, Command, Commit, Expect, Input, Physical
 from oms_journal.broker.embedded.interrupts import whole
 from oms_journal.broker.embedded.runtime import (
     BATCH_MAX,
@@ -25,7 +24,8 @@ from oms_journal.broker.embedded.runtime import (
     refusal,
     seconds_to_wait,
 )
-from oms_journal.broker.world import World
+from oms_journal.broker.kernel.state.effects import Abandoned, Answer, Call, Command, Commit, Expect, Input, Physical
+from oms_journal.broker.kernel.state.world import World
 
 NOBODY = -1  # whose handle it is that a tick is expected with though no call waits for it
 

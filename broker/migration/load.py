@@ -21,7 +21,7 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal_contents import has_data
 from oms_journal.broker.drivers.open import open_store, place_of
 from oms_journal.broker.drivers.sqlite import SqliteStore
-from oms_journal.broker.effects import Action
+from oms_journal.broker.kernel.state.effects import Action
 from oms_journal.broker.migration.agreement import Mark, MoveRefused, Offer, decode_mark, encode_mark, partner_refusal
 from oms_journal.broker.migration.stream import (
     Decoder,

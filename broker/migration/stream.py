@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from oms_journal.broker.effects import Action, Reported
+from oms_journal.broker.kernel.state.effects import Action, Reported
 from oms_journal.broker.records import MASTER, MASTER_KEY, PUBLICATION, UOW, RecordError, RecordKind, kind_of
 from oms_journal.broker.store.report import TYPES
 from oms_journal.broker.store.start import STORE_PREFIX, MessageUnreadable

@@ -17,8 +17,8 @@ from typing import Any, Protocol, TypeVar, Unpack
 
 from oms_journal.broker.block import ANY, NONE, Function, Option, Request
 from oms_journal.broker.codes import Code
-from oms_journal.broker.effects import Physical
 from oms_journal.broker.embedded.runtime import Answered, handing_back
+from oms_journal.broker.kernel.state.effects import Physical
 from oms_journal.broker.sessions.async_parts import (
     AsyncReceivedUnit,
     AsyncSentPublication,

@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TextIO
 
-from oms_journal.broker.effects import Reported
+from oms_journal.broker.kernel.state.effects import Reported
 from oms_journal.broker.records import RecordKind
 from oms_journal.journal.disk import FILE_MODE
 

@@ -23,7 +23,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.effects import Action, Reported
+from oms_journal.broker.kernel.state.effects import Action, Reported
 from oms_journal.broker.records import (
     CHECKPOINT,
     CHECKPOINTS,

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
-from oms_journal.broker import kernel, repeating, sending, syncpoint
 from oms_journal.broker.codes import Code
 from oms_journal.broker.embedded import runtime
 from oms_journal.broker.embedded.loop import Looped
 from oms_journal.broker.embedded.threads import Threaded
-from oms_journal.broker.joining import depart
+from oms_journal.broker.kernel import kernel
+from oms_journal.broker.kernel.participants.logon import depart
+from oms_journal.broker.kernel.units import repeating, send, syncpoint
 from oms_journal.broker.sessions import session_parts, sessions
 from oms_journal.broker.sessions.requests import Speaker
 from oms_journal.broker.sessions.sessions import Session
@@ -142,7 +143,7 @@ def a_lost_connection_leaves_its_units_open() -> Iterator[None]:
 @fault()
 def a_repeat_adds() -> Iterator[None]:
     """A unit of work that is sent again with its producer's identifier is added again."""
-    with changed(sending, "is_answered", lambda _: lambda *_given: False):
+    with changed(send, "is_answered", lambda _: lambda *_given: False):
         yield
 
 

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sized
 from typing import Any
 
-from oms_journal.broker.kernel import Kernel
-from oms_journal.broker.uow import UnitOfWork
-from oms_journal.broker.world import World
+from oms_journal.broker.kernel.kernel import Kernel
+from oms_journal.broker.kernel.state.unit import UnitOfWork
+from oms_journal.broker.kernel.state.world import World
 from oms_journal.database.cleanup import ASKED_SHARE
 from oms_journal.database.compaction import plan_compaction
 from oms_journal.database.questions import file_facts

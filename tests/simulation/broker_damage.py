@@ -6,10 +6,10 @@ What was promised and is not there must lie where a loss was reported, and what 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import PUBLICATIONS, SUBSCRIPTIONS, UOWS
 from oms_journal.broker.store.start import StartRefused
 from oms_journal.broker.store.start import Store as StorePort
-from oms_journal.broker.world import World
 from oms_journal.journal.names import DataFileName
 from oms_journal.recovery.report import RecoveryReport, Verdict
 from tests.crash_model import Unattended

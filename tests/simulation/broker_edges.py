@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 import oms_journal.broker.drivers.journal
-import oms_journal.broker.topics
-import oms_journal.broker.world
+import oms_journal.broker.kernel.state.topics
+import oms_journal.broker.kernel.state.world
 import oms_journal.journal.lock
 import oms_journal.recovery.continuation
 from tests.crash_model import Unattended
@@ -42,8 +42,8 @@ def simulated_edges() -> Iterator[Edges]:
             (oms_journal.journal.lock, "socket", SimpleNamespace(gethostname=lambda: "simulated")),
             (oms_journal.recovery.continuation, "os", system),
             (oms_journal.broker.drivers.journal, "MessageDatabase", Unattended),
-            (oms_journal.broker.world, "stays", _never),
-            (oms_journal.broker.topics, "stays", _never),
+            (oms_journal.broker.kernel.state.world, "stays", _never),
+            (oms_journal.broker.kernel.state.topics, "stays", _never),
         ):
             stack.enter_context(patch.object(module, name, put))
         yield edges

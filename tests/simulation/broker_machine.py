@@ -10,12 +10,12 @@ from oms_journal.broker.attributes.attributes import Attributes, parse
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import JournalStore
-from oms_journal.broker.effects import Answer, Call, Commit, Durable, Effect
 from oms_journal.broker.embedded.beginning import Beginning
 from oms_journal.broker.embedded.runtime import NO_REQUEST, Running, handing_back
-from oms_journal.broker.kernel import Kernel
+from oms_journal.broker.kernel.kernel import Kernel
+from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.state.effects import Answer, Call, Commit, Durable, Effect
 from oms_journal.broker.records import MASTER_KEY
-from oms_journal.broker.restore import restored
 from oms_journal.broker.store.start import RESTORED_KEY, StartRefused, Store, StoreError
 from oms_journal.database.backup.backup import Backup, BackupOptions, back_up
 from oms_journal.database.backup.restore import RestoreOptions, restore

@@ -6,22 +6,22 @@ from dataclasses import replace
 from typing import Any
 
 import oms_journal.broker.drivers.journal
-import oms_journal.broker.moves
-import oms_journal.broker.receiver
-import oms_journal.broker.receiving
-import oms_journal.broker.restore
+import oms_journal.broker.kernel.restart.restore
+import oms_journal.broker.kernel.units.receive
+import oms_journal.broker.kernel.units.receiver
+import oms_journal.broker.kernel.units.transitions
 import oms_journal.recovery.walked
-from oms_journal.broker.columns import Columns
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.effects import Answer, Commit, Durable, Effect, Failed
 from oms_journal.broker.embedded.runtime import Running
-from oms_journal.broker.kernel import Kernel
+from oms_journal.broker.kernel.kernel import Kernel
+from oms_journal.broker.kernel.restart.unit_columns import Columns
+from oms_journal.broker.kernel.state.effects import Answer, Commit, Durable, Effect, Failed
+from oms_journal.broker.kernel.state.service import End
+from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.kernel.topics.delivery import Acknowledging
 from oms_journal.broker.records import CLOCK, SUBSCRIPTION
-from oms_journal.broker.service import End
 from oms_journal.broker.store.changes import Changes
-from oms_journal.broker.subscribing import Acknowledging
-from oms_journal.broker.world import World
 from oms_journal.database.cleanup import Cleanup
 from oms_journal.database.compaction import leading_dead
 from oms_journal.recovery.startup import RecoveryOptions
@@ -115,7 +115,7 @@ def a_receivers_commit_is_not_written() -> Iterator[None]:
 
         return closed
 
-    with changed(oms_journal.broker.moves, "closing_as", of):
+    with changed(oms_journal.broker.kernel.units.transitions, "closing_as", of):
         yield
 
 
@@ -151,14 +151,14 @@ def _clock(of: Callable[[int], int]) -> Callable[..., Any]:
 @fault("broker", budget=100)
 def lifetimes_go_on_while_the_broker_is_down() -> Iterator[None]:
     """After a restart the pseudo-clock is an hour further."""
-    with changed(oms_journal.broker.restore, "_decoded", _clock(lambda clock: clock + HOUR)):
+    with changed(oms_journal.broker.kernel.restart.restore, "_decoded", _clock(lambda clock: clock + HOUR)):
         yield
 
 
 @fault("broker", budget=300)
 def the_pseudo_clock_begins_anew() -> Iterator[None]:
     """After a restart no time has passed of any lifetime."""
-    with changed(oms_journal.broker.restore, "_decoded", _clock(lambda _: 0)):
+    with changed(oms_journal.broker.kernel.restart.restore, "_decoded", _clock(lambda _: 0)):
         yield
 
 
@@ -180,7 +180,7 @@ def conversations_are_restored_in_another_order() -> Iterator[None]:
 @fault("broker", budget=60)
 def a_conversation_is_not_bound_to_its_receiver() -> Iterator[None]:
     """Two servers get messages of one conversation."""
-    with changed(oms_journal.broker.receiving, "assign", lambda _: nothing):
+    with changed(oms_journal.broker.kernel.units.receive, "assign", lambda _: nothing):
         yield
 
 
@@ -196,7 +196,10 @@ def a_unit_of_work_goes_on_after_a_backout() -> Iterator[None]:
 
         return kept
 
-    with changed(oms_journal.broker.receiver, "hand_back", of), changed(oms_journal.broker.receiving, "deliver", of):
+    with (
+        changed(oms_journal.broker.kernel.units.receiver, "hand_back", of),
+        changed(oms_journal.broker.kernel.units.receive, "deliver", of),
+    ):
         yield
 
 
@@ -228,7 +231,7 @@ def _subscription(**fields: Callable[[Any], object]) -> Callable[..., Any]:
 def a_subscription_begins_anew_at_a_restart() -> Iterator[None]:
     """A durable subscriber gets again what it has acknowledged."""
     begun = _subscription(position=lambda _: 0, acknowledged=lambda _: ())
-    with changed(oms_journal.broker.restore, "_every", begun):
+    with changed(oms_journal.broker.kernel.restart.restore, "_every", begun):
         yield
 
 
@@ -236,7 +239,7 @@ def a_subscription_begins_anew_at_a_restart() -> Iterator[None]:
 def a_subscription_skips_at_a_restart() -> Iterator[None]:
     """A durable subscriber misses what was published before a restart."""
     skipped = _subscription(position=lambda store: store.highest())
-    with changed(oms_journal.broker.restore, "_every", skipped):
+    with changed(oms_journal.broker.kernel.restart.restore, "_every", skipped):
         yield
 
 

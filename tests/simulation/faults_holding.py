@@ -5,17 +5,17 @@ from dataclasses import replace
 from heapq import heappush
 from typing import Any
 
-import oms_journal.broker.releasing
-import oms_journal.broker.restore
-import oms_journal.broker.starting
+import oms_journal.broker.kernel.hold_release
+import oms_journal.broker.kernel.restart.restore
+import oms_journal.broker.kernel.restart.start
 import oms_journal.broker.store.start
 import oms_journal.database.backup.restore
-from oms_journal.broker.deciding import decide
-from oms_journal.broker.decision import Decision
+from oms_journal.broker.kernel.state.decision import Decision
+from oms_journal.broker.kernel.state.tickets import decide
+from oms_journal.broker.kernel.state.topic import Subscription
+from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.kernel.tables.hold import Window, Withheld
 from oms_journal.broker.store.changes import Changes
-from oms_journal.broker.topic import Subscription
-from oms_journal.broker.withheld import Window, Withheld
-from oms_journal.broker.world import World
 from oms_journal.journal.format.manifest import Manifest
 from tests.simulation.fault import changed, fault
 
@@ -29,7 +29,7 @@ def _told_early(world: World, changes: Changes, decision: Decision) -> None:
 @fault("broker", budget=150)
 def a_release_is_told_before_it_is_durable() -> Iterator[None]:
     """What is released or discarded is answered, and done, while it is on its way to the store."""
-    with changed(oms_journal.broker.releasing, "decide", lambda _: _told_early):
+    with changed(oms_journal.broker.kernel.hold_release, "decide", lambda _: _told_early):
         yield
 
 
@@ -40,7 +40,7 @@ def a_discarded_unit_of_work_comes_back_after_a_restart() -> Iterator[None]:
     def of(closing: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *arguments: closing(*arguments)._replace(changes=Changes())
 
-    with changed(oms_journal.broker.releasing, "closing", of):
+    with changed(oms_journal.broker.kernel.hold_release, "closing", of):
         yield
 
 
@@ -55,7 +55,7 @@ def one_publication_of_a_release_stays_held() -> Iterator[None]:
 
         return fewer
 
-    with changed(oms_journal.broker.releasing, "_of_window", of):
+    with changed(oms_journal.broker.kernel.hold_release, "_of_window", of):
         yield
 
 
@@ -66,7 +66,7 @@ def a_restart_forgets_what_is_held() -> Iterator[None]:
     def of(found: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *arguments: replace(found(*arguments), hold=None, held={})
 
-    with changed(oms_journal.broker.restore, "_found", of):
+    with changed(oms_journal.broker.kernel.restart.restore, "_found", of):
         yield
 
 
@@ -107,7 +107,7 @@ def held_publications_are_handed_out_after_a_restart() -> Iterator[None]:
 
         return handed
 
-    with changed(oms_journal.broker.starting, "_withhold", of):
+    with changed(oms_journal.broker.kernel.restart.start, "_withhold", of):
         yield
 
 

@@ -20,6 +20,7 @@ from oms_journal.broker.admin.commands import order_of
 from oms_journal.broker.admin.questions import Page, Question, Row, Steps, page_of, time_of
 from oms_journal.broker.admin.subjects import Subject, question_of, subject_of
 from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.rights import BROKER, Identity, Right, service_name, topic_name
 from oms_journal.broker.server.admin.commands import Commands, Done
 from oms_journal.broker.server.admin.resources import resources, transports
@@ -27,7 +28,6 @@ from oms_journal.broker.server.runtime.state import Served
 from oms_journal.broker.store.latencies import Latencies
 from oms_journal.broker.store.start import StoreError
 from oms_journal.broker.store.stored_files import HasFiles, MakesRoom
-from oms_journal.broker.world import World
 
 _log = logging.getLogger("oms.server")
 REMEMBERED_SECONDS = 1.0  # that figures of files and free space are told again

@@ -13,7 +13,8 @@ from oms_journal.broker.admin.questions import LIMIT_MAX, Page, Question, Row
 from oms_journal.broker.admin.services import servers
 from oms_journal.broker.admin.uows import uows
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.effects import (
+from oms_journal.broker.embedded.async_broker import AsyncBroker
+from oms_journal.broker.kernel.state.effects import (
     Command,
     Purge,
     SetStatus,
@@ -23,7 +24,6 @@ from oms_journal.broker.effects import (
     SubscribeFor,
     UnsubscribeFor,
 )
-from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.records import Status
 from oms_journal.broker.rights import BROKER, Identity, Right, service_name, topic_name
 from oms_journal.broker.server.admin.releasing import Releasing

@@ -14,8 +14,14 @@ from oms_journal.broker.admin.hold import Between, held_counts, held_publication
 from oms_journal.broker.admin.questions import Question, Row
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.durations import duration
-from oms_journal.broker.effects import Command, DiscardHeld, DiscardPublications, ReleaseHeld, ReleasePublications
 from oms_journal.broker.embedded.async_broker import AsyncBroker
+from oms_journal.broker.kernel.state.effects import (
+    Command,
+    DiscardHeld,
+    DiscardPublications,
+    ReleaseHeld,
+    ReleasePublications,
+)
 from oms_journal.broker.records import Status
 from oms_journal.broker.rights import service_name, topic_name
 from oms_journal.broker.server.runtime.log import event

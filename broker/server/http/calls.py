@@ -19,9 +19,9 @@ from zlib import crc32
 
 from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.codes import Code, detailed
-from oms_journal.broker.effects import Physical
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.embedded.runtime import Answered, handing_back
+from oms_journal.broker.kernel.state.effects import Physical
 
 HEADER = "Broker-Call"
 NAME = "^[!-~]{0,64}$"  # an identifier; "" is none

@@ -1,0 +1,1 @@
+"""The deciding part of the broker: inputs and the time in, effects out."""

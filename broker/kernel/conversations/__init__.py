@@ -1,0 +1,1 @@
+"""Conversations: found, woken, put to sleep, ended."""

@@ -1,0 +1,1 @@
+"""Participants: logon, registration, shutdown."""

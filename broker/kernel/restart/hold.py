@@ -1,0 +1,100 @@
+"""How a store that was restored from a backup begins: what waits in it is held, in one durable step.
+
+`oms restore` leaves a mark in a broker's store; the first start turns it into the hold and removes it in the same
+commit. Before that commit nobody is served, and a start that is killed before it is simply repeated. What an operator
+had released after an earlier restore is held again, since this backup may be older than its delivery.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sortedcontainers import SortedDict
+
+from oms_journal.broker.kernel.tables.hold import Window
+from oms_journal.broker.kernel.tables.ranges import NONE, Ranges
+from oms_journal.broker.records import (
+    HELD,
+    HELDS,
+    HOLD,
+    HOLD_KEY,
+    SUBSCRIPTION,
+    SUBSCRIPTIONS,
+    HeldRecord,
+    HoldRecord,
+    PublicationRecord,
+    SubscriptionRecord,
+)
+from oms_journal.broker.store.changes import Changes, Put
+from oms_journal.broker.store.marks import mark
+from oms_journal.broker.store.start import RESTORED_KEY, Store
+
+SOURCE_BYTES_MAX = 200  # of what a record tells people of the backup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a store has that can be held, and what it holds."""
+
+    clock: int  # the pseudo-clock
+    publications: Sequence[PublicationRecord] = ()
+    subscriptions: Sequence[SubscriptionRecord] = ()
+    hold: HoldRecord | None = None
+    held: Mapping[str, HeldRecord] = field(default_factory=dict)  # by the subscription's identifier
+
+
+def hold_all(store: Store, found: Found, now: int, *, has_units: bool) -> Found:
+    """Return what is held once all that waits is; it is durable then. `has_units` says whether a unit of work waits."""
+    said = mark(store.record, RESTORED_KEY)
+    assert said is not None, "only a store that was restored is held"
+    last = store.highest()
+    windows = {each.subscription_id: window_of(each, found, last) for each in found.subscriptions}
+    held = {subscription_id: window for subscription_id, window in windows.items() if window is not None}
+    if not has_units and not held:
+        gone = [*([HOLD_KEY] if found.hold is not None else []), *(HELDS + each for each in found.held)]
+        store.commit(Changes(drops=[RESTORED_KEY, *gone]))
+        return replace(found, hold=None, held={})
+    # What has been held since an earlier restore keeps what it has left, and then what is new has no less.
+    stands_at = found.clock if found.hold is None else min(found.hold.clock, found.clock)
+    hold = HoldRecord(last, stands_at, now, _source(said))
+    subscriptions = [
+        each._replace(position=last, acknowledged=()) if each.subscription_id in held else each
+        for each in found.subscriptions
+    ]
+    puts = [Put(HOLD_KEY, HOLD.encode(hold)), *(Put(HELDS + each, HELD.encode(held[each])) for each in held)]
+    puts += [
+        Put(SUBSCRIPTIONS + each.subscription_id, SUBSCRIPTION.encode(each))
+        for each in subscriptions
+        if each.subscription_id in held
+    ]
+    drops = [RESTORED_KEY, *(HELDS + each for each in found.held if each not in held)]
+    store.commit(Changes(puts=puts, drops=drops))
+    return replace(found, hold=hold, subscriptions=subscriptions, held=held)
+
+
+def window_of(subscription: SubscriptionRecord, found: Found, last: int) -> HeldRecord | None:
+    """Return what is held for a subscription; None where it has everything."""
+    before = found.held.get(subscription.subscription_id)
+    window = Window(before) if before is not None else None
+    acknowledged = Ranges.read(subscription.acknowledged)
+    of_topic = SortedDict((each.first, each) for each in found.publications if each.topic == subscription.topic)
+    wanted = [
+        first
+        for first in of_topic
+        if (first > subscription.position and first not in acknowledged) or (window is not None and window.wants(first))
+    ]
+    if not wanted:
+        return None
+    low, wants = wanted[0] - 1, frozenset(wanted)
+    done = NONE.adding((first for first in of_topic if first > low and first not in wants), of_topic)
+    return HeldRecord(subscription.subscription_id, low, last, 0, done.size, done.numbers())
+
+
+def _source(mark: bytes) -> str:
+    """Return what people are told of where the store was restored from."""
+    try:
+        said = json.loads(mark)
+        text = str(said.get("backup") or said.get("source") or "")
+    except (ValueError, AttributeError):
+        return ""
+    return text.encode(errors="backslashreplace")[:SOURCE_BYTES_MAX].decode(errors="ignore")

@@ -1,0 +1,160 @@
+"""What a restart makes of the records: both restart tables applied, and all that the kernel goes on with.
+
+    a unit of work         becomes
+    whose status changes   its new status, written before the broker goes on: BACKEDOUT and DISCARDED ones
+    DELIVERED              ACCEPTED. Nothing is written: the next start does the same
+    that leaves no trace   nothing: its record is dropped
+
+A store that was restored from a backup begins with all of it held (`holding.py`).
+
+Bodies are not read, and records stay columns until somebody touches them (`units.py`). (EntireX, Using Persistence and
+Units of Work, "Recovery Processing": both restart tables, bindings to servers, messages not in memory.)
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+from oms_journal.broker.codes import Code
+from oms_journal.broker.kernel.restart.hold import Found, hold_all
+from oms_journal.broker.kernel.restart.unit_columns import Columns, Line
+from oms_journal.broker.kernel.state.effects import Action, Reported
+from oms_journal.broker.kernel.tables.dormant_units import Person, Units
+from oms_journal.broker.kernel.tables.hold import Withheld
+from oms_journal.broker.kernel.tables.remembered import Remembered
+from oms_journal.broker.records import (
+    CLOCK,
+    CLOCK_KEY,
+    HELD,
+    HELDS,
+    HOLD,
+    HOLD_KEY,
+    PUBLICATION,
+    PUBLICATIONS,
+    SUBSCRIPTION,
+    SUBSCRIPTIONS,
+    UOWS,
+    HeldRecord,
+    Layout,
+    PublicationRecord,
+    R,
+    RecordError,
+    RecordKind,
+    SubscriptionRecord,
+)
+from oms_journal.broker.store.marks import mark
+from oms_journal.broker.store.start import RESTORED_KEY, MessageUnreadable, StartRefused, Store
+
+_log = logging.getLogger("oms.broker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """What the store held, as the kernel goes on with it."""
+
+    has_store: bool = True
+    clock: int = 0  # the pseudo-clock as it was written last, microseconds
+    highest: int = 0  # no message had a higher number
+    units: Units = field(default_factory=Units)
+    lines: Sequence[Line] = ()
+    senders: Mapping[Person, int] = field(default_factory=dict)  # how many units of work of theirs wait
+    subscriptions: Sequence[SubscriptionRecord] = ()
+    publications: Sequence[PublicationRecord] = ()
+    withheld: Withheld = field(default_factory=Withheld)  # units of work that are held
+    held: Mapping[str, HeldRecord] = field(default_factory=dict)  # publications, by the subscription's identifier
+    lost: Sequence[str] = ()  # keys whose values are damaged
+    reported: Sequence[Reported] = ()  # records that the restart has dropped
+    remembered: Remembered = field(default_factory=Remembered)  # producers' identifiers
+
+
+def without_store() -> Restored:
+    """Return what a broker without a store begins with."""
+    return Restored(has_store=False)
+
+
+def restored(store: Store, *, now: int) -> Restored:
+    """Return what the store holds, after what the restart changes of it was written. StartRefused, StoreError.
+
+    `now` is microseconds since 1970 UTC. For a store that was begun and that nobody writes meanwhile.
+    """
+    columns = Columns()
+    for batch in store.values(UOWS):
+        columns.take(batch.keys, batch.values, batch.damaged)
+    columns.sort()
+    lost = list(columns.lost)
+    for key in columns.lost:
+        _log.error("LOST: the record of the unit of work under %s is damaged; its messages stay in the store", key)
+    clock = _clock(store, columns, lost)
+    is_restored = mark(store.record, RESTORED_KEY) is not None
+    reported: list[Reported] = []
+    for changes in columns.restart(clock, now, holds_all=is_restored):
+        store.commit(changes)
+        reported += [Reported(key.removeprefix(UOWS), RecordKind.UOW, Action.DELETED) for key in changes.drops]
+    found = _found(store, clock, lost)
+    if is_restored:
+        found = hold_all(store, found, now, has_units=bool(columns.withheld(store.highest())))
+    last = 0 if found.hold is None else found.hold.last
+    units = Units(last)
+    units.fill(columns.heads, columns.parties, columns.places, columns.texts)
+    return Restored(
+        clock=clock,
+        highest=store.highest(),
+        units=units,
+        lines=columns.lines(last),
+        senders=columns.senders(),
+        subscriptions=found.subscriptions,
+        publications=found.publications,
+        withheld=Withheld(found.hold, columns.withheld(last)),
+        held=found.held,
+        lost=lost,
+        reported=reported,
+        remembered=Remembered(store.identifiers()),
+    )
+
+
+def _found(store: Store, clock: int, lost: list[str]) -> Found:
+    """Return what the store has of topics, and what it holds; of that nothing is left out, or it would be delivered."""
+    value = store.record(HOLD_KEY)
+    held_lost: list[str] = []
+    held = {record.subscription_id: record for record in _every(store, HELD, HELDS, held_lost)}
+    if held_lost:
+        raise StartRefused(Code.RESTART_FAILED, f"{held_lost[0]} in the persistent store is damaged")
+    return Found(
+        clock=clock,
+        publications=sorted(_every(store, PUBLICATION, PUBLICATIONS, lost), key=lambda record: record.first),
+        hold=None if value is None else _decoded(HOLD, HOLD_KEY, value),
+        subscriptions=_every(store, SUBSCRIPTION, SUBSCRIPTIONS, lost),
+        held=held,
+    )
+
+
+def _decoded(layout: Layout[R], key: str, value: bytes) -> R:
+    try:
+        return layout.decode(value)
+    except RecordError as failure:
+        raise StartRefused(Code.RESTART_FAILED, f"{key} in the persistent store: {failure}") from failure
+
+
+def _clock(store: Store, columns: Columns, lost: list[str]) -> int:
+    """Return the pseudo-clock as it was written last; where that is damaged, no later than it was."""
+    try:
+        value = store.record(CLOCK_KEY)
+    except MessageUnreadable:
+        _log.error("LOST: the pseudo-clock is damaged; it goes on from when the latest lifetime began")
+        lost.append(CLOCK_KEY)
+        return columns.latest_begin()
+    return 0 if value is None else _decoded(CLOCK, CLOCK_KEY, value).clock
+
+
+def _every(store: Store, layout: Layout[R], prefix: str, lost: list[str]) -> list[R]:
+    """Return the records with the prefix, in order; note those that are damaged."""
+    found = []
+    for batch in store.values(prefix):
+        found += [
+            (key, _decoded(layout, key.decode(), value)) for key, value in zip(batch.keys, batch.values, strict=True)
+        ]
+        for key in batch.damaged:
+            _log.error("LOST: %s is damaged, and left out", key.decode())
+            lost.append(key.decode())
+    return [record for _, record in sorted(found, key=itemgetter(0))]

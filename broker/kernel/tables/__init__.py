@@ -1,0 +1,1 @@
+"""Compact columns, for what waits in large numbers."""

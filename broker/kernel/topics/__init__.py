@@ -1,0 +1,1 @@
+"""Topics: publications and subscriptions."""

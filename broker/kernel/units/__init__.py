@@ -1,0 +1,1 @@
+"""Units of work: sent, received, committed, backed out, ended by time."""
