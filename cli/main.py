@@ -11,33 +11,64 @@ from typing import Annotated, Any
 
 import typer
 
-from oms_journal.cli import dumping, inspecting, loading, messages, receiving, releasing, removing, repairing, users
 from oms_journal.cli.arguments import Command, Group
+from oms_journal.cli.broker import users
 from oms_journal.cli.failures import ExitCode, Failure, Usage, meaning, tell
+from oms_journal.cli.history import dump
+from oms_journal.cli.messages import load, messages, receive, release, remove
 from oms_journal.cli.output import Notes
+from oms_journal.cli.store import inspect, repair
 from oms_journal.journal.errors import JournalError
 
 # Commands with a module of their own that is imported when the command is called.
 _LATE = {
-    "backup": ("oms_journal.cli.backing_up", "backup", "Back a database up into a directory, while it runs."),
-    "restore": ("oms_journal.cli.restoring", "restore", "Make a database from a backup, in a directory that is new."),
-    "io-test": ("oms_journal.cli.iotest", "io_test", "Measure how fast this directory's device makes bytes durable."),
-    "demo": ("oms_journal.cli.demo", "demo", "Run the main job on 336,776 real flights, a kill included."),
-    "analyze": ("oms_journal.cli.analyze", "analyze", "Say what is stuck, slow, full or lost, as a page and tables."),
+    "backup": ("oms_journal.cli.store.backup", "backup", "Back a database up into a directory, while it runs."),
+    "restore": (
+        "oms_journal.cli.store.restore",
+        "restore",
+        "Make a database from a backup, in a directory that is new.",
+    ),
+    "io-test": (
+        "oms_journal.cli.store.iotest",
+        "io_test",
+        "Measure how fast this directory's device makes bytes durable.",
+    ),
+    "demo": (
+        "oms_journal.cli.demo.flights.command",
+        "demo",
+        "Run the main job on 336,776 real flights, a kill included.",
+    ),
+    "analyze": (
+        "oms_journal.cli.history.analyze",
+        "analyze",
+        "Say what is stuck, slow, full or lost, as a page and tables.",
+    ),
     "export": (
-        "oms_journal.cli.exporting",
+        "oms_journal.cli.history.export",
         "export",
         "Write sealed data files as Parquet, for DuckDB, Polars, pandas.",
     ),
-    "estimate": ("oms_journal.cli.estimate", "estimate", "Say how much disk and memory a load of units of work takes."),
-    "chess": ("oms_journal.cli.chess", "chess", "Play chess by mail over a broker: a whole game, with kills."),
-    "serve": ("oms_journal.cli.serve", "serve", "Serve programs over STOMP and HTTP until it is told to stop."),
-    "info": ("oms_journal.cli.asking", "information", "Show what a running broker knows."),
-    "cmd": ("oms_journal.cli.commanding", "command", "Give a running broker a command."),
-    "top": ("oms_journal.cli.top", "top", "Watch a running broker."),
-    "long-uow": ("oms_journal.cli.long_uow", "long_uow", "Let a unit of work take long, be watched, and be stopped."),
+    "estimate": (
+        "oms_journal.cli.store.estimate",
+        "estimate",
+        "Say how much disk and memory a load of units of work takes.",
+    ),
+    "chess": (
+        "oms_journal.cli.demo.chess.command",
+        "chess",
+        "Play chess by mail over a broker: a whole game, with kills.",
+    ),
+    "serve": ("oms_journal.cli.broker.serve", "serve", "Serve programs over STOMP and HTTP until it is told to stop."),
+    "info": ("oms_journal.cli.broker.info", "information", "Show what a running broker knows."),
+    "cmd": ("oms_journal.cli.broker.command", "command", "Give a running broker a command."),
+    "top": ("oms_journal.cli.broker.top", "top", "Watch a running broker."),
+    "long-uow": (
+        "oms_journal.cli.demo.long_uow.command",
+        "long_uow",
+        "Let a unit of work take long, be watched, and be stopped.",
+    ),
     "attributes": (
-        "oms_journal.cli.attributes",
+        "oms_journal.cli.broker.attributes",
         "attributes",
         "Check a broker's attribute file, show the values that count.",
     ),
@@ -175,20 +206,20 @@ def oms(
         raise typer.Exit(ExitCode.USAGE)
 
 
-app.command(cls=Command)(loading.load)
+app.command(cls=Command)(load.load)
 app.command(cls=Command)(messages.send)
-app.command(cls=Command)(receiving.receive)
+app.command(cls=Command)(receive.receive)
 app.command("list", cls=Command)(messages.list_messages)
 app.command(cls=Command)(messages.show)
-app.command(cls=Command)(dumping.dump)
-app.command(cls=Command)(inspecting.stats)
-app.command(cls=Command)(inspecting.explain)
-app.command(cls=Command)(removing.delete)
-app.command(cls=Command)(removing.drop)
-app.command(cls=Command)(releasing.release)
-app.command(cls=Command)(inspecting.verify)
-app.command(cls=Command)(repairing.recover)
-app.command(cls=Command)(repairing.cleanup)
+app.command(cls=Command)(dump.dump)
+app.command(cls=Command)(inspect.stats)
+app.command(cls=Command)(inspect.explain)
+app.command(cls=Command)(remove.delete)
+app.command(cls=Command)(remove.drop)
+app.command(cls=Command)(release.release)
+app.command(cls=Command)(inspect.verify)
+app.command(cls=Command)(repair.recover)
+app.command(cls=Command)(repair.cleanup)
 app.add_typer(users.user, name="user", help="Say who may log on to a server, and may do what.")
 for _name, (_module, _function, _help) in _LATE.items():
     app.command(_name, cls=Late, help=_help)(lambda: None)

@@ -131,16 +131,16 @@ def test_an_application_imports_its_own_modules_and_ours(place: Place, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "started"),
     [
-        pytest.param(("chess", "--pgn", "game.pgn", "--kills", "0"), {"oms_journal.cli.chess_player"}, id="chess"),
+        pytest.param(("chess", "--pgn", "game.pgn", "--kills", "0"), {"oms_journal.cli.demo.chess.player"}, id="chess"),
         pytest.param(
             ("long-uow", "--pages", "4", "--kills", "0"),
             {f"oms_journal.cli.long_uow_{who}" for who in ("broker", "sender", "worker")},
             id="long-uow",
         ),
-        pytest.param((*DEMO, "--no-report"), {"oms_journal.cli.demo_writer"}, id="demo", marks=with_libraries),
+        pytest.param((*DEMO, "--no-report"), {"oms_journal.cli.demo.flights.writer"}, id="demo", marks=with_libraries),
         pytest.param(
             DEMO,
-            {"oms_journal.cli.demo_writer", "oms_journal.cli.demo_analyst", "pyspark.daemon"},
+            {"oms_journal.cli.demo.flights.writer", "oms_journal.cli.demo.flights.analyst", "pyspark.daemon"},
             id="spark",
             marks=(with_libraries, pytest.mark.slow),
         ),

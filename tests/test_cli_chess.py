@@ -14,11 +14,11 @@ import pytest
 
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
-from oms_journal.cli.brokers import opened
-from oms_journal.cli.chess_game import Match, Played, Settings, Visit, differences
-from oms_journal.cli.chess_pgn import OPERA, Game, PgnError, Side, numbered, parse, read, written
-from oms_journal.cli.chess_sheet import Score, Sheet, sheet_path
-from oms_journal.cli.chess_step import ATTRIBUTES, BROKER_ID, SERVICE, TOKEN, Call, Outcome, Said, step
+from oms_journal.cli.demo.broker import opened
+from oms_journal.cli.demo.chess.match import Match, Played, Settings, Visit, differences
+from oms_journal.cli.demo.chess.pgn import OPERA, Game, PgnError, Side, numbered, parse, read, written
+from oms_journal.cli.demo.chess.scoresheet import Score, Sheet, sheet_path
+from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, SERVICE, TOKEN, Call, Outcome, Said, step
 from oms_journal.cli.failures import Failure
 from oms_journal.database import MessageDatabase
 from tests.cli_runner import command_line, environment, oms, oms_json
@@ -457,7 +457,7 @@ def test_a_game_that_does_not_hold_is_told_and_its_directory_is_kept(
         def run(self) -> Played:
             return replace(super().run(), findings=["white has recorded Qe9"])
 
-    monkeypatch.setattr("oms_journal.cli.chess_game.Match", Forging)
+    monkeypatch.setattr("oms_journal.cli.demo.chess.match.Match", Forging)
 
     result = oms("chess", "--pgn", str(pgn(tmp_path, ("*",))), "--kills", "0", code=1)
 

@@ -14,7 +14,7 @@ from oms_journal.broker.kernel.restart.restore import restored
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 from oms_journal.broker.store.start import Pstore
-from oms_journal.cli.estimate import SAMPLE_MAX, Load, estimated
+from oms_journal.cli.store.estimate import SAMPLE_MAX, Load, estimated
 from oms_journal.database.options import Options
 from tests.broker_restart_rows import RealDesk
 from tests.broker_stores import begun

@@ -11,7 +11,7 @@ import pytest
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.kernel import hold_release
 from oms_journal.broker.records import Status
-from oms_journal.cli import held_at_broker, held_units
+from oms_journal.cli.broker import held_at_broker, held_units
 from tests.cli_runner import command_line, environment, oms, oms_json
 from tests.held_stores import mark_restored
 from tests.test_broker_restored_store import read, received

@@ -19,9 +19,9 @@ from oms_journal.broker.records import Status
 from oms_journal.broker.sessions.requests import Message, UnitStatus
 from oms_journal.broker.sessions.session_parts import ReceivedUnit
 from oms_journal.broker.sessions.sessions import Session
-from oms_journal.cli.long_uow_line import Line, hand_over, handed_over, serve
-from oms_journal.cli.long_uow_run import Act, Run, Seen, Who, differences
-from oms_journal.cli.long_uow_work import SERVICE, Progress, sent, watch, work
+from oms_journal.cli.demo.long_uow.line import Line, hand_over, handed_over, serve
+from oms_journal.cli.demo.long_uow.run import Act, Run, Seen, Who, differences
+from oms_journal.cli.demo.long_uow.work import SERVICE, Progress, sent, watch, work
 from tests.cli_runner import command_line, environment, oms, oms_json
 
 PAGES = [b"one", b"two", b"three", b"four", b"five"]
@@ -394,7 +394,7 @@ def test_a_run_that_does_not_hold_is_told_and_its_directory_is_kept(
             act = Act(name="FIRST", pages=4, stop_at=0, kills=[], uowid="1", heard=[("PROCESSED", "4 of 4")])
             return Seen(settings=self._settings, acts=[act, act], done={"1": Counter()}, findings=["a page is missing"])
 
-    monkeypatch.setattr("oms_journal.cli.long_uow_run.Run", Forging)
+    monkeypatch.setattr("oms_journal.cli.demo.long_uow.run.Run", Forging)
 
     result = oms("long-uow", code=1)
 

@@ -15,8 +15,8 @@ from zlib import crc32
 import pytest
 from typer.testing import Result
 
-from oms_journal.cli.operator import said_of
-from oms_journal.cli.top import Seen, rate_text, view
+from oms_journal.cli.broker.operator import said_of
+from oms_journal.cli.broker.top import Seen, rate_text, view
 from tests.cli_runner import command_line, environment, oms
 from tests.guarded_server import PASSWORDS, Files, user
 from tests.stomp_server import Serving, Wire

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from oms_journal.cli.sources import BadEntry, Entry, SourceFormat, entries, guess
+from oms_journal.cli.messages.sources import BadEntry, Entry, SourceFormat, entries, guess
 
 LIMIT = 1000
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.cli.demo_flights import COLUMNS, FLIGHTS, OPERATIONS_MAX, TEXTS, Flights, Kind, events_of, load
-from oms_journal.cli.demo_proof import Findings, Reading
-from oms_journal.cli.demo_reports import Attempt, Heard
-from oms_journal.cli.demo_steps import Demo
+from oms_journal.cli.demo.flights.proof import Findings, Reading
+from oms_journal.cli.demo.flights.run import Demo
+from oms_journal.cli.demo.flights.table import COLUMNS, FLIGHTS, OPERATIONS_MAX, TEXTS, Flights, Kind, events_of, load
+from oms_journal.cli.demo.flights.writers import Attempt, Heard
 from oms_journal.database import MessageDatabase, NotUndelivered
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.reading.dump import data_paths
@@ -177,7 +177,7 @@ def few_flights(*arguments: str) -> list[str]:
 def test_a_writer_that_was_done_before_it_was_killed_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oms_journal.cli.demo_steps.HESITATION_SECONDS", 1.0)
+    monkeypatch.setattr("oms_journal.cli.demo.flights.run.HESITATION_SECONDS", 1.0)
 
     seen = oms_json(*few_flights("--rounds", "3", "--seed", "8", "--spool", str(tmp_path / "spool")), spool=tmp_path)
 
@@ -212,7 +212,7 @@ def test_a_temporary_directory_stays_only_when_asked(
 
 def test_the_directory_from_the_environment_is_never_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be somebody's production."""
-    monkeypatch.setattr("oms_journal.cli.demo_flights.find_spec", lambda _: None)
+    monkeypatch.setattr("oms_journal.cli.demo.flights.table.find_spec", lambda _: None)
 
     oms(*few_flights(), spool=tmp_path, code=4)
 
@@ -232,7 +232,7 @@ def test_a_place_that_is_not_empty_is_refused_and_left_alone(name: str, tmp_path
 
 
 def test_without_the_table_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oms_journal.cli.demo_flights.find_spec", lambda _: None)
+    monkeypatch.setattr("oms_journal.cli.demo.flights.table.find_spec", lambda _: None)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     result = oms(*few_flights(), code=4)
@@ -332,7 +332,7 @@ TAMPERINGS: dict[str, Callable[[Path], None]] = {
 def test_tampering_with_the_files_after_the_kill_is_found(
     tamper: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oms_journal.cli.demo_steps.Demo", partial(Demo, after_kill=tamper))
+    monkeypatch.setattr("oms_journal.cli.demo.flights.run.Demo", partial(Demo, after_kill=tamper))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     result = oms(*few_flights("--rounds", "1"), code=1)
@@ -344,7 +344,7 @@ def test_tampering_with_the_files_after_the_kill_is_found(
 
 @with_table
 def test_what_is_found_stands_in_the_json_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oms_journal.cli.demo_steps.Demo", partial(Demo, after_kill=delete_one))
+    monkeypatch.setattr("oms_journal.cli.demo.flights.run.Demo", partial(Demo, after_kill=delete_one))
 
     seen = oms_json(*few_flights("--spool", str(tmp_path / "spool")), spool=tmp_path, code=1)
 

@@ -21,11 +21,11 @@ from oms_journal.analysis.extras import Told
 from oms_journal.analysis.page import page
 from oms_journal.analysis.schema import ddl
 from oms_journal.analysis.verdicts import plain
-from oms_journal.cli import demo_question
-from oms_journal.cli.demo_delays import delays, differences
-from oms_journal.cli.demo_flights import Flights
-from oms_journal.cli.demo_question import Lateness, arrival_delays
-from oms_journal.cli.demo_report import Analyst
+from oms_journal.cli.demo.flights import question
+from oms_journal.cli.demo.flights.delays import delays, differences
+from oms_journal.cli.demo.flights.question import Lateness, arrival_delays
+from oms_journal.cli.demo.flights.report import Analyst
+from oms_journal.cli.demo.flights.table import Flights
 from oms_journal.database import MessageDatabase
 from tests import report_tables
 from tests.browser import Browser, browser, needs_browser
@@ -124,7 +124,7 @@ def write_flights(spool: Path, flights: Flights, *, spoilt: Iterable[int] = ()) 
 
 
 def asked(spark: SparkSession, *paths: Path) -> list[dict[str, Any]]:
-    loaded = spark.read.format("omsjournal").schema(ddl(demo_question.COLUMNS)).load([str(path) for path in paths])
+    loaded = spark.read.format("omsjournal").schema(ddl(question.COLUMNS)).load([str(path) for path in paths])
     return [each.asDict(recursive=True) for each in arrival_delays(loaded).collect()]
 
 
@@ -205,7 +205,7 @@ def test_each_airline_has_its_drawing_and_the_page_fits_its_window(tab: Browser,
 def test_a_delay_beyond_the_drawing_stands_at_its_end() -> None:
     [late] = [each for each in delays(EVERY_KIND) if each["carrier"] == "F9"]
 
-    assert sorted(demo_question._bins(late)) == [(-60, -55, 1), (175, 180, 1)]
+    assert sorted(question._bins(late)) == [(-60, -55, 1), (175, 180, 1)]
 
 
 # The process, and the command.
@@ -320,7 +320,7 @@ def test_without_spark_or_java_one_line_says_what_to_install_and_the_verdict_sta
 def test_a_place_that_holds_something_else_is_refused_before_anything_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oms_journal.cli.demo_steps.Demo", None)
+    monkeypatch.setattr("oms_journal.cli.demo.flights.run.Demo", None)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")

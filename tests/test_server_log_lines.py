@@ -10,7 +10,7 @@ import pytest
 
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.destinations import parse
-from oms_journal.cli.serve import _log_to_stderr
+from oms_journal.cli.broker.serve import _log_to_stderr
 from tests.project import REPOSITORY
 from tests.stomp_server import TIMEOUT_SECONDS, Serving
 

@@ -27,7 +27,7 @@ TIMEOUT_SECONDS = 60.0
 _PROGRAMS = "tests.faults.programs"
 _LATE = (
     "oms_journal.cli.main",
-    "oms_journal.cli.serve",
+    "oms_journal.cli.broker.serve",
     "oms_journal.broker.server.server",
     "oms_journal.broker.server.stomp.listener",
     "oms_journal.broker.drivers.open",

@@ -1,0 +1,1 @@
+"""Commands of a broker: its server, what it knows, what it is told."""

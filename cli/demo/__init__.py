@@ -1,0 +1,1 @@
+"""The demonstrations: flights, chess by mail, long units of work."""

@@ -1,0 +1,1 @@
+"""Chess by mail over a broker, with kills."""

@@ -1,0 +1,1 @@
+"""The main job, on real flights, with a kill and a report."""

@@ -1,0 +1,123 @@
+"""The analyst of `oms demo`, in a process of its own: it starts Spark beside the other steps, then makes the report.
+
+It starts at once, and as long as nobody asks it tries everything out on a small journal of its own, since what
+takes long is the first time. Then it waits for what the parent says on standard input:
+
+    {"paths": […], "out": "…", "expected": […]}     what to read, where the report goes, the table's figures
+
+On standard output it says, in lines of JSON:
+
+    {"missing": "…"}                                what is not installed; then it ends
+    {"ready": true}                                 it is waiting
+    {"asks": "lifecycle", "share": 0.25}            how far the report is
+    {"summary": {…}, "differences": […]}            the report is there, and what is not as the table says
+
+SIGTERM ends it in good order: Java has ended then, and nothing is left.
+"""
+
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from select import select
+from typing import TYPE_CHECKING, Any
+
+from oms_journal.cli.demo.children import heard, report
+from oms_journal.cli.failures import meaning, tell
+from oms_journal.database import MessageDatabase
+from oms_journal.journal.errors import JournalError
+
+if TYPE_CHECKING:  # Spark is imported when it is known to be there
+    from pyspark.sql import SparkSession
+
+REHEARSED = b'{"carrier":"UA","arr_time":1200,"arr_delay":%d}'
+
+
+class Asked(Exception):
+    """The parent has said what it wants: there is no time left to try anything out."""
+
+
+def main() -> None:
+    """Do what standard input says."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then says SIGTERM
+    try:
+        _work()
+    except (KeyboardInterrupt, BrokenPipeError):
+        sys.exit(1)  # nobody listens any more
+    except (JournalError, OSError) as failure:
+        tell(meaning(failure), as_json=False)
+        sys.exit(1)
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _work() -> None:
+    try:
+        from oms_journal.analysis.java import NoJava
+        from oms_journal.analysis.outdir import remove_unfinished
+        from oms_journal.analysis.session import quiet_session, settings_for
+        from oms_journal.analysis.watching import interruptible
+        from oms_journal.cli.demo.flights.question import Lateness
+    except ImportError as missing:
+        report({"missing": f"{missing.name or missing} is not installed: pip install 'oms-journal[analysis]'"})
+        return
+    signal.signal(signal.SIGTERM, _interrupt)  # not before: a module that is imported may swallow what that raises
+    try:
+        with ExitStack() as afterwards, quiet_session(name="oms demo", settings=settings_for(0)) as spark:
+            with suppress(JournalError, Asked):  # what is wrong with Spark is told by the report
+                interruptible(spark, lambda check: _rehearse(spark, Lateness([]), check))
+            report({"ready": True})
+            while (wanted := heard()) is not None:
+                question = Lateness(wanted["expected"])
+                paths, out = wanted["paths"], Path(wanted["out"])
+                afterwards.callback(remove_unfinished, out)
+                summary = interruptible(spark, lambda check: _report(spark, question, paths, out, check))  # noqa: B023
+                report({"summary": summary, "differences": question.differences})
+    except NoJava as missing:
+        report({"missing": str(missing)})
+
+
+def _rehearse(spark: "SparkSession", question: Any, check: Callable[[], None]) -> None:
+    """Make a report of a few messages, so that Spark has loaded, compiled and started what the real one takes."""
+
+    def go_on() -> None:
+        check()
+        if select([sys.stdin], [], [], 0)[0]:
+            raise Asked
+
+    go_on()
+    with tempfile.TemporaryDirectory(prefix="oms-demo-") as folder:
+        spool = Path(folder) / "spool"
+        with MessageDatabase.open(spool, cleanup_interval=0) as db:
+            for number in db.add_many("UA", [REHEARSED % minutes for minutes in range(8)])[:6]:
+                db.deliver(number)
+        _report(spark, question, [str(spool)], Path(folder) / "report", go_on, is_told=False)
+
+
+def _report(  # noqa: PLR0913
+    spark: "SparkSession",
+    question: Any,
+    paths: Sequence[str],
+    out: Path,
+    check: Callable[[], None],
+    *,
+    is_told: bool = True,
+) -> Any:
+    from oms_journal.analysis.journals import Request
+    from oms_journal.analysis.report import write_report
+
+    def told(asks: str, share: float) -> None:
+        if is_told:
+            report({"asks": asks, "share": share})
+
+    request = Request(paths=tuple(paths), now=datetime.now(UTC))
+    return write_report(spark, request, out, told, check, [question.extra()])
+
+
+if __name__ == "__main__":
+    main()

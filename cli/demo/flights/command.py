@@ -1,0 +1,151 @@
+"""`oms demo`: the main job on real input, with kills on the way, and a verdict."""
+
+import shlex
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oms_journal.cli import options, output
+from oms_journal.cli.demo.directory import Place, own_directory
+from oms_journal.cli.demo.flights.table import FLIGHTS
+from oms_journal.cli.demo.screen import Screen
+from oms_journal.cli.failures import ExitCode, Failure, Usage
+from oms_journal.cli.wording import counted, size_text
+from oms_journal.journal.iotest.place import look_at
+
+if TYPE_CHECKING:  # the engine is imported when the command runs
+    from oms_journal.cli.demo.flights.outcome import Seen
+
+FLIGHTS_MIN = 1000  # a day and more: from its first hour on a cancelled flight keeps the files
+IN_MEMORY = ("tmpfs", "ramfs")
+REPORT = Path("oms-demo-report")
+
+
+def demo(  # noqa: PLR0913
+    spool: Annotated[
+        Path | None,
+        typer.Option(
+            "--spool",
+            "-s",
+            metavar="DIR",
+            help="An empty directory; it is kept, and DIR-retained for what is cleaned up.  [default: a temporary one]",
+        ),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary directory.")] = False,
+    flights: Annotated[
+        int, typer.Option(min=FLIGHTS_MIN, max=FLIGHTS, metavar="N", help="Only the first N flights of the year.")
+    ] = FLIGHTS,
+    rounds: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="How many writers are killed.")] = 2,
+    seed: Annotated[int, typer.Option(metavar="N", help="Chooses the moments of the kills.")] = 2013,
+    report: Annotated[
+        Path, typer.Option("--report", metavar="DIR", help="Where the report goes: new, empty, or an earlier report.")
+    ] = REPORT,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Do without the report, and without Spark.")] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Run the main job on 336,776 real flights, a kill included.
+
+    Writes what happened to the flights that left New York City in 2013,
+    kills the writer in the middle of its commits, recovers, proves that
+    nothing acknowledged is lost and nothing is there by half, goes on,
+    cleans up, and says what it saw; then Spark makes the report of the
+    flights. Takes about a minute. Exits 1 when the proof fails; the
+    directory is kept then.
+    """
+    from oms_journal.cli.demo.flights.outcome import Settings
+    from oms_journal.cli.demo.flights.run import Demo
+
+    screen = Screen(is_silent=as_json)
+    wanted = None if no_report else _place_of_report(report)
+    with own_directory(spool, "demo", keep=keep) as place, _beside(place) as retained:
+        settings = Settings(
+            spool=place.path, retained=retained, report=wanted, flights=flights, rounds=rounds, seed=seed
+        )
+        seen = Demo(settings, screen).run()
+        place.is_kept |= not seen.holds or bool(seen.report_failure)
+        _tell(seen, screen)
+    if as_json:
+        output.print_json(seen.as_dict() | {"kept": place.is_kept})
+    elif place.is_kept:
+        _tell_where(place.path, retained, screen)
+    _end(seen)
+
+
+def _end(seen: "Seen") -> None:
+    """Exit with what the proof and the report came to."""
+    if not seen.holds:
+        raise typer.Exit(ExitCode.NO)
+    if seen.report_failure:
+        raise Failure(f"the report could not be made: {seen.report_failure}", ExitCode.UNUSABLE)
+
+
+def _place_of_report(report: Path) -> Path:
+    """Return where the report goes, once it is known that it can: what is there is an earlier one, or nothing."""
+    from oms_journal.analysis.outdir import NotAReport, check_place
+
+    try:
+        is_replaced = check_place(report)
+    except NotAReport as refused:
+        raise Usage(f"{refused} with --report, or --no-report") from refused
+    if is_replaced:
+        output.note(f"the earlier report in {report} will be replaced")
+    return report.absolute()
+
+
+@contextmanager
+def _beside(place: Place) -> Iterator[Path]:
+    """Yield where clean-up puts files aside: beside the spool directory, and it stays when that does."""
+    path = place.path.resolve()
+    path = path.with_name(f"{path.name}-retained")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise Usage(f"{path} is not an empty directory; the demo puts there what it cleans up")
+    try:
+        yield path
+    finally:
+        if not place.is_kept:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _tell_where(spool: Path, retained: Path, screen: Screen) -> None:
+    """Print how to look around in what is kept."""
+    paths = [shlex.quote(str(path)) for path in (spool, *([retained] if retained.exists() else []))]
+    screen.facts(
+        {"To look around:": f"oms stats --spool {paths[0]}", "Or:": f"oms analyze {' '.join(paths)} --out DIR"}
+    )
+
+
+def _tell(seen: "Seen", screen: Screen) -> None:
+    """Print what was seen, in figures, and the verdict."""
+    screen.heading("What was seen")
+    spool = seen.settings.spool
+    mount = look_at(spool).mount
+    system = mount.file_system if mount is not None else "unknown file system"
+    in_memory = ": in memory, the rates are not a disk's" if system in IN_MEMORY else ""
+    begun = sum(each.under_way for each in seen.rounds)
+    whole = sum(len(each.outcome.whole) for each in seen.rounds)
+    recoveries = ", ".join(f"{each.recovery.seconds:.2f} s" for each in seen.rounds)
+    facts = {
+        "directory": f"{spool} ({system}{in_memory})",
+        "written": f"{counted(seen.acknowledged, 'operation')}, {seen.rate:,.0f} a second, every commit durable",
+        "killed": f"{counted(len(seen.rounds), 'writer')}, {begun:,} commits begun: {whole:,} got through whole",
+        "recovered": f"in {recoveries}",
+    }
+    if seen.compaction is not None:
+        left = seen.bytes - seen.compaction.freed_bytes
+        facts["files"] = f"{len(seen.files):,}, {size_text(seen.bytes)}; {size_text(left)} after clean-up"
+    screen.facts(facts | {"took": f"{seen.seconds:.0f} s"})
+    screen.heading(_verdict(seen))
+    for text in seen.findings.texts:
+        screen.say(f"- {text}")
+    if more := seen.findings.count - len(seen.findings.texts):
+        screen.say(f"- and {more:,} more")
+
+
+def _verdict(seen: "Seen") -> str:
+    if seen.holds:
+        return f"Verdict: it holds. All {seen.acknowledged:,} acknowledged operations are there, none by half."
+    return f"Verdict: it does NOT hold; {counted(seen.findings.count, 'difference')}."

@@ -1,0 +1,1 @@
+"""A unit of work that takes long, is watched, and is stopped."""

@@ -1,0 +1,1 @@
+"""Commands on what was: dump, export, analyze."""

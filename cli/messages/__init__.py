@@ -1,0 +1,1 @@
+"""Commands on messages: load, send, list, receive, remove, release."""

@@ -1,0 +1,1 @@
+"""Commands on a directory: inspect, repair, back up, restore, io-test, estimate."""
