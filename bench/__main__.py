@@ -10,23 +10,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import (
-    beside,
-    brokering,
-    commits,
-    cost,
-    growth,
-    machine,
-    memory,
-    reopening,
-    restarting,
-    spark,
-    starting,
-    stomping,
-    table,
-    takeover,
-    verifying,
-)
+from bench import machine, spark, table
+from bench.broker import restart, stomp, takeover, units
+from bench.engine import beside, commits, cost, growth, memory, reopening, starting, verifying
 from bench.measure import Row, Settings
 from bench.raw import sync_seconds
 
@@ -51,9 +37,9 @@ PARTS: dict[str, dict[str, Group]] = {
         "verify": verifying.verify,
     },
     "broker": {
-        "broker": brokering.broker,
-        "restart": restarting.restart,
-        "stomp": stomping.stomp,
+        "broker": units.broker,
+        "restart": restart.restart,
+        "stomp": stomp.stomp,
         "takeover": takeover.takeover,
     },
     "spark": {"spark": spark.spark},

@@ -13,7 +13,7 @@ import sys
 import tracemalloc
 from pathlib import Path
 
-from bench.restarting import started
+from bench.broker.restart import started
 from oms_journal.database import MessageDatabase, Options
 
 

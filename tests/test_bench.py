@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import commits, growth, reopening, starting, table
+from bench import table
 from bench.__main__ import PARTS
 from bench.callers import QUEUE, frame_bytes
+from bench.engine import commits, growth, reopening, starting
 from bench.measure import Row, Settings
 from bench.raw import METHODS, RawJournal
 from tests.project import REPOSITORY

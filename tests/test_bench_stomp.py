@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bench.peers import Peer
-from bench.stomp_load import LoadFailed, connect, encoded, keep_cycling, keep_sending, sending, settle
-from bench.stomping import Serving
+from bench.broker.peers import Peer
+from bench.broker.stomp import Serving
+from bench.broker.stomp_client import LoadFailed, connect, encoded, keep_cycling, keep_sending, sending, settle
 
 
 def totals(served: Serving) -> dict[str, Any]:

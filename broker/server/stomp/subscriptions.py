@@ -39,7 +39,7 @@ RANGES_MAX = 10_000  # of messages that were acknowledged; what is older is not 
 class Acknowledged:
     """Numbers of the messages that were acknowledged, as ranges: any number of them side by side takes little room.
 
-    The oldest are dropped. (`broker/kernel/tables/ranges.py` makes its ranges anew with each change; here each ACK is one.)
+    The oldest are dropped. (`broker/kernel/tables/ranges.py` makes ranges anew with each change; here each ACK is one.)
     """
 
     __slots__ = ("_ends", "_starts")

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.callers import QUEUE, one_caller, scratch
-from bench.cost import IN_MEMORY
 from bench.datasets import add_batches
+from bench.engine.cost import IN_MEMORY
 from bench.measure import Alternation, Rate, Row, Settings, alternate_rates, rate_text
 from oms_journal.database import MessageDatabase
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench.broker.restart import fill
 from bench.callers import scratch
 from bench.measure import Row, Settings, time_text
-from bench.restarting import fill
 from oms_journal.broker.attributes.attributes import BUILT_IN
 from oms_journal.broker.server.stomp.frames import V12, Frame, encode
 

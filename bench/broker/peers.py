@@ -1,4 +1,4 @@
-"""`python -m bench.peers`: `oms serve` beside other brokers that run here, with the same client and the same messages.
+"""`python -m bench.broker.peers`: `oms serve` beside other brokers that run here, with the same client and messages.
 
 A peer is named with `--peer NAME=HOST:PORT[:LOGIN:PASSCODE]`. Each is measured by turns with ours, in one run; what is
 reported is ours in relation to it. `bench/peers.md` says how to start them with durable messages and disk syncs.
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import machine, table
+from bench.broker.stomp import CYCLING, SIZE, WINDOW, Noted, Serving, settled
+from bench.broker.stomp_client import Load, connect, encoded, keep_cycling, keep_sending, sending
 from bench.callers import scratch
 from bench.measure import Row, Settings, alternate_rates, rate_text
 from bench.raw import sync_seconds
-from bench.stomp_load import Load, connect, encoded, keep_cycling, keep_sending, sending
-from bench.stomping import CYCLING, SIZE, WINDOW, Noted, Serving, settled
 
 COUNTS = (1, 16, 64)
 Sockets = list[socket.socket]
@@ -48,7 +48,7 @@ class Peer:
 
 def main() -> int:
     """Measure beside every peer, and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.broker.peers", description=__doc__)
     shape = "NAME=HOST:PORT[:LOGIN:PASSCODE]"
     parser.add_argument("--peer", action="append", required=True, type=Peer.parsed, metavar=shape)
     parser.add_argument("--quick", action="store_true", help="few short rounds")

@@ -17,9 +17,9 @@ from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 
+from bench.broker.stomp_client import Load, connect, encoded, keep_cycling, keep_sending, sending, settle
 from bench.callers import QUEUE, Tasks, frame_bytes, raw_journal, scratch
 from bench.measure import Row, Settings, alternate_rates, rate_text
-from bench.stomp_load import Load, connect, encoded, keep_cycling, keep_sending, sending, settle
 from oms_journal.database import MessageDatabase
 
 SIZE = 256  # bytes of a message

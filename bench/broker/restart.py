@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from bench.callers import scratch
+from bench.engine.memory import weigh
+from bench.engine.reopening import open_seconds
 from bench.measure import Row, Settings, alternate_times, time_text
-from bench.memory import weigh
-from bench.reopening import open_seconds
 from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.kernel.kernel import Kernel

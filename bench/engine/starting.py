@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bench.callers import QUEUE, frame_bytes, raw_journal, scratch
 from bench.datasets import add_batches, data_files
+from bench.engine.reopening import open_seconds
 from bench.measure import Row, Settings, alternate_times, percentile, time_text
 from bench.raw import FILE_BYTES
-from bench.reopening import open_seconds
 from oms_journal.database import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.headers import FileHeader

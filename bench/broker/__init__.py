@@ -1,0 +1,1 @@
+"""Benchmarks of the broker and its server."""
