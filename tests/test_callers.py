@@ -24,6 +24,8 @@ from tests.callers.steps import (
     Call,
     Come,
     InPassing,
+    Passed,
+    Tried,
     kind_of,
     methods,
     parameters,
@@ -83,6 +85,18 @@ def test_connections_of_a_user_without_token_share_a_durable_subscription(end: C
 @pytest.mark.parametrize("then", ["commit", "backout", *COMINGS])
 def test_a_message_that_is_received_in_passing_goes_on_with_its_unit_of_work(then: str, who: str, face: str) -> None:
     play((InPassing(who, 3, 2, 0, then),), face)
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("service", [0, 2])  # with delays for ever; with an end, and a second chance
+@pytest.mark.parametrize("is_asked_for", [False, True])
+def test_what_is_given_back_comes_again_in_its_time(is_asked_for: bool, service: int, face: str) -> None:
+    play((Tried("BOB", service, 3, 0, is_asked_for), Passed(7), Passed(61), Tried("DAVE", service, 3, 61)), face)
+
+
+def test_what_a_namesake_without_token_is_told_of_a_unit_that_is_received_elsewhere_is_not_in_the_model() -> None:
+    query = Call("DAVE", "session", "query", (("uowid", Argument("uowid", "a unit", 0)),))
+    play((InPassing("DAVE", 2, 1, 0, "elsewhere"), query), "threads")
 
 
 @pytest.mark.parametrize("turns", range(4))

@@ -149,6 +149,33 @@ class Face:
 
         return await (cancelled(meddled(), moment) if isinstance(moment, Cancel) else meddled())
 
+    def operate(self, verb: str, given: Sequence[Any], moment: AnyMoment = None) -> Outcome:
+        """Have the process that has the broker do what an operator wants."""
+        place = self._place
+        if place is None:
+            return self.call(getattr(self.broker, verb), given, {}, moment)
+
+        async def operated() -> Any:
+            answer = getattr(place.broker, verb)(*given)
+            return await answer if inspect.isawaitable(answer) else answer
+
+        outcome = Outcome()
+        try:
+            outcome.answer = place.run(operated())
+        except Exception as failure:
+            outcome.failure = failure
+        return outcome
+
+    def tick(self) -> None:
+        """Have the broker look at the clock."""
+        if self._place is not None:
+            self._place.run(_ticked(self._place.broker))
+        elif self._runner is not None:
+            self.now(_ticked(self.broker))
+        else:
+            self.broker._threads.tick()
+        self.settle()
+
     def settle(self) -> None:
         """Wait until what was left behind is over: by calls that were cut, and by who has gone without a word."""
         if self._runner is not None:
@@ -209,6 +236,10 @@ async def _turns() -> None:
     for _ in range(SETTLING_TURNS):
         await asyncio.to_thread(lambda: None)
         await asyncio.sleep(0)
+
+
+async def _ticked(broker: AsyncBroker) -> None:
+    broker._looped.give(broker._running.tick())  # type: ignore[union-attr]
 
 
 async def _stored(broker: AsyncBroker) -> None:

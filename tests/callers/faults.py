@@ -1,21 +1,27 @@
 """Faults made on purpose at the entrance of the broker, to see that the campaign finds them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
+from oms_journal.broker.block import Reply
 from oms_journal.broker.codes import Code
+from oms_journal.broker.durations import Clocks
 from oms_journal.broker.embedded import runtime
 from oms_journal.broker.embedded.loop import Looped
 from oms_journal.broker.embedded.threads import Threaded
-from oms_journal.broker.kernel import kernel
+from oms_journal.broker.kernel import kernel, operator_commands
 from oms_journal.broker.kernel.participants.logon import depart
-from oms_journal.broker.kernel.units import repeating, send, syncpoint
+from oms_journal.broker.kernel.state.effects import ForbidNew
+from oms_journal.broker.kernel.state.replies import reply_of
+from oms_journal.broker.kernel.units import receiver, repeating, send, syncpoint
+from oms_journal.broker.records import UowRecord
 from oms_journal.broker.sessions import session_parts, sessions
 from oms_journal.broker.sessions.requests import Speaker
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.sessions.verbs import Reading, Receiving
-from oms_journal.database.arguments import plain_bytes
+from oms_journal.database.arguments import plain_bytes, plain_properties
 from tests.attack import Fault, entering
 from tests.simulation.fault import changed, nothing
 
@@ -186,6 +192,96 @@ def a_subclass_of_text_is_believed() -> Iterator[None]:
         return lambda value, what: value if isinstance(value, str) else before(value, what)
 
     with changed(runtime, "plain_text", made):
+        yield
+
+
+@fault(swept=["session.publish", "publishing.send"])
+def properties_are_not_copied() -> Iterator[None]:
+    """The properties of a message are kept as the caller's dictionary, until it is written or received."""
+
+    def kept(value: Any) -> Any:
+        return value if type(value) is dict else plain_properties(value)
+
+    with changed(runtime, "plain_properties", lambda _: kept):
+        yield
+
+
+@fault()
+def what_is_given_back_comes_at_once() -> Iterator[None]:
+    """A unit of work that is given back again and again waits for nothing."""
+    with changed(receiver, "delay", lambda _: lambda *_given: 0):
+        yield
+
+
+@fault()
+def what_nobody_can_process_comes_again_for_ever() -> Iterator[None]:
+    """MAX-DELIVERY-COUNT is no end: there is no dead letter."""
+    with changed(receiver, "is_at_its_end", lambda _: lambda *_given: False):
+        yield
+
+
+@fault(budget=20)
+def the_pseudo_clock_stands_still() -> Iterator[None]:
+    """Time passes for what is not persistent alone."""
+
+    def made(before: Any) -> Any:
+        return lambda self, elapsed: replace(before(self, elapsed), persistent=self.persistent)
+
+    with changed(Clocks, "ticked", made):
+        yield
+
+
+@fault()
+def what_an_operator_asks_for_waits_on() -> Iterator[None]:
+    """SET-UOW-STATUS to ACCEPTED is answered, and the unit of work waits as before."""
+    with changed(operator_commands, "accept_again", lambda _: nothing):
+        yield
+
+
+@fault(budget=20)
+def a_purge_does_nothing() -> Iterator[None]:
+    """PURGE is answered with the unit of work, which stays."""
+
+    def made(_: Any) -> Any:
+        def purge(world: Any, given: Any) -> None:
+            found = operator_commands._found(world, given.uowid)
+            if isinstance(found, UowRecord):
+                world.answer(given.handle, Reply(uowid=found.uowid, uow_status=found.status))
+            else:
+                talk = operator_commands._talk(world, found)
+                world.answer(given.handle, reply_of(talk, found, found.status))
+
+        return purge
+
+    with changed(operator_commands, "purge", made):
+        yield
+
+
+@fault(budget=20)
+def nobody_is_subscribed_by_an_operator() -> Iterator[None]:
+    """SUBSCRIBE on behalf of a user is answered, and nothing is done."""
+
+    def made(before: Any) -> Any:
+        def subscribe_for(world: Any, given: Any) -> None:
+            if world.topics.topic(given.topic).attributes.allow_durable:
+                world.answer(given.handle, Reply(topic=given.topic))
+            else:
+                before(world, given)
+
+        return subscribe_for
+
+    with changed(operator_commands, "subscribe_for", made):
+        yield
+
+
+@fault(budget=20)
+def what_was_forbidden_is_taken() -> Iterator[None]:
+    """New units of work and publications are taken though the operator has forbidden them."""
+
+    def made(before: Any) -> Any:
+        return lambda self, given: None if isinstance(given, ForbidNew) else before(self, given)
+
+    with changed(Threaded, "give", made):
         yield
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from oms_journal.broker.block import Option, Store
 from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.records import Status
 from tests.api import many  # noqa: F401  it enters its ways into the tables
 from tests.api.arguments import NOTHING_LIKE_IT, Given, Hand, Make, StrangeBytes, StrangeNumber, StrangeText
 from tests.api.arguments import RIGHT as RIGHT_OF_API
@@ -130,6 +131,9 @@ kind("wait", right={"not": (None, False, 0, 0.0), "a moment": (0.001, 0.002)},
 kind("which", right={"a word": ("ANY", "OLD", "NEW")}, wrong={"no word": ("SOME", None, 5, b"ANY", [], "")})
 kind("option", right={"an option": (Option.NONE, Option.QUIESCE, Option.IMMED)},
      wrong={"none": ("NONE", None, b"", 999, [], object())})  # fmt: skip
+STATUSES = (Status.ACCEPTED, Status.CANCELLED)
+kind("status", right={"that it may have": STATUSES, "another": (Status.PROCESSED, Status.DELIVERED)},
+     wrong={"none": (None, "ACCEPTED", 2, [], object())})  # fmt: skip
 kind("topic", right={"a topic": TOPICS, "strange": strange(*TOPICS), "undefined": ["OTHER"]},
      wrong={"no text": (None, *NO_TEXT), "too long": ("T" * 97, "\ud800")})  # fmt: skip
 kind("lifetime", right={"text": ("1H", "5D"), "seconds": (3600, 7200.0)},

@@ -3,12 +3,14 @@
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from oms_journal.broker.block import Function, Option, Reply, Store
 from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.embedded import runtime
 from oms_journal.broker.sessions.requests import Message, PublicationStatus, UnitStatus
 from tests.api.arguments import Argument, Given, Oops
 from tests.api.moments import Outcome
@@ -16,26 +18,33 @@ from tests.api.words import NEVER
 from tests.attack import IsOver, OutOfTime
 from tests.broker_words import NEW, OLD, Answer, Ask, Person
 from tests.callers.belief import Belief, Broken, Mind, Way, attributes, is_ok, nothing
+from tests.callers.clock import Clock
 from tests.callers.faces import Face
 from tests.callers.given import RIGHT, WORDS, WRONG, Known
+from tests.callers.operators import SHOWN, command, way_of
 from tests.callers.people import Body, Handle, Place
 from tests.callers.plans import OF_UNIT, Plan, plan_of
 from tests.callers.steps import (
     COMINGS,
     PEOPLE,
+    SECONDS,
     SERVERS,
     AnyMoment,
     Call,
     Come,
     InPassing,
+    Operated,
+    Passed,
     Resent,
     Restart,
     Step,
     Together,
+    Tried,
 )
 from tests.callers.together import at_once
 from tests.fuzz.target import MEMORY
 from tests.oracle_desk import Said
+from tests.simulation.fault import changed
 
 TOKENS = {"ALICE": "PC1", "BOB": "S1", "CAROL": "", "DAVE": ""}
 SERVED = {"BOB": ("BLACK", "BLITZ"), "DAVE": ("BLACK",)}
@@ -52,25 +61,28 @@ PLAIN = (
 def play(script: Sequence[Step], face: str, is_over: IsOver = lambda: False) -> None:
     """Play the script; Broken, or any exception that nobody promised, where a promise does not hold. OutOfTime."""
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="oms-callers-") as home:
-        player = Player(Path(home) / "spool", face)
-        try:
-            player.begin()
-            for step in script:
-                if is_over():
-                    raise OutOfTime
-                player.step(step)
-            player.finish()
-        except Exception as failure:
-            failure.add_note("\n".join(player.belief.lines[-200:]))
-            raise
-        finally:
-            player.face.end()
+        clock = Clock()
+        with changed(runtime, "time", lambda _: clock):
+            player = Player(Path(home) / "spool", face, clock)
+            try:
+                player.begin()
+                for step in script:
+                    if is_over():
+                        raise OutOfTime
+                    player.step(step)
+                player.finish()
+            except Exception as failure:
+                failure.add_note("\n".join(player.belief.lines[-200:]))
+                raise
+            finally:
+                player.face.end()
 
 
 class Player:
     """A broker on its way through a script, with what its state may be."""
 
-    def __init__(self, directory: Path, kind: str) -> None:
+    def __init__(self, directory: Path, kind: str, clock: Clock) -> None:
+        self.clock = clock
         self.face = Face(directory, attributes(), kind)
         self.belief = Belief()
         self.places: dict[str, Place] = {}
@@ -115,7 +127,14 @@ class Player:
             case InPassing():
                 self.in_passing(step)
             case Together():
+                self.operated(Operated("allow_new_uow_messages"))
                 at_once(self.face, step)
+            case Operated():
+                self.operated(step)
+            case Passed():
+                self.passed(step.seconds)
+            case Tried():
+                self.tried(step)
 
     # Coming and going.
 
@@ -247,7 +266,8 @@ class Player:
             self.belief.note("    not now")
             self._meddled(None)
             return
-        outcome = self.face.call(function, self._leaving(step), values, step.moment)
+        with self.clock.waiting() if "wait" in values else nullcontext():
+            outcome = self.face.call(function, self._leaving(step), values, step.moment)
         hand.meddle()
         self._meddled(None)
         if plan is None:
@@ -322,6 +342,58 @@ class Player:
             self.call(Call(step.who, "received", step.then, pick=pick))
         for who in SERVERS:
             self.call(Call(who, "session", "receive_unit"))
+
+    def tried(self, step: Tried) -> None:
+        """Receive a unit of work and give it back, until it is put off, or a dead letter."""
+        service = ("service", Argument("service", "as text", step.service))
+        self.call(Call("ALICE", "session", "send", (service, ("body", Argument("body", "plain-bytes", 50)))))
+        for _ in range(step.times):
+            self.call(Call(step.who, "session", "receive_unit"))
+            self.call(Call(step.who, "received", "backout"))
+            self.passed(step.between)
+        if step.is_asked_for:
+            named = (("uowid", Argument("uowid", "a unit", 0)), ("status", Argument("status", "that it may have", 0)))
+            self.operated(Operated("set_uow_status", named))
+        self.call(Call(step.who, "session", "receive_unit"))
+
+    def passed(self, seconds: int) -> None:
+        """Let time pass: lifetimes end, and what was put off can be received."""
+        self.clock.passes(seconds)
+        self.face.tick()
+        self.belief.go_on([_ticked(seconds)], None, ())
+
+    def operated(self, step: Operated) -> None:
+        hand = Known(None, talks=self.talks, uows=self.uows, publications=self.publications)  # type: ignore[arg-type]
+        made = {name: (RIGHT[one.kind] | WRONG[one.kind])[one.way](hand, one.n) for name, one in step.arguments}
+        means = {name: one.means for name, one in made.items()}
+        who = PEOPLE[step.whose]
+        means["reader"] = (who, TOKENS[who])
+        uowid = means.get("uowid")
+        is_right = not any(one.wrong for one in made.values())
+        if (
+            is_right
+            and uowid is not None
+            and any(state.known.is_sent_again(_number(state, uowid)) for state in self.belief.states)
+        ):
+            self.belief.note("    not now: it may be sent again, and what is said of that nobody promises")
+            return
+        verb, values = step.verb, [one.value for one in made.values()]
+        if verb.endswith("_for"):
+            verb, values = "administer", [command(verb, means["topic"], means["reader"])]
+        outcome = self.face.operate(verb, values, step.moment)
+        if not is_right:
+            self._refused(Call("", "session", step.verb, step.arguments), made, outcome)
+            return
+        done = way_of(step.verb, means)
+        ways: list[Way] = [nothing, done] if outcome.is_cut else [done]
+        if outcome.answer is None and outcome.failure is None:
+            outcome.answer = Reply()
+        self._heard(step.verb, outcome, ways, SHOWN)
+        self.face.settle()
+        if step.verb == "purge" and uowid is not None:
+            for handle in self.handles:
+                handle.is_sure = handle.is_sure and handle.uowid != uowid
+                handle.is_open = handle.is_open and (handle.uowid != uowid or handle.kind == "received")
 
     def _received_by(self, who: str) -> list[Handle]:
         return [each for each in self.handles if each.kind == "received" and each.place.who == who]
@@ -445,6 +517,8 @@ class Player:
 
     def _query(self, place: Place) -> None:
         for uowid in self.uows[-3:]:
+            if not self._plan(place, None, "query", {"uowid": uowid}).is_fit:
+                continue
             ask = Ask(place.person, Function.SYNCPOINT, Option.QUERY, uow=uowid)
             outcome = self.face.call(place.session.query, (uowid,), {})
             self.belief.note(f"  query {uowid}")
@@ -489,6 +563,7 @@ class Player:
         """Restart; receive and commit all that waits: it is what the model says, and nothing is left."""
         self.belief.note("the end")
         self.restart(kills=True)
+        self.passed(SECONDS[3])  # what was put off is received as well
         for who in (*SERVERS, *PEOPLE):
             place = self.places[who]
             talks = [OLD, NEW] if who in SERVERS else [each for each in self._fit_talks()]
@@ -546,6 +621,8 @@ def said(answer: Any) -> Said:
             ),
             None,
         )
+    if isinstance(answer, Reply):
+        return Said(answer, None)
     first = answer if isinstance(answer, Message) else getattr(answer, "first", None)
     if isinstance(first, Message):
         reply = Reply(
@@ -566,6 +643,18 @@ def said(answer: Any) -> Said:
 
 def _carried(ask: Ask) -> Way:
     return lambda state: state.carry(ask)
+
+
+def _ticked(seconds: int) -> Way:
+    def done(state: Mind) -> None:
+        state.model.tick(seconds)
+
+    return done
+
+
+def _number(state: Mind, uowid: str) -> int:
+    number = state.uows.number(uowid)
+    return number if isinstance(number, int) else -1
 
 
 def _gone(person: Person) -> Way:

@@ -51,8 +51,12 @@ class Repeating(Model):
         """Say whether a conversation is that of somebody else of my USER-ID without a token, who is there.
 
         The broker takes both for one: a client of units of work is known by USER-ID and TOKEN. What two such do in one
-        conversation is not in the model.
+        conversation is not in the model, nor what one is told of a unit of work that the other is receiving.
         """
+        unit = self.uows.get(ask.uow) if isinstance(ask.uow, int) else None
+        receiver = None if unit is None else unit.receiver
+        if receiver is not None and receiver[:2] == ask.who.name[:2] and not is_same(ask.who.name, receiver):
+            return True
         me, talk = ask.who.name, self.talks.get(ask.talk) if isinstance(ask.talk, int) else None
         client = None if talk is None else talk.client
         return client is not None and client[:2] == me[:2] and not is_same(me, client)
@@ -61,6 +65,10 @@ class Repeating(Model):
         """Say whether a SEND repeats what an earlier start has seen, and no trace is kept of: whose UOWID is told?"""
         number = self.producers.get(self._key(ask.who.name, ask))
         return bool(ask.producer) and ask.option is Option.SYNC and number in self.forgotten
+
+    def is_sent_again(self, uow: int) -> bool:
+        """Say whether a unit of work has a producer's identifier, by which it can be sent again."""
+        return uow in self.producers.values()
 
     def _open_first(self, me: Name, ask: Ask) -> Uow | None:
         if ask.function is not Function.SEND or not ask.producer:

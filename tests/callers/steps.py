@@ -21,6 +21,7 @@ from oms_journal.broker.sessions.sessions import Session
 from tests.api.arguments import Argument
 from tests.api.moments import Cancel, FromAHandler, Interrupt, Moment
 from tests.callers.given import KINDS, RIGHT, WRONG
+from tests.callers.operators import VERBS
 
 CLASSES: Mapping[str, type] = {
     "session": Session,
@@ -132,7 +133,39 @@ class InPassing:
     moment: AnyMoment = None
 
 
-Step = Call | Come | Restart | Together | Resent | InPassing
+@dataclass(frozen=True, slots=True)
+class Operated:
+    """An operator says something to the broker: a verb of `operators.py`."""
+
+    verb: str
+    arguments: tuple[tuple[str, Argument], ...] = ()
+    whose: int = 0  # of the people, who is meant
+    moment: AnyMoment = None
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Time passes."""
+
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A unit of work is received and given back, so many times, with time between them; and received once more."""
+
+    who: str
+    service: int
+    times: int
+    between: int  # seconds
+    is_asked_for: bool = False  # an operator has it received at once in the end
+
+
+Step = Call | Come | Restart | Together | Resent | InPassing | Operated | Passed | Tried
+# No sum of some of them is a lifetime or a delay, or comes near to one: what is over by then is over for everybody.
+SECONDS = (0, 7, 7, 61, 61, 3607, 100_003, 432_017)
+ORDERS = (*VERBS, *["purge"] * 2, *["set_uow_status"] * 3, *["allow_new_uow_messages"] * 3)
+CHECKED = ("purge", "set_uow_status")  # what they are given is looked at; all other is made by layers of the broker
 CLIENTS, SERVERS = ("ALICE", "CAROL"), ("BOB", "DAVE")
 PEOPLE = (*CLIENTS, *SERVERS)
 COMINGS = ("lost", "elsewhere", "recover", "log_off", "log_on")
@@ -240,8 +273,25 @@ def steps(face: str) -> st.SearchStrategy[Step]:
         Resent, st.sampled_from(CLIENTS), st.integers(0, 2), count, st.integers(1, 5), stops, st.booleans()
     )
     ends = st.sampled_from(["commit", "backout", "lost", "elsewhere", "recover"])
+    between = st.sampled_from(SECONDS[:4])
+    tried = st.builds(Tried, st.sampled_from(SERVERS), st.integers(0, 2), st.integers(1, 3), between, st.booleans())
+    passed = st.builds(Passed, st.sampled_from(SECONDS))
     in_passing = st.builds(InPassing, st.sampled_from(SERVERS), st.integers(2, 3), count, st.integers(0, 1), ends, bad)
-    return st.one_of(*calls, *calls, *each.values(), *others, *others, together, *[resent] * 6, *[in_passing] * 6)
+    often = [*[resent] * 6, *[in_passing] * 6, *[tried] * 4, *[passed] * 4, *[operated(verb, bad) for verb in ORDERS]]
+    return st.one_of(*calls, *calls, *each.values(), *others, *others, together, *often)
+
+
+def operated(verb: str, moments: st.SearchStrategy[AnyMoment]) -> st.SearchStrategy[Operated]:
+    """Return what an operator says with a verb, also with a wrong argument."""
+    named = [name for name in VERBS[verb] if name != "reader"]
+
+    @st.composite
+    def order(draw: st.DrawFn) -> Operated:
+        wrong = draw(st.sampled_from([None, None, None, *named])) if named and verb in CHECKED else None
+        given = tuple((name, draw(arguments(name, is_wrong=name == wrong))) for name in named)
+        return Operated(verb, given, draw(st.integers(0, len(PEOPLE) - 1)), draw(moments))
+
+    return order()
 
 
 def scripts(face: str, most: int = 25) -> st.SearchStrategy[tuple[Step, ...]]:
