@@ -1,7 +1,8 @@
 """What an operator does from the process that has the broker, and what it means to the model.
 
-PURGE and SET-UOW-STATUS as `broker/kernel/operator_commands.py` has them from EntireX, Command and Information Services; a durable
-subscription is made and ended on behalf of a user who need not be there (SUBSCRIBE and UNSUBSCRIBE there).
+PURGE and SET-UOW-STATUS as `broker/kernel/operator_commands.py` has them from EntireX, Command and Information
+Services; a durable subscription is made and ended on behalf of a user who need not be there (SUBSCRIBE and UNSUBSCRIBE
+there).
 """
 
 from collections.abc import Callable
