@@ -36,7 +36,7 @@ def played(directory: Path, commands: str, program: str) -> list[str]:
     """Return what the commands print, one after the other, beside the server that the README starts."""
     assert "python program.py" in commands
     (serve,) = re.findall(r"^\$ (oms serve .*)$", SERVER.split("```")[1], re.MULTILINE)
-    for name, call in (("oms", "-m cli"), ("python", "")):
+    for name, call in (("oms", "-m oms_journal.cli"), ("python", "")):
         (directory / name).write_text(f'#!/bin/sh\nexec {sys.executable} {call} "$@"\n')
         (directory / name).chmod(0o755)
     alone = list(ALONE)

@@ -169,7 +169,7 @@ def test_the_unit_is_for_the_server_as_it_was_called(tmp_path: Path) -> None:
     spool = str(tmp_path / "50%%")
     expected = f'serve "{file}" --spool "{spool}" --stomp-port 7 --json'
     (started,) = [line for line in lines if line.startswith("ExecStart=")]
-    assert started.endswith(expected) and started.startswith(f"ExecStart={sys.executable} -m cli ")
+    assert started.endswith(expected) and started.startswith(f"ExecStart={sys.executable} -m oms_journal.cli ")
     assert f'ReadWritePaths="{spool}"' in lines
     assert {"Type=notify", "WatchdogSec=30", "UMask=0077", "NoNewPrivileges=yes", "StateDirectoryMode=0700"} <= set(
         lines
