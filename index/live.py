@@ -13,8 +13,8 @@ from oms_journal.index.duplicates import DuplicateWindow, WindowBounds
 from oms_journal.index.held import Held
 from oms_journal.index.keyed import Keyed
 from oms_journal.index.table import NUMBER_MAX, Table
-from oms_journal.journal.format.columns import Columns
 from oms_journal.journal.format.contents import Contents
+from oms_journal.journal.format.footer import Columns
 from oms_journal.journal.format.records import MOVED
 from oms_journal.journal.operations import Operation
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError
+from oms_journal.journal.files import put_in_place, read_whole
 from oms_journal.journal.format.contents import Ranges
 from oms_journal.journal.format.headers import CHECKSUM, xxh3
-from oms_journal.journal.placing import put_in_place, read_whole
 from oms_journal.journal.writing.segment import Sealed
 
 MAGIC = b"OMSINDX1"

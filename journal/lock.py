@@ -31,7 +31,7 @@ from pathlib import Path
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk, LockFile
 from oms_journal.journal.errors import DatabaseLocked, DirectoryGone, DiskError, FormatError, TakenOver
-from oms_journal.journal.existing import exists
+from oms_journal.journal.files import exists
 
 _OWNER = "owner {:020}\n"
 OWNER_LINE_SIZE = len(_OWNER.format(0))

@@ -7,8 +7,8 @@ from typing import Any
 
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
+from oms_journal.journal.files import read_whole
 from oms_journal.journal.format.headers import xxh3
-from oms_journal.journal.placing import read_whole
 
 _CHECKSUM_SIZE = 8  # in front of the JSON
 

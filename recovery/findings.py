@@ -14,9 +14,8 @@ from oms_journal.journal import names
 from oms_journal.journal import note as notes
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError
-from oms_journal.journal.existing import exists
+from oms_journal.journal.files import MakeRoom, exists, put_in_place
 from oms_journal.journal.names import ArchiveName
-from oms_journal.journal.placing import MakeRoom, put_in_place
 from oms_journal.journal.reserve import NO_SPACE
 from oms_journal.recovery.numbering import NUMBER_JUMP_BLIND, Numbers
 from oms_journal.recovery.report import FileReport, Loss, Verdict

@@ -10,8 +10,8 @@ from pathlib import Path
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError
+from oms_journal.journal.files import MakeRoom, put_in_place, read_whole
 from oms_journal.journal.format.headers import xxh3
-from oms_journal.journal.placing import MakeRoom, put_in_place, read_whole
 
 _SIZE = 16  # the sequence and the checksum of its 8 bytes
 

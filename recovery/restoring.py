@@ -12,7 +12,7 @@ from pathlib import Path
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import BackupUnfinished, RestoreUnfinished
-from oms_journal.journal.existing import exists
+from oms_journal.journal.files import exists
 from oms_journal.journal.format import manifest
 from oms_journal.journal.names import SEQUENCE_MAX
 

@@ -25,7 +25,7 @@ from oms_journal.index.live import Index
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, IsBackup, RecoveryRefused
-from oms_journal.journal.existing import exists
+from oms_journal.journal.files import exists
 from oms_journal.journal.format.footer import ranges
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.lock import RENEW_SECONDS, Holder, Ownership

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from oms_journal.journal.format.contents import DAMAGED, Contents
+from oms_journal.journal.format.contents import COLUMNS, DAMAGED, Contents
 from oms_journal.journal.format.footer import BadFooter, Summary
 from oms_journal.journal.format.headers import Previous
-from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.operations import LOW_WATER_KEY, Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.evidence import Evidence, Expected, gather, is_padding

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from oms_journal.journal.format import footer, headers, records
+from oms_journal.journal.format.contents import COLUMNS
 from oms_journal.journal.format.headers import FileHeader, FrameHeader
 from oms_journal.journal.format.records import Record, decode_records
-from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.walk import Span, walk
 from tests.format_tables import docstring_tables, widths

@@ -17,13 +17,13 @@ from hypothesis.extra.numpy import arrays
 
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format import footer
-from oms_journal.journal.format.columns import Columns
-from oms_journal.journal.format.contents import Contents, ContentsBuilder, Ranges, empty_columns
+from oms_journal.journal.format.contents import COLUMNS, Contents, ContentsBuilder, Ranges, empty_columns
 from oms_journal.journal.format.footer import (
     ENTRY,
     SUMMARY,
     TRAILER,
     BadFooter,
+    Columns,
     Summary,
     decode_contents,
     decode_summary,
@@ -32,7 +32,6 @@ from oms_journal.journal.format.footer import (
 )
 from oms_journal.journal.format.headers import ALIGNMENT_MIN, CHECKSUM, HEADER_SIZE, FileHeader, encode_headers, xxh3
 from oms_journal.journal.format.records import MOVED, encode_properties
-from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.writing.draft import Added, Composer

@@ -11,7 +11,7 @@ import pytest
 
 from oms_journal.database import DatabaseView, MessageDatabase
 from oms_journal.journal.disk import RealDisk
-from oms_journal.journal.format.rows import COLUMNS
+from oms_journal.journal.format.contents import COLUMNS
 from oms_journal.journal.operations import MIB
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.dump import Dumped, DumpedDamage, DumpedOperation, dump

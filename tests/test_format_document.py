@@ -13,9 +13,9 @@ from oms_journal.journal import lock as owner
 from oms_journal.journal import names, operations
 from oms_journal.journal.format import footer, records
 from oms_journal.journal.format import headers as format
+from oms_journal.journal.format.contents import COLUMNS
 from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import decode_set, encode_set
-from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.writing.draft import VALUE_HEAD_BYTES
 from oms_journal.journal.writing.log import DATA_FILE_BYTES_MAX
 from oms_journal.recovery.numbering import NUMBER_JUMP

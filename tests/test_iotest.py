@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.journal.iotest.figures import histogram, median_ratio, percentile, timing
 from oms_journal.journal.iotest.place import Mount, Place, find_mount, look_at, parse_mounts
-from oms_journal.journal.iotest.verdict import MethodRates, SyncFacts, compare, judge_sync
+from oms_journal.journal.iotest.report import (
+    MethodRates,
+    SyncFacts,
+    compare,
+    histogram,
+    judge_sync,
+    median_ratio,
+    percentile,
+    timing,
+)
 
 PLACE = Place(
     directory="/spool",

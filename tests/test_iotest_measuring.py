@@ -18,7 +18,10 @@ from oms_journal.journal.errors import DiskError, DiskFull
 from oms_journal.journal.iotest.measurement import Bounds, measure
 from oms_journal.journal.iotest.methods import (
     BLOCK,
+    LOCK,
+    LOCK_BYTE,
     METHODS,
+    PREFIX,
     UNSYNCED,
     Method,
     NotHere,
@@ -30,9 +33,9 @@ from oms_journal.journal.iotest.methods import (
     open_target,
     payload,
     read_through,
+    scratch,
 )
 from oms_journal.journal.iotest.place import look_at
-from oms_journal.journal.iotest.scratch import LOCK, LOCK_BYTE, PREFIX, scratch
 from tests.cli_runner import command_line, environment, oms, oms_json, oms_process
 
 QUICK = Bounds(seconds=0.2, bytes_max=16 << 20, data_file_size=256 << 10)

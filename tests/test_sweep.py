@@ -7,8 +7,8 @@ import pytest
 
 from oms_journal.database import MessageDamaged, MessageDatabase
 from oms_journal.journal.disk import RealDisk
+from oms_journal.journal.format.contents import COLUMNS
 from oms_journal.journal.format.records import PROPERTIES
-from oms_journal.journal.format.rows import COLUMNS
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.sweep import sweep
 from oms_journal.journal.reading.walk import BadPayload, Span, walk

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from oms_journal.cli.output import Column, number_column, print_line, print_table
 from oms_journal.cli.wording import size_text
-from oms_journal.journal.iotest.figures import Timing
-from oms_journal.journal.iotest.report import AppendResult, JournalResult, Report
+from oms_journal.journal.iotest.report import AppendResult, JournalResult, Report, Timing
 
 BAR_WIDTH = 50
 SHOWN_SIZE = 1024  # of the appends whose latencies are drawn

@@ -50,8 +50,8 @@ from pathlib import Path
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import ManifestDamaged, NewerFormat, RestoreUnfinished
+from oms_journal.journal.files import put_in_place, read_whole
 from oms_journal.journal.format.headers import CHECKSUM, Previous, align, xxh3
-from oms_journal.journal.placing import put_in_place, read_whole
 
 MAGIC = b"\x89OMSB\r\n\x1a"
 VERSION = 1

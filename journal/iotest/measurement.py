@@ -21,7 +21,6 @@ from time import perf_counter, perf_counter_ns
 
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DiskError, DiskFull
-from oms_journal.journal.iotest.figures import NANOSECONDS, median_ratio, timing
 from oms_journal.journal.iotest.methods import (
     BLOCK,
     FLUSHED,
@@ -34,11 +33,23 @@ from oms_journal.journal.iotest.methods import (
     open_target,
     payload,
     read_through,
+    scratch,
 )
 from oms_journal.journal.iotest.place import Place, flushes, look_at
-from oms_journal.journal.iotest.report import AppendResult, JournalResult, ReadResult, Report, RolloverResult
-from oms_journal.journal.iotest.scratch import scratch
-from oms_journal.journal.iotest.verdict import MethodRates, SyncFacts, compare, judge_sync
+from oms_journal.journal.iotest.report import (
+    NANOSECONDS,
+    AppendResult,
+    JournalResult,
+    MethodRates,
+    ReadResult,
+    Report,
+    RolloverResult,
+    SyncFacts,
+    compare,
+    judge_sync,
+    median_ratio,
+    timing,
+)
 from oms_journal.journal.reserve import NO_SPACE, reserve_size
 
 KIB, MIB = 1 << 10, 1 << 20

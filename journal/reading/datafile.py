@@ -14,11 +14,11 @@ import xxhash
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk, DiskFile
 from oms_journal.journal.errors import DiskError, FormatError, NewerFormat
-from oms_journal.journal.format.columns import Columns
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import (
     TRAILER,
     BadFooter,
+    Columns,
     Summary,
     decode_columns,
     decode_contents,

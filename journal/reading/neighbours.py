@@ -7,7 +7,7 @@ from pathlib import Path
 
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError
-from oms_journal.journal.existing import exists
+from oms_journal.journal.files import exists
 from oms_journal.journal.format.footer import Summary
 from oms_journal.journal.format.headers import FileHeader, align
 from oms_journal.journal.lock import last_owner

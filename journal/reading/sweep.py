@@ -15,7 +15,7 @@ import numpy.typing as npt
 import xxhash
 
 from oms_journal.journal.disk import DiskFile
-from oms_journal.journal.format.contents import DAMAGED, Contents
+from oms_journal.journal.format.contents import COLUMNS, DAMAGED, Contents, Rows, Tables, check_rows, rows_of
 from oms_journal.journal.format.footer import Summary
 from oms_journal.journal.format.headers import CHECKSUM, FRAME_SIZE, FrameHeader, align, decode_frame, xxh3
 from oms_journal.journal.format.records import (
@@ -26,7 +26,6 @@ from oms_journal.journal.format.records import (
     decode_properties,
     decode_records,
 )
-from oms_journal.journal.format.rows import COLUMNS, Rows, Tables, check_rows, rows_of
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.walk import BadPayload
 

@@ -1,4 +1,7 @@
-"""A small file of our own is read as a whole, and put in its place as one: made beside it, and renamed."""
+"""Small files of our own, whole: read as one, put in their place as one, made beside it and renamed.
+
+What cannot be asked about is an error, and not a name that is not there.
+"""
 
 import contextlib
 from collections.abc import Callable
@@ -8,6 +11,18 @@ from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError
 from oms_journal.journal.reserve import NO_SPACE
+
+
+def exists(disk: Disk, path: Path) -> bool:
+    """Say whether the name is in its directory; DiskError where that cannot be told."""
+    try:
+        disk.size(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as failure:
+        raise DiskError(path, failure, "look at") from failure
+    return True
+
 
 MakeRoom = Callable[[int], bool]  # gives so many bytes back to the file system, and says whether it had them
 
