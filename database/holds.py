@@ -17,7 +17,7 @@ from oms_journal.index.held import KEY_PREFIX, Held
 from oms_journal.index.table import NUMBER_MAX
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.writing.draft import Composer, Draft
-from oms_journal.recovery import holding
+from oms_journal.recovery import findings
 
 COMMIT_MESSAGES_MAX = 100_000  # discarded by one commit
 
@@ -33,10 +33,10 @@ class Holding:
 
     def settle(self, disk: Disk, directory: Path) -> None:
         """Make durable what this start, or one that was killed at it, was asked to hold back."""
-        if holding.intended(disk, directory):
+        if findings.intended(disk, directory):
             with self.lock:
                 self.write()
-            holding.done(disk, directory)
+            findings.done(disk, directory)
 
     def write(self, held: Held | None = None) -> None:
         """Commit the ranges, as they are or as they shall be. Call with the lock held."""

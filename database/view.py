@@ -25,7 +25,7 @@ from oms_journal.journal.errors import DiskError, JournalError
 from oms_journal.journal.lock import Holder, read_holder
 from oms_journal.journal.operations import encode_name
 from oms_journal.journal.reading.message import Message
-from oms_journal.recovery import holding
+from oms_journal.recovery import findings
 from oms_journal.recovery.decision import Action
 from oms_journal.recovery.examination import read_contents
 from oms_journal.recovery.place import check_database, directory_of
@@ -212,7 +212,7 @@ def _vouched_only(task: Task) -> Task:
 
 def _load_held(disk: Disk, directory: Path, index: Index) -> None:
     """Take in what is held back, and what a start was about to hold when it was killed."""
-    files, up_to = Files(disk, directory), holding.intended(disk, directory)
+    files, up_to = Files(disk, directory), findings.intended(disk, directory)
     try:
         for key in list(index.keyed.keys(KEY_PREFIX)):
             version = index.keyed.find(key)

@@ -36,9 +36,8 @@ from oms_journal.journal.reading.evidence import PROMISED_BYTES
 from oms_journal.journal.reading.walk import Span, walk
 from oms_journal.journal.reserve import NO_SPACE
 from oms_journal.recovery.decision import TORN_HEADER, Action
-from oms_journal.recovery.examination import Examined, read_contents
+from oms_journal.recovery.examination import Examined, mark_damaged, read_contents
 from oms_journal.recovery.report import Verdict
-from oms_journal.recovery.walked import mark_damaged
 
 COPY_BYTES = 1 << 20
 _T = TypeVar("_T")

@@ -9,12 +9,14 @@
 
 What the last, unsealed file holds is written again and synced before anyone sees it: after a failed
 sync the page cache may show what the disk does not have.
+
+What damage may have brought back: its removal, or a newer version of it, may be among what is lost.
 """
 
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -22,6 +24,7 @@ from typing import Literal
 from oms_journal.index import duplicates, held
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.live import Index
+from oms_journal.index.table import NUMBER_MAX
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, IsBackup, RecoveryRefused
@@ -35,19 +38,47 @@ from oms_journal.journal.reading.message import FrameReader, Source
 from oms_journal.journal.reserve import Reserve, reserve_size
 from oms_journal.journal.writing.log import Opening
 from oms_journal.journal.writing.segment import Sealed
-from oms_journal.recovery import findings, holding, place
+from oms_journal.recovery import findings, place
+from oms_journal.recovery import findings as holding
 from oms_journal.recovery.bad_blocks import ForgivingDisk
 from oms_journal.recovery.continuation import Continuing
 from oms_journal.recovery.decision import Action
-from oms_journal.recovery.examination import Examined, read_contents
+from oms_journal.recovery.examination import Examined, ranges_of, read_contents
 from oms_journal.recovery.numbering import Counters, Numbers, of_lost
 from oms_journal.recovery.repair import Before, Repairer
-from oms_journal.recovery.report import FileReport, RecoveryReport, Verdict
+from oms_journal.recovery.report import FileReport, Loss, RecoveryReport, Suspect, Verdict
 from oms_journal.recovery.restoring import OWNERS_APART, Split, refuse_unfinished
 from oms_journal.recovery.survey import refuse_newer
-from oms_journal.recovery.suspects import reach_of, suspects
 from oms_journal.recovery.truncation import cut
 from oms_journal.recovery.validation import Progress, examine_directory, no_progress
+
+SUSPECTS_MAX = 1000  # ranges of messages listed in a report
+
+
+def reach_of(lost: Iterable[Loss]) -> int:
+    """Return the highest sequence of a file that has lost whole operations, removals perhaps among them; 0 for none.
+
+    What is in that file, and before it, is suspect.
+    """
+    parsed = [names.parse(loss.name) for loss in lost if loss.is_range]
+    return max((name.sequence for name in parsed if isinstance(name, DataFileName)), default=0)
+
+
+def suspects(index: Index, lost: Iterable[Loss]) -> Iterator[Suspect]:
+    """Yield what is live and no newer than a damaged place."""
+    reach = reach_of(lost)
+    if not reach:
+        return  # all that is live would be walked, at every start
+    older: list[int] = []
+    for numbers, places, _ in index.table.batches(None, 0, NUMBER_MAX):
+        older += numbers[places <= reach].tolist()
+    for first, last in ranges_of(older)[:SUSPECTS_MAX]:
+        yield Suspect(kind="message", first=first, last=last)
+    for key in index.keyed.keys(b""):
+        version = index.keyed.find(key)
+        if version is not None and version.sequence <= reach and not key.startswith(b"\0"):
+            yield Suspect(kind="key", key=key.decode())
+
 
 READ_ATTEMPTS = 3  # a read error may pass; damage does not
 

@@ -17,8 +17,7 @@ from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.journal.reading.walk import BadRange, Span, Walk, walk
 from oms_journal.recovery.decision import Action
-from oms_journal.recovery.examination import Examined
-from oms_journal.recovery.losses import bounds_of, ranges_of
+from oms_journal.recovery.examination import Examined, bounds_of, ranges_of
 from oms_journal.recovery.report import Loss
 
 

@@ -24,13 +24,19 @@ from oms_journal.journal.reading.evidence import alignment_of_gap, looks_written
 from oms_journal.journal.reading.sweep import sweep
 from oms_journal.recovery.bad_blocks import unreadable_in
 from oms_journal.recovery.decision import Body, Foot, Head, Seen, decide
-from oms_journal.recovery.examination import Examined, read_contents
-from oms_journal.recovery.losses import between
+from oms_journal.recovery.examination import (
+    Examined,
+    between,
+    ends_as,
+    examine_frames,
+    examine_swept,
+    low_water_of,
+    read_contents,
+)
 from oms_journal.recovery.payloads import with_payloads
 from oms_journal.recovery.report import FileReport, Loss, Verdict
 from oms_journal.recovery.restoring import refuse_unfinished
 from oms_journal.recovery.survey import Task, check_lineage, check_strangers, survey
-from oms_journal.recovery.walked import ends_as, examine_frames, examine_swept, low_water_of
 
 Progress = Callable[[str, int, int], None]
 HASH_THREADS = 2  # hashing and reading let go of the interpreter's lock

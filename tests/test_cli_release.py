@@ -8,7 +8,7 @@ import pytest
 
 from oms_journal.database import DatabaseView, MessageDatabase, Options
 from oms_journal.journal.disk import RealDisk
-from oms_journal.recovery import holding
+from oms_journal.recovery import findings
 from tests.cli_runner import oms, oms_json, oms_lines, oms_process
 from tests.small_files import MODEST
 
@@ -33,7 +33,7 @@ def spool(tmp_path: Path) -> Path:
 
 def hold_all(spool: Path) -> None:
     """Hold back all that is undelivered, as a start does that was asked for it."""
-    holding.intend(RealDisk(), spool, max(int(path.stem[-10:]) for path in spool.glob("*.data")))
+    findings.intend(RealDisk(), spool, max(int(path.stem[-10:]) for path in spool.glob("*.data")))
     MessageDatabase.open(spool, max_data_file_size=MODEST).close()
 
 

@@ -14,7 +14,7 @@ from oms_journal.broker.server.stomp.frames import FrameReader
 from oms_journal.database import MessageDatabase
 from oms_journal.index import sealed
 from oms_journal.journal.format.headers import FileHeader
-from oms_journal.recovery import holding
+from oms_journal.recovery import findings
 from tests.fuzz import directory_targets, file_targets, server_targets, text_targets
 from tests.fuzz.corpora import CORPORA, CORPORA_BYTES_MAX, crashes_in, read_corpus
 from tests.fuzz.every import TARGETS
@@ -68,7 +68,7 @@ def _line_ends(page: Exposition) -> str:
 SABOTAGE: dict[str, tuple[str, object, str, Broken]] = {
     "what is no header is one": ("file-header", file_targets, "decode_header", lambda _: FileHeader),
     "another exception": ("properties", file_targets, "decode_properties", _raises(KeyError("x"))),
-    "too much memory": ("hold-file", holding, "intended", lambda *_: bytearray(1 << 33)),
+    "too much memory": ("hold-file", findings, "intended", lambda *_: bytearray(1 << 33)),
     "two readers differ": ("removal-set", file_targets, "decode_set", lambda *_: np.array([7])),
     "a round trip loses something": ("index-file", sealed, "encode", lambda *_: b""),
     "damage is not reported": ("patched-file", directory_targets, "dump", lambda *_: iter(())),

@@ -36,7 +36,8 @@ from oms_journal.journal.operations import MIB
 from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.journal.writing.draft import Composer, Draft
 from oms_journal.journal.writing.log import Journal, JournalSettings
-from oms_journal.recovery import findings, holding
+from oms_journal.recovery import findings
+from oms_journal.recovery import findings as holding
 from oms_journal.recovery.bad_blocks import ForgivingDisk
 from oms_journal.recovery.numbering import Numbers
 from oms_journal.recovery.place import directory_of, make_directory

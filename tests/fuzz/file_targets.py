@@ -43,7 +43,7 @@ from oms_journal.journal.format.records import (
 from oms_journal.journal.lock import Ownership, read_holder
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.writing.segment import Sealed
-from oms_journal.recovery import holding
+from oms_journal.recovery import findings
 from tests import foreign_reader
 from tests.fuzz.target import MEMORY, Taker, Target, target
 from tests.golden_files import NAMES, make
@@ -298,7 +298,7 @@ def hold_file(data: bytes) -> None:
     for each in (data, data[:8] + CHECKSUM.pack(xxh3(data[:8]))):
         (directory / names.HOLD).write_bytes(each)
         try:
-            sequence = holding.intended(disk, directory)
+            sequence = findings.intended(disk, directory)
         except (DiskError, FormatError):
             continue
         assert 0 <= sequence < 1 << 64

@@ -10,7 +10,7 @@ import oms_journal.broker.kernel.restart.restore
 import oms_journal.broker.kernel.units.receive
 import oms_journal.broker.kernel.units.receiver
 import oms_journal.broker.kernel.units.transitions
-import oms_journal.recovery.walked
+import oms_journal.recovery.examination
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.embedded.runtime import Running
@@ -261,7 +261,7 @@ def a_publication_goes_with_its_first_acknowledgement() -> Iterator[None]:
 @fault("broker", budget=300)
 def what_was_told_as_failed_comes_back() -> Iterator[None]:
     """Connecting a store again keeps commits whose callers were told that they had failed."""
-    with changed(oms_journal.recovery.walked, "_disowned", lambda _: lambda found, task: None):
+    with changed(oms_journal.recovery.examination, "_disowned", lambda _: lambda found, task: None):
         yield
 
 

@@ -11,7 +11,7 @@ from oms_journal.database.holds import Holding
 from oms_journal.index.live import Index
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.reserve import Reserve
-from oms_journal.recovery import holding
+from oms_journal.recovery import findings
 from oms_journal.recovery.decision import Action
 from oms_journal.recovery.examination import Examined
 from oms_journal.recovery.repair import Repairer
@@ -97,8 +97,8 @@ def the_intention_to_hold_goes_before_what_is_held_is_durable() -> Iterator[None
 
     def of(_: Callable[..., None]) -> Callable[..., None]:
         def settled(self: Holding, disk: Disk, directory: Path) -> None:
-            if holding.intended(disk, directory):
-                holding.done(disk, directory)
+            if findings.intended(disk, directory):
+                findings.done(disk, directory)
                 with self.lock:
                     self.write()
 

@@ -15,10 +15,10 @@ import oms_journal.journal.reading.walk
 import oms_journal.journal.writing.draft
 import oms_journal.journal.writing.single
 import oms_journal.journal.writing.unit
+import oms_journal.recovery.examination
 import oms_journal.recovery.startup
 import oms_journal.recovery.survey
 import oms_journal.recovery.validation
-import oms_journal.recovery.walked
 from oms_journal.index.duplicates import DuplicateWindow
 from oms_journal.index.live import Index
 from oms_journal.journal.format.headers import FRAME, BadFrame, FileHeader, FrameHeader
@@ -147,7 +147,7 @@ def a_good_tail_is_cut() -> Iterator[None]:
     def of(_: Callable[..., int]) -> Callable[..., int]:
         return lambda found, ranges, vouched: max((one.end for one in found.frames if one.end <= vouched), default=0)
 
-    with changed(oms_journal.recovery.walked, "_good_end", of):
+    with changed(oms_journal.recovery.examination, "_good_end", of):
         yield
 
 
@@ -183,7 +183,7 @@ def files_below_the_low_water_mark_are_read() -> Iterator[None]:
     with (
         changed(oms_journal.journal.reading.datafile, "decode_header", of),
         changed(oms_journal.journal.format.footer, "decode_header", of),
-        changed(oms_journal.recovery.walked, "low_water_of", lambda _: lambda contents: 0),
+        changed(oms_journal.recovery.examination, "low_water_of", lambda _: lambda contents: 0),
         changed(oms_journal.recovery.validation, "low_water_of", lambda _: lambda contents: 0),
     ):
         yield
