@@ -59,7 +59,7 @@ _LATE = {
         "Play chess by mail over a broker: a whole game, with kills.",
     ),
     "serve": ("oms_journal.cli.broker.serve", "serve", "Serve programs over STOMP and HTTP until it is told to stop."),
-    "info": ("oms_journal.cli.broker.info", "information", "Show what a running broker knows."),
+    "info": ("oms_journal.cli.broker.queries", "information", "Show what a running broker knows."),
     "cmd": ("oms_journal.cli.broker.command", "command", "Give a running broker a command."),
     "top": ("oms_journal.cli.broker.top", "top", "Watch a running broker."),
     "long-uow": (

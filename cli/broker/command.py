@@ -9,7 +9,7 @@ import typer
 
 from oms_journal.cli import options, output
 from oms_journal.cli.broker import held_at_broker, operator
-from oms_journal.cli.broker.info import shown
+from oms_journal.cli.broker.queries import shown
 from oms_journal.cli.failures import Usage
 from oms_journal.cli.output import Column
 from oms_journal.cli.wording import counted, printable

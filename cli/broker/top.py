@@ -17,7 +17,7 @@ import typer
 
 from oms_journal.cli import options, output
 from oms_journal.cli.broker import operator
-from oms_journal.cli.broker.info import milliseconds
+from oms_journal.cli.broker.queries import milliseconds
 from oms_journal.cli.failures import Failure
 from oms_journal.cli.wording import age_text, printable, size_text
 
