@@ -3,9 +3,22 @@
 Commits that tasks hand in during one turn of the event loop go out together (`loop.py`). What a caller hands in is
 copied or consumed when a verb is called, not when the coroutine that it returns is awaited: a buffer may be used
 again at once.
+
+Group commit on an event loop: the commits of one turn of the loop go out together.
+
+On a fast device they are written and synced on the loop itself, since handing each group to a thread
+costs more than the sync; on a slow one a thread does it, so that the loop never stalls. What is fast
+is measured while running (`pace.py`).
+
+Whether a device is so fast that an event loop commits by itself, learned from how long the commits take.
+
+Handing a group to a thread costs more than the sync of a fast device; a slow one would stall the loop. An opening
+begins with the thread.
 """
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -17,7 +30,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, Unpack
@@ -27,18 +41,202 @@ from oms_journal.database.block import CommitBlock, Operations
 from oms_journal.database.database import MessageDatabase, contended
 from oms_journal.database.drafting import first_number, number_range, removed_count
 from oms_journal.database.ledger import StaleDraft
-from oms_journal.database.loop import LoopCommit
 from oms_journal.database.options import NamedOptions, Options
 from oms_journal.database.stats import CleanupReport, FileExplanation, Stats
+from oms_journal.journal.background import courteous
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DatabaseClosed, JournalError
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.message import Message
 from oms_journal.journal.writing.draft import Draft
 from oms_journal.journal.writing.groups import AnyDraft
+from oms_journal.journal.writing.single import PlainAdds, QueueTemplate
 from oms_journal.recovery.place import directory_of
 from oms_journal.recovery.report import RecoveryReport
 from oms_journal.recovery.validation import Progress, no_progress
+
+SLOW_SECONDS = 0.005  # one group on the loop above this, and the thread takes over again
+FAST_SECONDS = 0.002  # what counts as fast
+FAST_COUNT = 8  # so many groups more were fast than were slow, and the loop does it itself
+
+
+class Pace:
+    """How fast the groups of one opening become durable. Told by one at a time."""
+
+    __slots__ = ("_lead", "is_fast")
+
+    def __init__(self) -> None:
+        self.is_fast = False  # the loop does it itself
+        self._lead = 0  # of the fast groups over the slow ones
+
+    def note(self, seconds: float) -> None:
+        """Take in how long a group took.
+
+        On a busy machine also a fast device is waited for too long now and then, by a thread that was not given the
+        processor: so a slow group counts against a fast one, and no more.
+        """
+        if seconds < FAST_SECONDS:
+            if self._lead < FAST_COUNT:
+                self._lead += 1
+                self.is_fast = self._lead == FAST_COUNT
+        elif seconds > SLOW_SECONDS:
+            self.is_fast = False
+            self._lead = max(self._lead - 1, 0)
+
+
+PLAIN_BYTES = 64 << 10  # of plain adds in one draft: it goes into one data file as a whole
+
+
+class Batch:
+    """The drafts of one turn of the loop, and the futures of their callers. A waiter for the committer."""
+
+    __slots__ = ("_group", "entries")
+
+    def __init__(self, group: "LoopCommit") -> None:
+        self._group = group
+        self.entries: list[tuple[AnyDraft, list[asyncio.Future[Any]]]] = []  # drafts, and who waits for each
+
+    @property
+    def drafts(self) -> list[AnyDraft]:
+        return [draft for draft, _ in self.entries]
+
+    def lead(self) -> None:
+        self._group.called(self._group.lead)
+
+    def tell(self) -> None:
+        self._group.told(self)
+
+    def resolve(self) -> None:
+        """Wake the callers; one that was cancelled disturbs no other."""
+        for draft, futures in self.entries:
+            failure = draft.failure
+            for future, number in zip(futures, count(draft.first), strict=False):
+                try:
+                    if failure is None:
+                        future.set_result(number)
+                    else:
+                        future.set_exception(failure)
+                except asyncio.InvalidStateError:
+                    pass  # cancelled; asking each one first takes longer
+
+
+class LoopCommit:
+    """Commits of one event loop. Everything but `called` and `told` runs on the loop."""
+
+    def __init__(self, database: MessageDatabase, loop: asyncio.AbstractEventLoop) -> None:
+        self._database = database
+        self._group = database.group
+        self._loop = loop
+        self.create_future = loop.create_future
+        self.encode = database.drafting.encode
+        self._thread_id = threading.get_ident()
+        # A thread of its own: those of the loop's may all be waiting for a commit that it is to lead.
+        self._thread = ThreadPoolExecutor(1, "oms-commit")
+        self._batch: Batch | None = None
+        self._is_leading = False  # on the loop, now
+        self.is_closed = False
+        self._pace = Pace()
+        self._told: list[Batch] = []
+        self._plain_bytes = min(PLAIN_BYTES, database.options.max_data_file_size // 4)
+        # The plain adds of this turn that go into one draft, and what they still have room for.
+        self.room = 0
+        self.plain: list[tuple[QueueTemplate, bytes, asyncio.Future[int]]] = []
+
+    def close(self) -> None:
+        """Let go of the thread, once it has led what it was told to."""
+        self.is_closed = True
+        self._thread.shutdown(wait=False)
+
+    def commit(self, draft: AnyDraft) -> "asyncio.Future[Any]":
+        """Return a future that is done when the draft is settled."""
+        self._end_plain()  # what comes later is formed later
+        future: asyncio.Future[Any] = self._loop.create_future()
+        batch = self._begin()
+        draft.waiter = batch
+        batch.entries.append((draft, [future]))
+        return future
+
+    def begin_plain(self) -> None:
+        """Make room for more plain adds of this turn; `room` says for how many bytes."""
+        self._end_plain()
+        self._begin()
+        self.room = self._plain_bytes
+
+    def _end_plain(self) -> None:
+        """Make one draft of the plain adds so far."""
+        if self.plain:
+            batch, weight = self._begin(), self._plain_bytes - self.room
+            queues, payloads, futures = map(list, zip(*self.plain, strict=True))
+            draft = PlainAdds(queues, payloads, weight)
+            draft.waiter = batch
+            batch.entries.append((draft, futures))
+            self.plain = []
+        self.room = 0
+
+    def _begin(self) -> Batch:
+        """Return this turn's batch, which goes out at the turn's end."""
+        if self._batch is None:
+            self._loop.call_soon(self._flush)  # first: an interrupt behind it leaves no batch that never goes out
+            self._batch = Batch(self)
+        return self._batch
+
+    def _flush(self) -> None:
+        self._end_plain()
+        batch, self._batch = self._batch, None
+        if batch is None or not batch.entries:
+            return  # whoever asked for it was interrupted before there was anything in it
+        try:
+            self._database.check_open()
+        except JournalError as failure:
+            for draft, _ in batch.entries:
+                draft.failure = failure
+            batch.resolve()
+            return
+        if self._group.submit(batch.drafts):
+            self.lead()
+
+    def lead(self) -> None:
+        """Write the next group: here when the device is fast, else in a thread."""
+        if self.is_closed:  # somebody still has to write what others wait for
+            threading.Thread(target=self._group.lead, name="oms-commit").start()
+            return
+        if not self._pace.is_fast:
+            self._loop.run_in_executor(self._thread, self._lead_in_thread)
+            return
+        self._is_leading = True
+        try:
+            self._lead_measured()
+        finally:
+            self._is_leading = False
+            told, self._told = self._told, []
+            for batch in told:
+                batch.resolve()
+
+    def _lead_in_thread(self) -> None:
+        # Else a busy loop keeps the interpreter for long behind the sync, and the callers wait.
+        with courteous():
+            self._lead_measured()
+
+    def _lead_measured(self) -> None:
+        before = self._group.waited_seconds
+        self._group.lead()
+        self._pace.note(self._group.waited_seconds - before)
+
+    def called(self, call: Callable[[], None]) -> None:
+        """Run something on the loop soon; from any thread."""
+        try:
+            self._loop.call_soon_threadsafe(call)
+        except RuntimeError:  # the loop was closed: somebody still has to write what others wait for
+            threading.Thread(target=self._group.lead, name="oms-commit").start()
+
+    def told(self, batch: Batch) -> None:
+        """Wake a batch's callers, on the loop; from any thread."""
+        if self._is_leading and threading.get_ident() == self._thread_id:
+            self._told.append(batch)
+            return
+        with contextlib.suppress(RuntimeError):  # the loop was closed, and with it every caller
+            self._loop.call_soon_threadsafe(batch.resolve)
+
 
 READ_MESSAGES = 256  # read at once by a thread
 REMOVAL_ATTEMPTS_MAX = 100

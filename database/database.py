@@ -2,15 +2,27 @@
 
 Every method may be called from any thread; commits of many threads share syncs. Names are 1 to 255 bytes of
 UTF-8, properties and values at most 64 KiB, a commit at most 1 GiB + 1 MiB and a million operations.
+
+After a fork the child's copy of every open database is closed: the directory stays the parent's.
+
+A database that failed, opened again in the same process: what it had not acknowledged is cut.
+
+    again = Reopening(database)     # closes it
+    database = again.attempt()      # DiskError: try later; CannotContinue: never
+
+Whoever was told OutcomeUnknown or NotAttempted may then take the commit for not done: it is not there, and does not
+come back. See `recovery/continuation.py` for when that cannot be had.
 """
 
 import contextlib
 import logging
+import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Unpack
+from typing import Final, Unpack
 
 from oms_journal.database import questions
 from oms_journal.database.arguments import (
@@ -29,10 +41,9 @@ from oms_journal.database.cleanup import Cleanup, CleanupContext
 from oms_journal.database.consumers import Taking
 from oms_journal.database.drafting import Drafting, first_number, number_range, removed_count
 from oms_journal.database.encode import Encoder
-from oms_journal.database.forks import close_in_children
 from oms_journal.database.holds import Holding
-from oms_journal.database.indexing import SealedIndex
 from oms_journal.database.ledger import Ledger, StaleDraft
+from oms_journal.database.lookup import SealedIndex
 from oms_journal.database.maintenance import Chores, Tender
 from oms_journal.database.options import NamedOptions, Options
 from oms_journal.database.reading import Files, read_known, read_one
@@ -46,9 +57,31 @@ from oms_journal.journal.writing.group_commit import GroupCommit
 from oms_journal.journal.writing.groups import AnyDraft
 from oms_journal.journal.writing.log import Journal
 from oms_journal.recovery import findings, place
+from oms_journal.recovery.continuation import Continuing
 from oms_journal.recovery.report import RecoveryReport
 from oms_journal.recovery.startup import Started, start
 from oms_journal.recovery.validation import Progress, no_progress
+
+_open: "list[weakref.WeakMethod[Callable[[], None]]]" = []
+_registered = False
+
+
+def close_in_children(close: "weakref.WeakMethod[Callable[[], None]]") -> None:
+    """Have the method called in every child that is forked from now on, while its object lives."""
+    global _registered
+    if not _registered:
+        os.register_at_fork(after_in_child=_close_all)
+        _registered = True
+    _open[:] = [one for one in _open if one() is not None]
+    _open.append(close)
+
+
+def _close_all() -> None:
+    for one in _open:
+        close = one()
+        if close is not None:
+            close()
+
 
 _log = logging.getLogger("oms.database")
 REMOVAL_ATTEMPTS_MAX = 100
@@ -533,3 +566,23 @@ class MessageDatabase:
 
 def contended() -> Contention:
     return Contention("others remove the same messages all the time; nothing was written: try again")
+
+
+class Reopening:
+    """What is kept of a database that is to be opened again."""
+
+    def __init__(self, database: MessageDatabase) -> None:
+        look = database.look()
+        with contextlib.suppress(JournalError):  # what could not be sealed is, by the next opening
+            database.close()
+        self._disk: Final = look.disk
+        self._directory: Final = database.directory
+        self._options: Final = database.options
+        self._kind: Final = type(database)
+        self._continuing: Final = Continuing(look.owner, database.group.acknowledged, look.owner)
+
+    def attempt(self, progress: Progress = no_progress) -> MessageDatabase:
+        """Open the directory again, as it was opened before; may be tried again after an error but CannotContinue."""
+        recovery = replace(self._options.recovery(progress), continuing=self._continuing)
+        started = start(self._disk, self._directory, recovery)
+        return self._kind.begun(self._disk, self._directory, self._options, started)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from oms_journal.database.arguments import Payload, every, plain_bytes, plain_properties, plain_text
 from oms_journal.database.ledger import Effect, Ledger, Run
-from oms_journal.index.queues import FORGOTTEN
+from oms_journal.index.table import FORGOTTEN
 from oms_journal.journal.errors import InvalidName
 from oms_journal.journal.format.records import encode_properties
 from oms_journal.journal.operations import ENGINE_PREFIX, VALUE_BYTES_MAX, check_size, encode_name

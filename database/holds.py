@@ -12,9 +12,8 @@ import numpy as np
 
 from oms_journal.database.consumers import Taking
 from oms_journal.database.ledger import Effect, Ledger
-from oms_journal.index.block import Numbers, distinct
 from oms_journal.index.held import KEY_PREFIX, Held
-from oms_journal.index.table import NUMBER_MAX
+from oms_journal.index.table import NUMBER_MAX, Numbers, distinct
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.writing.draft import Composer, Draft
 from oms_journal.recovery import findings

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oms_journal.index.block import distinct
 from oms_journal.index.duplicates import Scope, Seen
 from oms_journal.index.live import Index
-from oms_journal.index.queues import FORGOTTEN
+from oms_journal.index.table import FORGOTTEN, distinct
 from oms_journal.journal.errors import DuplicateConflict, NotUndelivered
 from oms_journal.journal.format.records import Numbers
 from oms_journal.journal.writing.draft import Draft

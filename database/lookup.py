@@ -3,16 +3,20 @@
 `omsmsg.index` says which sealed files can hold the message and which can have removed it; only their
 footers are read, and the files that are not sealed yet. Where the index file is missing or out of
 date, the whole database is read instead.
+
+Keeping `omsmsg.index` as it should be: made anew at the opening, with every sealed file, after clean-up.
 """
 
-from collections.abc import Sequence
+import logging
+import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from oms_journal.database import index_file
 from oms_journal.database.view import DatabaseView
-from oms_journal.index import sealed
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged, NoSuchMessage
 from oms_journal.journal.format.contents import Contents
@@ -37,7 +41,7 @@ def look_up(directory: str | Path, number: int, *, disk: Disk | None = None) -> 
     disk = disk or RealDisk()
     path = directory_of(directory)
     refuse_unfinished(disk, path)
-    found = sealed.read(disk, path) if path.is_dir() else None
+    found = index_file.read(disk, path) if path.is_dir() else None
     if found is not None:
         try:
             return _look_up(disk, path, found.files, number)
@@ -112,3 +116,40 @@ def _read(disk: Disk, place: tuple[Path, int, int], number: int) -> Message:
     if isinstance(found, MessageDamaged):
         raise found
     return found
+
+
+_log = logging.getLogger("oms.database")
+
+
+class SealedIndex:
+    """The index file of one open database, for any thread. A fault is not one of the database, which never reads it."""
+
+    def __init__(self, disk: Disk, directory: Path, owner: int, files: Iterable[Sealed]) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._owner = owner
+        self._lock = threading.Lock()  # guards the sealed files, and their index file
+        self._files = {file.sequence: file for file in files}
+
+    def take(self, files: Iterable[Sealed]) -> None:
+        """Note files that have been sealed."""
+        with self._lock:
+            self._files |= {file.sequence: file for file in files}
+            self._write()
+
+    def write(self, low_water: int = 0) -> None:
+        """Make the file anew, without the data files below a sequence."""
+        with self._lock:
+            self._files = {sequence: file for sequence, file in self._files.items() if sequence >= low_water}
+            self._write()
+
+    def _write(self) -> None:
+        try:
+            index_file.write(self._disk, self._directory, index_file.encode(self._owner, self._files.values()))
+        except OSError as failure:
+            _log.warning(
+                "cannot note in %s which data files hold which messages: %s; whoever reads without the lock "
+                "looks into all of them until that is possible",
+                self._directory,
+                failure.strerror,
+            )

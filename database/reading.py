@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oms_journal.index.block import Ints
-from oms_journal.index.table import Place
+from oms_journal.index.table import Ints, Place
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged, NoSuchMessage
 from oms_journal.journal.format.headers import BadFrame

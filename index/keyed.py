@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from sortedcontainers import SortedDict
 
-from oms_journal.index.block import Ints
+from oms_journal.index.table import Ints
 from oms_journal.journal.operations import ENGINE_PREFIX
 
 _OFFSET_BITS = 40  # of an offset divided by 8

@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from oms_journal.index.block import OFFSET_UNIT, Ints, Numbers, distinct
 from oms_journal.index.duplicates import DuplicateWindow, WindowBounds
 from oms_journal.index.held import Held
 from oms_journal.index.keyed import Keyed
-from oms_journal.index.table import NUMBER_MAX, Table
+from oms_journal.index.table import NUMBER_MAX, OFFSET_UNIT, Ints, Numbers, Table, distinct
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import Columns
 from oms_journal.journal.format.records import MOVED

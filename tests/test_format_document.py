@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from oms_journal.database import MessageDatabase
-from oms_journal.index import duplicates, sealed
+from oms_journal.database import index_file as sealed
+from oms_journal.index import duplicates
 from oms_journal.journal import lock as owner
 from oms_journal.journal import names, operations
 from oms_journal.journal.format import footer, records
@@ -33,7 +34,7 @@ MODULES = (
         "oms_journal.journal.format.footer",
         "oms_journal.journal.names",
     ),
-    *("oms_journal.journal.operations", "oms_journal.journal.format.manifest", "oms_journal.index.sealed"),
+    *("oms_journal.journal.operations", "oms_journal.journal.format.manifest", "oms_journal.database.index_file"),
 )
 
 
@@ -120,7 +121,7 @@ def test_the_entry_of_the_duplicate_window_is_as_long_as_the_table_says() -> Non
 
 
 def test_the_entry_of_the_index_file_is_as_long_as_the_table_says() -> None:
-    assert f"{sealed.ENTRY.size} × count" in {row[1] for row in docstring_tables("oms_journal.index.sealed")[0]}
+    assert f"{sealed.ENTRY.size} × count" in {row[1] for row in docstring_tables("oms_journal.database.index_file")[0]}
 
 
 def test_the_lines_of_the_lock_file_stand_where_the_table_says(tmp_path: Path) -> None:

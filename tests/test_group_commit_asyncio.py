@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from oms_journal.database import AsyncMessageDatabase, DatabaseClosed, MessageDatabase, NotAttempted, OutcomeUnknown
-from oms_journal.database.loop import LoopCommit
-from oms_journal.database.pace import FAST_COUNT
+from oms_journal.database.asynchronous import FAST_COUNT, LoopCommit
 from oms_journal.journal.errors import JournalError
 from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk

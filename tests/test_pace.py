@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from oms_journal.database.pace import FAST_COUNT, FAST_SECONDS, SLOW_SECONDS, Pace
+from oms_journal.database.asynchronous import FAST_COUNT, FAST_SECONDS, SLOW_SECONDS, Pace
 
 FAST, BETWEEN, SLOW = FAST_SECONDS / 2, (FAST_SECONDS + SLOW_SECONDS) / 2, SLOW_SECONDS * 2
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from oms_journal.database import Message, MessageDatabase, consumers, encode
 from oms_journal.database.bulk.loading import load
 from oms_journal.database.unit import Unit
-from oms_journal.index.queues import Queues
+from oms_journal.index.table import Queues
 from oms_journal.journal.operations import encode_name
 from oms_journal.journal.writing.draft import Draft
 from oms_journal.journal.writing.single import PlainAdds, QueueTemplate

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from oms_journal.database import DatabaseView, DiskError, MessageDatabase
+from oms_journal.database.cleanup import Retention
 from oms_journal.database.options import Options
-from oms_journal.database.retention import Retention
 from oms_journal.journal.disk import DiskFile, RealDisk
 from oms_journal.journal.names import DataFileName
 from tests.crash_model import SPOOL, open_unattended

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from oms_journal.index.block import Block
-from oms_journal.index.table import Place, Table
+from oms_journal.index.table import Block, Place, Table
 
 QUEUES = ["orders", "häuser", "\0", "q" * 255]
 LAST = 1 << 62

@@ -1,7 +1,7 @@
 """The message database as a broker's persistent store: PSTORE-TYPE=JOURNAL.
 
 A commit of the broker is one commit of the database. A failed one leaves the store lost, until `connect` opens the
-directory again; what was told as failed is cut then (`database/reopening.py`), so that what the broker said is true.
+directory again; what was told as failed is cut then (`database/database.py`), so that what the broker said is true.
 A full disk refuses commits with messages only.
 """
 
@@ -34,10 +34,9 @@ from oms_journal.broker.store.stored import LastNumber, Loaded, StoredIdentifier
 from oms_journal.broker.store.stored_files import StoredFile, of_journal
 from oms_journal.database.bulk import values as bulk
 from oms_journal.database.bulk.loading import load, load_identifiers, number_behind
-from oms_journal.database.database import MessageDatabase
+from oms_journal.database.database import MessageDatabase, Reopening
 from oms_journal.database.drafting import first_of
 from oms_journal.database.options import Options
-from oms_journal.database.reopening import Reopening
 from oms_journal.database.stats import CleanupReport
 from oms_journal.index.duplicates import Scope, Seen
 from oms_journal.journal.disk import Disk, RealDisk

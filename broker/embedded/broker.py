@@ -42,7 +42,7 @@ from oms_journal.broker.sessions.requests import UnitStatus, checked, member, nu
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.store.start import Store, StoreUnavailable
 from oms_journal.database.arguments import plain_text
-from oms_journal.database.forks import close_in_children
+from oms_journal.database.database import close_in_children
 
 
 class Broker:

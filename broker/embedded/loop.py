@@ -2,7 +2,7 @@
 
 On a fast device that is done on the loop itself, since handing it to a thread costs more than the sync; on a slow one
 a thread does it, and the loop never stalls. What is fast is measured while running, as for plain commits of the
-message database (`database/pace.py`), by the time that the device takes.
+message database (`database/asynchronous.py`), by the time that the device takes.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from oms_journal.broker.kernel.state.effects import (
     Stored,
 )
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.database.pace import Pace
+from oms_journal.database.asynchronous import Pace
 from oms_journal.journal.background import courteous
 
 T = TypeVar("T")

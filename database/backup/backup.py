@@ -15,10 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from oms_journal.database.backup.apart import are_apart
 from oms_journal.database.backup.files import Brought
 from oms_journal.database.backup.snapshot import Picture, SourceReader
-from oms_journal.database.backup.target import BackupPlace
+from oms_journal.database.backup.target import BackupPlace, are_apart
 from oms_journal.database.options import system_clock
 from oms_journal.journal.background import courteous
 from oms_journal.journal.disk import Disk, RealDisk

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from oms_journal.database.backup.apart import are_apart
 from oms_journal.database.backup.snapshot import SourceReader
+from oms_journal.database.backup.target import are_apart
 from oms_journal.database.backup.verification import rebuilt
 from oms_journal.database.options import system_clock
 from oms_journal.index import duplicates, held

@@ -4,6 +4,8 @@ open     lock it; refuse what is not a backup; finish what was interrupted behin
 begin    of this database, or refused; from here on nobody takes the directory for a database
 bring    the files, one by one (`backup_files.py`)
 publish  the manifest, durable after all it names; then what took its place late, and what is not needed goes
+
+Whether two directories are apart: what is done in the one then leaves the other alone.
 """
 
 import errno
@@ -206,3 +208,9 @@ def _refuse_strangers(directory: Path, entries: Sequence[str]) -> None:
             f"{directory} is not empty and no backup (it holds {strangers[0]}); give a directory of its own; "
             "nothing was changed"
         )
+
+
+def are_apart(one: Path, other: Path) -> bool:
+    """Say whether neither directory is the other or lies in it, whatever links lead there."""
+    one, other = one.resolve(), other.resolve()
+    return not one.is_relative_to(other) and not other.is_relative_to(one)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oms_journal.database.questions import Look, get
-from oms_journal.index.block import Ints
+from oms_journal.index.table import Ints
 from oms_journal.journal.disk import DiskFile
 from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged
 from oms_journal.journal.format.contents import Contents

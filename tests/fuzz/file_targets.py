@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oms_journal.index import sealed
+from oms_journal.database import index_file as sealed
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DiskError, FormatError, JournalError

@@ -3,8 +3,8 @@
 import contextlib
 from dataclasses import dataclass, replace
 
+from oms_journal.database.database import Reopening
 from oms_journal.database.options import Options
-from oms_journal.database.reopening import Reopening
 from oms_journal.journal.errors import (
     CannotContinue,
     CommitFailed,
