@@ -29,7 +29,7 @@ from oms_journal.broker.kernel.state.effects import (
 )
 from oms_journal.broker.records import UOW, UOWS, Status, UowRecord
 from oms_journal.broker.store.changes import Changes, NewMessage, filled
-from oms_journal.broker.store.identifiers import Identifiers
+from oms_journal.broker.store.master import Identifiers
 from oms_journal.broker.store.start import RESTORED_KEY, ProducerReused, Values
 from oms_journal.broker.store.start import Store as StorePort
 from oms_journal.broker.store.stored import StoredIdentifier

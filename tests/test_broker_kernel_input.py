@@ -12,7 +12,7 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel import kernel as kernel_module
 from oms_journal.broker.kernel.state.effects import Abandoned, Answer, Call, Durable, ForbidNew, Gone, Log, StoreBack
 from oms_journal.broker.records import Status
-from oms_journal.broker.store.identifiers import COUNT_MAX
+from oms_journal.broker.store.master import COUNT_MAX
 from tests.kernel_desk import CHESS, Desk, Person, Said, attributes
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE

@@ -7,7 +7,7 @@ import pytest
 
 from oms_journal.broker.block import Function, Option
 from oms_journal.broker.codes import Code
-from oms_journal.broker.kernel.state import topic
+from oms_journal.broker.kernel.state import topics
 from oms_journal.broker.kernel.state.effects import ReleasePublications
 from oms_journal.broker.kernel.tables.ranges import UP_TO
 from oms_journal.broker.records import HELD, HELDS, SUBSCRIPTION, SUBSCRIPTIONS, HeldRecord, SubscriptionRecord
@@ -92,7 +92,7 @@ def record_of(desk: Desk, user: str) -> SubscriptionRecord:
 def test_a_subscriber_gets_no_more_than_could_be_written_until_it_is_done_with_older_ones(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, option: Option
 ) -> None:
-    monkeypatch.setattr(topic, "NUMBERS_MAX", FEW)
+    monkeypatch.setattr(topics, "NUMBERS_MAX", FEW)
     paper, reader = Person(desk, "PAPER", "P", caller=3), Person(desk, "OTHER", "O", caller=5)
     assert subscribe(reader, option) is Code.OK
     (own,) = [each for each in desk.kernel.world.topics.subscriptions.values() if each.owner.user == "OTHER"]
@@ -116,7 +116,7 @@ def test_a_subscriber_gets_no_more_than_could_be_written_until_it_is_done_with_o
 def test_whatever_is_acknowledged_in_whatever_order_is_received_once_and_fits(
     monkeypatch: pytest.MonkeyPatch, seed: int, is_restored: bool, limit: str
 ) -> None:
-    monkeypatch.setattr(topic, "NUMBERS_MAX", FEW)
+    monkeypatch.setattr(topics, "NUMBERS_MAX", FEW)
     desk = Desk(attributes(max_delivery_count=limit))
     subscribe(people(desk)[1])
     chance, left = random.Random(seed), 60
@@ -162,7 +162,7 @@ def test_whatever_is_acknowledged_in_whatever_order_is_received_once_and_fits(
 def test_what_waits_for_its_redelivery_counts_as_what_may_be_acknowledged_out_of_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(topic, "NUMBERS_MAX", FEW)
+    monkeypatch.setattr(topics, "NUMBERS_MAX", FEW)
     desk = Desk(attributes(max_delivery_count="UNLIM"))
     paper, reader = people(desk)
     subscribe(reader)

@@ -18,7 +18,7 @@ from oms_journal.broker.kernel.state.effects import Answer, Call, Commit, Durabl
 from oms_journal.broker.kernel.state.unit_states import VARIATIONS, Variation, after_restart
 from oms_journal.broker.kernel.tables import packed_rows
 from oms_journal.broker.records import Status
-from oms_journal.broker.store.identifiers import Identifiers
+from oms_journal.broker.store.master import Identifiers
 from tests.kernel_desk import CHESS, T0, Desk, Fields, Person, attributes
 from tests.test_broker_kernel_square import REACHED, Game
 

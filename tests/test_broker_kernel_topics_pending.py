@@ -9,7 +9,7 @@ import pytest
 
 from oms_journal.broker.block import BOTH, Function, Option, Request
 from oms_journal.broker.codes import Code
-from oms_journal.broker.kernel.state.topic import Topic
+from oms_journal.broker.kernel.state.topics import Topic
 from oms_journal.broker.records import PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS, Status
 from tests.kernel_desk import CHESS, Desk, Person, Said
 

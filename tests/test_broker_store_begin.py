@@ -21,7 +21,7 @@ from oms_journal.broker.records import (
     RecordKind,
 )
 from oms_journal.broker.store.changes import Changes
-from oms_journal.broker.store.identifiers import Identifiers
+from oms_journal.broker.store.master import Identifiers
 from oms_journal.broker.store.start import IDENTITY_KEY, Pstore, StartRefused, Store, begin, end
 from oms_journal.database.database import MessageDatabase
 from tests.broker_stores import DRIVERS, Driver, JournalDriver, added, begun, contents, payloads, put, start

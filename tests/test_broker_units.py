@@ -6,9 +6,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from oms_journal.broker.kernel.tables.dormant_units import Count, Parties, Units
+from oms_journal.broker.kernel.tables.dormant_units import NO_TEXTS, Count, Parties, Units, split
 from oms_journal.broker.kernel.tables.packed_rows import BLOCK_ROWS_MAX, LOOSE_ROWS_MAX
-from oms_journal.broker.kernel.tables.record_parts import NO_TEXTS, split
 from oms_journal.broker.records import UOW, Flag, Status, UowRecord, identifier
 
 

@@ -15,7 +15,7 @@ from oms_journal.broker.kernel.state import unused_names
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.effects import Gone, ReleaseHeld, StoreBack, StoreLost
 from oms_journal.broker.kernel.state.service import Registration, Service, ServiceName, Waiting
-from oms_journal.broker.kernel.state.topic import Publication, Subscription, Topic
+from oms_journal.broker.kernel.state.topics import Publication, Subscription, Topic
 from oms_journal.broker.kernel.state.unit import Owner
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.tables.order import Order

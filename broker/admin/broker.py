@@ -7,7 +7,7 @@ from oms_journal.broker.admin.questions import Page, Question, Row, finished, pa
 from oms_journal.broker.kernel.state.service import End
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.store.latencies import Latencies
-from oms_journal.broker.store.stored_files import StoredFile
+from oms_journal.broker.store.stored import StoredFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

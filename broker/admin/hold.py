@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from oms_journal.broker.admin.questions import STEP_LOOKS, Page, Question, Row, Steps
 from oms_journal.broker.admin.uows import Choice, records_of
-from oms_journal.broker.kernel.state.topic import Subscription
+from oms_journal.broker.kernel.state.topics import Subscription
 from oms_journal.broker.kernel.state.unit_records import service_name
 from oms_journal.broker.kernel.state.world import World
 

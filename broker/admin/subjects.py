@@ -16,8 +16,7 @@ from oms_journal.broker.admin.participants import ParticipantRow, clients, parti
 from oms_journal.broker.admin.questions import LIMIT_DEFAULT, LIMIT_MAX, SHOWN_MAX, Question, Steps
 from oms_journal.broker.admin.services import ServerRow, ServiceRow, servers, services
 from oms_journal.broker.admin.topics import PublicationRow, SubscriberRow, TopicRow, publications, subscribers, topics
-from oms_journal.broker.admin.uow_statistics import UowStatisticsRow, uow_statistics
-from oms_journal.broker.admin.uows import UowRow, uows
+from oms_journal.broker.admin.uows import UowRow, UowStatisticsRow, uow_statistics, uows
 from oms_journal.broker.kernel.state.world import World
 
 _SERVICE = ("server_class", "server_name", "service")

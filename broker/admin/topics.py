@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from oms_journal.broker.admin.questions import Question, Steps, left_of, page_of, seconds_of, time_of
-from oms_journal.broker.kernel.state.parking import with_subscription
-from oms_journal.broker.kernel.state.topic import Publication, Subscription, Topic
+from oms_journal.broker.kernel.state.participant import with_subscription
+from oms_journal.broker.kernel.state.topics import Publication, Subscription, Topic
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import Status
 

@@ -15,9 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from oms_journal.broker.attributes.checks import check_together
 from oms_journal.broker.attributes.keywords import DEFAULTS_OF_OMS, NAMES, NOT_CARRIED_OUT, OF_SECTION, WITHOUT_EFFECT
-from oms_journal.broker.attributes.scopes import Scope, Scopes, Setting, define_all, gather, overridden
+from oms_journal.broker.attributes.scopes import Scope, Scopes, Setting, check_together, define_all, gather, overridden
 from oms_journal.broker.attributes.text import AttributesInvalid, Fault, read_entries
 from oms_journal.broker.block import UWSTATP_DEFAULT, UWSTATP_NO, Store
 from oms_journal.broker.codes import Code

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oms_journal.broker.codes import Code
-from oms_journal.broker.drivers.sqlite_commit import Limits, carry_out, insert
+from oms_journal.broker.drivers.sqlite_commit import PAGE_BYTES, Limits, carry_out, connected, insert
 from oms_journal.broker.drivers.sqlite_contents import SqliteReading
-from oms_journal.broker.drivers.sqlite_file import PAGE_BYTES, connected
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.master import Opened
 from oms_journal.broker.store.start import (
@@ -26,8 +25,7 @@ from oms_journal.broker.store.start import (
     StoreFull,
     StoreUnavailable,
 )
-from oms_journal.broker.store.stored import Loaded
-from oms_journal.broker.store.stored_files import StoredFile, of_sqlite
+from oms_journal.broker.store.stored import Loaded, StoredFile, of_sqlite
 from oms_journal.database.options import system_clock
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError

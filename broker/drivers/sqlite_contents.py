@@ -1,11 +1,19 @@
-"""Reading an SQLite store: what it holds, in batches that are bounded by count and by bytes."""
+"""Reading an SQLite store: what it holds, in batches that are bounded by count and by bytes.
+
+An SQLite store that is unloaded: PSTORE-TYPE=SQLITE, read only, so that neither file nor log is changed.
+
+A reader of the write-ahead log keeps a lock on the file as long as it is open, and a broker takes it for itself alone:
+while one has it the other is refused.
+"""
 
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from oms_journal.broker.drivers.sqlite_commit import decode_digest
-from oms_journal.broker.store.start import MessageUnreadable, StoreUnavailable, Values
+from oms_journal.broker.codes import Code
+from oms_journal.broker.drivers.sqlite_commit import check_ours, decode_digest
+from oms_journal.broker.store.start import MessageUnreadable, StartRefused, StoreUnavailable, Values
 from oms_journal.broker.store.stored import StoredIdentifier, StoredMessage
 from oms_journal.journal.format.records import decode_properties
 
@@ -147,3 +155,40 @@ def _key(key: bytes) -> str:
         return key.decode()
     except UnicodeDecodeError:
         raise StoreUnavailable("the persistent store has a key that is not UTF-8") from None
+
+
+class SqliteSource(SqliteReading):
+    """What is read of a store while it is moved. Made by `open`."""
+
+    def __init__(self, file: Path, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self.place = str(file)
+        self.identity = ""  # the file has none of its own
+
+    @classmethod
+    def open(cls, file: str | Path) -> "SqliteSource":
+        """Open the file for reading, and keep everybody from writing it. StartRefused."""
+        path = Path(file).absolute()
+        if not path.exists():
+            raise StartRefused(Code.RESTART_FAILED, f"{path} holds no persistent store, so there is nothing to unload")
+        try:
+            connection = sqlite3.connect(
+                f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=0
+            )
+            try:
+                check_ours(connection, path)
+                connection.execute("BEGIN")
+                connection.execute("SELECT commits FROM counters").fetchall()  # one picture from here on
+                return cls(path, connection)
+            except BaseException:
+                connection.close()
+                raise
+        except sqlite3.Error as failure:
+            raise StartRefused(
+                Code.RESTART_FAILED, f"the persistent store {path} cannot be unloaded: {failure}"
+            ) from failure
+
+    def close(self) -> None:
+        with self._lock:
+            self._away = self._away or "the persistent store was closed"
+            self._connection.close()

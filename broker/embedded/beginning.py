@@ -19,7 +19,7 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.open import DEFAULT_FILE, open_store, start_of, version
 from oms_journal.broker.kernel.kernel import Kernel
 from oms_journal.broker.kernel.restart.restore import restored, without_store
-from oms_journal.broker.store.identifiers import Identifiers
+from oms_journal.broker.store.master import Identifiers
 from oms_journal.broker.store.report import Report, report_path
 from oms_journal.broker.store.start import Begun, Pstore, StartRefused, Store, StoreError, begin
 from oms_journal.database.arguments import flag, plain_text, shown

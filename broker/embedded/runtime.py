@@ -45,7 +45,7 @@ from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.store.changes import Changes, filled
 from oms_journal.broker.store.latencies import Latencies
 from oms_journal.broker.store.start import CommitRefused, ProducerReused, StoreError, StoreFull, StoreUnavailable, end
-from oms_journal.broker.store.stored_files import MakesRoom
+from oms_journal.broker.store.stored import MakesRoom
 from oms_journal.database.arguments import every, flag, plain_bytes, plain_properties, plain_text, shown
 
 _log = logging.getLogger("oms.broker")

@@ -25,7 +25,7 @@ from oms_journal.broker.kernel.state.effects import (
     ReleasePublications,
 )
 from oms_journal.broker.kernel.state.tickets import decide
-from oms_journal.broker.kernel.state.topic import Publication, Subscription
+from oms_journal.broker.kernel.state.topics import Publication, Subscription
 from oms_journal.broker.kernel.state.unit import UnitOfWork
 from oms_journal.broker.kernel.state.unit_records import put, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, Event

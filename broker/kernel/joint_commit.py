@@ -24,7 +24,7 @@ from oms_journal.broker.kernel.state.effects import Answer, Call, Effect
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.producers import First
 from oms_journal.broker.kernel.state.tickets import decide
-from oms_journal.broker.kernel.state.topic import Publication, Subscription
+from oms_journal.broker.kernel.state.topics import Publication, Subscription
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.topics.delivery import Acknowledging, control_publication
 from oms_journal.broker.kernel.units.repeating import check_are_all

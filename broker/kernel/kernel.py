@@ -55,7 +55,7 @@ from oms_journal.broker.kernel.topics.removal import sweep
 from oms_journal.broker.kernel.units.receive import receive, serve, serve_all, serve_participant, services_of
 from oms_journal.broker.kernel.units.send import send
 from oms_journal.broker.kernel.units.syncpoint import syncpoint
-from oms_journal.broker.store.identifiers import Identifiers
+from oms_journal.broker.store.master import Identifiers
 
 INTERNAL_ERROR = Code.STATUS_NOT_UPDATED  # the broker itself made a mistake
 VERSION_TEXT = "OMS Broker 1"

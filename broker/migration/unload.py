@@ -13,9 +13,9 @@ from typing import Protocol
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import ERASING_KEY
-from oms_journal.broker.drivers.journal_source import JournalSource
+from oms_journal.broker.drivers.journal_contents import JournalSource
 from oms_journal.broker.drivers.open import place_of, version
-from oms_journal.broker.drivers.sqlite_source import SqliteSource
+from oms_journal.broker.drivers.sqlite_contents import SqliteSource
 from oms_journal.broker.kernel.state.effects import Action
 from oms_journal.broker.migration.agreement import Offer
 from oms_journal.broker.migration.stream import Readable, Tallies, chunks, encode, reported, scan

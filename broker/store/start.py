@@ -11,13 +11,15 @@ whose data that is (`erase=` of an opening, `oms serve --erase`). A server that 
 erases once: what came behind the erasure is safe until a start has gone on with it. PSTORE=NO is a broker without a
 store. (EntireX 9.6, Managing the Broker Persistent Store, "Restrictions" and "Broker Checkpoints in Adabas"; that a
 cold start asks, and WARM, are ours.)
+
+Records of a store that say most by being there: that it was restored, or loaded, or is being loaded.
 """
 
 import json
 import logging
 import platform as machine
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -38,16 +40,29 @@ from oms_journal.broker.records import (
     kind_of,
 )
 from oms_journal.broker.store.changes import Changes, Put
-from oms_journal.broker.store.errors import CommitRefused as CommitRefused
-from oms_journal.broker.store.errors import MessageUnreadable as MessageUnreadable
-from oms_journal.broker.store.errors import ProducerReused as ProducerReused
-from oms_journal.broker.store.errors import StoreError as StoreError
-from oms_journal.broker.store.errors import StoreFull as StoreFull
-from oms_journal.broker.store.errors import StoreUnavailable as StoreUnavailable
-from oms_journal.broker.store.identifiers import Identifiers
-from oms_journal.broker.store.marks import mark
-from oms_journal.broker.store.master import Opened, as_noted, following_start, made_again, noted
+from oms_journal.broker.store.master import Identifiers, Opened, as_noted, following_start, made_again, noted
+from oms_journal.broker.store.stored import CommitRefused as CommitRefused
 from oms_journal.broker.store.stored import Loaded, StoredIdentifier, StoredMessage
+from oms_journal.broker.store.stored import MessageUnreadable as MessageUnreadable
+from oms_journal.broker.store.stored import ProducerReused as ProducerReused
+from oms_journal.broker.store.stored import StoreError as StoreError
+from oms_journal.broker.store.stored import StoreFull as StoreFull
+from oms_journal.broker.store.stored import StoreUnavailable as StoreUnavailable
+
+NOTHING_SAID = b"{}"  # of where it came from
+
+
+def mark(record: Callable[[str], bytes | None], key: str) -> bytes | None:
+    """Return the value of the record under the key, `NOTHING_SAID` where it is damaged, None where there is none.
+
+    StoreUnavailable.
+    """
+    try:
+        return record(key)
+    except MessageUnreadable:
+        _log.error("LOST: what %s says is damaged; it is there, and that counts", key)
+        return NOTHING_SAID
+
 
 _log = logging.getLogger("oms.broker")
 STORE_PREFIX = "store/"  # of keys that are about the store itself, and stay where they are

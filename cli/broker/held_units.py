@@ -20,7 +20,7 @@ from oms_journal.journal.errors import DatabaseLocked
 
 if TYPE_CHECKING:  # the broker is imported when it is needed
     from oms_journal.broker.embedded.broker import Broker
-    from oms_journal.broker.kernel.restart.held_listing import Held
+    from oms_journal.broker.kernel.restart.hold import Held
     from oms_journal.broker.kernel.state.effects import Command
     from oms_journal.database import DatabaseView
 
@@ -38,7 +38,7 @@ def is_brokers(looking: "DatabaseView") -> bool:
 
 def held_of(looking: "DatabaseView") -> "list[Held]":
     """Return what is held of a broker's store, the oldest first."""
-    from oms_journal.broker.kernel.restart.held_listing import Records, held_in
+    from oms_journal.broker.kernel.restart.hold import Records, held_in
     from oms_journal.broker.records import RecordError
 
     try:

@@ -22,7 +22,7 @@ from oms_journal.cli.stores import database, view
 from oms_journal.cli.wording import counted
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.broker.kernel.restart.held_listing import Held
+    from oms_journal.broker.kernel.restart.hold import Held
     from oms_journal.database import DatabaseView, Message
 
 BY_PROPERTY = "property:"

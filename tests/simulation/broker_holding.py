@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from oms_journal.broker.admin.hold import Between, held_publications, held_uows
 from oms_journal.broker.admin.questions import Question, finished
-from oms_journal.broker.kernel.restart.held_listing import Held, Records, held_in
+from oms_journal.broker.kernel.restart.hold import Held, Records, held_in
 from oms_journal.broker.store.start import StoreUnavailable
 from tests.broker_words import Ask
 from tests.oracle_play import State

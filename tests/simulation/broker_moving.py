@@ -9,12 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
-import oms_journal.broker.drivers.journal_source
+import oms_journal.broker.drivers.journal_contents
 import oms_journal.broker.migration.load
 import oms_journal.broker.migration.unload
 import oms_journal.database.bulk.locked
 from oms_journal.broker.attributes.attributes import Attributes, built_in
-from oms_journal.broker.drivers.journal_source import JournalSource
+from oms_journal.broker.drivers.journal_contents import JournalSource
 from oms_journal.broker.migration.agreement import LOAD, UNLOAD
 from oms_journal.broker.migration.load import Loading
 from oms_journal.broker.migration.stream import scan
@@ -65,7 +65,7 @@ def _on(machine: Machine) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module in (
             oms_journal.broker.migration.load,
-            oms_journal.broker.drivers.journal_source,
+            oms_journal.broker.drivers.journal_contents,
             oms_journal.database.bulk.locked,
         ):
             stack.enter_context(patch.object(module, "RealDisk", lambda: machine.disk))

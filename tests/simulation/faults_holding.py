@@ -12,7 +12,7 @@ import oms_journal.broker.store.start
 import oms_journal.database.backup.restore
 from oms_journal.broker.kernel.state.decision import Decision
 from oms_journal.broker.kernel.state.tickets import decide
-from oms_journal.broker.kernel.state.topic import Subscription
+from oms_journal.broker.kernel.state.topics import Subscription
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.tables.hold import Window, Withheld
 from oms_journal.broker.store.changes import Changes

@@ -10,8 +10,7 @@ from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.durations import NO, wait
 from oms_journal.broker.kernel.state.conversation import Conversation, Plain, Side
 from oms_journal.broker.kernel.state.effects import Call, stored_properties
-from oms_journal.broker.kernel.state.parking import MESSAGES, with_conversation
-from oms_journal.broker.kernel.state.participant import Participant
+from oms_journal.broker.kernel.state.participant import MESSAGES, Participant, with_conversation
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.units.receive import park
 from oms_journal.broker.kernel.units.send import check_properties, check_room, conversation_of, side_in

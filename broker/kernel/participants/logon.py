@@ -22,8 +22,7 @@ from oms_journal.broker.kernel.conversations.dormancy import identifier, retire
 from oms_journal.broker.kernel.state.conversation import Conversation, Side
 from oms_journal.broker.kernel.state.decision import Busy, Decision, Held
 from oms_journal.broker.kernel.state.effects import Call
-from oms_journal.broker.kernel.state.parking import with_instance
-from oms_journal.broker.kernel.state.participant import Participant
+from oms_journal.broker.kernel.state.participant import Participant, with_instance
 from oms_journal.broker.kernel.state.service import Rank, Registration, Service, ServiceName
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit import Name, UnitOfWork

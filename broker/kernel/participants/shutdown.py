@@ -22,8 +22,7 @@ from oms_journal.broker.kernel.participants.logon import Leaving, depart, finish
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import ShutConversation, ShutParticipant, ShutServer
-from oms_journal.broker.kernel.state.parking import with_instance, with_service
-from oms_journal.broker.kernel.state.participant import Participant
+from oms_journal.broker.kernel.state.participant import Participant, with_instance, with_service
 from oms_journal.broker.kernel.state.service import Service
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit_records import put

@@ -43,8 +43,7 @@ from oms_journal.broker.records import (
     RecordKind,
     SubscriptionRecord,
 )
-from oms_journal.broker.store.marks import mark
-from oms_journal.broker.store.start import RESTORED_KEY, MessageUnreadable, StartRefused, Store
+from oms_journal.broker.store.start import RESTORED_KEY, MessageUnreadable, StartRefused, Store, mark
 
 _log = logging.getLogger("oms.broker")
 

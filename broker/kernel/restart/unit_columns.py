@@ -17,9 +17,21 @@ import numpy.typing as npt
 from oms_journal.broker.codes import Code
 from oms_journal.broker.durations import MICROSECONDS, ends, status_lifetime
 from oms_journal.broker.kernel.state.unit_states import COMPLETE, Variation, after_restart
-from oms_journal.broker.kernel.tables.dormant_units import WAITING, Parties, Person, Places, Service, column_of
+from oms_journal.broker.kernel.tables.dormant_units import (
+    HEAD,
+    NO_TEXTS,
+    WAITING,
+    Parties,
+    Person,
+    Places,
+    Service,
+    check_texts,
+    column_of,
+    record_with,
+    split,
+    value_of,
+)
 from oms_journal.broker.kernel.tables.hold import withheld_rows
-from oms_journal.broker.kernel.tables.record_parts import HEAD, NO_TEXTS, check_texts, record_with, split, value_of
 from oms_journal.broker.records import UOW, UOWS, Flag, Heads, RecordError, Status, identifier
 from oms_journal.broker.store.changes import Changes, Put
 from oms_journal.broker.store.start import StartRefused

@@ -1,14 +1,26 @@
-"""A live participant: who calls, from which connection, and what it takes part in."""
+"""A live participant: who calls, from which connection, and what it takes part in.
 
-from collections.abc import Hashable, Sequence
+Receives that wait: who, for what, and until when.
+
+    RECEIVE with    waits with
+    CONV-ID=n       the conversation
+    CONV-ID=OLD     the server instance and each of the services
+    CONV-ID=NEW     each of the services
+    CONV-ID=ANY     both
+
+A SEND that waits for its answer waits with its conversation.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
 
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.decision import Leaver
 from oms_journal.broker.kernel.state.effects import Call, Physical
 from oms_journal.broker.kernel.state.producers import Repeat
 from oms_journal.broker.kernel.state.service import Rank, Service, ServiceName
-from oms_journal.broker.kernel.state.topic import Topic
+from oms_journal.broker.kernel.state.topics import Subscription, Topic
 from oms_journal.broker.kernel.state.unit import Name, Owner
+from oms_journal.broker.kernel.tables.order import Order
 
 
 class Participant(Leaver):
@@ -62,3 +74,85 @@ class Parked:
 def name_of(user: str, token: str, physical: Physical) -> Name:
     """Return by what a live participant is told apart; a connection has a number above 0."""
     return (user, token, 0) if token else (user, "", physical)
+
+
+ALL: Sequence[Rank] = (Rank.STORED, Rank.KEPT, Rank.MESSAGES)
+UNITS: Sequence[Rank] = (Rank.STORED, Rank.KEPT)
+MESSAGES: Sequence[Rank] = (Rank.MESSAGES,)
+
+
+def with_conversation(conv_id: str) -> Hashable:
+    """Return the place of receives of one conversation."""
+    return conv_id
+
+
+def with_instance(participant: Participant, service: ServiceName) -> Hashable:
+    """Return the place of receives of what is bound to an instance."""
+    return (participant.name, service)
+
+
+def with_subscription(subscription: Subscription) -> Hashable:
+    """Return the place of receives of publications."""
+    return ("topic", subscription.subscription_id)
+
+
+def with_service(service: ServiceName) -> Hashable:
+    """Return the place of receives of new conversations."""
+    return service
+
+
+class Parking:
+    """All receives that wait, first come first served."""
+
+    def __init__(self) -> None:
+        self._places: dict[Hashable, dict[int, Parked]] = {}
+        self._by_handle: dict[int, Parked] = {}
+        self.calls: dict[int, Parked] = {}  # by number, first come first
+        self._dues = Order()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+    def add(self, parked: Parked) -> None:
+        self._count += 1
+        parked.number = self._count
+        parked.participant.parked[parked.number] = parked
+        self._by_handle[parked.call.handle] = parked
+        self.calls[parked.number] = parked
+        for place in parked.places:
+            self._places.setdefault(place, {})[parked.number] = parked
+        if parked.due:
+            self._dues.add(parked.due, parked.number)
+
+    def remove(self, parked: Parked) -> None:
+        """Take it out of everywhere; it must be there."""
+        del self.calls[parked.number]
+        del self._by_handle[parked.call.handle]
+        del parked.participant.parked[parked.number]
+        for place in parked.places:
+            there = self._places[place]
+            del there[parked.number]
+            if not there:
+                del self._places[place]
+        if parked.due:
+            self._dues.remove(parked.due, parked.number)
+
+    def of_handle(self, handle: int) -> Parked | None:
+        return self._by_handle.get(handle)
+
+    def at(self, place: Hashable) -> Iterator[Parked]:
+        """Yield who waits there, first come first."""
+        return iter(list(self._places.get(place, {}).values()))
+
+    def count_at(self, place: Hashable) -> int:
+        """Return how many wait there."""
+        return len(self._places.get(place, ()))
+
+    def every(self) -> list[Parked]:
+        """Return all, in the order in which they came."""
+        return list(self.calls.values())
+
+    def overdue(self, clock: int) -> list[Parked]:
+        """Return those who have waited long enough."""
+        return [self.calls[number] for _, number in self._dues.up_to(clock)]

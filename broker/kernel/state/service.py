@@ -11,7 +11,7 @@ keeps its place over a restart and what it does not know has no number there:
 """
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from enum import IntEnum
 from heapq import merge
 from typing import NamedTuple
@@ -180,6 +180,14 @@ class Service:
     def is_unused(self) -> bool:
         """Nobody serves it, and nothing of it waits or is under way."""
         return not (self.servers or self.units or self.conversations or self.awake or len(self.waiting))
+
+    def add_to(self, sums: MutableMapping[str, int]) -> None:
+        """Add what was counted here to the sums of what is forgotten."""
+        sums["accepted"] += self.accepted
+        sums["given_back"] += self.given_back
+        sums["processed"] += self.completed[End.PROCESSED]
+        sums["cancelled"] += self.completed[End.CANCELLED]
+        sums["timed_out"] += self.completed[End.TIMED_OUT]
 
     def look(self) -> None:
         """Note whether there is a server that would take a new conversation."""

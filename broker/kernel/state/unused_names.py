@@ -6,9 +6,11 @@ named again its counters begin anew. What they came to is added up, so that no s
 """
 
 from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
 
-from oms_journal.broker.kernel.state.service import End, Service, ServiceName
-from oms_journal.broker.kernel.state.topic import Topic
+if TYPE_CHECKING:  # they import this
+    from oms_journal.broker.kernel.state.service import Service, ServiceName
+    from oms_journal.broker.kernel.state.topics import Topic
 
 NAMES_KEPT = 1000  # services, and topics, that stay though nothing of them is left; some 6 KB each
 
@@ -22,37 +24,28 @@ class Unused:
         self.service_sums = {"accepted": 0, "given_back": 0, "processed": 0, "cancelled": 0, "timed_out": 0}
         self.topic_sums = {"published": 0, "ended": 0}
 
-    def see(self, service: Service) -> None:
+    def see(self, service: "Service") -> None:
         """Look at a service once the input is dealt with: it may be unused."""
         if not service.is_lasting:
             self.services.append(service)
 
-    def see_topic(self, topic: Topic) -> None:
+    def see_topic(self, topic: "Topic") -> None:
         """Look at a topic likewise."""
         if not topic.is_lasting:
             self.topics.append(topic)
 
-    def forget(self, services: MutableMapping[ServiceName, Service], topics: MutableMapping[str, Topic]) -> None:
+    def forget(self, services: "MutableMapping[ServiceName, Service]", topics: "MutableMapping[str, Topic]") -> None:
         """Forget which of them is unused."""
         for service in self.services:
             if service.is_unused and services.get(service.name) is service:
                 del services[service.name]
-                self._count(service)
+                service.add_to(self.service_sums)
         self.services.clear()
         for topic in self.topics:
             if topic.is_unused and topics.get(topic.name) is topic:
                 del topics[topic.name]
-                self.topic_sums["published"] += topic.published
-                self.topic_sums["ended"] += topic.ended
+                topic.add_to(self.topic_sums)
         self.topics.clear()
-
-    def _count(self, service: Service) -> None:
-        sums, completed = self.service_sums, service.completed
-        sums["accepted"] += service.accepted
-        sums["given_back"] += service.given_back
-        sums["processed"] += completed[End.PROCESSED]
-        sums["cancelled"] += completed[End.CANCELLED]
-        sums["timed_out"] += completed[End.TIMED_OUT]
 
 
 def stays(known: int, *, is_defined: bool) -> bool:

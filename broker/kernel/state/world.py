@@ -16,8 +16,7 @@ from oms_journal.broker.kernel.restart.restore import Restored
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.kernel.state.decision import Decision, Held, Joint, Leaver
 from oms_journal.broker.kernel.state.effects import Answer, Body, Effect, Level, Log, Physical
-from oms_journal.broker.kernel.state.parking import Parking
-from oms_journal.broker.kernel.state.participant import Participant, name_of
+from oms_journal.broker.kernel.state.participant import Parking, Participant, name_of
 from oms_journal.broker.kernel.state.producers import Producers
 from oms_journal.broker.kernel.state.service import Service, ServiceName, Waiting
 from oms_journal.broker.kernel.state.topics import Topics
@@ -26,7 +25,7 @@ from oms_journal.broker.kernel.state.unit_states import POSTPONED
 from oms_journal.broker.kernel.state.unused_names import Unused, stays
 from oms_journal.broker.kernel.tables.order import Order
 from oms_journal.broker.store.changes import Changes
-from oms_journal.broker.store.identifiers import Identifiers
+from oms_journal.broker.store.master import Identifiers
 
 ENDED_MAX = 10_000  # conversations that are over and whose partner can still be told why
 

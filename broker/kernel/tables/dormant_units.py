@@ -2,6 +2,10 @@
 
 A record takes some 60 bytes here: its head lies packed among its neighbours, and the parties that it has in common
 with others are kept once. It is found by UOWID, by CONV-ID, by when its lifetime is over, and the newest of a sender.
+
+The value of a unit of work's record in its parts: the head, the parties that many have in common, its own texts.
+
+Texts that many rows have in common, kept once and known by their places.
 """
 
 from array import array
@@ -15,9 +19,81 @@ import numpy.typing as npt
 from oms_journal.broker.kernel.tables.hold import is_withheld, withheld_rows
 from oms_journal.broker.kernel.tables.order import Order
 from oms_journal.broker.kernel.tables.packed_rows import Matrix, PackedRows
-from oms_journal.broker.kernel.tables.record_parts import HEAD, NO_TEXTS, split, value_of
-from oms_journal.broker.kernel.tables.shared import Shared
 from oms_journal.broker.records import UOW, Flag, Heads, RecordError, Status, UowRecord, encode_texts, identifier
+
+
+class Shared:
+    """Texts, and how many rows have each. A place is used again when no row has its text any more."""
+
+    def __init__(self) -> None:
+        self.texts: list[bytes] = []  # by place
+        self._places: dict[bytes, int] = {}
+        self._uses: list[int] = []
+        self._free: list[int] = []
+
+    def take(self, text: bytes, uses: int = 1) -> int:
+        """Return the text's place, for so many rows more."""
+        place = self._places.get(text)
+        if place is None:
+            place = self._free.pop() if self._free else len(self.texts)
+            if place == len(self.texts):
+                self.texts.append(text)
+                self._uses.append(0)
+            self.texts[place] = text
+            self._places[text] = place
+        self._uses[place] += uses
+        return place
+
+    def drop(self, place: int) -> None:
+        """Note that a row less has the text."""
+        self._uses[place] -= 1
+        if not self._uses[place]:
+            del self._places[self.texts[place]]
+            self.texts[place] = b""
+            self._free.append(place)
+
+    def used(self) -> list[tuple[int, bytes]]:
+        """Return the places and texts that any row has."""
+        return [(place, text) for text, place in self._places.items()]
+
+
+HEAD = UOW.size  # bytes
+NO_TEXTS = b"\0\0"  # neither a user status nor a producer
+_EXTENT = UOW.offset("extent")  # of the head: the bytes of the parties
+_BLANK = UOW.encode(UowRecord("", "", Status.ACCEPTED, Flag(0)))[:HEAD]
+
+
+def value_of(head: bytes, parties: bytes, texts: bytes = NO_TEXTS) -> bytes:
+    """Return a record's value put together again; its own texts are the user status and the producer."""
+    return head + parties + texts
+
+
+def check_texts(texts: bytes) -> None:
+    """Raise RecordError unless these are a record's own texts."""
+    if texts == NO_TEXTS:
+        return
+    try:
+        middle = 1 + texts[0]
+        texts[1:middle].decode()
+        texts[middle + 1 :].decode()
+        is_whole = len(texts) == middle + 1 + texts[middle]
+    except (IndexError, UnicodeDecodeError):
+        is_whole = False
+    if not is_whole:
+        raise RecordError("a UOW record with an unreadable user status or producer")
+
+
+def record_with(parties: bytes) -> UowRecord:
+    """Return a record that says nothing but who its parties are."""
+    extent = len(parties).to_bytes(2, "little")
+    return UOW.decode(value_of(_BLANK[:_EXTENT] + extent + _BLANK[_EXTENT + 2 :], parties))
+
+
+def split(value: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return a record's value as its head, the parties, and the texts of its own."""
+    end = HEAD + int.from_bytes(value[_EXTENT : _EXTENT + 2], "little")
+    return value[:HEAD], value[HEAD:end], value[end:]
+
 
 Service = tuple[str, str, str]  # CLASS, SERVER, SERVICE
 Person = tuple[str, str]  # USER-ID and TOKEN

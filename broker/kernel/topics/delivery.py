@@ -19,11 +19,10 @@ from oms_journal.broker.codes import BrokerError, Code, about_publication, detai
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import Answer, Body, Call, Expect, Stored
-from oms_journal.broker.kernel.state.parking import with_subscription
-from oms_journal.broker.kernel.state.participant import Participant
+from oms_journal.broker.kernel.state.participant import Participant, with_subscription
 from oms_journal.broker.kernel.state.redelivery import delay
 from oms_journal.broker.kernel.state.tickets import NO_STORE, decide
-from oms_journal.broker.kernel.state.topic import (
+from oms_journal.broker.kernel.state.topics import (
     Publication,
     Reading,
     Subscription,
@@ -33,7 +32,6 @@ from oms_journal.broker.kernel.state.topic import (
     passing_key,
 )
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.topics.enrolling import begin_subscription, make_durable, new_subscription
 from oms_journal.broker.kernel.topics.publish import (
     back_out_own,
     check_enabled,
@@ -56,6 +54,7 @@ from oms_journal.broker.kernel.topics.removal import (
     subscription_record,
     window_changes,
 )
+from oms_journal.broker.kernel.topics.subscribe import begin_subscription, make_durable, new_subscription
 from oms_journal.broker.kernel.units.receive import park
 from oms_journal.broker.records import Status
 from oms_journal.broker.store.changes import Changes, together

@@ -18,8 +18,7 @@ from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import Call, stored_properties
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.tickets import NO_STORE, decide
-from oms_journal.broker.kernel.state.topic import Publication
-from oms_journal.broker.kernel.state.topics import Past
+from oms_journal.broker.kernel.state.topics import Past, Publication
 from oms_journal.broker.kernel.state.unit import Owner
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.topics.removal import forget, let_go, publication_record, put_publication

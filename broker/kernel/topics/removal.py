@@ -5,10 +5,9 @@ from collections.abc import Collection, Iterable, Sequence
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.state.decision import Busy, Decision
-from oms_journal.broker.kernel.state.parking import with_subscription
+from oms_journal.broker.kernel.state.participant import with_subscription
 from oms_journal.broker.kernel.state.tickets import decide
-from oms_journal.broker.kernel.state.topic import Publication, Subscription, Topic, key_of
-from oms_journal.broker.kernel.state.topics import Past
+from oms_journal.broker.kernel.state.topics import Past, Publication, Subscription, Topic, key_of
 from oms_journal.broker.kernel.state.unit import Name
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.tables.hold import Window

@@ -23,8 +23,16 @@ from oms_journal.broker.kernel.conversations.dormancy import conversation, head,
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation, Side
 from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import Answer, Body, Call, Stored
-from oms_journal.broker.kernel.state.parking import ALL, MESSAGES, UNITS, with_conversation, with_instance, with_service
-from oms_journal.broker.kernel.state.participant import Parked, Participant
+from oms_journal.broker.kernel.state.participant import (
+    ALL,
+    MESSAGES,
+    UNITS,
+    Parked,
+    Participant,
+    with_conversation,
+    with_instance,
+    with_service,
+)
 from oms_journal.broker.kernel.state.replies import reply_of
 from oms_journal.broker.kernel.state.service import STORED, Rank, Service, Waiting, first, merged
 from oms_journal.broker.kernel.state.tickets import NO_STORE, decide

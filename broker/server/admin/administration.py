@@ -27,7 +27,7 @@ from oms_journal.broker.server.admin.resources import resources, transports
 from oms_journal.broker.server.runtime.state import Served
 from oms_journal.broker.store.latencies import Latencies
 from oms_journal.broker.store.start import StoreError
-from oms_journal.broker.store.stored_files import HasFiles, MakesRoom
+from oms_journal.broker.store.stored import HasFiles, MakesRoom
 
 _log = logging.getLogger("oms.server")
 REMEMBERED_SECONDS = 1.0  # that figures of files and free space are told again

@@ -29,7 +29,7 @@ from oms_journal.broker.rights import BROKER, Identity, Right, service_name, top
 from oms_journal.broker.server.admin.releasing import Releasing
 from oms_journal.broker.server.runtime.state import Served
 from oms_journal.broker.store.start import StoreError
-from oms_journal.broker.store.stored_files import MakesRoom
+from oms_journal.broker.store.stored import MakesRoom
 from oms_journal.database.stats import CleanupReport
 
 _log = logging.getLogger("oms.server")
