@@ -9,7 +9,7 @@ import pytest
 
 from oms_journal.broker.drivers.sqlite_contents import SqliteReading
 from oms_journal.broker.records import Layout
-from oms_journal.broker.server.http.exposition import Exposition
+from oms_journal.broker.server.http.metrics import Exposition
 from oms_journal.broker.server.stomp.frames import FrameReader
 from oms_journal.database import MessageDatabase, index_file
 from oms_journal.journal.format.headers import FileHeader

@@ -21,7 +21,7 @@ from oms_journal.broker.drivers.sqlite_commit import SCHEMA
 from oms_journal.broker.drivers.sqlite_contents import SqliteReading
 from oms_journal.broker.migration.agreement import UNLOAD, Mark, Offer, decode_mark, encode_mark, encode_offer
 from oms_journal.broker.server.http.request_guard import session_secret
-from oms_journal.broker.server.migration.words import Refused, check_in, failure_in, hello_in, nonce_in
+from oms_journal.broker.server.migration.progress import Refused, check_in, failure_in, hello_in, nonce_in
 from oms_journal.broker.store.start import StoreError
 from tests.web_place import WebPlace
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.server.runtime.complaints import AGAIN_SECONDS, KINDS_MAX, Complaints
+from oms_journal.broker.server.runtime.log import AGAIN_SECONDS, KINDS_MAX, Complaints
 from tests.stomp_server import Serving, Wire, eventually
 
 DESCRIPTORS = 100

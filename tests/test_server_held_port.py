@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from oms_journal.broker.server.runtime.held_port import HeldPort
+from oms_journal.broker.server.runtime.listeners import HeldPort
 
 
 def connect(port: int) -> socket.socket:

@@ -20,7 +20,7 @@ import pytest
 
 from oms_journal.broker.attributes.attributes import read
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.server.migration.words import MoveFailed
+from oms_journal.broker.server.migration.progress import MoveFailed
 from oms_journal.broker.server.server import Server
 from oms_journal.broker.store.start import StartRefused
 from tests.cli_runner import command_line, environment

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from oms_journal.broker.server.runtime import log as events
-from oms_journal.broker.server.runtime.systemd import Systemd
-from oms_journal.broker.server.runtime.unit_file import unit_file
+from oms_journal.broker.server.runtime.systemd import Systemd, unit_file
 from tests.cli_runner import oms, oms_process
 from tests.stomp_server import Serving, Wire, eventually
 

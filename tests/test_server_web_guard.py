@@ -10,7 +10,13 @@ import httpx
 import pytest
 
 from oms_journal.broker.rights import Identity
-from oms_journal.broker.server.http.web_sessions import IDLE_SECONDS, LIFE_SECONDS, OF_USER_MAX, SESSIONS_MAX, Sessions
+from oms_journal.broker.server.http.browser_sessions import (
+    IDLE_SECONDS,
+    LIFE_SECONDS,
+    OF_USER_MAX,
+    SESSIONS_MAX,
+    Sessions,
+)
 from tests.guarded_server import PASSWORDS, USERS, Files, set_users, user
 from tests.stomp_server import Serving, Wire, eventually
 

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.server.http.listener import WebListener
 from oms_journal.broker.server.http.routes import web_listener
+from oms_journal.broker.server.runtime.limits import WebLimits
 from oms_journal.broker.server.runtime.state import Served
-from oms_journal.broker.server.runtime.web_limits import WebLimits
 from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS
 

@@ -30,13 +30,12 @@ from oms_journal.broker.drivers.open import open_store, spool_directory
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.embedded.beginning import Wanted, with_start
 from oms_journal.broker.server.admin.administration import Administration
-from oms_journal.broker.server.admin.releasing import tell_held
+from oms_journal.broker.server.admin.commands import tell_held
 from oms_journal.broker.server.http.routes import web_listener
-from oms_journal.broker.server.migration.words import Show, no_show
-from oms_journal.broker.server.runtime.complaints import Complaints
-from oms_journal.broker.server.runtime.held_port import HeldPort
+from oms_journal.broker.server.migration.progress import Show, no_show
 from oms_journal.broker.server.runtime.limits import StompLimits
-from oms_journal.broker.server.runtime.log import event
+from oms_journal.broker.server.runtime.listeners import HeldPort
+from oms_journal.broker.server.runtime.log import Complaints, event
 from oms_journal.broker.server.runtime.state import Listener, PortRefused, Served
 from oms_journal.broker.server.runtime.tls import HANDSHAKES_MAX
 from oms_journal.broker.server.security.access import Access

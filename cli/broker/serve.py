@@ -114,7 +114,7 @@ def serve(  # noqa: PLR0913 - one for each option
 
 def _run_to_its_end(make: Callable[..., "Server"], *, as_json: bool) -> None:
     """Run the server until it ends. Failure where it cannot serve, or another broker has its store."""
-    from oms_journal.broker.server.migration.words import MoveFailed
+    from oms_journal.broker.server.migration.progress import MoveFailed
     from oms_journal.broker.server.runtime.state import PortRefused
     from oms_journal.broker.server.security.access import AccessRefused
     from oms_journal.broker.server.server import StoreTaken
@@ -183,7 +183,7 @@ async def _run(make: Callable[..., "Server"], *, as_json: bool) -> None:
 
 def _unit(file: Path | None, spool: Path | None, said: Mapping[str, str | int | None]) -> str:
     """Return the unit file of a server that is called like this one, with absolute paths."""
-    from oms_journal.broker.server.runtime.unit_file import STATE_DIRECTORY, unit_file
+    from oms_journal.broker.server.runtime.systemd import STATE_DIRECTORY, unit_file
 
     if said.get("erase") is not None:
         raise Usage("--erase is for one start: in a unit file it would erase the store at each restart")

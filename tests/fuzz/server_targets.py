@@ -17,11 +17,11 @@ from oms_journal.broker.block_json import BadBlock, answered_of, block_of, parse
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.destinations import parse
 from oms_journal.broker.server.http.connection import WebConnection
-from oms_journal.broker.server.http.exposition import Exposition
 from oms_journal.broker.server.http.listener import WebListener
+from oms_journal.broker.server.http.metrics import Exposition
 from oms_journal.broker.server.http.routes import web_listener
+from oms_journal.broker.server.runtime.limits import WebLimits
 from oms_journal.broker.server.runtime.state import Served
-from oms_journal.broker.server.runtime.web_limits import WebLimits
 from oms_journal.broker.server.security import passwords, users
 from oms_journal.broker.server.stomp.frames import VERSIONS, BadFrame, Frame, FrameLimits, FrameReader
 from oms_journal.broker.server.stomp.frames import encode as encode_frame

@@ -29,12 +29,11 @@ from oms_journal.broker.server.http.calls import HEADER as CALL_HEADER
 from oms_journal.broker.server.http.calls import NAME, TAKEN_BACK, Calls, OtherCall
 from oms_journal.broker.server.http.calls import Call as Begun
 from oms_journal.broker.server.http.listener import shown
-from oms_journal.broker.server.http.openapi import described
-from oms_journal.broker.server.http.openapi_aci import CALL, LEAVE
+from oms_journal.broker.server.http.openapi import CALL, LEAVE, described
 from oms_journal.broker.server.http.operator_routes import administration_of
 from oms_journal.broker.server.http.sessions import HEADER, NEW_SESSION, Callers, NoSession, TakenBack, TooMany
+from oms_journal.broker.server.runtime.limits import WebLimits
 from oms_journal.broker.server.runtime.state import Served
-from oms_journal.broker.server.runtime.web_limits import WebLimits
 
 MULTIPART = "multipart/mixed"
 _FORM = "multipart/form-data"

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from oms_journal.broker.rights import Identity
-from oms_journal.broker.server.runtime.web_limits import WebLimits
+from oms_journal.broker.server.runtime.limits import WebLimits
 
 CONNECTION = "connection"  # under this name a request's state has it
 _quiet = logging.getLogger("oms.http.protocol")

@@ -19,13 +19,12 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oms_journal.broker.rights import Identity
+from oms_journal.broker.server.http.browser_sessions import Sessions
 from oms_journal.broker.server.http.connection import CONNECTION, WebConnection, WebState, listening_config
-from oms_journal.broker.server.http.web_sessions import Sessions
-from oms_journal.broker.server.runtime.fair_shares import holder_of_most
+from oms_journal.broker.server.runtime.limits import WebLimits, holder_of_most
 from oms_journal.broker.server.runtime.listeners import address
 from oms_journal.broker.server.runtime.state import Served
 from oms_journal.broker.server.runtime.tls import Certificate, Door
-from oms_journal.broker.server.runtime.web_limits import WebLimits
 
 _log = logging.getLogger("oms.http")
 SHOWN_MAX = 80  # characters of what a client said

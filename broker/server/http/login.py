@@ -13,9 +13,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from oms_journal.broker.rights import BROKER, Right
+from oms_journal.broker.server.http.browser_sessions import LIFE_SECONDS
 from oms_journal.broker.server.http.listener import refusal
 from oms_journal.broker.server.http.request_guard import Turned, cookie_name, logged_on, session_secret
-from oms_journal.broker.server.http.web_sessions import LIFE_SECONDS
 
 BODY_BYTES_MAX = 16 << 10
 

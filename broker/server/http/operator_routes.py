@@ -14,8 +14,14 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.rights import Identity
 from oms_journal.broker.server.admin.administration import Administration, refused_order, refused_page
 from oms_journal.broker.server.http.listener import shown
-from oms_journal.broker.server.http.openapi import described, described_each
-from oms_journal.broker.server.http.openapi_admin import COMMAND, COMMANDS_THERE, INFORMATION, INFORMATION_THERE
+from oms_journal.broker.server.http.openapi import (
+    COMMAND,
+    COMMANDS_THERE,
+    INFORMATION,
+    INFORMATION_THERE,
+    described,
+    described_each,
+)
 
 _STATUSES = {
     Cis.NOT_AUTHORIZED: 403,

@@ -4,9 +4,9 @@ import logging
 from dataclasses import replace
 from importlib.util import find_spec
 
+from oms_journal.broker.server.runtime.limits import WebLimits
 from oms_journal.broker.server.runtime.state import Listener, Served
 from oms_journal.broker.server.runtime.tls import Certificate
-from oms_journal.broker.server.runtime.web_limits import WebLimits
 
 _log = logging.getLogger("oms.server")
 _LIBRARIES = ("starlette", "uvicorn", "h11", "python_multipart")

@@ -23,7 +23,7 @@ from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.kernel.state.effects import Physical
 from oms_journal.broker.rights import Guard, Identity
 from oms_journal.broker.server.http.calls import Calls, Room
-from oms_journal.broker.server.runtime.web_limits import WebLimits
+from oms_journal.broker.server.runtime.limits import WebLimits
 
 HEADER = "Broker-Session"
 NEW_SESSION = "new"

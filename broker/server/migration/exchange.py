@@ -19,8 +19,8 @@ import asyncio
 from typing import Protocol
 
 from oms_journal.broker.server.migration.load_side import LoadSide
+from oms_journal.broker.server.migration.progress import MoveFailed, Show, Telling, no_show
 from oms_journal.broker.server.migration.unload_side import UnloadSide
-from oms_journal.broker.server.migration.words import MoveFailed, Show, Telling, no_show
 from oms_journal.broker.server.runtime.state import Answering, Served
 
 

@@ -10,7 +10,7 @@ from oms_journal.broker.migration.load import Loading
 from oms_journal.broker.migration.stream import NotAReplica, Tally, told
 from oms_journal.broker.migration.unload import own_offer
 from oms_journal.broker.server.migration.partner import Partner, farewell
-from oms_journal.broker.server.migration.words import (
+from oms_journal.broker.server.migration.progress import (
     MoveFailed,
     Refused,
     Telling,

@@ -12,7 +12,7 @@ with brought_by("server"):
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.migration.agreement import Offer, decode_offer, encode_offer
 from oms_journal.broker.reachability import reason_of
-from oms_journal.broker.server.migration.words import MoveFailed, Refused
+from oms_journal.broker.server.migration.progress import MoveFailed, Refused
 from oms_journal.broker.server.runtime.partner import answer_of, partner_client, partner_url
 from oms_journal.broker.store.start import StartRefused
 

@@ -15,7 +15,7 @@ from oms_journal.broker.migration.agreement import (
 from oms_journal.broker.migration.stream import told
 from oms_journal.broker.migration.unload import Unloading, own_offer
 from oms_journal.broker.server.migration.partner import HELLO_SECONDS, Partner, PartnerSays, Unreachable, farewell
-from oms_journal.broker.server.migration.words import MoveFailed, Refused, Telling, failure_in, nonce_in
+from oms_journal.broker.server.migration.progress import MoveFailed, Refused, Telling, failure_in, nonce_in
 from oms_journal.broker.server.runtime.state import Served
 from oms_journal.broker.store.start import StartRefused, StoreError
 

@@ -10,14 +10,17 @@ from oms_journal.broker.server.stomp.flow import Cancellable, Flow, Then
 from oms_journal.broker.server.stomp.foreign import check_is_single
 from oms_journal.broker.server.stomp.frames import V10, V12, Frame
 from oms_journal.broker.server.stomp.losses import Losses, Subscriber
-from oms_journal.broker.server.stomp.sources import ConversationSource, ServiceSource, Source, TopicSource
 from oms_journal.broker.server.stomp.subscriptions import (
     ACK_MODES,
     AUTO,
     SETTLED,
     Acknowledged,
+    ConversationSource,
     Intake,
+    ServiceSource,
+    Source,
     Subscription,
+    TopicSource,
     Unit,
 )
 from oms_journal.broker.server.stomp.transactions import Taken, Transaction

@@ -2,13 +2,22 @@
 
 What a session says is gathered and written once in a turn of the loop. While a client does not read, nothing more is
 received for it; while so much of its own is under way, nothing more is read from it.
+
+STOMP frames that have begun and are not complete: how much is held of them, for how long, and who has to go.
+
+All connections of a listener hold no more than `unread_bytes` together. Where it would be more, the user who holds most
+loses the connection that holds most of that: so nobody is shut out by what others hold. Who has not logged on yet
+counts as one user. And a frame has only so much time, more for each byte of it that has come.
+
+Heart-beats of a STOMP connection: signs of life as often as was agreed, and the wait for those of the client.
 """
 
 import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import cast
+from dataclasses import dataclass
+from typing import Protocol, cast
 
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import Code
@@ -17,17 +26,153 @@ from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.rights import OPEN, Guard, Identity, Refused
 from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.server.admin.built_in_services import begin
-from oms_journal.broker.server.runtime.held_port import HeldPort
-from oms_journal.broker.server.runtime.limits import StompLimits
+from oms_journal.broker.server.runtime.limits import StompLimits, holder_of_most
+from oms_journal.broker.server.runtime.listeners import HeldPort
 from oms_journal.broker.server.runtime.log import event
 from oms_journal.broker.server.runtime.tls import Certificate, Door
 from oms_journal.broker.server.stomp.flow import Cancellable, Then
 from oms_journal.broker.server.stomp.frames import BadFrame, Frame, FrameReader, encode
-from oms_journal.broker.server.stomp.half_frames import HalfFrames
-from oms_journal.broker.server.stomp.heart_beats import HeartBeats
 from oms_journal.broker.server.stomp.login import LoggedOn, Login, peer_of
 from oms_journal.broker.server.stomp.losses import Losses
 from oms_journal.broker.server.stomp.session import StompSession
+
+_SHARE = 0.7  # of the interval: a beat that is late is taken for a connection that is lost
+_PATIENCE = 2.0  # intervals without a sign of the client
+
+
+class Beating(Protocol):
+    """A connection that has heart-beats."""
+
+    @property
+    def is_beating(self) -> bool:
+        """Whether signs of life are sent and waited for."""
+        ...
+
+    @property
+    def is_reading_paused(self) -> bool:
+        """Whether it is not let say more at the moment."""
+        ...
+
+    def beat(self) -> None:
+        """Send a sign of life, unless something waits to be written, which is sign enough."""
+
+    def end(self, code: Code, why: str) -> None:
+        """End the connection."""
+
+
+class HeartBeats:
+    """Those of one connection. `said` and `heard` are when something last went out and came."""
+
+    __slots__ = ("_connection", "_listening", "_loop", "_saying", "heard", "said")
+
+    def __init__(self, connection: Beating, loop: asyncio.AbstractEventLoop) -> None:
+        self.said = self.heard = loop.time()
+        self._connection = connection
+        self._loop = loop
+        self._saying: asyncio.TimerHandle | None = None
+        self._listening: asyncio.TimerHandle | None = None
+
+    def begin(self, ours: float, theirs: float) -> None:
+        """Send a sign of life every so many seconds, and wait for the client's; 0 for never."""
+        if ours:
+            self._beat(ours * _SHARE)
+        if theirs:
+            self._listen(theirs * _PATIENCE)
+
+    def cancel(self) -> None:
+        """Neither send nor wait any more."""
+        for timer in (self._saying, self._listening):
+            if timer is not None:
+                timer.cancel()
+
+    def _beat(self, interval: float) -> None:
+        if not self._connection.is_beating:
+            return
+        quiet = self._loop.time() - self.said
+        if quiet >= interval:
+            self._connection.beat()
+            self.said, quiet = self._loop.time(), 0.0
+        self._saying = self._later(interval - quiet, lambda: self._beat(interval))
+
+    def _listen(self, patience: float) -> None:
+        if not self._connection.is_beating:
+            return
+        now = self._loop.time()
+        if self._connection.is_reading_paused:
+            self.heard = now  # it cannot be heard
+        if now - self.heard >= patience:
+            self._connection.end(Code.TRANSPORT_TIMED_OUT, f"no heart-beat for {patience:g} seconds")
+            return
+        self._listening = self._later(self.heard + patience - now, lambda: self._listen(patience))
+
+    def _later(self, seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(max(seconds, 0.001), then)
+
+
+class Sender(Protocol):
+    """A connection in the middle of a frame."""
+
+    @property
+    def user(self) -> str:
+        """Who it is, "" as long as that is not known."""
+        ...
+
+    @property
+    def is_reading_paused(self) -> bool:
+        """Whether it is not let say more at the moment."""
+        ...
+
+    def end(self, code: Code, why: str) -> None:
+        """End the connection, and let go of the frame that has begun."""
+        ...
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A frame that has begun."""
+
+    since: float
+    size: int = 0  # bytes of it that are held
+
+
+class HalfFrames:
+    """Those of one listener. The time comes in as an argument."""
+
+    def __init__(self, limits: StompLimits) -> None:
+        self._limits = limits
+        self._begun: dict[Sender, _Begun] = {}
+        self.size = 0  # bytes of all of them
+
+    def note(self, sender: Sender, size: int, *, now: float) -> None:
+        """Note that so much is held of the frame in whose middle the connection is; end who holds too much."""
+        begun = self._begun.get(sender)
+        if begun is None or not begun.size:
+            begun = self._begun[sender] = _Begun(now)
+        self.size += size - begun.size
+        begun.size = size
+        while self.size > self._limits.unread_bytes:
+            held = {each: its.size for each, its in self._begun.items()}
+            most = holder_of_most(held, lambda each: each.user)
+            self.forget(most)
+            most.end(Code.LONG_BUFFERS, "too many frames have begun and are not complete")
+
+    def forget(self, sender: Sender) -> None:
+        """Note that the connection is in the middle of no frame."""
+        begun = self._begun.pop(sender, None)
+        if begun is not None:
+            self.size -= begun.size
+
+    def look(self, now: float) -> None:
+        """End the connections whose frames take too long."""
+        limits = self._limits
+        for sender, begun in list(self._begun.items()):
+            if sender.is_reading_paused:
+                begun.since = now
+            allowed = limits.frame_seconds + begun.size / limits.frame_bytes_per_second
+            if now - begun.since > allowed:
+                self.forget(sender)
+                sender.end(Code.TRANSPORT_TIMED_OUT, f"a frame was not complete after {allowed:.0f} seconds")
+
 
 _log = logging.getLogger("oms.stomp")
 _TELLS_PARTNER = ("CONNECTED", "ERROR")  # so that a client knows where to go on
