@@ -12,7 +12,8 @@ from pathlib import Path
 
 from bench import machine, spark, table
 from bench.broker import restart, stomp, takeover, units
-from bench.engine import beside, commits, cost, growth, memory, reopening, starting, verifying
+from bench.engine import beside, commits, cost, growth, memory, reopening, verifying
+from bench.engine import reopening as starting
 from bench.measure import Row, Settings
 from bench.raw import sync_seconds
 

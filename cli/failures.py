@@ -23,7 +23,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from oms_journal.cli.wording import printable
+from oms_journal.cli.output import printable
 from oms_journal.journal.disk import whose
 from oms_journal.journal.errors import (
     DatabaseLocked,

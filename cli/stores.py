@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oms_journal.cli.failures import Usage
-from oms_journal.cli.output import note
+from oms_journal.cli.output import counted, note
 from oms_journal.cli.progress import ProgressBar
-from oms_journal.cli.wording import counted
 from oms_journal.journal.errors import DatabaseLocked, DiskError, NotADatabase
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it, so that --help does not wait for it

@@ -11,7 +11,8 @@ import pytest
 from bench import table
 from bench.__main__ import PARTS
 from bench.callers import QUEUE, frame_bytes
-from bench.engine import commits, growth, reopening, starting
+from bench.engine import commits, growth, reopening
+from bench.engine import reopening as starting
 from bench.measure import Row, Settings
 from bench.raw import METHODS, RawJournal
 from tests.project import REPOSITORY

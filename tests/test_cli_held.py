@@ -11,7 +11,8 @@ import pytest
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.kernel import hold_release
 from oms_journal.broker.records import Status
-from oms_journal.cli.broker import held_at_broker, held_units
+from oms_journal.cli.broker import held
+from oms_journal.cli.broker import held as held_at_broker
 from tests.cli_runner import command_line, environment, oms, oms_json
 from tests.held_stores import mark_restored
 from tests.test_broker_restored_store import read, received
@@ -197,7 +198,7 @@ def test_a_subscriber_that_is_named_has_its_own_list(shared: Path, tmp_path: Pat
 def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a restored store with more publications than a record has numbers for; what is done is done by few."""
     monkeypatch.setattr(hold_release, "RELEASED_MAX", 6)
-    monkeypatch.setattr(held_units, "AT_ONCE", 4)
+    monkeypatch.setattr(held, "AT_ONCE", 4)
     monkeypatch.setattr(held_at_broker, "PAGE", 4)
     directory = tmp_path / "many"
     with Broker.open(directory, broker_id=BROKER_ID) as broker, broker.session("ALICE", token="T") as alice:
@@ -222,7 +223,7 @@ def test_every_second_of_many_publications_is_discarded_however_often_it_is_inte
     many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
 ) -> None:
     words = ["release", "--except", str(every_second(many, tmp_path)), "--yes"]
-    given, give = list[object](), held_units._give
+    given, give = list[object](), held._give
 
     def interrupted(broker: Broker, *about: Any) -> None:
         if len(given) == done:
@@ -230,11 +231,11 @@ def test_every_second_of_many_publications_is_discarded_however_often_it_is_inte
         given.append(about)
         give(broker, *about)
 
-    monkeypatch.setattr(held_units, "_give", interrupted)
+    monkeypatch.setattr(held, "_give", interrupted)
     oms(*words, spool=many, code=0 if done == 20 else 130)
     monkeypatch.undo()
     monkeypatch.setattr(hold_release, "RELEASED_MAX", 6)
-    monkeypatch.setattr(held_units, "AT_ONCE", 4)
+    monkeypatch.setattr(held, "AT_ONCE", 4)
     oms(*words, spool=many)
     assert listed(many) == []
     with Broker.open(many, broker_id=BROKER_ID) as broker:

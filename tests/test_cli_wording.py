@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from oms_journal.cli.wording import (
+from oms_journal.cli.output import (
     age_text,
     as_text,
     counted,

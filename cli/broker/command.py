@@ -8,11 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from oms_journal.cli import options, output
-from oms_journal.cli.broker import held_at_broker, operator
+from oms_journal.cli.broker import held, operator
 from oms_journal.cli.broker.queries import shown
 from oms_journal.cli.failures import Usage
-from oms_journal.cli.output import Column
-from oms_journal.cli.wording import counted, printable
+from oms_journal.cli.output import Column, counted, printable
 
 _OPTIONS = (
     "IMMED",
@@ -81,8 +80,8 @@ def command(  # noqa: PLR0913 - the command line's options
 
 def _release_rest(server: operator.Server, order: dict[str, Any], known: Path, *, yes: bool, as_json: bool) -> None:
     """Release what is held but for what a file names, which is discarded as PROCESSED."""
-    held_at_broker.check(order)
-    split = held_at_broker.compared(server, order, held_at_broker.names_in(known))
+    held.check(order)
+    split = held.compared(server, order, held.names_in(known))
     if split.found and not split.has:
         output.note(f"nothing of what is held is named in {known}: is it the right list?")
     if not yes and split.found:
@@ -91,8 +90,8 @@ def _release_rest(server: operator.Server, order: dict[str, Any], known: Path, *
         question = f"Discard {len(split.has):,} as PROCESSED, which {known} names, and release {split.lacks:,}?"
         typer.confirm(printable(question), abort=True, err=True)
     done = {"DISCARD": 0, "RELEASE": 0}
-    for each in held_at_broker.orders(order, split):
-        done[each["command"]] += held_at_broker.given(server, each)
+    for each in held.orders(order, split):
+        done[each["command"]] += held.given(server, each)
     found = {"released": done["RELEASE"], "discarded": done["DISCARD"], "unknown": split.unknown}
     if as_json:
         output.print_json(found)

@@ -17,7 +17,7 @@ import typer
 
 from oms_journal.broker.reachability import checked_url, reason_of, trusting
 from oms_journal.cli.failures import ExitCode, Failure, Usage
-from oms_journal.cli.wording import printable
+from oms_journal.cli.output import printable
 
 BROKER_DEFAULT = "http://127.0.0.1:1971"
 TIMEOUT_SECONDS = 30.0

@@ -9,8 +9,7 @@ import typer
 from oms_journal.cli import options, output
 from oms_journal.cli.broker import operator
 from oms_journal.cli.failures import ExitCode, Usage
-from oms_journal.cli.output import Column, number_column
-from oms_journal.cli.wording import age_text, size_text
+from oms_journal.cli.output import Column, age_text, number_column, size_text
 
 # What a person wants to see first; --columns has all others.
 _SHOWN: Mapping[str, str] = {

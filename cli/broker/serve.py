@@ -18,8 +18,8 @@ from oms_journal.broker.reachability import PORT_MAX
 from oms_journal.cli import options, output
 from oms_journal.cli.broker.attributes import failure_of
 from oms_journal.cli.failures import ExitCode, Failure, Usage, meaning
+from oms_journal.cli.output import printable
 from oms_journal.cli.progress import ProgressBar
-from oms_journal.cli.wording import printable
 
 if TYPE_CHECKING:  # the broker is imported when the command needs it
     from oms_journal.broker.attributes.attributes import Attributes

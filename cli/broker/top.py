@@ -19,7 +19,7 @@ from oms_journal.cli import options, output
 from oms_journal.cli.broker import operator
 from oms_journal.cli.broker.queries import milliseconds
 from oms_journal.cli.failures import Failure
-from oms_journal.cli.wording import age_text, printable, size_text
+from oms_journal.cli.output import age_text, printable, size_text
 
 LOOK_SECONDS = 0.1  # between two looks whether somebody wants to end it
 SERVICES_MAX = 1000  # asked for

@@ -16,8 +16,8 @@ import typer
 
 from oms_journal.cli import options, output
 from oms_journal.cli.failures import ExitCode, Usage
+from oms_journal.cli.output import iso_microseconds, preview, size_text
 from oms_journal.cli.stores import HOW, require
-from oms_journal.cli.wording import iso_microseconds, preview, size_text
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
     from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation

@@ -7,9 +7,9 @@ import typer
 
 from oms_journal.cli import options, output
 from oms_journal.cli.failures import ExitCode, Failure, Usage
+from oms_journal.cli.output import counted, size_text
 from oms_journal.cli.progress import ProgressBar
 from oms_journal.cli.stores import require, require_any
-from oms_journal.cli.wording import counted, size_text
 
 if TYPE_CHECKING:  # Arrow is imported when the command runs
     from oms_journal.analysis.export import Exported

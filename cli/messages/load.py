@@ -15,9 +15,9 @@ import typer
 from oms_journal.cli import interrupts, options, output
 from oms_journal.cli.failures import ExitCode, Failure, Usage, meaning
 from oms_journal.cli.messages.sources import BadEntry, Entry, SourceFormat, entries, guess
+from oms_journal.cli.output import age_text, counted, size_text
 from oms_journal.cli.progress import ProgressBar
 from oms_journal.cli.stores import database, engine_options
-from oms_journal.cli.wording import age_text, counted, size_text
 from oms_journal.journal.errors import JournalError, OutcomeUnknown
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it

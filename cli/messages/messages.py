@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oms_journal.cli import interrupts, options, output
-from oms_journal.cli.broker import held_units, units
+from oms_journal.cli.broker import held as held_units
+from oms_journal.cli.broker import units
 from oms_journal.cli.failures import Usage
+from oms_journal.cli.output import age_text, counted, preview, size_text, to_the_second
 from oms_journal.cli.stores import database, engine_options, looked_up, view
-from oms_journal.cli.wording import age_text, counted, preview, size_text, to_the_second
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
     from oms_journal.database import Message

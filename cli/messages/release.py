@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oms_journal.cli import interrupts, options, output
-from oms_journal.cli.broker import held_units
-from oms_journal.cli.broker.held_units import BY_NUMBER, BY_PRODUCER, BY_UOWID
+from oms_journal.cli.broker import held as held_units
+from oms_journal.cli.broker.held import BY_NUMBER, BY_PRODUCER, BY_UOWID
 from oms_journal.cli.failures import ExitCode, Usage
 from oms_journal.cli.messages.remove import COMMIT_MESSAGES_MAX, ask, moment
 from oms_journal.cli.messages.sources import lines_of
+from oms_journal.cli.output import counted
 from oms_journal.cli.stores import database, view
-from oms_journal.cli.wording import counted
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
     from oms_journal.broker.kernel.restart.hold import Held

@@ -9,8 +9,8 @@ import typer
 
 from oms_journal.cli import interrupts, options, output
 from oms_journal.cli.failures import ExitCode, Usage
+from oms_journal.cli.output import counted, printable
 from oms_journal.cli.stores import database, view
-from oms_journal.cli.wording import counted, printable
 
 COMMIT_MESSAGES_MAX = 100_000  # of one DELETE commit
 

@@ -14,11 +14,10 @@ import typer
 from oms_journal.cli import options, output
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 from oms_journal.cli.interrupts import ended_by
-from oms_journal.cli.output import note
+from oms_journal.cli.output import age_text, counted, note, size_text
 from oms_journal.cli.progress import ProgressBar
 from oms_journal.cli.store.inspect import print_verdicts
 from oms_journal.cli.stores import require
-from oms_journal.cli.wording import age_text, counted, size_text
 from oms_journal.journal.errors import DiskError, NotThisBackup
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it

@@ -16,8 +16,8 @@ import typer
 
 from oms_journal.cli import options, output
 from oms_journal.cli.failures import Usage
+from oms_journal.cli.output import age_text, counted, size_text
 from oms_journal.cli.stores import engine_options
-from oms_journal.cli.wording import age_text, counted, size_text
 
 SAMPLE_MAX = 1 << 12  # units of work and statuses
 FLOW_SAMPLE = 1 << 10  # units of work that come and go

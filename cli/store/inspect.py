@@ -11,9 +11,9 @@ import typer
 from oms_journal.cli import options, output
 from oms_journal.cli.failures import ExitCode
 from oms_journal.cli.messages.messages import fullest, print_queues
+from oms_journal.cli.output import age_text, counted, printable, size_text
 from oms_journal.cli.progress import ProgressBar
 from oms_journal.cli.stores import require, view
-from oms_journal.cli.wording import age_text, counted, printable, size_text
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
     from oms_journal.database.stats import FileExplanation, Pin, Stats

@@ -1,8 +1,11 @@
-"""`oms io-test DIR`: how fast this directory's device makes bytes durable, and whether it does at all."""
+"""`oms io-test DIR`: how fast this directory's device makes bytes durable, and whether it does at all.
+
+The report of `oms io-test` for people.
+"""
 
 import errno
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,10 +15,171 @@ import typer
 from oms_journal.cli import options, output
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 from oms_journal.cli.interrupts import stopping
-from oms_journal.cli.store.iotest_text import print_report
+from oms_journal.cli.output import Column, number_column, print_line, print_table, size_text
 from oms_journal.cli.stores import check_option
 from oms_journal.journal.errors import DiskError
 from oms_journal.journal.iotest.measurement import BYTES_MIN, Bounds, Progress, measure
+from oms_journal.journal.iotest.report import AppendResult, JournalResult, Report, Timing
+
+BAR_WIDTH = 50
+SHOWN_SIZE = 1024  # of the appends whose latencies are drawn
+FULL, PARTS = "█", " ▏▎▍▌▋▊▉"
+
+
+def print_report(report: Report) -> None:
+    """Print the report; what an operator must hear comes last, where it is seen."""
+    print_line(_place_text(report))
+    for note in report.notes:
+        print_line(f"note: {note}")
+    _print_appends(report)
+    _print_steps(report)
+    _print_journal(report.journal)
+    _print_histograms(report)
+    _print_verdict(report)
+
+
+def _place_text(report: Report) -> str:
+    place = report.place
+    parts = [place.directory]
+    if place.mount is not None:
+        parts.append(f"{place.mount.file_system} on {place.mount.source} ({','.join(place.mount.options)})")
+    if place.device is not None:
+        parts.append(f"device {place.device}")
+    if place.write_cache is not None:
+        parts.append(f"{place.write_cache} cache")
+    return ", ".join([*parts, f"{size_text(report.free_bytes)} free"])
+
+
+def _print_appends(report: Report) -> None:
+    print_line()
+    print_line("Appends, one after the other; latencies in µs")
+    print_table([Column("method"), *map(number_column, _FIGURES)], _append_rows([*report.appends, *report.unsynced]))
+    if report.not_here:
+        missing = (f"{each.method.name} ({each.reason})" for each in report.not_here)
+        print_line(f"Not available: {', '.join(missing)}")
+    print_line("O_DIRECT: with O_DSYNC, in whole blocks of 4 KiB. The rates are medians of rounds.")
+
+
+_LATENCIES = ("p50", "p99", "p99.9", "max")
+_FIGURES = ("per s", "MB/s", *_LATENCIES)
+
+
+def _append_rows(results: list[AppendResult]) -> Iterator[tuple[str, ...]]:
+    size = None
+    for result in sorted(results, key=lambda each: each.size):
+        if result.size != size:
+            size = result.size
+            yield (_short_size(size), *("" for _ in _FIGURES))
+        timing = result.timing
+        rates = (f"{timing.rate:,.0f}", _three_digits(timing.rate * result.size / 1e6))
+        yield (f" {result.method}", *rates, *_latency_cells(timing))
+
+
+def _latency_cells(timing: Timing) -> tuple[str, ...]:
+    seconds = (timing.p50, timing.p99, timing.p999, timing.max)
+    return tuple("-" if each is None else _three_digits(each * 1e6) for each in seconds)
+
+
+def _three_digits(number: float) -> str:
+    return f"{number:.3g}" if number < 100 else f"{number:,.0f}"
+
+
+def _print_steps(report: Report) -> None:
+    if report.rollover is not None or report.read is not None:
+        print_line()
+    if report.rollover is not None:
+        r = report.rollover
+        steps = (
+            f"create {duration_text(r.create)}, fill with zeros {duration_text(r.fill)}, "
+            f"first append {duration_text(r.first_append)}, sync the directory {duration_text(r.directory_sync)}"
+        )
+        print_line(f"Rollover to a file of {size_text(r.size)}: {duration_text(r.total)} ({steps})")
+    if report.read is not None:
+        asked = "after asking the system to forget the file" if report.read.was_dropped else "maybe from the page cache"
+        print_line(
+            f"Sequential read: {report.read.rate / 1e6:,.0f} MB/s, {asked}; "
+            f"{report.read.rate_cached / 1e6:,.0f} MB/s again, from the page cache"
+        )
+        print_line("A read may come from a page cache all the same: the device's, or that of a host of this machine.")
+
+
+def _print_journal(results: Iterable[JournalResult]) -> None:
+    rows = []
+    for result in results:
+        rows.append((_short_size(result.size), *("" for _ in (1, 2, *_LATENCIES))))
+        for name, timing, share in (
+            ("this journal", result.timing, f"{result.ratio:.2f}"),
+            (result.raw_method, result.raw, "1"),
+        ):
+            rows.append((f" {name}", f"{timing.rate:,.0f}", share, *_latency_cells(timing)))
+    if rows:
+        print_line()
+        print_line("This journal, one durable commit a message, in turns with the bare calls; latencies in µs")
+        print_table([Column("what"), *map(number_column, ("per s", "share", *_LATENCIES))], rows)
+
+
+def _print_histograms(report: Report) -> None:
+    if report.comparison is not None:
+        for each in report.appends:
+            if each.method == report.comparison.method and each.size == SHOWN_SIZE:
+                _print_histogram(f"Latencies of {each.method}, {_short_size(each.size)}", each.timing)
+    for result in report.journal:
+        if result.size == SHOWN_SIZE:
+            _print_histogram(f"Latencies of this journal, {_short_size(result.size)}", result.timing)
+
+
+def _print_histogram(title: str, timing: Timing) -> None:
+    print_line()
+    print_line(title)
+    for line in histogram_lines(timing):
+        print_line(line)
+
+
+def histogram_lines(timing: Timing) -> list[str]:
+    """Return one line for each bucket; a bucket that has one of a million still shows."""
+    most = max(bucket.count for bucket in timing.histogram)
+    return [
+        f"{duration_text(low):>8} to {duration_text(high):>7}  {count:>9,}  {_bar(count / most)}".rstrip()
+        for low, high, count in ((each.low, each.high, each.count) for each in timing.histogram)
+    ]
+
+
+def _bar(share: float) -> str:
+    eighths = round(share * BAR_WIDTH * 8)
+    if share > 0:
+        eighths = max(eighths, 1)
+    return FULL * (eighths // 8) + PARTS[eighths % 8]
+
+
+def _print_verdict(report: Report) -> None:
+    print_line()
+    sync = report.sync
+    if not sync.seems_to_sync:
+        for evidence in sync.evidence:
+            print_line(f"WARNING: this seems not to sync: {evidence}")
+        print_line("WARNING: a power cut loses messages that were acknowledged; do not keep a spool directory here")
+        return
+    if report.comparison is not None:
+        print_line(f"The journal uses {report.comparison.text}.")
+    facts = sync.facts
+    seen = f": it saw {facts.flushes:,} flushes for {facts.syncs:,} syncs" if facts and facts.flushes else ""
+    print_line(f"Syncs seem to reach the device{seen}.")
+    for hint in sync.hints:
+        print_line(f"note: {hint}")
+
+
+def duration_text(seconds: float) -> str:
+    """Return a short duration with three digits."""
+    for unit, scale in (("µs", 1e-6), ("ms", 1e-3)):
+        value = seconds / scale
+        if value < 999.5:
+            return f"{value:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def _short_size(size: int) -> str:
+    return size_text(size).replace(".0", "")
+
 
 SECONDS_MIN, SECONDS_MAX = 0.1, 3600.0
 QUEUE = "io-test"

@@ -12,9 +12,9 @@ import typer
 
 from oms_journal.cli import options, output
 from oms_journal.cli.failures import ExitCode, Failure
+from oms_journal.cli.output import age_text, counted, size_text
 from oms_journal.cli.progress import ProgressBar
 from oms_journal.cli.stores import database, engine_options, require, view
-from oms_journal.cli.wording import age_text, counted, size_text
 from oms_journal.journal.errors import DatabaseLocked, RecoveryRefused
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it

@@ -10,10 +10,10 @@ import typer
 
 from oms_journal.cli import options, output
 from oms_journal.cli.failures import ExitCode
+from oms_journal.cli.output import age_text, counted, iso_microseconds, size_text
 from oms_journal.cli.progress import ProgressBar
 from oms_journal.cli.store.repair import print_recovery
 from oms_journal.cli.stores import engine_options
-from oms_journal.cli.wording import age_text, counted, iso_microseconds, size_text
 from oms_journal.journal import names
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it

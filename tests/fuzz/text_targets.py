@@ -9,7 +9,7 @@ from oms_journal.analysis.options import parse as parse_options
 from oms_journal.cli.demo.chess.pgn import OPERA, PgnError, numbered
 from oms_journal.cli.demo.chess.pgn import parse as parse_game
 from oms_journal.cli.messages.sources import BadEntry, SourceFormat, entries
-from oms_journal.cli.wording import preview, printable
+from oms_journal.cli.output import preview, printable
 from oms_journal.database.options import ENVIRONMENT, Options, parse_duration, parse_size
 from oms_journal.journal import names
 from oms_journal.journal.errors import InvalidName, LimitExceeded

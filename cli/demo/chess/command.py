@@ -16,7 +16,7 @@ from oms_journal.cli.demo.directory import own_directory
 from oms_journal.cli.demo.screen import WIDTH_MAX, Screen
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 from oms_journal.cli.interrupts import held_back
-from oms_journal.cli.wording import counted
+from oms_journal.cli.output import counted
 from oms_journal.journal.names import DataFileName, parse
 
 if TYPE_CHECKING:  # the broker is imported when the command runs

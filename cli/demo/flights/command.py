@@ -14,7 +14,7 @@ from oms_journal.cli.demo.directory import Place, own_directory
 from oms_journal.cli.demo.flights.table import FLIGHTS
 from oms_journal.cli.demo.screen import Screen
 from oms_journal.cli.failures import ExitCode, Failure, Usage
-from oms_journal.cli.wording import counted, size_text
+from oms_journal.cli.output import counted, size_text
 from oms_journal.journal.iotest.place import look_at
 
 if TYPE_CHECKING:  # the engine is imported when the command runs

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from oms_journal.cli.demo.flights.table import Flights
-from oms_journal.cli.wording import counted
+from oms_journal.cli.output import counted
 
 LATE_MINUTES = 15  # from then on a flight is called late
 SHARES = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}

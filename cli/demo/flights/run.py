@@ -29,9 +29,8 @@ from oms_journal.cli.demo.flights.table import Flights, load
 from oms_journal.cli.demo.flights.writer import options
 from oms_journal.cli.demo.flights.writers import Attempt, Heard
 from oms_journal.cli.demo.screen import Screen
-from oms_journal.cli.output import Column, number_column
+from oms_journal.cli.output import Column, counted, number_column, size_text
 from oms_journal.cli.progress import ProgressBar
-from oms_journal.cli.wording import counted, size_text
 from oms_journal.database import MessageDatabase
 from oms_journal.database.stats import FileExplanation
 from oms_journal.journal.disk import RealDisk

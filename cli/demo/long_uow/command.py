@@ -11,7 +11,7 @@ from oms_journal.cli import options, output
 from oms_journal.cli.demo.directory import own_directory
 from oms_journal.cli.demo.screen import Screen
 from oms_journal.cli.failures import ExitCode, Usage
-from oms_journal.cli.wording import counted
+from oms_journal.cli.output import counted
 
 if TYPE_CHECKING:  # the broker is imported when the command runs
     from oms_journal.cli.demo.long_uow.run import Seen, Settings, Who
