@@ -13,7 +13,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.datasets import add_batches
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from oms_journal.recovery.validation import validate_directory
 
 QUEUE = "bench"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.raw import METHODS, RawJournal
-from oms_journal.database import AsyncMessageDatabase, MessageDatabase
+from oms_journal import AsyncMessageDatabase, MessageDatabase
 from oms_journal.recovery.validation import validate_directory
 
 QUEUE = "bench"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bench.callers import scratch
 from bench.datasets import add_batches, deliver
 from bench.measure import Alternation, Row, Settings, alternate_times, time_text
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 
 if TYPE_CHECKING:  # Spark is imported when these rows are measured
     from pyspark.sql import DataFrame, SparkSession

@@ -14,7 +14,7 @@ import tracemalloc
 from pathlib import Path
 
 from bench.broker.restart import started
-from oms_journal.database import MessageDatabase, Options
+from oms_journal import MessageDatabase, Options
 
 
 def _resident() -> int:

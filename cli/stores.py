@@ -15,7 +15,10 @@ from oms_journal.cli.progress import ProgressBar
 from oms_journal.journal.errors import DatabaseLocked, DiskError, NotADatabase
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it, so that --help does not wait for it
-    from oms_journal.database import DatabaseView, Message, MessageDatabase, Options
+    from oms_journal.database.database import MessageDatabase
+    from oms_journal.database.options import Options
+    from oms_journal.database.view import DatabaseView
+    from oms_journal.journal.reading.message import Message
     from oms_journal.recovery.report import RecoveryReport
 
 T = TypeVar("T")
@@ -96,7 +99,7 @@ def _check_is_nobodys(db: "MessageDatabase", spool: Path) -> None:
 
 
 def _opened(spool: Path, options: "Options", wait_seconds: float) -> "MessageDatabase":
-    from oms_journal.database import MessageDatabase
+    from oms_journal.database.database import MessageDatabase
 
     def opened() -> "MessageDatabase":
         with ProgressBar() as progress:
@@ -121,7 +124,7 @@ def waited_for(opening: Callable[[], T], wait_seconds: float, is_locked: Callabl
 def view(spool: Path) -> Iterator["DatabaseView"]:
     """Open the database for looking: no lock, nothing is changed, it may be running."""
     require(spool)
-    from oms_journal.database import DatabaseView
+    from oms_journal.database.view import DatabaseView
 
     with listening():
         with ProgressBar() as progress:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import BackupUnfinished, DatabaseView
+from oms_journal import BackupUnfinished, DatabaseView
 from oms_journal.database.backup.backup import BackupOptions, BackupReport, back_up
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.format import manifest

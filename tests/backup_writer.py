@@ -11,7 +11,7 @@ import random
 import select
 import sys
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 
 FILE_BYTES = 12 << 10
 

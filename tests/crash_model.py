@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
-from oms_journal.database import Message, MessageDatabase
+from oms_journal import Message, MessageDatabase
 from oms_journal.journal.errors import DatabaseClosed, JournalError, MessageDamaged
 from oms_journal.journal.writing.groups import AnyDraft
 from tests.faulty_disk import SimulatedDisk

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from oms_journal.journal.disk import LockFile, RealDisk, RealLockFile
 from oms_journal.journal.errors import JournalError
 from tests.crash_model import Account, Change, Content

@@ -8,7 +8,7 @@ import random
 import sys
 import time
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 
 FILE_BYTES = 6000
 PAUSE_SECONDS = 0.002  # a few hundred commits a second are enough

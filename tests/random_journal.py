@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from oms_journal.journal.format.headers import FRAME_SIZE
 from tests.plain_rows import rows_in
 from tests.watched_disk import HandClock, WatchedDisk

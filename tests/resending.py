@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from tests.forking import CHILD_SECONDS, RAISED
 
 THREADS = 4

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from oms_journal import MessageDatabase
 from oms_journal.analysis import questions
 from oms_journal.analysis.asking import Written
 from oms_journal.analysis.broker_asking import broker_asked
@@ -28,7 +29,6 @@ from oms_journal.broker.records import (
     SubscriptionRecord,
     UowRecord,
 )
-from oms_journal.database import MessageDatabase
 from tests import plain_broker as plain
 from tests.browser import Browser, browser, needs_browser
 from tests.plain_rows import Answer, answer, assert_same, database_of, moment

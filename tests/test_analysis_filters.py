@@ -26,10 +26,10 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from oms_journal import MessageDatabase
 from oms_journal.analysis.filters import narrowed
 from oms_journal.analysis.options import micros
 from oms_journal.analysis.schema import TIME_MAX, TIME_MIN, Wanted
-from oms_journal.database import MessageDatabase
 from tests.plain_rows import moment
 from tests.random_journal import QUEUES, RandomWriter
 from tests.source_calls import DEFAULT, Rows, load, reader, rows_of

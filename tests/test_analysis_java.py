@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from oms_journal import MessageDatabase
 from oms_journal.analysis import java
 from oms_journal.analysis.java import Java, NoJava, find_java, java_home
-from oms_journal.database import MessageDatabase
 from oms_journal.journal.errors import JournalError
 from tests.project import PYTHONPATH, REPOSITORY, SOURCES
 

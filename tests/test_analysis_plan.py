@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from oms_journal import MessageDatabase
 from oms_journal.analysis import damage, plan
 from oms_journal.analysis.damage import DamageFound
 from oms_journal.analysis.directory import late_archives
@@ -18,7 +19,6 @@ from oms_journal.analysis.journals import sources
 from oms_journal.analysis.parts import Damage
 from oms_journal.analysis.schema import Wanted
 from oms_journal.analysis.storage import locate
-from oms_journal.database import MessageDatabase
 from oms_journal.journal.disk import DiskFile, RealDisk
 from oms_journal.journal.errors import DiskError, NewerFormat, NotThisDatabase
 from oms_journal.journal.format.headers import CHECKSUM, HEADER_COPIES, HEADER_SIZE, Previous, xxh3

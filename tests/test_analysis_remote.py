@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from oms_journal import MessageDatabase
 from oms_journal.analysis.storage import NoJournal
-from oms_journal.database import MessageDatabase
 from oms_journal.journal.errors import NewerFormat
 from oms_journal.journal.names import DataFileName
 from tests.random_journal import RandomWriter

@@ -18,6 +18,7 @@ pytest.importorskip("pyspark", reason="not installed: pip install -e '.[analysis
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.analysis import outdir
 from oms_journal.analysis.answers import Ranked
 from oms_journal.analysis.asking import asked, tables_of_source
@@ -32,7 +33,6 @@ from oms_journal.analysis.report import TablesNotSeen, write_report
 from oms_journal.analysis.storage import NoJournal
 from oms_journal.analysis.tables import Tables
 from oms_journal.analysis.verdicts import Name, Question, Verdict
-from oms_journal.database import DatabaseView, MessageDatabase
 from oms_journal.journal.errors import NotThisDatabase
 from tests import plain_answers as plain
 from tests.plain_rows import MICROSECOND, Row, moment, rows_in

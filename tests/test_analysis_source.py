@@ -11,12 +11,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from oms_journal import MessageDatabase
 from oms_journal.analysis import schema
 from oms_journal.analysis.damage import DamageFound
 from oms_journal.analysis.options import BadOption
 from oms_journal.analysis.schema import UnknownColumn
 from oms_journal.analysis.storage import NoFileSystem, NoJournal
-from oms_journal.database import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError, NewerFormat, NotThisDatabase
 from oms_journal.journal.format.headers import HEADER_COPIES, HEADER_SIZE

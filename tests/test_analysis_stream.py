@@ -15,11 +15,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from oms_journal import MessageDatabase
 from oms_journal.analysis import stream
 from oms_journal.analysis.following import FilesGone, Hole, JournalWentBack
 from oms_journal.analysis.options import BadOption
 from oms_journal.analysis.stream import _between
-from oms_journal.database import MessageDatabase
 from tests.plain_rows import database_of, rows_in
 from tests.project import PYTHONPATH
 from tests.random_journal import RandomWriter

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import MessageDatabase, Options
+from oms_journal import MessageDatabase, Options
 from tests.api.arguments import RIGHT, WORDS, WRONG, Argument
 from tests.api.campaign import CAMPAIGN, FACES
 from tests.api.faults import FAULTS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal.database import (
+from oms_journal import (
     AsyncMessageDatabase,
     InvalidName,
     LimitExceeded,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DatabaseLocked, DatabaseView, DiskError, IsBackup, MessageDatabase
+from oms_journal import DatabaseLocked, DatabaseView, DiskError, IsBackup, MessageDatabase
 from oms_journal.database.backup.backup import Backup, BackupOptions, BackupReport, back_up
 from oms_journal.database.backup.verification import verify_backup
 from oms_journal.journal import names

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from oms_journal.database.backup.backup import Backup, BackupOptions
 from oms_journal.database.backup.follow import Follower, Shipped
 from tests.backup_model import BACKUP, COPIED

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.database import DatabaseView, MessageDatabase
 from oms_journal.database.backup.backup import Backup, BackupOptions, back_up
 from oms_journal.database.backup.follow import Follower
 from oms_journal.database.backup.restore import restore

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oms_journal.database import DatabaseView
+from oms_journal import DatabaseView
 from oms_journal.database.backup.verification import verify_backup
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format import manifest

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DatabaseView
+from oms_journal import DatabaseView
 from oms_journal.database.backup.backup import Backup, BackupOptions, back_up
 from oms_journal.database.backup.follow import Follower
 from oms_journal.journal import names

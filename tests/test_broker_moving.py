@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from oms_journal import DatabaseView
 from oms_journal.broker.drivers.open import open_store
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.migration.agreement import MoveRefused, decode_offer, encode_offer
@@ -25,7 +26,6 @@ from oms_journal.broker.migration.unload import Unloading
 from oms_journal.broker.store.changes import Changes, NewMessage
 from oms_journal.broker.store.start import LOADED_KEY, LOADING_KEY, MessageUnreadable, StartRefused
 from oms_journal.broker.store.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
-from oms_journal.database import DatabaseView
 from oms_journal.journal.names import DataFileName
 from tests.cli_runner import environment, oms
 from tests.moved_stores import attributes, everything, files, lines, move, source, target, write_everything

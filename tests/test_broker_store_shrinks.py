@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from oms_journal import Options
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.store.changes import Changes
-from oms_journal.database import Options
 from oms_journal.database.compaction import SMALL_FILES_MIN
 from tests.broker_small_disk import ALLOWED, DRAINED_BYTES
 from tests.broker_stores import added

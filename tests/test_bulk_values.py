@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from oms_journal.database.bulk.values import in_order, values
 from tests.crash_model import SPOOL, open_unattended
 from tests.faulty_disk import SimulatedDisk

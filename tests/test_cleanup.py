@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import CommitFailed, DiskError, MessageDatabase
+from oms_journal import CommitFailed, DiskError, MessageDatabase
 from oms_journal.database.cleanup import IDLE_BYTES
 from oms_journal.journal.names import DataFileName
 from tests.small_files import SMALL, churn, fill, open_small, sequences

@@ -18,7 +18,7 @@ pytest.importorskip("pyspark", reason="not installed: pip install -e '.[analysis
 
 from pyspark.sql import SparkSession
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from oms_journal.journal.format.headers import CHECKSUM, HEADER_COPIES, HEADER_SIZE, xxh3
 from tests.cli_runner import command_line, environment, oms, oms_process
 from tests.left_running import after_a_while, has_begun_java, of_session

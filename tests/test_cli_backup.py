@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DatabaseView, MessageDatabase
+from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format import manifest

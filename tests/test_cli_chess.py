@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from oms_journal import MessageDatabase
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
 from oms_journal.cli.demo.broker import opened
@@ -20,7 +21,6 @@ from oms_journal.cli.demo.chess.pgn import OPERA, Game, PgnError, Side, numbered
 from oms_journal.cli.demo.chess.scoresheet import Score, Sheet, sheet_path
 from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, SERVICE, TOKEN, Call, Outcome, Said, step
 from oms_journal.cli.failures import Failure
-from oms_journal.database import MessageDatabase
 from tests.cli_runner import command_line, environment, oms, oms_json
 
 WHITE, BLACK = Side.WHITE, Side.BLACK

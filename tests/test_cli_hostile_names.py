@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from tests.cli_runner import oms
 from tests.small_files import MODEST
 

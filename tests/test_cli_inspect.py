@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from tests.cli_runner import oms, oms_json, oms_lines
 from tests.small_files import churn, open_small
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from tests.cli_runner import command_line, environment, oms
 
 ODD = os.fsdecode(b"sp\xff\xe9ol")

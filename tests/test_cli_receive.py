@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from tests.cli_runner import command_line, environment, oms, oms_json, oms_lines
 from tests.small_files import MODEST
 

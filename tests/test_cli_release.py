@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DatabaseView, MessageDatabase, Options
+from oms_journal import DatabaseView, MessageDatabase, Options
 from oms_journal.journal.disk import RealDisk
 from oms_journal.recovery import findings
 from tests.cli_runner import oms, oms_json, oms_lines, oms_process

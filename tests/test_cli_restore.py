@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from oms_journal import AsyncMessageDatabase, DatabaseView, MessageDatabase, NotThisDatabase, RestoreUnfinished
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.database import AsyncMessageDatabase, DatabaseView, MessageDatabase, NotThisDatabase, RestoreUnfinished
 from oms_journal.database.backup.backup import back_up
 from oms_journal.journal import names
 from tests.analysed import analysed

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from oms_journal import MessageDatabase
 from oms_journal.cli import progress
 from oms_journal.cli.progress import ProgressBar
-from oms_journal.database import MessageDatabase
 from tests.cli_runner import command_line, environment
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import MessageDatabase, NotUndelivered
+from oms_journal import MessageDatabase, NotUndelivered
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal.database import MessageDamaged, MessageDatabase
+from oms_journal import MessageDamaged, MessageDatabase
 from oms_journal.database.compaction import PINS_BYTES_MAX
 from oms_journal.journal.disk import DiskFile, RealDisk, RealFile
 from oms_journal.journal.names import DataFileName

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DatabaseLocked, DiskError, JournalError, NotThisDatabase, RecoveryRefused
 from oms_journal.journal.lock import LOCK_BYTE_BASE, read_holder

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oms_journal.database import DatabaseView
+from oms_journal import DatabaseView
 from oms_journal.journal.errors import DiskError, NewerFormat, NotThisDatabase
 from oms_journal.journal.format.headers import FRAME_SIZE, xxh3
 from oms_journal.journal.names import DataFileName

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import MessageDatabase, Options
+from oms_journal import MessageDatabase, Options
 from oms_journal.database.maintenance import Tender
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 import pytest
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DatabaseClosed, DatabaseLocked
 from oms_journal.journal.lock import read_holder

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-import oms_journal.database
-from oms_journal.database import (
+import oms_journal
+from oms_journal import (
     AsyncMessageDatabase,
     DatabaseClosed,
     DatabaseLocked,
@@ -77,14 +77,14 @@ def test_the_documented_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_every_name_that_the_package_offers_is_there_and_every_error_is_one_of_ours() -> None:
-    for name in oms_journal.database.__all__:
-        assert hasattr(oms_journal.database, name)
+    for name in oms_journal.__all__:
+        assert hasattr(oms_journal, name)
     tree = {
         name
         for name, thing in vars(errors).items()
         if isinstance(thing, type) and issubclass(thing, JournalError) and thing.__module__ == errors.__name__
     }
-    assert tree <= set(oms_journal.database.__all__)
+    assert tree <= set(oms_journal.__all__)
 
 
 def test_a_message_comes_back_as_it_was_given(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DatabaseView, Message, MessageDatabase
+from oms_journal import DatabaseView, Message, MessageDatabase
 from oms_journal.database.bulk.loading import load
 from tests.crash_model import open_unattended, state_of
 from tests.faulty_disk import SimulatedDisk

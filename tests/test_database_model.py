@@ -16,7 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from oms_journal.database import DatabaseView, DuplicateConflict, MessageDatabase
+from oms_journal import DatabaseView, DuplicateConflict, MessageDatabase
 from oms_journal.journal.reading.message import Message
 from tests.watched_disk import HandClock
 

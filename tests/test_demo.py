@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from oms_journal import MessageDatabase, NotUndelivered
 from oms_journal.cli.demo.flights.proof import Findings, Reading
 from oms_journal.cli.demo.flights.run import Demo
 from oms_journal.cli.demo.flights.table import COLUMNS, FLIGHTS, OPERATIONS_MAX, TEXTS, Flights, Kind, events_of, load
 from oms_journal.cli.demo.flights.writers import Attempt, Heard
-from oms_journal.database import MessageDatabase, NotUndelivered
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.reading.dump import data_paths
 from tests.cli_runner import command_line, environment, oms, oms_json

@@ -17,6 +17,7 @@ pytest.importorskip("pyspark", reason="not installed: pip install -e '.[analysis
 
 from pyspark.sql import SparkSession
 
+from oms_journal import MessageDatabase
 from oms_journal.analysis.extras import Told
 from oms_journal.analysis.page import page
 from oms_journal.analysis.schema import ddl
@@ -26,7 +27,6 @@ from oms_journal.cli.demo.flights.delays import delays, differences
 from oms_journal.cli.demo.flights.question import Lateness, arrival_delays
 from oms_journal.cli.demo.flights.report import Analyst
 from oms_journal.cli.demo.flights.table import Flights
-from oms_journal.database import MessageDatabase
 from tests import report_tables
 from tests.browser import Browser, browser, needs_browser
 from tests.cli_runner import command_line, environment, oms

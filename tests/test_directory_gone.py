@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from oms_journal import DirectoryGone, MessageDatabase, NotAttempted, Options, OutcomeUnknown
 from oms_journal.broker.attributes.attributes import BUILT_IN
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.stored import StoreUnavailable
-from oms_journal.database import DirectoryGone, MessageDatabase, NotAttempted, Options, OutcomeUnknown
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.lock import read_holder
 from tests.broker_store_writer import opened

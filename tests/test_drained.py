@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from oms_journal.database import DiskFull, MessageDatabase, maintenance
+from oms_journal import DiskFull, MessageDatabase
+from oms_journal.database import maintenance
 from oms_journal.index.held import Held
 from oms_journal.journal.errors import JournalError
 from oms_journal.journal.names import RESERVE

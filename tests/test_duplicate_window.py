@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DuplicateConflict, MessageDatabase, NotUndelivered
+from oms_journal import DuplicateConflict, MessageDatabase, NotUndelivered
 from oms_journal.database.options import Options
 from oms_journal.index.duplicates import SET_MICROSECONDS
 from tests.watched_disk import HandClock

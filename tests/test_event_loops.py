@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import AsyncMessageDatabase, CommitFailed, DatabaseClosed, MessageDatabase
+from oms_journal import AsyncMessageDatabase, CommitFailed, DatabaseClosed, MessageDatabase
 from oms_journal.journal.errors import JournalError
 from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk

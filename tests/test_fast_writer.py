@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DatabaseView, MessageDatabase
+from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.database.backup.backup import Backup, BackupOptions
 from oms_journal.journal.disk import DiskFile, RealDisk
 from oms_journal.journal.errors import DiskError

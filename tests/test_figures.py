@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DatabaseView, MessageDatabase
+from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.database.stats import Stats
 from tests.small_files import open_small
 from tests.watched_disk import HandClock

@@ -5,7 +5,7 @@ import errno
 
 import pytest
 
-from oms_journal.database import JournalError
+from oms_journal import JournalError
 from oms_journal.journal import names
 from oms_journal.journal.reserve import Reserve
 from oms_journal.recovery import findings

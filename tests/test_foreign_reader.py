@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal.database import DatabaseView, MessageDatabase
+from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.contents import COLUMNS
 from oms_journal.journal.operations import MIB

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from oms_journal.database import index_file as sealed
 from oms_journal.index import duplicates
 from oms_journal.journal import lock as owner

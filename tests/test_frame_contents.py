@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oms_journal.database import Message, MessageDatabase
+from oms_journal import Message, MessageDatabase
 from oms_journal.database.bulk.loading import load
 from oms_journal.journal.disk import DiskFile, RealDisk
 from oms_journal.journal.errors import MessageDamaged

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from oms_journal import MessageDatabase
 from oms_journal.broker.drivers.sqlite_contents import SqliteReading
 from oms_journal.broker.records import Layout
 from oms_journal.broker.server.http.metrics import Exposition
 from oms_journal.broker.server.stomp.frames import FrameReader
-from oms_journal.database import MessageDatabase, index_file
+from oms_journal.database import index_file
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.recovery import findings
 from tests.fuzz import directory_targets, file_targets, server_targets, text_targets

@@ -10,14 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import (
-    CommitFailed,
-    DatabaseClosed,
-    MessageDatabase,
-    NotAttempted,
-    NotUndelivered,
-    OutcomeUnknown,
-)
+from oms_journal import CommitFailed, DatabaseClosed, MessageDatabase, NotAttempted, NotUndelivered, OutcomeUnknown
 from tests.small_files import MODEST
 from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 

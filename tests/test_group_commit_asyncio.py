@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from oms_journal.database import AsyncMessageDatabase, DatabaseClosed, MessageDatabase, NotAttempted, OutcomeUnknown
+from oms_journal import AsyncMessageDatabase, DatabaseClosed, MessageDatabase, NotAttempted, OutcomeUnknown
 from oms_journal.database.asynchronous import FAST_COUNT, LoopCommit
 from oms_journal.journal.errors import JournalError
 from tests.small_files import MODEST

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oms_journal.database import AsyncMessageDatabase, DatabaseView, MessageDatabase
+from oms_journal import AsyncMessageDatabase, DatabaseView, MessageDatabase
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.held import KEY_PREFIX, Held
 from oms_journal.index.live import Index

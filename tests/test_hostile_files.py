@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import FormatError, JournalError

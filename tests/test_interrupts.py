@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from oms_journal import CommitFailed, MessageDatabase, Options
 from oms_journal.broker.embedded.interrupts import apart
-from oms_journal.database import CommitFailed, MessageDatabase, Options
 from oms_journal.journal.writing import group_commit
 from tests.cli_runner import run_program
 from tests.small_files import MODEST

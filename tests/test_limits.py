@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oms_journal.database import InvalidName, LimitExceeded, MessageDatabase
+from oms_journal import InvalidName, LimitExceeded, MessageDatabase
 from oms_journal.database.block import CommitBlock
 from oms_journal.database.options import Options
 from oms_journal.journal.disk import RealDisk

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DatabaseView, MessageDatabase
+from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.journal.errors import NotThisDatabase
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.names import LOCK, DataFileName, parse

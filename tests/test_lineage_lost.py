@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from oms_journal import DatabaseView
 from oms_journal.analysis.directory import sequence_of, survey
 from oms_journal.analysis.storage import Location, Storage
-from oms_journal.database import DatabaseView
 from oms_journal.journal.errors import NotThisDatabase
 from oms_journal.journal.names import LOCK, DataFileName
 from oms_journal.recovery.validation import validate_directory

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oms_journal.database import BackupUnfinished, DatabaseView, IsBackup, ManifestDamaged, MessageDatabase, NewerFormat
+from oms_journal import BackupUnfinished, DatabaseView, IsBackup, ManifestDamaged, MessageDatabase, NewerFormat
 from oms_journal.database.bulk.locked import Standstill
 from oms_journal.journal import names
 from oms_journal.journal.disk import RealDisk

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DatabaseView, MessageDatabase
+from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.database.backup.backup import back_up
 from oms_journal.database.bulk.locked import Standstill
 from oms_journal.journal.disk import RealDisk

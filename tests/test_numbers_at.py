@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import AsyncMessageDatabase, MessageDatabase
+from oms_journal import AsyncMessageDatabase, MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.reading.dump import DumpedOperation, dump
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import NewerFormat, NotThisDatabase
 from oms_journal.journal.format.footer import MAGIC as FOOTER_MAGIC

@@ -6,7 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from oms_journal.database import Options
+from oms_journal import Options
 from oms_journal.database.options import ENVIRONMENT, NamedOptions, parse_duration, parse_size
 
 

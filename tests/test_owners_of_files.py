@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from oms_journal import MessageDatabase
 from oms_journal.cli.failures import ExitCode
 from oms_journal.cli.main import main
-from oms_journal.database import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DiskError
 from tests.cli_runner import oms

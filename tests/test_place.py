@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from oms_journal import AsyncMessageDatabase, DatabaseView, MessageDatabase, NotADatabase
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.store.start import StartRefused
-from oms_journal.database import AsyncMessageDatabase, DatabaseView, MessageDatabase, NotADatabase
 from tests.small_files import SMALL
 
 STRANGERS = ("notes.txt", "src", "data.omsmsg", "lost+found2")

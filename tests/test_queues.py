@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oms_journal.database import Message, MessageDatabase, consumers, encode
+from oms_journal import Message, MessageDatabase
+from oms_journal.database import consumers, encode
 from oms_journal.database.bulk.loading import load
 from oms_journal.database.unit import Unit
 from oms_journal.index.table import Queues

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oms_journal.database import MessageDatabase, UnreadableCommit
+from oms_journal import MessageDatabase, UnreadableCommit
 from oms_journal.database.drafting import first_number
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.writing.draft import Added, Composer, Draft, draft_plain

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-import oms_journal.database
+import oms_journal
 from oms_journal.cli.main import app
 from tests.project import REPOSITORY
 
@@ -39,8 +39,8 @@ def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def _examples() -> Iterator[tuple[str, str]]:
     """Yield the examples of the public classes: the paragraphs of their docstrings that begin with a statement."""
-    for name in oms_journal.database.__all__:
-        paragraphs = (inspect.getdoc(getattr(oms_journal.database, name)) or "").split("\n\n")
+    for name in oms_journal.__all__:
+        paragraphs = (inspect.getdoc(getattr(oms_journal, name)) or "").split("\n\n")
         lines = [text for text in paragraphs if text.startswith(("with ", "async def ", "asyncio.run(", "report = "))]
         if lines:
             yield name, "\n\n".join(lines)
@@ -54,7 +54,7 @@ def test_the_classes_that_a_caller_begins_with_show_an_example() -> None:
 
 def test_the_examples_of_the_public_classes_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names = {name: getattr(oms_journal.database, name) for name in oms_journal.database.__all__} | {"asyncio": asyncio}
+    names = {name: getattr(oms_journal, name) for name in oms_journal.__all__} | {"asyncio": asyncio}
     for name, code in list(_examples()) * 2:
         exec(compile(code, name, "exec"), dict(names))
 

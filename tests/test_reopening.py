@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from oms_journal.database.database import Reopening
 from oms_journal.journal.errors import CannotContinue, CommitFailed, DiskError, NotAttempted, OutcomeUnknown
 from oms_journal.journal.names import LOCK

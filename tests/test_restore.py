@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DatabaseView, Message, MessageDatabase
+from oms_journal import DatabaseView, Message, MessageDatabase
 from oms_journal.database.backup.restore import RestoreReport
 from oms_journal.database.bulk.locked import Standstill
 from oms_journal.database.lookup import look_up

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from oms_journal.database.backup.backup import Backup, back_up
 from oms_journal.database.backup.follow import Follower
 from oms_journal.database.backup.restore import RestoreOptions, restore

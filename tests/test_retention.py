@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DatabaseView, DiskError, MessageDatabase
+from oms_journal import DatabaseView, DiskError, MessageDatabase
 from oms_journal.database.cleanup import Retention
 from oms_journal.database.options import Options
 from oms_journal.journal.disk import DiskFile, RealDisk

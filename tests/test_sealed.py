@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oms_journal.database import MessageDatabase, index_file
+from oms_journal import MessageDatabase
+from oms_journal.database import index_file
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.contents import Ranges
 from oms_journal.journal.names import INDEX, DataFileName, unfinished

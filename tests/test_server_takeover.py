@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DatabaseView
+from oms_journal import DatabaseView
 from oms_journal.recovery.startup import recover
 from tests.moving_load import Load
 from tests.stomp_server import Serving, eventually

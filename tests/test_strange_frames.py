@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from xxhash import xxh3_64_intdigest
 
-from oms_journal.database import DatabaseView, MessageDamaged, MessageDatabase
+from oms_journal import DatabaseView, MessageDamaged, MessageDatabase
 from oms_journal.database.backup.backup import back_up
 from oms_journal.database.backup.verification import verify_backup
 from oms_journal.journal.disk import RealDisk

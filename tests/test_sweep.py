@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import MessageDamaged, MessageDatabase
+from oms_journal import MessageDamaged, MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.contents import COLUMNS
 from oms_journal.journal.format.records import PROPERTIES

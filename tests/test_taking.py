@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from oms_journal.database import AsyncMessageDatabase, Message, MessageDatabase, NotUndelivered
+from oms_journal import AsyncMessageDatabase, Message, MessageDatabase, NotUndelivered
 from oms_journal.database.consumers import LINES_KEPT, REFILL_MESSAGES, Taking
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.held import Held

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DatabaseView, MessageDatabase, maintenance
+from oms_journal import DatabaseView, MessageDatabase
+from oms_journal.database import maintenance
 from oms_journal.database.maintenance import Chores, Tender
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DirectoryGone, JournalError, TakenOver

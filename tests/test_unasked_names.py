@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.database import DatabaseView, DiskError, MessageDatabase
+from oms_journal import DatabaseView, DiskError, MessageDatabase
 from oms_journal.database.backup.backup import Backup
 from oms_journal.database.backup.restore import restore
 from oms_journal.database.bulk.locked import Standstill

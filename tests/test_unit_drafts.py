@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from oms_journal import MessageDatabase
 from oms_journal.broker.store.changes import Put
-from oms_journal.database import MessageDatabase
 from oms_journal.database.drafting import first_of
 from oms_journal.database.ledger import Effect
 from oms_journal.database.unit import RUNS_MAX, Unit

@@ -8,7 +8,7 @@ from time import sleep
 
 import pytest
 
-from oms_journal.database import DatabaseView, DiskError, MessageDamaged, MessageDatabase, NoSuchMessage
+from oms_journal import DatabaseView, DiskError, MessageDamaged, MessageDatabase, NoSuchMessage
 from oms_journal.database.lookup import look_up
 from oms_journal.journal.names import INDEX, DataFileName
 from tests import golden_files

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oms_journal.database import (
+from oms_journal import (
     AsyncMessageDatabase,
     DatabaseView,
     DiskError,

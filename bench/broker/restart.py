@@ -11,6 +11,7 @@ from bench.callers import scratch
 from bench.engine.memory import weigh
 from bench.engine.reopening import open_seconds
 from bench.measure import Row, Settings, alternate_times, time_text
+from oms_journal import Options
 from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.kernel.kernel import Kernel
@@ -19,7 +20,6 @@ from oms_journal.broker.queues import ServiceQueue
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 from oms_journal.broker.store.start import Pstore, StoreStart, begin
-from oms_journal.database import Options
 
 PAYLOAD = 100  # bytes
 AT_ONCE = 2000  # units of work made durable together, each in a commit of its own

@@ -20,7 +20,7 @@ from types import TracebackType
 from bench.broker.stomp_client import Load, connect, encoded, keep_cycling, keep_sending, sending, settle
 from bench.callers import QUEUE, Tasks, frame_bytes, raw_journal, scratch
 from bench.measure import Row, Settings, alternate_rates, rate_text
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 
 SIZE = 256  # bytes of a message
 BOUNDS = {1: 0.5, 16: 0.25, 64: 0.12}  # connections: of the database's own rate with as many callers in asyncio

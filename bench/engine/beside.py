@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.callers import QUEUE, Tasks, scratch, thread_waits
 from bench.datasets import add_batches, deliver
 from bench.measure import Row, Settings, percentile, time_text
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from oms_journal.recovery.validation import validate_directory
 
 CALLERS = 16

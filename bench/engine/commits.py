@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 
 from bench.callers import QUEUE, Tasks, frame_bytes, many_threads, one_caller, raw_journal, scratch
 from bench.measure import Alternation, Row, Settings, alternate_rates, rate_text
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 
 Group = Callable[[Settings], Iterator[Row]]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.callers import QUEUE, frame_bytes, one_caller, raw_journal, scratch
 from bench.measure import Row, Settings, alternate_rates, rate_text
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 
 IN_MEMORY = Path("/dev/shm")
 SIZE = 256

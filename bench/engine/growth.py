@@ -17,7 +17,7 @@ from bench.callers import QUEUE, one_caller, scratch
 from bench.datasets import add_batches
 from bench.engine.cost import IN_MEMORY
 from bench.measure import Alternation, Rate, Row, Settings, alternate_rates, rate_text
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 
 SIZE = 256  # bytes of a payload
 EMPTY = "empty"  # a queue

@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.callers import QUEUE, scratch
 from bench.datasets import add_batches, deliver
 from bench.measure import Row, Settings
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 
 PAYLOAD = 16  # bytes: payloads are not in the index
 LIVE_SHARE = 1000  # scattered: one number in so many is live

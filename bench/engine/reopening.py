@@ -18,7 +18,7 @@ from bench.callers import QUEUE, frame_bytes, raw_journal, scratch
 from bench.datasets import Growing, add_batches, data_bytes, data_files
 from bench.measure import Row, Settings, alternate_rates, alternate_times, percentile, rate_text, time_text
 from bench.raw import FILE_BYTES, READ_BYTES, read_and_hash
-from oms_journal.database import Message, MessageDatabase
+from oms_journal import Message, MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.reading.datafile import DataFile

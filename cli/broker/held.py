@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from oms_journal.broker.embedded.broker import Broker
     from oms_journal.broker.kernel.restart.hold import Held
     from oms_journal.broker.kernel.state.effects import Command
-    from oms_journal.database import DatabaseView
+    from oms_journal.database.view import DatabaseView
 
 
 BY_NUMBER, BY_PRODUCER, BY_UOWID = "number", "producer-id", "uowid"  # a PUBLICATION-ID is meant by the last as well

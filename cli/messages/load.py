@@ -21,7 +21,7 @@ from oms_journal.cli.stores import database, engine_options
 from oms_journal.journal.errors import JournalError, OutcomeUnknown
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.database import MessageDatabase
+    from oms_journal.database.database import MessageDatabase
 
 BATCH_BYTES_MAX = 8 << 20  # a commit is formed in memory
 FILE_SHARE = 4  # and does not span two files: at least so many should fit into one

@@ -18,8 +18,8 @@ from oms_journal.cli.output import age_text, counted, preview, size_text, to_the
 from oms_journal.cli.stores import database, engine_options, looked_up, view
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.database import Message
     from oms_journal.database.stats import QueueStats
+    from oms_journal.journal.reading.message import Message
 
 LIST_COUNT = 20  # messages shown to a person who did not say how many
 PREVIEW_CHARACTERS = 64

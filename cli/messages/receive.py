@@ -25,7 +25,8 @@ from oms_journal.journal.errors import DatabaseLocked
 
 if TYPE_CHECKING:  # the engine and the broker are imported when a command needs them
     from oms_journal.broker.sessions.requests import Message as Received
-    from oms_journal.database import Message, MessageDatabase
+    from oms_journal.database.database import MessageDatabase
+    from oms_journal.journal.reading.message import Message
 
 LOOK_SECONDS = 0.1  # between two looks at the directory
 

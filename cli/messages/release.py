@@ -23,7 +23,8 @@ from oms_journal.cli.stores import database, view
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
     from oms_journal.broker.kernel.restart.hold import Held
-    from oms_journal.database import DatabaseView, Message
+    from oms_journal.database.view import DatabaseView
+    from oms_journal.journal.reading.message import Message
 
 BY_PROPERTY = "property:"
 

@@ -248,7 +248,8 @@ def _journal(data_file_size: int) -> Callable[[Path], AbstractContextManager[Cal
 
     @contextmanager
     def opened(directory: Path) -> Iterator[Callable[[bytes], object]]:
-        from oms_journal.database import MessageDatabase, Options
+        from oms_journal.database.database import MessageDatabase
+        from oms_journal.database.options import Options
 
         settings = Options.of(max_data_file_size=data_file_size, cleanup_interval=0)
         with MessageDatabase.open(directory, options=settings) as db:

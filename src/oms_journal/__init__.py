@@ -113,26 +113,26 @@ __all__ = [
 ]
 
 _HOMES = {
-    "broker.asynchronous": ("AsyncBroker",),
-    "broker.broker": ("Broker",),
-    "broker.codes": ("BrokerError",),
-    "broker.connecting": (
+    "oms_journal.broker.embedded.async_broker": ("AsyncBroker",),
+    "oms_journal.broker.embedded.broker": ("Broker",),
+    "oms_journal.broker.codes": ("BrokerError",),
+    "oms_journal.broker.client.connect": (
         "connect",
         "connect_async",
     ),
-    "database.asynchronous": ("AsyncMessageDatabase",),
-    "database.backup": (
+    "oms_journal.database.asynchronous": ("AsyncMessageDatabase",),
+    "oms_journal.database.backup.backup": (
         "Backup",
         "BackupOptions",
         "BackupReport",
         "back_up",
     ),
-    "database.block": ("CommitBlock",),
-    "database.database": ("MessageDatabase",),
-    "database.options": ("Options",),
-    "database.restore": ("restore",),
-    "database.view": ("DatabaseView",),
-    "journal.errors": (
+    "oms_journal.database.block": ("CommitBlock",),
+    "oms_journal.database.database": ("MessageDatabase",),
+    "oms_journal.database.options": ("Options",),
+    "oms_journal.database.backup.restore": ("restore",),
+    "oms_journal.database.view": ("DatabaseView",),
+    "oms_journal.journal.errors": (
         "BackupUnfinished",
         "BehindItsBackup",
         "CannotContinue",
@@ -168,7 +168,7 @@ _HOMES = {
         "TakenOver",
         "UnreadableCommit",
     ),
-    "journal.message": ("Message",),
+    "oms_journal.journal.reading.message": ("Message",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -176,7 +176,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> "Any":
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    value = getattr(import_module(_HOME_OF[name]), name)
     globals()[name] = value  # from now on it is found without asking
     return value
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from oms_journal.database import InvalidName, LimitExceeded
+from oms_journal import InvalidName, LimitExceeded
 from tests.api.model import Model, Raised
 
 

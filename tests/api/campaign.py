@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from oms_journal.database import AsyncMessageDatabase, CommitBlock, MessageDatabase
+from oms_journal import AsyncMessageDatabase, CommitBlock, MessageDatabase
 from tests.api.faults import FAULTS
 from tests.api.play import play
 from tests.api.surface import methods, scripts

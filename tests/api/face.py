@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from oms_journal.database import AsyncMessageDatabase, CommitFailed, Message, MessageDatabase
+from oms_journal import AsyncMessageDatabase, CommitFailed, Message, MessageDatabase
 from tests.api.moments import Cancel, Interrupt, Interrupted, Moment, Outcome, cancelled, watched
 
 SETTLING_TURNS = 10  # of the loop, until what a cancelled call left behind is over

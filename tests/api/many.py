@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from oms_journal.database import LimitExceeded, Message
+from oms_journal import LimitExceeded, Message
 from tests.api.arguments import (
     NOTHING_LIKE_IT,
     RIGHT,

@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from oms_journal.database import DuplicateConflict, LimitExceeded, NoSuchMessage, NotUndelivered
+from oms_journal import DuplicateConflict, LimitExceeded, NoSuchMessage, NotUndelivered
 
 MESSAGE_BYTES_MAX = 9000  # of the databases that are played with
 Raised = tuple[type[BaseException], ...]

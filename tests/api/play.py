@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from oms_journal.database import (
+from oms_journal import (
     CommitFailed,
     DatabaseClosed,
     DatabaseLocked,
@@ -557,7 +557,7 @@ def _differences(model: Model, messages: dict[int, Shown], keys: dict[str, bytes
 
 def _noted(model: Model, change: Change, method: str, means: dict[str, Any]) -> tuple[Change, Expected]:
     """Return what a block holds once it has taken a call, and what is expected of the call."""
-    from oms_journal.database import LimitExceeded, NotUndelivered
+    from oms_journal import LimitExceeded, NotUndelivered
 
     noted = Change([*change.added], change.producer_id, {*change.removed}, {**change.values})
     if method in ("add", "add_many"):

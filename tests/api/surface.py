@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from oms_journal.database import AsyncMessageDatabase, CommitBlock, DatabaseView, MessageDatabase
+from oms_journal import AsyncMessageDatabase, CommitBlock, DatabaseView, MessageDatabase
 from oms_journal.database.asynchronous import AsyncCommitBlock
 from tests.api import many  # noqa: F401  it enters its ways into the tables
 from tests.api.arguments import RIGHT, WRONG, Argument

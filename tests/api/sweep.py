@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from oms_journal.database import AsyncMessageDatabase, MessageDatabase
+from oms_journal import AsyncMessageDatabase, MessageDatabase
 from oms_journal.database.block import CommitBlock
 from tests.api.arguments import RIGHT, WRONG, Argument
 from tests.api.moments import Interrupt, Moment

@@ -5,7 +5,7 @@ import random
 import threading
 from typing import TYPE_CHECKING, Any
 
-from oms_journal.database import AsyncMessageDatabase, Message, MessageDatabase
+from oms_journal import AsyncMessageDatabase, Message, MessageDatabase
 from tests.api.model import Change, Model, New
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Sequence
 
-from oms_journal.database import JournalError
+from oms_journal import JournalError
 
 NEVER = re.compile(
     r"' object is not|has no attribute|unsupported operand|indices must be|unhashable|not callable|takes \d+ positional"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from pathlib import Path
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from tests.campaign.clients import ANSWERS, ASKED, FROM, NEWS, PAIRED, TO, WORK
 from tests.campaign.records import Note, Records
 

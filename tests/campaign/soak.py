@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from oms_journal.database import DatabaseView
+from oms_journal import DatabaseView
 from tests.campaign.brokers import Brokers
 from tests.campaign.campaign import SENDERS, Clients
 from tests.campaign.checks import left_in, violations

@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from tests.crash_model import State, state_of
 from tests.faults.programs import OPTIONS
 from tests.faults.visits import make_store

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from oms_journal.database import MessageDatabase, Options
+from oms_journal import MessageDatabase, Options
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import CommitFailed, DiskFull, JournalError
 from oms_journal.journal.lock import read_holder

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oms_journal import MessageDatabase
 from oms_journal.broker.codes import Code
-from oms_journal.database import MessageDatabase
 from tests.crash_model import Account, State, state_of
 from tests.crash_writer import enter
 from tests.faults.nursery import Job

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from oms_journal.database import MessageDatabase
+from oms_journal import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError, MessageDamaged
 from oms_journal.journal.format.headers import (

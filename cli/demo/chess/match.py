@@ -19,7 +19,7 @@ from oms_journal.cli.demo.chess.pgn import Game, Side, side_at
 from oms_journal.cli.demo.chess.scoresheet import Score, Sheet
 from oms_journal.cli.demo.chess.step import Call, Outcome
 from oms_journal.cli.demo.children import Child
-from oms_journal.database import DatabaseView
+from oms_journal.database.view import DatabaseView
 
 # A step is killed after one of these calls, or in the opening of the broker, which takes longest.
 Moments = tuple[Call | None, ...]

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from oms_journal.cli.demo.children import heard, report
 from oms_journal.cli.failures import meaning, tell
-from oms_journal.database import MessageDatabase
+from oms_journal.database.database import MessageDatabase
 from oms_journal.journal.errors import JournalError
 
 if TYPE_CHECKING:  # Spark is imported when it is known to be there

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from oms_journal.cli.demo.flights.table import Flights
 from oms_journal.cli.demo.flights.writers import Heard
-from oms_journal.database import MessageDatabase
+from oms_journal.database.database import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.operations import ENGINE_PREFIX
 from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation, dump

@@ -31,7 +31,7 @@ from oms_journal.cli.demo.flights.writers import Attempt, Heard
 from oms_journal.cli.demo.screen import Screen
 from oms_journal.cli.output import Column, counted, number_column, size_text
 from oms_journal.cli.progress import ProgressBar
-from oms_journal.database import MessageDatabase
+from oms_journal.database.database import MessageDatabase
 from oms_journal.database.stats import FileExplanation
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.reading.dump import data_paths

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from oms_journal.cli.demo.flights.table import Carrier, Flights
 from oms_journal.cli.failures import meaning, tell
-from oms_journal.database import AsyncMessageDatabase, NotUndelivered, Options
-from oms_journal.journal.errors import JournalError
+from oms_journal.database.asynchronous import AsyncMessageDatabase
+from oms_journal.database.options import Options
+from oms_journal.journal.errors import JournalError, NotUndelivered
 
 RECORD = struct.Struct("<BBIQ")  # what, carrier, commit, number of the commit's first message
 STANDARD_OUTPUT = 1

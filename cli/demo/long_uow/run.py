@@ -26,7 +26,7 @@ from oms_journal.cli.demo.long_uow.line import hand_over
 from oms_journal.cli.demo.long_uow.sender import pages_of
 from oms_journal.cli.demo.long_uow.work import Progress
 from oms_journal.cli.failures import ExitCode, Failure
-from oms_journal.database import DatabaseView
+from oms_journal.database.view import DatabaseView
 
 HESITATION_SECONDS = 0.03  # a kill comes up to so long after its page
 SILENCE_SECONDS = 120.0  # after so long without a word something hangs
