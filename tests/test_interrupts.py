@@ -24,7 +24,7 @@ from tests.watched_disk import TIMEOUT_SECONDS, WatchedDisk
 def test_the_child_of_a_fork_has_a_closed_database(tmp_path: Path) -> None:
     program = """
         import os, sys
-        from oms_journal.database import DatabaseClosed, MessageDatabase
+        from oms_journal import DatabaseClosed, MessageDatabase
         with MessageDatabase.open(sys.argv[1]) as db:
             db.add("q", b"before")
             child = os.fork()
@@ -48,12 +48,13 @@ def test_the_child_of_a_fork_has_a_closed_database(tmp_path: Path) -> None:
 
 INTERRUPTED = """
     import sys, threading
-    from oms_journal.database import CommitFailed, MessageDatabase, tender
+    from oms_journal import CommitFailed, MessageDatabase
+    from oms_journal.database import maintenance
     from tests.ctrl_c import CtrlC
     from tests.watched_disk import WatchedDisk
 
     ctrl_c = CtrlC()
-    tender.VOUCH_SECONDS = 3600  # nobody commits but who is named below
+    maintenance.VOUCH_SECONDS = 3600  # nobody commits but who is named below
     disk = WatchedDisk()
     db = MessageDatabase.open(sys.argv[1], disk=disk, cleanup_interval=0)
     db.add("q", b"durable")
@@ -118,7 +119,7 @@ def test_an_interrupt_in_the_writing_thread_is_final_and_wakes_everyone(tmp_path
 
 STORM = """
     import faulthandler, os, random, signal, sys, threading, time
-    from oms_journal.database import CommitFailed, MessageDatabase
+    from oms_journal import CommitFailed, MessageDatabase
 
     faulthandler.dump_traceback_later(50, exit=True)
     chance = random.Random(int(sys.argv[2]))
@@ -250,7 +251,7 @@ def test_an_interrupt_at_any_line_of_group_commit_hangs_nobody(leads: bool, tmp_
 
 CLOSING = """
     import signal, sys
-    from oms_journal.database import MessageDatabase
+    from oms_journal import MessageDatabase
 
     class Alarm(Exception):
         pass
@@ -286,7 +287,7 @@ def test_a_close_that_was_interrupted_is_finished_by_the_next(tmp_path: Path) ->
 
 COMMITTING = """
     import signal, sys
-    from oms_journal.database import CommitFailed, MessageDatabase
+    from oms_journal import CommitFailed, MessageDatabase
 
     class Alarm(Exception):
         pass

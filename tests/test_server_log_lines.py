@@ -68,7 +68,7 @@ def test_the_name_of_a_queue_that_is_too_long_is_refused_with_the_limit_and_its_
 
 
 def test_no_example_enters_a_unit_that_may_be_none() -> None:
-    documents = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "broker").glob("*.py"), *(REPOSITORY / "cli").glob("*.py")]
+    documents = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "broker").rglob("*.py"), *(REPOSITORY / "cli").rglob("*.py")]
     entering = ("with bob.receive_unit(", "with session.receive_unit(", "async with await bob.receive_unit(")
     found = [path.name for path in documents if any(each in path.read_text(encoding="utf-8") for each in entering)]
     assert found == []
