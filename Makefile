@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help venv demo test clients resend torture soak campaign simulate simulate-faults faults fuzz bench dist lint audit format clean
+.PHONY: help venv demo test test-all test-rest clients resend torture soak campaign simulate simulate-faults faults fuzz bench dist lint audit format clean
 
 help:
 	@echo "make demo      the main job on 336,776 real flights, with a kill, a recovery and a report"
@@ -44,11 +44,18 @@ demo: $(READY)
 	$(BIN)/oms demo
 
 # The tests start hundreds of processes. Where the environment forbids to keep bytecode, each would compile us anew.
-test campaign: export PYTHONDONTWRITEBYTECODE :=
+test test-all test-rest campaign: export PYTHONDONTWRITEBYTECODE :=
 
 # A processor takes a whole file, for what its tests share; the order of the files is that of tests/long_files.py.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) $(ARGS)
+
+test-all: $(READY)
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-rest: $(READY)
+	$(PYTEST) -m "whole and not slow" $(ARGS)
 
 campaign: $(READY)
 	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=0 $(ARGS)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests import one_name
-from tests.long_files import in_order
+from tests.long_files import ByFile, in_order
 from tests.spark_session import spark as spark  # a fixture of all tests
 
 sys.meta_path.insert(0, one_name)
@@ -27,7 +27,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = in_order(items)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection() -> None:
     # All tests live until the end: half a million objects, through which every full collection of garbage would go.
-    gc.collect()
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
     gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile | None:
+    return ByFile(config, log) if config.getoption("dist") == "loadfile" else None

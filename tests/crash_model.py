@@ -20,6 +20,11 @@ SPOOL = Path("/spool")
 SMALL = 4096  # max_data_file_size: a file holds about ten commits
 
 
+def kind_of(change: str) -> str:
+    """Return the kind of a change that a disk has told: its verb, whatever file it is about."""
+    return change.partition(" ")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Content:
     """A message without its number."""

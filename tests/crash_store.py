@@ -11,6 +11,7 @@ import random
 import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -142,8 +143,12 @@ class Store:
         return State(dict(sorted(state.messages.items())), state.keys, frozenset(held))
 
 
+@cache
 def small_store(*, is_closed: bool = True, seed: int = 1, **named: object) -> Store:
-    """Return a store of three files and some 9 KB: every operation, sets, properties, moved messages."""
+    """Return a store of three files and some 9 KB: every operation, sets, properties, moved messages.
+
+    Many files of tests ask for the same ones, which nobody changes.
+    """
     disk, account = SimulatedDisk(), Account()
     database = open_unattended(disk, **named)
     _fill(Writer(database, account), database, random.Random(seed))

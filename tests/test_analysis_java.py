@@ -256,6 +256,7 @@ print(read, spark.sql("SELECT * FROM followed").first()[0])
 """
 
 
+@pytest.mark.whole
 def test_a_session_of_ones_own_reads_and_follows_without_a_word_about_its_workers(tmp_path: Path) -> None:
     try:
         java = java_home(find_java(), tmp_path / "java")

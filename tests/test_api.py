@@ -20,6 +20,7 @@ from tests.api.play import Player
 from tests.api.surface import APART, CLASSES, Block, Call, Opened, kind_of, methods
 from tests.api.sweep import OWNERS, SWEPT, swept, swept_places
 from tests.attack import search, seed_played
+from tests.sweeps import for_each
 
 SCRIPTS = 40  # of each face
 # Found with the first seed, in a moment. All others: `python -m tests.api --faults`, and the slow tests.
@@ -55,7 +56,7 @@ def test_every_option_has_values_right_and_wrong() -> None:
 WAYS = [pytest.param(owner, method, id=f"{owner.__name__}.{method}") for owner in OWNERS for method in methods(owner)]
 
 
-@pytest.mark.parametrize(("owner", "method"), WAYS)
+@for_each(("owner", "method"), WAYS)
 def test_every_way_to_give_an_argument_is_taken_as_it_is_meant_or_refused_in_words(owner: type, method: str) -> None:
     found = [f"{step}: {failure!r}" for step, failure in swept(owner, method) if failure is not None]
 
@@ -73,8 +74,8 @@ def test_every_option_is_taken_or_refused_in_words(option: str, tmp_path: Path) 
 INTERRUPTS = (KeyboardInterrupt, FromAHandler)
 
 
-@pytest.mark.parametrize("kind", INTERRUPTS)
-@pytest.mark.parametrize("what", SWEPT)
+@for_each("kind", INTERRUPTS)
+@for_each("what", SWEPT)
 def test_an_interrupt_leaves_a_call_whole_or_not_at_all(what: str, kind: type[BaseException]) -> None:
     _is_interrupted(what, kind, first=3, every=13)
 

@@ -8,6 +8,7 @@ import pytest
 from oms_journal.broker.attributes.attributes import FILE_BYTES_MAX, parse, read
 from oms_journal.broker.attributes.keywords import KEYWORDS, NAMES, OF_SECTION, SECTIONS, Keyword
 from oms_journal.broker.attributes.text import AttributesInvalid, Fault
+from tests.sweeps import for_each
 from tests.wrong_inputs import faults_of
 
 FILE = "etbfile"
@@ -39,7 +40,7 @@ def faults_in(text: str, file: str = FILE) -> list[Fault]:
     return []
 
 
-@pytest.mark.parametrize("keyword", KEYWORDS, ids=lambda keyword: keyword.name)
+@for_each("keyword", KEYWORDS)
 def test_every_value_that_an_attribute_does_not_take_is_refused_in_words(keyword: Keyword) -> None:
     refused = 0
     for section in sorted(keyword.sections):
@@ -72,7 +73,7 @@ def test_every_attribute_in_a_section_of_others_is_sent_where_it_belongs() -> No
     assert count >= 300
 
 
-@pytest.mark.parametrize("keyword", KEYWORDS, ids=lambda keyword: keyword.name)
+@for_each("keyword", KEYWORDS)
 def test_every_attribute_that_is_said_twice_or_without_a_value_is_told(keyword: Keyword) -> None:
     section = min(keyword.sections)
     default = keyword.default or {"PARTNER-CLUSTER-ADDRESS": "h:1:TCP"}.get(keyword.name, "1")
@@ -150,7 +151,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("row", TEXTS, ids=str)
+@for_each("row", TEXTS)
 def test_a_text_that_is_wrong_is_told_with_its_line(row: Wrong) -> None:
     faults = faults_in(row.text)
 

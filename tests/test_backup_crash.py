@@ -1,6 +1,7 @@
 """While a backup is made the machine stops at any change, or any call fails.
 
-It is the one before or the new one, and the next one works.
+It is the one before or the new one, and the next one works. The sample stops it at every fifth change and has every
+fifth call fail, from the first one on; the rest has all others.
 """
 
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from oms_journal.journal.format.manifest import Manifest
 from tests.backup_model import BACKUP, COPIED, LINKED, History, check_backup, grown, run_backup
 from tests.crash_model import Account
 from tests.faulty_disk import VERBS, Killed, SimulatedDisk
+from tests.sweeps import Share, for_each, in_two_sizes
 
 SEEDS = 3  # of what a power cut keeps
 WAYS = [pytest.param(COPIED, id="copied"), pytest.param(LINKED, id="linked")]
@@ -33,9 +35,9 @@ class Scene:
         self.disk = disk.restart()
         self.options = options
 
-    def runs(self) -> Iterator[SimulatedDisk]:
+    def runs(self, share: Share) -> Iterator[SimulatedDisk]:
         """Yield the disk after a backup was ended before each of its changes in turn."""
-        for kill_at in range(1, 10_000):
+        for kill_at in share.every(5, range(1, 10_000)):
             disk = self.disk.restart()
             disk.kill_at = disk.steps + kill_at
             try:
@@ -46,27 +48,29 @@ class Scene:
             return
 
 
+@in_two_sizes
 @pytest.mark.parametrize("options", WAYS)
 @pytest.mark.parametrize("is_first", [True, False])
 def test_whenever_the_machine_stops_the_backup_is_the_one_before_or_the_new_one(
-    options: BackupOptions, is_first: bool
+    options: BackupOptions, is_first: bool, share: Share
 ) -> None:
     scene = Scene(options, rounds=(0, 40) if is_first else (25, 25))
     ended = count = 0
-    for disk in scene.runs():
+    for disk in scene.runs(share):
         for after in [disk.restart(), *(disk.crash(seed) for seed in range(SEEDS))]:
             count += 1
             ended += _check(after, scene)
     assert 0 < ended < count, "some end with the backup before, some with the new one"
 
 
-@pytest.mark.parametrize("options", WAYS)
-@pytest.mark.parametrize("verb", sorted(VERBS - {"make_directory", "reserve", "truncate", "write_durably"}))
+@in_two_sizes
+@for_each("options", WAYS)
+@for_each("verb", sorted(VERBS - {"make_directory", "reserve", "truncate", "write_durably"}))
 def test_whichever_call_fails_it_is_told_as_an_error_of_the_disk_or_does_no_harm(
-    options: BackupOptions, verb: str
+    options: BackupOptions, verb: str, share: Share
 ) -> None:
     scene = Scene(options, rounds=(8, 8))
-    for nth in range(1, 10_000):
+    for nth in share.every(5, range(1, 10_000)):
         disk = scene.disk.restart()
         disk.fail(verb, nth)
         try:

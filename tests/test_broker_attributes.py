@@ -27,6 +27,7 @@ from oms_journal.broker.attributes.text import AttributesInvalid, Fault
 from oms_journal.broker.block import Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.durations import MICROSECONDS, NEVER
+from tests.sweeps import for_each
 
 MINUTE, DAY = 60 * MICROSECONDS, 86400 * MICROSECONDS
 SERVICE = "DEFAULTS=SERVICE\nCLASS=* SERVER=* SERVICE=*\n"
@@ -217,10 +218,10 @@ def test_a_definition_says_more_than_its_section_and_its_section_more_than_the_b
     assert c.deferred and c.conv_nonact == MINUTE
 
 
-@pytest.mark.parametrize("broker", ["", "STORE=OFF", "STORE=BROKER"])
-@pytest.mark.parametrize("section", ["", "STORE=OFF", "STORE=BROKER"])
-@pytest.mark.parametrize("definition", ["", "STORE=OFF", "STORE=BROKER"])
-@pytest.mark.parametrize("call", list(Store))
+@for_each("broker", ["", "STORE=OFF", "STORE=BROKER"])
+@for_each("section", ["", "STORE=OFF", "STORE=BROKER"])
+@for_each("definition", ["", "STORE=OFF", "STORE=BROKER"])
+@for_each("call", list(Store))
 def test_of_store_the_call_counts_then_the_service_then_the_broker(
     broker: str, section: str, definition: str, call: Store
 ) -> None:
@@ -234,9 +235,9 @@ def test_of_store_the_call_counts_then_the_service_then_the_broker(
     assert service(attributes, "A/B/C").is_persistent(call) == (first == "STORE=BROKER")
 
 
-@pytest.mark.parametrize("broker", [None, 0, 2])
-@pytest.mark.parametrize("definition", [None, 0, 3])
-@pytest.mark.parametrize("call", [0, 1, 254, 255])
+@for_each("broker", [None, 0, 2])
+@for_each("definition", [None, 0, 3])
+@for_each("call", [0, 1, 254, 255])
 def test_of_uwstatp_the_call_counts_then_the_service_then_the_broker(
     broker: int | None, definition: int | None, call: int
 ) -> None:
@@ -351,7 +352,7 @@ def test_the_environment_says_what_the_message_server_reads_from_it() -> None:
 # What is wrong.
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "keyword", "reason", "code"),
     [
         ("PSTORE=TEPID", "PSTORE", "TEPID is none of NO, HOT, COLD, WARM", Code.VALUE_INVALID),

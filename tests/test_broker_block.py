@@ -19,6 +19,7 @@ from oms_journal.broker.block import (
     Way,
 )
 from oms_journal.broker.records import Status
+from tests.sweeps import for_each
 
 FUNCTIONS = {
     **{"SEND": 1, "RECEIVE": 2, "UNDO": 4, "EOC": 5, "REGISTER": 6, "DEREGISTER": 7, "VERSION": 8, "LOGON": 9},
@@ -63,7 +64,7 @@ def test_what_a_unit_of_work_needs_came_with_version_3_and_topics_with_version_8
     assert FIELDS["STORE"].way is Way.BOTH
 
 
-@pytest.mark.parametrize("field", [field for field in FIELDS.values() if field.attribute], ids=lambda field: field.name)
+@for_each("field", [field for field in FIELDS.values() if field.attribute])
 def test_a_field_is_where_it_is_said_or_answered(field: Field) -> None:
     request, reply = Request(function=Function.SEND), Reply()
 

@@ -16,6 +16,7 @@ from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.server.stomp.frames import Frame
 from oms_journal.broker.server.stomp.headers import error_frame
 from tests.project import REPOSITORY
+from tests.sweeps import for_each
 from tests.wrong_inputs import FORBIDDEN, faults_of
 
 # Every code that the manuals name, class by class.
@@ -51,7 +52,7 @@ def test_no_two_codes_read_alike() -> None:
     assert len({code.value for code in Code}) == len(Code)
 
 
-@pytest.mark.parametrize("code", Code, ids=str)
+@for_each("code", Code)
 def test_a_code_is_eight_digits_and_a_sentence_without_a_full_stop(code: Code) -> None:
     assert re.fullmatch(r"[0-9]{8}", code.value)
     assert code.text[0].isupper() and not code.text.endswith(".")
@@ -119,7 +120,7 @@ def test_every_code_but_done_says_what_to_do_and_nothing_else_does() -> None:
     assert {code for code in Code if not code.advice} == {Code.OK}
 
 
-@pytest.mark.parametrize("code", TOLD, ids=str)
+@for_each("code", TOLD)
 def test_the_advice_of_a_code_is_a_sentence_that_begins_with_what_to_do(code: Code) -> None:
     assert code.advice.split()[0] in VERBS, code.advice
     assert not code.advice.endswith((".", ";", ",")) and len(code.advice) <= 110
@@ -127,7 +128,7 @@ def test_the_advice_of_a_code_is_a_sentence_that_begins_with_what_to_do(code: Co
     assert faults_of(f"{code}: {code.advice}", (str(code.value),)) == []
 
 
-@pytest.mark.parametrize("code", TOLD, ids=str)
+@for_each("code", TOLD)
 def test_whoever_is_told_a_code_is_told_what_to_do(code: Code) -> None:
     """As an exception in a traceback, over STOMP, and over HTTP."""
     raised = BrokerError(code, detailed(code, "of this case"))
@@ -148,7 +149,7 @@ def test_what_is_done_needs_no_advice() -> None:
     assert "error_advice" not in said_of(Answered(Reply()))
 
 
-@pytest.mark.parametrize("code", Cis, ids=str)
+@for_each("code", Cis)
 def test_what_an_operator_is_told_is_a_sentence(code: Cis) -> None:
     assert code.text[0].isupper() and not code.text.endswith(".")
     assert faults_of(CisRefused(code, "uowid must say which").text, ("uowid",)) == []

@@ -8,6 +8,7 @@ from oms_journal.broker.kernel.state.effects import Purge, SetStatus, StoreLost
 from oms_journal.broker.kernel.state.unit_states import GONE, VARIATIONS, Event, Variation, after
 from oms_journal.broker.records import Status
 from tests.kernel_desk import CHESS, Desk, Person, Said, attributes
+from tests.sweeps import for_each
 from tests.test_broker_kernel_square import REACHED, Game
 
 SYNC, COMMIT = Option.SYNC, Option.COMMIT
@@ -29,9 +30,9 @@ def set_status(desk: Desk, uowid: str, status: Status) -> Said:
     return order(desk, SetStatus(OPERATOR, uowid, status))
 
 
-@pytest.mark.parametrize("is_reply", [False, True])
-@pytest.mark.parametrize("variation", VARIATIONS)
-@pytest.mark.parametrize("status", REACHED)
+@for_each("is_reply", [False, True])
+@for_each("variation", VARIATIONS)
+@for_each("status", REACHED)
 def test_a_purge_leaves_no_trace(status: Status, variation: Variation, is_reply: bool) -> None:
     game = Game(variation, is_reply=is_reply)
     game.bring_to(status)
@@ -50,10 +51,10 @@ def test_a_purge_leaves_no_trace(status: Status, variation: Variation, is_reply:
     assert game.receive().uowid == said.uowid
 
 
-@pytest.mark.parametrize("is_reply", [False, True])
-@pytest.mark.parametrize("variation", VARIATIONS)
-@pytest.mark.parametrize("to", [Status.ACCEPTED, Status.CANCELLED])
-@pytest.mark.parametrize("status", REACHED)
+@for_each("is_reply", [False, True])
+@for_each("variation", VARIATIONS)
+@for_each("to", [Status.ACCEPTED, Status.CANCELLED])
+@for_each("status", REACHED)
 def test_an_operator_moves_what_waits_and_nothing_else(
     status: Status, to: Status, variation: Variation, is_reply: bool
 ) -> None:

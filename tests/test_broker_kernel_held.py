@@ -17,6 +17,7 @@ from oms_journal.broker.kernel.state.unit_states import VARIATIONS, Variation, a
 from oms_journal.broker.records import HOLD, HOLD_KEY, UOW, UOWS, Flag, Status
 from oms_journal.broker.store.start import RESTORED_KEY
 from tests.kernel_desk import CHESS, Desk, Person, Said, attributes
+from tests.sweeps import for_each
 from tests.test_broker_kernel_square import LIFETIME, REACHED, Game
 
 SYNC, COMMIT, QUERY, CANCEL = Option.SYNC, Option.COMMIT, Option.QUERY, Option.CANCEL
@@ -58,9 +59,9 @@ def held(desk: Desk) -> int:
     return desk.kernel.world.withheld.unit_count
 
 
-@pytest.mark.parametrize("is_reply", [False, True])
-@pytest.mark.parametrize("variation", VARIATIONS)
-@pytest.mark.parametrize("status", REACHED)
+@for_each("is_reply", [False, True])
+@for_each("variation", VARIATIONS)
+@for_each("status", REACHED)
 def test_what_waited_when_the_store_was_restored_is_held_and_nothing_else(
     status: Status, variation: Variation, is_reply: bool
 ) -> None:
@@ -578,7 +579,7 @@ def received(desk: Desk) -> list[tuple[bytes | None, int]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(300))
+@for_each("seed", range(300))
 def test_all_that_is_released_is_received_as_after_a_plain_restart(seed: int) -> None:
     plain = received(play(random.Random(seed)).restart())
     desk = play(random.Random(seed)).restored()

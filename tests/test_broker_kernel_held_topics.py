@@ -16,6 +16,7 @@ from oms_journal.broker.kernel.state.effects import (
 )
 from oms_journal.broker.records import HELD, HELDS, HOLD_KEY, PUBLICATIONS, SUBSCRIPTION, SUBSCRIPTIONS
 from tests.kernel_desk import Desk, Person, attributes
+from tests.sweeps import for_each
 from tests.test_broker_kernel_topics import BACKOUT, COMMIT, TOPIC, control, get, publish, subscribe
 
 OPERATOR = 900_000
@@ -377,7 +378,7 @@ def drained_by_all(desk: Desk) -> list[list[bytes | None]]:
     return [drained(each) if desk.kernel.world.topics.topics else [] for each in (reader, other)]
 
 
-@pytest.mark.parametrize("seed", range(200))
+@for_each("seed", range(200))
 def test_all_that_is_released_is_received_as_after_a_plain_restart(seed: int) -> None:
     rng, again = random.Random(seed), random.Random(seed)
     plain, desk = Desk(), Desk()

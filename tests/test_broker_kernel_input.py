@@ -14,6 +14,7 @@ from oms_journal.broker.kernel.state.effects import Abandoned, Answer, Call, Dur
 from oms_journal.broker.records import Status
 from oms_journal.broker.store.master import COUNT_MAX
 from tests.kernel_desk import CHESS, Desk, Person, Said, attributes
+from tests.sweeps import for_each
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
 
@@ -620,7 +621,7 @@ BAD: dict[str, tuple[Bad, Code]] = {
 }
 
 
-@pytest.mark.parametrize("what", BAD)
+@for_each("what", BAD)
 def test_what_comes_in_wrong_gets_its_code_and_nothing_is_lost(what: str) -> None:
     scene = Scene()
     call, code = BAD[what]

@@ -11,6 +11,7 @@ from oms_journal.broker.kernel.conversations.dormancy import conversation, unit
 from oms_journal.broker.kernel.state.unit import UnitOfWork
 from oms_journal.broker.records import UowRecord
 from tests.kernel_desk import CHESS, Desk, Fields, Person, attributes
+from tests.sweeps import for_each
 
 SYNC, COMMIT, BACKOUT, EOC = Option.SYNC, Option.COMMIT, Option.BACKOUT, Option.EOC
 TERMS: list[Fields] = [
@@ -59,10 +60,10 @@ def played(end: Option, terms: Fields, *, at_once: bool, is_served: bool, restar
     return [*seen, white.sync(Option.QUERY, uowid)]
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-@pytest.mark.parametrize("is_served", [False, True])
-@pytest.mark.parametrize("terms", TERMS, ids=lambda terms: "-".join(terms) or "plain")
-@pytest.mark.parametrize("end", ENDS, ids=lambda end: end.name)
+@for_each("restarts", [False, True])
+@for_each("is_served", [False, True])
+@for_each("terms", TERMS)
+@for_each("end", ENDS)
 def test_send_with_commit_is_seen_by_all_as_send_and_syncpoint(
     end: Option, terms: Fields, is_served: bool, restarts: bool
 ) -> None:

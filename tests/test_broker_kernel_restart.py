@@ -20,6 +20,7 @@ from oms_journal.broker.kernel.tables import packed_rows
 from oms_journal.broker.records import Status
 from oms_journal.broker.store.master import Identifiers
 from tests.kernel_desk import CHESS, T0, Desk, Fields, Person, attributes
+from tests.sweeps import for_each
 from tests.test_broker_kernel_square import REACHED, Game
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
@@ -36,9 +37,9 @@ def people(desk: Desk, *, is_served: bool = True) -> tuple[Person, Person]:
 # The tables.
 
 
-@pytest.mark.parametrize("is_reply", [False, True])
-@pytest.mark.parametrize("variation", VARIATIONS)
-@pytest.mark.parametrize("status", REACHED)
+@for_each("is_reply", [False, True])
+@for_each("variation", VARIATIONS)
+@for_each("status", REACHED)
 def test_a_restart_leaves_what_the_tables_say(status: Status, variation: Variation, is_reply: bool) -> None:
     game = Game(variation, is_reply=is_reply)
     game.bring_to(status)

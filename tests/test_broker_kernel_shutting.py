@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from oms_journal.broker.block import Function, Option
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state.effects import (
@@ -18,6 +16,7 @@ from oms_journal.broker.kernel.state.effects import (
 from oms_journal.broker.kernel.state.unit_states import VARIATIONS, Variation
 from oms_journal.broker.records import Status
 from tests.kernel_desk import Desk, Person, Said
+from tests.sweeps import for_each
 from tests.test_broker_kernel_square import REACHED, Game
 
 SYNC, COMMIT = Option.SYNC, Option.COMMIT
@@ -176,11 +175,11 @@ def test_messages_of_a_conversation_that_is_shut_down_at_once_are_dropped() -> N
     assert carl.call(Function.RECEIVE, conv_id="NEW", wait="NO").code is Code.NO_CONVERSATION
 
 
-@pytest.mark.parametrize("is_immediate", [False, True])
-@pytest.mark.parametrize("is_reply", [False, True])
-@pytest.mark.parametrize("variation", VARIATIONS)
-@pytest.mark.parametrize("status", REACHED)
-@pytest.mark.parametrize("what", ["server", "sender", "receiver", "conversation"])
+@for_each("is_immediate", [False, True])
+@for_each("is_reply", [False, True])
+@for_each("variation", VARIATIONS)
+@for_each("status", REACHED)
+@for_each("what", ["server", "sender", "receiver", "conversation"])
 def test_a_shutdown_in_any_situation_leaves_a_unit_of_work_whole_or_backed_out(
     what: str, status: Status, variation: Variation, is_reply: bool, is_immediate: bool
 ) -> None:

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
-import pytest
-
 from oms_journal.broker.block import Function, Option, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state.unit_states import GONE, VARIATIONS, Event, Variation, after
 from oms_journal.broker.records import Status
 from tests.kernel_desk import Desk, Person, Said, attributes
+from tests.sweeps import for_each
 
 COMMIT, SYNC = Option.COMMIT, Option.SYNC
 LIFETIME, STATUS_LIFETIME, DELAY, CONVERSATION = 50, 100, 30, 1000  # seconds
@@ -106,10 +105,10 @@ RECEIVERS: Mapping[Event, Option] = {
 REACHED = [status for status in Status if status is not Status.DISCARDED]  # that one takes a restart
 
 
-@pytest.mark.parametrize("is_reply", [False, True])
-@pytest.mark.parametrize("variation", VARIATIONS)
-@pytest.mark.parametrize("event", SENDERS)
-@pytest.mark.parametrize("status", REACHED)
+@for_each("is_reply", [False, True])
+@for_each("variation", VARIATIONS)
+@for_each("event", SENDERS)
+@for_each("status", REACHED)
 def test_what_the_sender_does_follows_the_table(
     status: Status, event: Event, variation: Variation, is_reply: bool
 ) -> None:
@@ -126,10 +125,10 @@ def test_what_the_sender_does_follows_the_table(
         assert game.status() is (None if expected is GONE else expected)
 
 
-@pytest.mark.parametrize("is_reply", [False, True])
-@pytest.mark.parametrize("variation", VARIATIONS)
-@pytest.mark.parametrize("event", RECEIVERS)
-@pytest.mark.parametrize("status", REACHED)
+@for_each("is_reply", [False, True])
+@for_each("variation", VARIATIONS)
+@for_each("event", RECEIVERS)
+@for_each("status", REACHED)
 def test_what_the_receiver_does_follows_the_table(
     status: Status, event: Event, variation: Variation, is_reply: bool
 ) -> None:
@@ -155,9 +154,9 @@ TIMES: Mapping[Event, int] = {
 }
 
 
-@pytest.mark.parametrize("is_reply", [False, True])
-@pytest.mark.parametrize("variation", VARIATIONS)
-@pytest.mark.parametrize("status", REACHED)
+@for_each("is_reply", [False, True])
+@for_each("variation", VARIATIONS)
+@for_each("status", REACHED)
 def test_time_does_what_the_table_says(status: Status, variation: Variation, is_reply: bool) -> None:
     game = Game(variation, is_reply=is_reply)
     game.bring_to(status)
@@ -185,9 +184,9 @@ def test_time_does_what_the_table_says(status: Status, variation: Variation, is_
     assert game.status() is expected, "only a time-out of the conversation ends what was not committed"
 
 
-@pytest.mark.parametrize("is_reply", [False, True])
-@pytest.mark.parametrize("variation", VARIATIONS)
-@pytest.mark.parametrize("status", REACHED)
+@for_each("is_reply", [False, True])
+@for_each("variation", VARIATIONS)
+@for_each("status", REACHED)
 def test_a_receive_gets_what_is_accepted_and_nothing_else(status: Status, variation: Variation, is_reply: bool) -> None:
     game = Game(variation, is_reply=is_reply)
     game.bring_to(status)
@@ -197,9 +196,9 @@ def test_a_receive_gets_what_is_accepted_and_nothing_else(status: Status, variat
         assert game.status() is Status.DELIVERED
 
 
-@pytest.mark.parametrize("is_reply", [False, True])
-@pytest.mark.parametrize("variation", VARIATIONS)
-@pytest.mark.parametrize("status", REACHED)
+@for_each("is_reply", [False, True])
+@for_each("variation", VARIATIONS)
+@for_each("status", REACHED)
 def test_another_send_goes_into_what_is_not_committed_and_else_begins_another(
     status: Status, variation: Variation, is_reply: bool
 ) -> None:
@@ -218,10 +217,10 @@ def _eoc_cancel(game: Game) -> Said:
     return game.by_sender(Option.EOCCANCEL)
 
 
-@pytest.mark.parametrize("is_reply", [False, True])
-@pytest.mark.parametrize("variation", VARIATIONS)
-@pytest.mark.parametrize("ask", [_eoc, _eoc_cancel])
-@pytest.mark.parametrize("status", REACHED)
+@for_each("is_reply", [False, True])
+@for_each("variation", VARIATIONS)
+@for_each("ask", [_eoc, _eoc_cancel])
+@for_each("status", REACHED)
 def test_eoc_is_a_commit_by_the_sender(
     status: Status, ask: Callable[[Game], Said], variation: Variation, is_reply: bool
 ) -> None:
@@ -235,9 +234,9 @@ def test_eoc_is_a_commit_by_the_sender(
         assert game.by_receiver(Option.EOC).code is Code.NOT_THE_CREATOR
 
 
-@pytest.mark.parametrize("is_reply", [False, True])
-@pytest.mark.parametrize("variation", VARIATIONS)
-@pytest.mark.parametrize("status", REACHED)
+@for_each("is_reply", [False, True])
+@for_each("variation", VARIATIONS)
+@for_each("status", REACHED)
 def test_who_leaves_leaves_nothing_half_done(status: Status, variation: Variation, is_reply: bool) -> None:
     game = Game(variation, is_reply=is_reply)
     game.bring_to(status)

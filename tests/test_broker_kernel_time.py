@@ -7,6 +7,7 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state.effects import Commit, StoreBack, StoreLost, Tick
 from oms_journal.broker.records import CLOCK, CLOCK_KEY, Status
 from tests.kernel_desk import CHESS, SECOND, Desk, Person, attributes
+from tests.sweeps import for_each
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE
 LONG = {"client_nonact": "UNLIM", "server_nonact": "UNLIM", "conv_nonact": "UNLIM"}
@@ -35,9 +36,9 @@ def test_the_lifetime_is_what_uwtime_says(uwtime: str, seconds: int, store: Stor
 LATE = [0.0, 0.03, 0.5, 0.999]  # seconds between the last tick and what begins
 
 
-@pytest.mark.parametrize("late", LATE)
-@pytest.mark.parametrize("option", [SYNC, COMMIT, Option.EOC], ids=lambda option: option.name)
-@pytest.mark.parametrize("store", [Store.OFF, Store.BROKER])
+@for_each("late", LATE)
+@for_each("option", [SYNC, COMMIT, Option.EOC])
+@for_each("store", [Store.OFF, Store.BROKER])
 def test_no_lifetime_is_over_before_its_time_wherever_between_two_ticks_it_begins(
     store: Store, option: Option, late: float
 ) -> None:

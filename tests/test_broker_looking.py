@@ -20,6 +20,7 @@ from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.kernel.state.effects import Purge
 from oms_journal.broker.kernel.state.world import World
 from tests.kernel_desk import Desk, Fields, Person
+from tests.sweeps import for_each
 
 LIMITS = (1, 7, 100, 1000)
 CHESS: Fields = {"server_class": "GAME", "server_name": "CHESS", "service": "BLACK"}
@@ -83,8 +84,8 @@ WORLD = DESK.kernel.world
 KERNEL_SUBJECTS = [name for name, subject in SUBJECTS.items() if subject.look is not None]
 
 
-@pytest.mark.parametrize("name", KERNEL_SUBJECTS)
-@pytest.mark.parametrize("limit", LIMITS)
+@for_each("name", KERNEL_SUBJECTS)
+@for_each("limit", LIMITS)
 def test_all_pages_together_are_everything_once_and_in_order(name: str, limit: int) -> None:
     everything = every(WORLD, name, 1000)
 
@@ -290,8 +291,8 @@ def test_what_happens_between_two_steps_spoils_no_answer(seed: int) -> None:
             assert set(before[:900]) - done <= set(keys)
 
 
-@pytest.mark.parametrize("cursor", ["x", "{}", '["a"]', "7", '"zz"', "[[", '"' + "F" * 40 + '"'])
-@pytest.mark.parametrize("name", KERNEL_SUBJECTS)
+@for_each("cursor", ["x", "{}", '["a"]', "7", '"zz"', "[[", '"' + "F" * 40 + '"'])
+@for_each("name", KERNEL_SUBJECTS)
 def test_a_cursor_that_no_answer_has_said_is_refused_or_finds_something(name: str, cursor: str) -> None:
     try:
         found = page(WORLD, name, cursor=cursor)

@@ -43,6 +43,7 @@ from oms_journal.journal.writing.draft import VALUE_HEAD_BYTES
 from tests.format_tables import Rows, markdown_tables
 from tests.golden_files import broker_records
 from tests.project import REPOSITORY
+from tests.sweeps import for_each
 
 DOCUMENT = (REPOSITORY / "broker" / "RECORDS.md").read_text(encoding="utf-8")
 EXAMPLES: dict[Layout[Any], Any] = {
@@ -217,8 +218,8 @@ def test_a_record_of_a_newer_version_is_refused_by_name(layout: Layout[Any]) -> 
         layout.heads([layout.encode(EXAMPLES[layout]), value])
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=LAYOUT_IDS)
-@pytest.mark.parametrize(("at", "value"), [(0, 0), (1, 9), (4, 1), (7, 1)])
+@for_each("layout", LAYOUTS)
+@for_each(("at", "value"), [(0, 0), (1, 9), (4, 1), (7, 1)])
 def test_a_prefix_that_says_something_else_is_refused(layout: Layout[Any], at: int, value: int) -> None:
     odd = bytearray(layout.encode(EXAMPLES[layout]))
     odd[at] = value

@@ -20,6 +20,7 @@ from oms_journal.broker.records import UOW, UOWS, Status
 from oms_journal.broker.store.start import Pstore
 from tests.broker_restart_rows import ROWS, USTATUS, Pair, RealDesk, Row, opened
 from tests.project import PYTHONPATH, REPOSITORY
+from tests.sweeps import for_each
 
 
 @dataclass
@@ -56,7 +57,7 @@ def after(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     desk.close()
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
+@for_each("row", ROWS)
 def test_a_restart_leaves_of_a_row_what_the_table_says(after: After, row: Row) -> None:
     uowid, conv_id = after.uowids[str(row)]
     left = after_restart(row.status, row.variation)

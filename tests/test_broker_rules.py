@@ -14,6 +14,7 @@ from oms_journal.broker import rules
 from oms_journal.broker.block import FIELDS, Field, Function, Kind, Option, Request, Store, Way
 from oms_journal.broker.codes import Code
 from oms_journal.broker.rules import RULES, Refusal, check
+from tests.sweeps import for_each
 
 F, O = Function, Option  # noqa: E741
 CONV_IDS = ("", "NEW", "OLD", "ANY", "NONE", "1000000100000001")
@@ -70,8 +71,8 @@ def _calls(text: str) -> list[Request]:
     ]
 
 
-@pytest.mark.parametrize("request_", _calls(WELCOME), ids=lambda r: f"{r.function.name}-{r.option.name}-{r.conv_id}")
-@pytest.mark.parametrize("is_server", [False, True], ids=["client", "server"])
+@for_each("request_", _calls(WELCOME))
+@for_each("is_server", [False, True])
 def test_what_fits_is_let_through(request_: Request, is_server: bool) -> None:
     assert code(request_, is_server=is_server) is None
 
@@ -146,8 +147,8 @@ def test_a_function_of_a_conversation_needs_one(function: Function) -> None:
     assert server(function) is Code.FUNCTION_CONV_ID
 
 
-@pytest.mark.parametrize("conv_id", ["NEW", "OLD", "ANY", "1000000100000001"])
-@pytest.mark.parametrize("function", [F.LOGON, F.LOGOFF, F.REGISTER, F.SUBSCRIBE, F.VERSION])
+@for_each("conv_id", ["NEW", "OLD", "ANY", "1000000100000001"])
+@for_each("function", [F.LOGON, F.LOGOFF, F.REGISTER, F.SUBSCRIBE, F.VERSION])
 def test_a_function_outside_of_conversations_takes_none(function: Function, conv_id: str) -> None:
     assert client(function, conv_id=conv_id) is Code.FUNCTION_CONV_ID
 
@@ -239,8 +240,8 @@ def test_a_field_that_is_too_long_is_refused(field: Field) -> None:
         assert code(call) is OWN_CODES.get(field.name, Code.OUT_OF_RANGE)
 
 
-@pytest.mark.parametrize("field", CHARACTERS, ids=lambda field: field.name)
-@pytest.mark.parametrize("text", ["\0", "A\n", "\x7f", "\ud800"])
+@for_each("field", CHARACTERS)
+@for_each("text", ["\0", "A\n", "\x7f", "\ud800"])
 def test_a_field_that_cannot_be_printed_is_refused(field: Field, text: str) -> None:
     call = said(F.SEND, conv_id="NEW")
     setattr(call, field.attribute, text)
@@ -291,7 +292,7 @@ def test_a_value_at_the_end_of_its_range_is_welcome(fields: dict[str, Any]) -> N
 # The whole square.
 
 
-@pytest.mark.parametrize("function", range(24))
+@for_each("function", range(24))
 def test_every_combination_is_answered(function: int) -> None:
     for option, conv_id, wait, is_server in product(range(24), CONV_IDS, WAITS, (False, True)):
         call = said(function, option, conv_id=conv_id, wait=wait)

@@ -2,8 +2,6 @@
 
 from itertools import product
 
-import pytest
-
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state.unit_states import (
     ACTIVE,
@@ -23,6 +21,7 @@ from oms_journal.broker.kernel.state.unit_states import (
     after_restart,
 )
 from oms_journal.broker.records import Status
+from tests.sweeps import for_each
 
 R, A, D, P = Status.RECEIVED, Status.ACCEPTED, Status.DELIVERED, Status.POSTPONED
 BOTH, UOW_ONLY, STATUS_ONLY, _NEITHER = VARIATIONS
@@ -79,8 +78,8 @@ def _meant(cell: str, status: Status, event: Event) -> Outcome:
     return Status[cell]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{row[1]}")
-@pytest.mark.parametrize("variation", VARIATIONS, ids=["PU+PS", "PU+NPS", "NPU+PS", "NPU+NPS"])
+@for_each("row", ROWS)
+@for_each("variation", VARIATIONS)
 def test_every_row_of_the_transition_table_of_the_manual(row: list[str], variation: Variation) -> None:
     """EntireX, Using Persistence and Units of Work: the statuses and how SYNCPOINT changes them."""
     status, event = Status[row[0]], Event[row[1]]
@@ -88,7 +87,7 @@ def test_every_row_of_the_transition_table_of_the_manual(row: list[str], variati
     assert after(status, event, variation) == _meant(row[2 + VARIATIONS.index(variation)], status, event)
 
 
-@pytest.mark.parametrize(("status", "variation", "event"), SQUARE)
+@for_each(("status", "variation", "event"), SQUARE)
 def test_every_pair_moves_or_stays_or_is_refused(status: Status, variation: Variation, event: Event) -> None:
     outcome = after(status, event, variation)
 
@@ -97,7 +96,7 @@ def test_every_pair_moves_or_stays_or_is_refused(status: Status, variation: Vari
         assert event not in OF_THEMSELVES and event is not Event.RESTART, "nobody is there to be refused"
 
 
-@pytest.mark.parametrize(("status", "variation", "event"), SQUARE)
+@for_each(("status", "variation", "event"), SQUARE)
 def test_without_a_persistent_status_nothing_is_left_of_a_complete_one(
     status: Status, variation: Variation, event: Event
 ) -> None:
@@ -110,7 +109,7 @@ def test_without_a_persistent_status_nothing_is_left_of_a_complete_one(
             assert outcome in (GONE, Code.UOW_NOT_FOUND)
 
 
-@pytest.mark.parametrize(("status", "variation", "event"), SQUARE)
+@for_each(("status", "variation", "event"), SQUARE)
 def test_nothing_but_a_deletion_and_its_lifetime_ends_a_persistent_status(
     status: Status, variation: Variation, event: Event
 ) -> None:
@@ -120,7 +119,7 @@ def test_nothing_but_a_deletion_and_its_lifetime_ends_a_persistent_status(
         assert status in COMPLETE or event is Event.PURGE
 
 
-@pytest.mark.parametrize(("status", "variation"), PAIRS)
+@for_each(("status", "variation"), PAIRS)
 def test_only_an_accepted_one_times_out(status: Status, variation: Variation) -> None:
     """EntireX 8.0, Concepts of Persistent Messaging: no lifetime timeout in RECEIVED or DELIVERED."""
     outcome = after(status, Event.LIFETIME_OVER, variation)
@@ -131,8 +130,8 @@ def test_only_an_accepted_one_times_out(status: Status, variation: Variation) ->
         assert outcome is status
 
 
-@pytest.mark.parametrize("variation", VARIATIONS)
-@pytest.mark.parametrize("status", Status)
+@for_each("variation", VARIATIONS)
+@for_each("status", Status)
 def test_the_user_status_is_set_only_before_the_end(status: Status, variation: Variation) -> None:
     """EntireX, Using Persistence and Units of Work: SETUSTATUS in RECEIVED, ACCEPTED or DELIVERED."""
     outcome = after(status, Event.SETUSTATUS, variation)
@@ -140,13 +139,13 @@ def test_the_user_status_is_set_only_before_the_end(status: Status, variation: V
     assert (outcome is status) == (status in (R, A, D))
 
 
-@pytest.mark.parametrize("status", Status)
+@for_each("status", Status)
 def test_only_the_status_of_a_complete_one_is_deleted(status: Status) -> None:
     """EntireX, Using Persistence and Units of Work: DELETE."""
     assert after(status, Event.DELETE, BOTH) == (GONE if status in COMPLETE else Code.WRONG_STATUS)
 
 
-@pytest.mark.parametrize("variation", VARIATIONS)
+@for_each("variation", VARIATIONS)
 def test_neither_persistence_nor_persistent_status_changes_the_way_to_the_end(variation: Variation) -> None:
     """EntireX, Using Persistence and Units of Work: the normal statuses are not affected by either."""
     path = [R]
@@ -191,7 +190,7 @@ PROCESSED NO  NO  lost     -
 """
 
 
-@pytest.mark.parametrize("row", [line.split() for line in TABLE_1.strip().splitlines()], ids=" ".join)
+@for_each("row", [line.split() for line in TABLE_1.strip().splitlines()])
 def test_every_row_of_the_first_restart_table(row: list[str]) -> None:
     """EntireX, Using Persistence and Units of Work: Restart Table 1."""
     status, variation = Status[row[0]], Variation(row[1] == "YES", row[2] == "YES")
@@ -202,8 +201,8 @@ def test_every_row_of_the_first_restart_table(row: list[str]) -> None:
     assert after(status, Event.RESTART, variation) == (left.status or GONE)
 
 
-@pytest.mark.parametrize("status", [Status.CANCELLED, Status.DISCARDED, Status.BACKEDOUT, Status.TIMEOUT])
-@pytest.mark.parametrize("variation", [BOTH, STATUS_ONLY], ids=["persistent", "not persistent"])
+@for_each("status", [Status.CANCELLED, Status.DISCARDED, Status.BACKEDOUT, Status.TIMEOUT])
+@for_each("variation", [BOTH, STATUS_ONLY])
 def test_every_row_of_the_second_restart_table(status: Status, variation: Variation) -> None:
     """EntireX, Using Persistence and Units of Work: Restart Table 2."""
     assert RESTART_2[status] is status

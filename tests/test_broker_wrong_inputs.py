@@ -15,6 +15,7 @@ from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
 from oms_journal.broker.sessions.sessions import Session
 from tests.embedded import HERE, KINDS, SERVICE, Kind, kind_of
+from tests.sweeps import for_each
 from tests.web_place import ALICE, WebPlace
 from tests.wrong_inputs import faults_of
 
@@ -304,7 +305,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebPlace]:
         yield found
 
 
-@pytest.mark.parametrize(("said", "named"), BLOCKS, ids=lambda each: str(each)[-60:])
+@for_each(("said", "named"), BLOCKS)
 def test_a_block_over_http_that_is_none_is_answered_with_what_is_wrong(
     place: WebPlace, said: object, named: tuple[str, ...]
 ) -> None:

@@ -2,6 +2,8 @@
 
 `make fuzz TARGET=callers` plays fresh scripts for as long as one likes; `python -m tests.callers --faults` makes all
 faults.
+
+The sample has one variant of each way to give an argument, two of the faces, and one deliberate fault.
 """
 
 import traceback
@@ -30,7 +32,8 @@ from tests.callers.steps import (
     methods,
     parameters,
 )
-from tests.callers.sweep import SWEPT, sweep
+from tests.callers.sweep import SWEPT, VARIANTS, sweep
+from tests.sweeps import Share, for_each, in_two_sizes, sampled, split
 
 SCRIPTS = {"threads": 40, "tasks": 40, "remote threads": 10, "remote tasks": 10}
 SEED = 15
@@ -52,7 +55,7 @@ def test_what_no_script_calls_is_there(owner: str) -> None:
     assert [name for name in APART[owner] if not hasattr(CLASSES[owner], name)] == []
 
 
-@pytest.mark.parametrize("face", SCRIPTS)
+@pytest.mark.parametrize("face", sampled(SCRIPTS, 2))
 def test_scripts_of_calls_do_what_the_model_says(face: str) -> None:
     found = seed_played(CAMPAIGN, face, SEED, examples=SCRIPTS[face])
 
@@ -107,15 +110,18 @@ def test_what_a_cancelled_receive_has_heard_in_passing_is_kept_or_given_back(tim
         play((InPassing("BOB", 3, times, 0, "commit", Cancel(place, when, turns)),), "tasks")
 
 
-@pytest.mark.parametrize("name", SWEPT)
-def test_every_way_to_give_an_argument_is_taken_as_it_is_meant_or_refused_in_words(name: str) -> None:
-    found = [failure for _, failure in sweep(name, FACES[0]) if failure is not None]
+@in_two_sizes
+@for_each("name", SWEPT)
+def test_every_way_to_give_an_argument_is_taken_as_it_is_meant_or_refused_in_words(name: str, share: Share) -> None:
+    """The sample has one variant of each way."""
+    variants = share.of(range(VARIANTS), 1)
+    found = [failure for _, failure in sweep(name, FACES[0], variants) if failure is not None]
 
     if found:
         pytest.fail(f"{len(found)}, the first: " + "\n".join(traceback.format_exception(found[0])))
 
 
-@pytest.mark.parametrize("name", SOON)
+@pytest.mark.parametrize("name", split(SOON[1:2], SOON[:1] + SOON[2:]))
 def test_a_fault_at_the_entrance_of_the_broker_is_found(name: str) -> None:
     assert search(CAMPAIGN, FAULTS[name]) is not None, FAULTS[name].text
 

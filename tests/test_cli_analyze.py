@@ -1,4 +1,7 @@
-"""`oms analyze` as a person and a script meet it: what is printed, what is refused, how Ctrl-C ends it."""
+"""`oms analyze` as a person and a script meet it: what is printed, what is refused, how Ctrl-C ends it.
+
+What starts a Java of its own is left to the whole.
+"""
 
 import json
 import os
@@ -117,6 +120,7 @@ def test_a_journal_of_one_operation_with_a_name_nobody_should_give_and_a_payload
     assert "&lt;script&gt;alert(1)" in page
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("shared")
 def test_a_journal_with_a_file_that_was_cut_has_a_report_that_says_so(tmp_path: Path) -> None:
     with open_small(tmp_path / "spool") as db:
@@ -209,6 +213,7 @@ def test_without_a_path_the_usage_is_wrong() -> None:
     assert b"PATH" in done.stderr
 
 
+@pytest.mark.whole
 def test_ctrl_c_ends_it_in_one_line_and_leaves_nothing(spool: Path, tmp_path: Path) -> None:
     person, program = os.openpty()
     started = subprocess.Popen(
@@ -239,6 +244,7 @@ def test_ctrl_c_ends_it_in_one_line_and_leaves_nothing(spool: Path, tmp_path: Pa
     assert after_a_while(lambda: of_session(started.pid)) == {}
 
 
+@pytest.mark.whole
 def test_ctrl_c_while_java_starts_leaves_no_java_either(spool: Path, tmp_path: Path) -> None:
     with subprocess.Popen(
         command_line("analyze", str(spool), "--out", str(tmp_path / "out")),

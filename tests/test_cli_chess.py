@@ -1,4 +1,7 @@
-"""`oms chess`: games as a PGN has them, each step of the manual's algorithm, crashes in it, and whole games."""
+"""`oms chess`: games as a PGN has them, each step of the manual's algorithm, crashes in it, and whole games.
+
+What a person sees of a whole game, and Ctrl-C, are left to the whole.
+"""
 
 import shutil
 import signal
@@ -22,6 +25,7 @@ from oms_journal.cli.demo.chess.scoresheet import Score, Sheet, sheet_path
 from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, SERVICE, TOKEN, Call, Outcome, Said, step
 from oms_journal.cli.failures import Failure
 from tests.cli_runner import command_line, environment, oms, oms_json
+from tests.sweeps import for_each
 
 WHITE, BLACK = Side.WHITE, Side.BLACK
 OPERA_MOVES = [
@@ -70,7 +74,7 @@ def test_a_tag_is_read_with_what_is_escaped_in_it() -> None:
     assert parse('[White "A \\"B\\" \\\\"] *').tags == {"White": 'A "B" \\'}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         ("", "there is no game in it"),
@@ -406,6 +410,7 @@ def test_a_game_with_kills_holds_and_says_so_in_json(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["game.pgn"]
 
 
+@pytest.mark.whole
 def test_a_person_sees_a_line_for_each_process_and_the_verdict_in_the_end(tmp_path: Path) -> None:
     spool = tmp_path / "game"
 
@@ -466,6 +471,7 @@ def test_a_game_that_does_not_hold_is_told_and_its_directory_is_kept(
     assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 1
 
 
+@pytest.mark.whole
 def test_ctrl_c_ends_the_players_and_removes_the_directory(tmp_path: Path) -> None:
     with subprocess.Popen(
         command_line("chess"),

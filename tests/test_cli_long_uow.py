@@ -1,4 +1,7 @@
-"""`oms long-uow`: a unit of work that takes long, who works at it, who watches it, and the lines to the broker."""
+"""`oms long-uow`: a unit of work that takes long, who works at it, who watches it, and the lines to the broker.
+
+What a person sees of a whole run, and Ctrl-C, are left to the whole.
+"""
 
 import shutil
 import signal
@@ -317,6 +320,7 @@ def test_a_run_with_kills_holds_and_says_so_in_json(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.whole
 def test_a_person_sees_what_the_three_do_and_the_verdict(tmp_path: Path) -> None:
     spool = tmp_path / "spool"
 
@@ -332,6 +336,7 @@ def test_a_person_sees_what_the_three_do_and_the_verdict(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["spool", "spool.pages"]
 
 
+@pytest.mark.whole
 def test_ctrl_c_ends_all_three_and_removes_the_directory(tmp_path: Path) -> None:
     with subprocess.Popen(
         command_line("long-uow", "--pages", "40"),

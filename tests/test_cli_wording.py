@@ -17,9 +17,10 @@ from oms_journal.cli.output import (
     size_text,
     to_the_second,
 )
+from tests.sweeps import for_each
 
 
-@pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x202E, 0x2066, 0xFEFF, 0xD800, 0xE000])
+@for_each("code", [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x202E, 0x2066, 0xFEFF, 0xD800, 0xE000])
 def test_a_character_a_terminal_would_act_upon_is_escaped(code: int) -> None:
     shown = printable(f"a{chr(code)}b")
 
@@ -100,7 +101,7 @@ def test_a_payload_is_previewed_as_text_or_in_hexadecimal(payload: bytes, text: 
     assert preview(payload, 20) == text
 
 
-@pytest.mark.parametrize("length", range(1, 200))
+@for_each("length", range(1, 200))
 def test_a_preview_never_exceeds_its_width(length: int) -> None:
     for payload in (b"x" * length, bytes(length), "東".encode() * length, b"\x1b" * length):
         assert len(preview(payload, 30)) <= 30

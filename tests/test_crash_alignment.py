@@ -1,6 +1,11 @@
-"""Files of one database that are aligned differently: a header that is lost takes its alignment along."""
+"""Files of one database that are aligned differently: a header that is lost takes its alignment along.
+
+The sample has every alignment before and behind, and every damage; the rest has all their combinations.
+"""
 
 from collections.abc import Callable
+from itertools import product
+from operator import itemgetter
 
 import pytest
 
@@ -8,6 +13,7 @@ from oms_journal.recovery.report import Verdict
 from tests.crash_model import SPOOL, Account, State, Writer, found_after, open_unattended, state_of
 from tests.crash_store import FrameAt, Store, archives_in
 from tests.faulty_disk import SimulatedDisk
+from tests.sweeps import Share, for_each, in_two_sizes
 
 ALIGNMENTS = [8, 64, 512, 4096]
 HEADERS = 768
@@ -55,10 +61,12 @@ def found(disk: SimulatedDisk, name: str, **named: object) -> State:
     return state
 
 
-@pytest.mark.parametrize("damage", [_gone, _zeros, _rotten, _cut])
-@pytest.mark.parametrize("commits", [1, 3, 12])
-@pytest.mark.parametrize("behind", ALIGNMENTS)
-@pytest.mark.parametrize("before", ALIGNMENTS)
+@for_each(
+    ("before", "behind", "commits", "damage"),
+    product(ALIGNMENTS, ALIGNMENTS, [1, 3, 12], [_gone, _zeros, _rotten, _cut]),
+    sample=32,
+    kind=itemgetter(0, 1),
+)
 def test_a_file_of_which_nothing_is_left_becomes_a_gap_whatever_its_successor_is_aligned_to(
     before: int, behind: int, commits: int, damage: Damage
 ) -> None:
@@ -70,10 +78,12 @@ def test_a_file_of_which_nothing_is_left_becomes_a_gap_whatever_its_successor_is
     assert len(archives_in(disk)) == (damage is not _gone)
 
 
-@pytest.mark.parametrize("policy", ["salvage", "truncate"])
-@pytest.mark.parametrize("commits", [2, 12])
-@pytest.mark.parametrize("behind", ALIGNMENTS)
-@pytest.mark.parametrize("before", ALIGNMENTS)
+@for_each(
+    ("before", "behind", "commits", "policy"),
+    product(ALIGNMENTS, ALIGNMENTS, [2, 12], ["salvage", "truncate"]),
+    sample=10,
+    kind=itemgetter(0, 1),
+)
 def test_what_stands_behind_a_lost_header_and_a_lost_first_commit_is_kept(
     before: int, behind: int, commits: int, policy: str
 ) -> None:
@@ -88,9 +98,12 @@ def test_what_stands_behind_a_lost_header_and_a_lost_first_commit_is_kept(
     assert found(disk, name, policy=policy) == store.state(lost=lost)
 
 
-@pytest.mark.parametrize("zeros", [1, 2, 3, 4, 6, 7, 10, 11])
-@pytest.mark.parametrize("behind", ALIGNMENTS)
-@pytest.mark.parametrize("before", ALIGNMENTS)
+@for_each(
+    ("before", "behind", "zeros"),
+    product(ALIGNMENTS, ALIGNMENTS, [1, 2, 3, 4, 6, 7, 10, 11]),
+    sample=25,
+    kind=itemgetter(0, 1),
+)
 def test_a_loss_begins_no_later_than_the_first_commit_that_a_write_gone_elsewhere_has_left_as_zeros(
     before: int, behind: int, zeros: int
 ) -> None:
@@ -130,13 +143,14 @@ def exchanged(ours: int, theirs: int, size: int) -> SimulatedDisk:
     return disk
 
 
+@in_two_sizes
 @pytest.mark.parametrize("ours", [8, 512])
 @pytest.mark.parametrize("theirs", [8, 512, 4096])
 @pytest.mark.parametrize("is_closed", [True, False])
 def test_a_start_goes_on_with_a_file_of_a_copy_wherever_the_lost_one_ended(
-    ours: int, theirs: int, is_closed: bool
+    ours: int, theirs: int, is_closed: bool, share: Share
 ) -> None:
-    for size in range(0, 112, 8):
+    for size in share.of(range(0, 112, 8), 4):
         disk = exchanged(ours, theirs, size)
         name = sorted(name for name in disk.contents(SPOOL) if name.endswith(".data"))[1]
         if not is_closed:
@@ -149,8 +163,8 @@ def test_a_start_goes_on_with_a_file_of_a_copy_wherever_the_lost_one_ended(
         assert found_after(disk) == state
 
 
-@pytest.mark.parametrize("boundary", [1024, 4096])
-@pytest.mark.parametrize("behind", [*range(-16, 0, 8), *range(8, 72, 8)])
+@for_each("boundary", [1024, 4096])
+@for_each("behind", [*range(-16, 0, 8), *range(8, 72, 8)])
 def test_what_stands_behind_a_first_write_that_went_elsewhere_is_kept_and_the_write_is_told(
     boundary: int, behind: int
 ) -> None:

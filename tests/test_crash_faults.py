@@ -1,5 +1,7 @@
 """The disk fails: every call of every verb in turn, until the workload runs through without a fault.
 
+The sample fails the first call of each verb and every fifth from there on, the rest all others.
+
 A failed write or sync of a commit is final: its outcome is unknown, everything later is refused, no
 sync is tried again on that file, and only the next start decides. A fault beside the commits costs
 nothing. After either, with the page cache as it is or after a power cut, all that was acknowledged is
@@ -26,6 +28,7 @@ from tests.crash_model import (
     workload,
 )
 from tests.faulty_disk import SimulatedDisk
+from tests.sweeps import Share, in_two_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +115,10 @@ def check_run(run: Run, where: str) -> None:
     check_goes_on(after_power_cut, run.account)
 
 
+@in_two_sizes
 @pytest.mark.parametrize("failing", FAULTS, ids=str)
-def test_no_failing_call_costs_anything_that_was_acknowledged(failing: Failing) -> None:
-    for nth in range(1, 1000):
+def test_no_failing_call_costs_anything_that_was_acknowledged(failing: Failing, share: Share) -> None:
+    for nth in share.every(5, range(1, 1000)):
         run = run_with(failing, nth)
         if not run.disk.failed:
             return
@@ -122,10 +126,11 @@ def test_no_failing_call_costs_anything_that_was_acknowledged(failing: Failing) 
     raise AssertionError("a run without a fault comes at last")
 
 
+@in_two_sizes
 @pytest.mark.parametrize("failing", [Failing(verb, errno.EIO) for verb in ("write", "write_durably", "sync")], ids=str)
-def test_nor_while_files_grow_step_by_step(failing: Failing) -> None:
+def test_nor_while_files_grow_step_by_step(failing: Failing, share: Share) -> None:
     """Of larger files only the beginning is prepared at first, the rest while they are being written."""
-    for nth in range(1, 1000):
+    for nth in share.every(5, range(1, 1000)):
         run = Run(SimulatedDisk(), Account())
         run.disk.fail(failing.verb, nth, failing.code)
         writer = Writer(open_unattended(run.disk, max_data_file_size="400K"), run.account)

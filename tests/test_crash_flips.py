@@ -1,6 +1,7 @@
 """One bit of a store flipped: every bit of one file's frames and its footer's ends, bits of every other part of all.
 
-The campaign (`-m slow`) flips every bit of every file.
+The sample has a bit of each byte of frames' and files' headers, and of each other part of every file; the rest has
+all other bits of what decides. The campaign (`-m slow`) flips every bit of every file.
 
 What must be left is known exactly: everything but what the flipped frame held. When may the verdict
 be "clean" although a byte differs? Only where nothing was promised and nothing can tell:
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from oms_journal.journal.format.headers import FRAME_SIZE
 from oms_journal.journal.operations import LOW_WATER_KEY
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.survey import survey
@@ -19,6 +21,7 @@ from oms_journal.recovery.validation import examine
 from tests.crash_model import SPOOL, State, found_after, open_unattended, state_of
 from tests.crash_store import FrameAt, Store, archives_in, small_store
 from tests.faulty_disk import SimulatedDisk
+from tests.sweeps import Share, in_two_sizes
 
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)
@@ -44,6 +47,19 @@ def bits_that_decide(store: Store, name: str) -> Iterator[int]:
         ranges += [(frames[-1].end, frames[-1].end + 232), (len(data) - 32, len(data))]
     for start, end in ranges:
         yield from range(8 * start, 8 * end)
+
+
+def part_of(store: Store, name: str, bit: int) -> tuple[str, int]:
+    """Return which part of a file a bit lies in, of headers of frames the byte too."""
+    byte = bit // 8
+    frame = store.frame_at(name, byte)
+    if frame is None:
+        return ("headers", byte // 64) if byte < HEADERS else ("footer", 0)
+    if byte < frame.offset + FRAME_SIZE:
+        return "frame", byte - frame.offset
+    if byte < frame.body:
+        return "records", 0
+    return ("payload" if any(piece.start <= byte < piece.end for piece in frame.pieces) else "padding"), 0
 
 
 def is_vouched(store: Store, frame: FrameAt) -> bool:
@@ -88,36 +104,46 @@ def check_noticed(store: Store, name: str, bit: int) -> None:
     assert verdict is not Verdict.CLEAN or is_unpromised(store, name, bit), (name, divmod(bit, 8), row)
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_no_flipped_bit_that_decides_something_goes_unnoticed(store: Store) -> None:
-    for bit in bits_that_decide(store, store.newest()):
-        check_noticed(store, store.newest(), bit)
+def share_of(share: Share, store: Store, name: str, stride: int) -> list[int]:
+    return share.of(places(store, name, stride=stride), 16, kind=lambda bit: part_of(store, name, bit)[0])
 
 
+@in_two_sizes
 @pytest.mark.parametrize("store", STORES)
-def test_no_flipped_byte_anywhere_goes_unnoticed(store: Store) -> None:
+def test_no_flipped_bit_that_decides_something_goes_unnoticed(store: Store, share: Share) -> None:
+    name = store.newest()
+    for bit in share.of(bits_that_decide(store, name), 800, kind=lambda bit: part_of(store, name, bit)):
+        check_noticed(store, name, bit)
+
+
+@in_two_sizes
+@pytest.mark.parametrize("store", STORES)
+def test_no_flipped_byte_anywhere_goes_unnoticed(store: Store, share: Share) -> None:
     for name in store.data_files():
-        for bit in places(store, name, stride=7):
+        for bit in share.of(places(store, name, stride=7), 100):
             check_noticed(store, name, bit)
 
 
+@in_two_sizes
 @pytest.mark.parametrize("store", STORES)
-def test_a_flipped_bit_costs_what_its_frame_held_and_nothing_else(store: Store) -> None:
+def test_a_flipped_bit_costs_what_its_frame_held_and_nothing_else(store: Store, share: Share) -> None:
     for name in store.data_files() if store is SEALED else [store.newest()]:
-        for bit in places(store, name, stride=61):
+        for bit in share_of(share, store, name, stride=61):
             check_salvage(store, name, bit)
 
 
-def test_a_flipped_bit_between_groups_costs_nothing() -> None:
+@in_two_sizes
+def test_a_flipped_bit_between_groups_costs_nothing(share: Share) -> None:
     """Nor anywhere else more than its frame held, where groups are aligned."""
     for name in ALIGNED.data_files():
-        for bit in places(ALIGNED, name, stride=47):
+        for bit in share_of(share, ALIGNED, name, stride=47):
             check_salvage(ALIGNED, name, bit)
 
 
-def test_a_flipped_low_water_mark_lets_go_of_nothing() -> None:
+@in_two_sizes
+def test_a_flipped_low_water_mark_lets_go_of_nothing(share: Share) -> None:
     name, piece = next((f.name, p) for f in SEALED.frames for p in f.pieces if p.key == LOW_WATER_KEY.decode())
-    for bit in range(8 * piece.start, 8 * piece.end):
+    for bit in share.of(range(8 * piece.start, 8 * piece.end), 12):
         check_salvage(SEALED, name, bit)
 
 

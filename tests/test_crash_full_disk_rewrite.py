@@ -10,10 +10,11 @@ from oms_journal.journal.names import RESERVE
 from tests.crash_model import SPOOL, Account, Unattended, Writer, found_after, open_unattended
 from tests.faulty_calls import Killed
 from tests.faulty_disk import SimulatedDisk
+from tests.sweeps import Share, in_two_sizes
 
 SECTOR = 512
 FILE_BYTES = 64 << 10
-SEEDS = 6  # power cuts at each change
+SEEDS = 6  # power cuts at each change, one of them in the sample
 KEPT = "kept without a footer"
 
 
@@ -57,15 +58,16 @@ def cuts(alignment: int, *, is_vouched: bool, commits: int) -> Iterator[tuple[in
         yield step, cut
 
 
+@in_two_sizes
 @pytest.mark.parametrize("commits", [1, 5])
 @pytest.mark.parametrize("is_vouched", [True, False], ids=["vouched", "in flight"])
 @pytest.mark.parametrize("is_harsh, alignment", [(False, 8), (True, SECTOR)])
 def test_a_power_cut_while_frames_are_written_again_in_their_place_costs_nothing(
-    is_harsh: bool, alignment: int, is_vouched: bool, commits: int
+    is_harsh: bool, alignment: int, is_vouched: bool, commits: int, share: Share
 ) -> None:
     _, account = full(alignment, is_vouched=is_vouched, commits=commits)
     for step, disk in cuts(alignment, is_vouched=is_vouched, commits=commits):
-        for seed in range(SEEDS):
+        for seed in share.of(range(step, step + SEEDS), 1):
             after = disk.crash(seed, is_harsh=is_harsh)
             after.space = None
             found = found_after(after, max_data_file_size=FILE_BYTES, group_alignment=alignment)

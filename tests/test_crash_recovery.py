@@ -2,7 +2,8 @@
 
 Each situation is recovered once without a kill. Then the start is killed before its first change, its
 second, and so on, by the death of the process or by a power cut; what the next start makes of it must
-be the same state, the same data files byte for byte, and the same archives.
+be the same state, the same data files byte for byte, and the same archives. The sample kills before one change of
+each kind and some others, the rest before all others.
 """
 
 import contextlib
@@ -16,9 +17,10 @@ from oms_journal.journal.names import FOUND, RESERVE, DataFileName, parse
 from oms_journal.journal.operations import LOW_WATER_KEY
 from oms_journal.recovery.findings import noted
 from oms_journal.recovery.report import FileReport, RecoveryReport, Verdict
-from tests.crash_model import SMALL, SPOOL, Account, State, found_after, open_unattended, state_of
+from tests.crash_model import SMALL, SPOOL, Account, State, found_after, kind_of, open_unattended, state_of
 from tests.crash_store import Store, small_store
 from tests.faulty_disk import Killed, SimulatedDisk
+from tests.sweeps import Share, in_two_sizes
 
 SEALED = small_store()
 UNSEALED = small_store(is_closed=False)
@@ -172,12 +174,15 @@ def newest_of(disk: SimulatedDisk) -> int:
     return max(name.sequence for entry in disk.list(SPOOL) if isinstance(name := parse(entry), DataFileName))
 
 
+@in_two_sizes
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__)
-def test_a_killed_start_is_repeated_with_the_same_result(situation: Callable[[], SimulatedDisk]) -> None:
+def test_a_killed_start_is_repeated_with_the_same_result(situation: Callable[[], SimulatedDisk], share: Share) -> None:
     """And with the same word on what was torn, unless the one that was killed was about to hand it over."""
     expected, files, report = recovered(situation())
     newest = newest_of(situation())
-    for step in range(1, 1000):
+    changes = changes_of(situation())
+    assert len(changes) > 2
+    for step in share.of(range(1, len(changes) + 1), len(changes) // 8, kind=lambda step: changes[step - 1]):
         disk = situation()
         disk.kill_at = step
         try:
@@ -189,10 +194,16 @@ def test_a_killed_start_is_repeated_with_the_same_result(situation: Callable[[],
                 assert state == expected, step
                 assert left_files == files, step
                 assert torn(again, newest) == torn(report, newest) or (is_handed_over and again.intact), step
-            continue
-        assert step > 2
-        return
-    raise AssertionError("a start without a kill comes at last")
+        else:
+            raise AssertionError(f"it is not killed before change {step}")
+
+
+def changes_of(disk: SimulatedDisk) -> list[str]:
+    """Return the kinds of the changes that a start makes, one after another."""
+    kinds: list[str] = []
+    disk.before_change = lambda change: kinds.append(kind_of(change))
+    open_unattended(disk)
+    return kinds
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__)
@@ -255,9 +266,11 @@ def _ended_while_sealing(at: int, *, fails: bool) -> SimulatedDisk | None:
     return disk.restart()
 
 
+@in_two_sizes
 @pytest.mark.parametrize("fails", [False, True], ids=["killed", "a failed sync"])
-def test_a_footer_that_a_start_trusts_is_there_after_a_power_cut(fails: bool) -> None:
+def test_a_footer_that_a_start_trusts_is_there_after_a_power_cut(fails: bool, share: Share) -> None:
     """The process that wrote it may have ended before its sync, or the sync may have failed: the page cache has it."""
+    seeds = share.of(range(16), 3)
     for at in range(1, 1000):
         disk = _ended_while_sealing(at, fails=fails)
         if disk is None:
@@ -266,7 +279,7 @@ def test_a_footer_that_a_start_trusts_is_there_after_a_power_cut(fails: bool) ->
         with open_unattended(disk) as database:
             assert database.recovery.intact
             state = state_of(database)
-            cuts = [disk.crash(seed) for seed in range(16)]
+            cuts = [disk.crash(seed) for seed in seeds]
         for cut in cuts:
             with open_unattended(cut) as database:
                 assert database.recovery.intact, (at, database.recovery)
@@ -274,8 +287,9 @@ def test_a_footer_that_a_start_trusts_is_there_after_a_power_cut(fails: bool) ->
     raise AssertionError("it comes to its end at last")
 
 
+@in_two_sizes
 @pytest.mark.parametrize("size", [100, 900])
-def test_a_footer_says_that_a_file_was_begun_only_when_that_is_durable(size: int) -> None:
+def test_a_footer_says_that_a_file_was_begun_only_when_that_is_durable(size: int, share: Share) -> None:
     """A process ends with the first group of a file in the page cache only; the power, while the next start repairs."""
     full = SimulatedDisk()
 
@@ -294,7 +308,7 @@ def test_a_footer_says_that_a_file_was_begun_only_when_that_is_durable(size: int
         with contextlib.suppress(Killed), open_unattended(disk):
             assert step > 10
             return
-        for seed in range(12):
+        for seed in share.of(range(12), 3):
             with open_unattended(disk.crash(seed)) as again:
                 assert not again.recovery.lost, (step, seed)
     raise AssertionError("a start without a kill comes at last")
@@ -311,29 +325,41 @@ def test_what_was_given_in_a_file_of_which_nothing_is_left_is_not_given_again(ti
 
 
 @pytest.mark.parametrize("kept", [HEADERS_SIZE, 0], ids=["with a header", "without one"])
-@pytest.mark.parametrize("how", ["closed", "left", "killed", "power cut", "full disk"])
+@pytest.mark.parametrize("how", ["closed", "left", "full disk"])
 def test_it_is_not_given_again_though_starts_that_commit_nothing_came_between(how: str, kept: int) -> None:
-    for step in range(1, 1000) if how in ("killed", "power cut") else (0,):
-        disk, highest = _given_in_files_of_which_nothing_is_left(2, kept)
-        is_ended = True
-        for turn in range(3):
-            disk.kill_at = step + turn if step else None
-            disk.space = disk.used() if how == "full disk" else None
-            try:
-                idle = open_unattended(disk)
-                if how == "closed":
-                    idle.close()
-            except Killed:
-                is_ended = False
-            disk = disk.crash(step) if how == "power cut" else disk.restart()
-        disk.space = None
-        with open_unattended(disk) as database:
-            assert database.add("q", b"behind them") > highest, step
-        with open_unattended(disk) as database:
-            assert database.recovery.intact and FOUND not in disk.contents(SPOOL), step
-        if is_ended:
+    assert is_never_given_again(how, kept, step=0)
+
+
+@in_two_sizes
+@pytest.mark.parametrize("kept", [HEADERS_SIZE, 0], ids=["with a header", "without one"])
+@pytest.mark.parametrize("how", ["killed", "power cut"])
+def test_nor_though_starts_that_were_killed_came_between(how: str, kept: int, share: Share) -> None:
+    for step in share.every(4, range(1, 1000)):
+        if is_never_given_again(how, kept, step):
             return
     raise AssertionError("a start without a kill comes at last")
+
+
+def is_never_given_again(how: str, kept: int, step: int) -> bool:
+    """Check it for three starts of which each ends at this change, with 0 at none; say whether none was killed."""
+    disk, highest = _given_in_files_of_which_nothing_is_left(2, kept)
+    is_ended = True
+    for turn in range(3):
+        disk.kill_at = step + turn if step else None
+        disk.space = disk.used() if how == "full disk" else None
+        try:
+            idle = open_unattended(disk)
+            if how == "closed":
+                idle.close()
+        except Killed:
+            is_ended = False
+        disk = disk.crash(step) if how == "power cut" else disk.restart()
+    disk.space = None
+    with open_unattended(disk) as database:
+        assert database.add("q", b"behind them") > highest, step
+    with open_unattended(disk) as database:
+        assert database.recovery.intact and FOUND not in disk.contents(SPOOL), step
+    return is_ended
 
 
 def test_a_mark_of_clean_up_that_only_the_header_of_a_dropped_file_tells_is_not_lost_with_it() -> None:

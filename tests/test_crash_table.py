@@ -4,11 +4,10 @@ import itertools
 import re
 from collections.abc import Iterator
 
-import pytest
-
 import oms_journal.recovery.decision
 from oms_journal.recovery.decision import TABLE, Action, Body, Decision, Foot, Head, Seen, decide
 from oms_journal.recovery.report import Verdict
+from tests.sweeps import for_each
 
 SQUARE = [
     Seen(head=head, body=body, foot=foot, is_followed=followed, ends_as_named=ends)
@@ -51,7 +50,7 @@ def decided() -> Iterator[tuple[Seen, Decision]]:
         yield seen, decide(seen)
 
 
-@pytest.mark.parametrize("seen", SQUARE, ids=str)
+@for_each("seen", SQUARE)
 def test_every_combination_has_the_first_row_that_is_written_for_it(seen: Seen) -> None:
     row, *_, verdict, action = next(written for written in written_rows() if fits(written, seen))
 

@@ -1,4 +1,7 @@
-"""The last step of `oms demo`: how late the flights arrived, by Spark and by plain Python, and the report's process."""
+"""The last step of `oms demo`: how late the flights arrived, by Spark and by plain Python, and the report's process.
+
+What starts a Java of its own is left to the whole.
+"""
 
 import json
 import os
@@ -229,6 +232,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return folder, json.loads(done.stdout)
 
 
+@pytest.mark.whole
 @with_table
 def test_the_demo_ends_with_the_report_of_the_flights(reported: tuple[Path, Any]) -> None:
     folder, seen = reported
@@ -261,6 +265,7 @@ def interrupted(place: Path, wait_for: str) -> "subprocess.CompletedProcess[byte
     return subprocess.CompletedProcess([], running.returncode, b"", errors)
 
 
+@pytest.mark.whole
 @with_table
 def test_ctrl_c_while_the_report_is_made_leaves_nothing(tmp_path: Path) -> None:
     done = interrupted(tmp_path, ".report.unfinished-*/files")
@@ -269,6 +274,7 @@ def test_ctrl_c_while_the_report_is_made_leaves_nothing(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == []
 
 
+@pytest.mark.whole
 def test_an_analyst_that_is_not_wanted_any_more_while_java_starts_leaves_no_java(tmp_path: Path) -> None:
     with Analyst(tmp_path / "report") as analyst:
         while not has_begun_java(analyst.pid):
@@ -340,6 +346,7 @@ def test_a_place_that_holds_something_else_is_refused_before_anything_is_done(
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "mine"]
 
 
+@pytest.mark.whole
 def test_a_report_that_fails_says_why(tmp_path: Path) -> None:
     with Analyst(tmp_path / "report") as analyst:
         analyst.ask([tmp_path / "nowhere"], [])

@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from tests.project import NAME, PYPROJECT, REPOSITORY, modules
+from tests.sweeps import for_each
 
 # Distribution, the first version without the hole, and its name.
 HOLES = [
@@ -78,7 +79,7 @@ def test_nothing_is_installed_that_has_a_hole_we_know_of(name: str, fixed: str, 
     assert Version(version) >= Version(fixed), hole
 
 
-@pytest.mark.parametrize("text", ALL)
+@for_each("text", ALL)
 def test_no_version_is_allowed_that_has_a_hole_we_know_of(text: str) -> None:
     requirement = Requirement(text)
     if requirement.name == "oms-journal":
@@ -90,7 +91,7 @@ def test_no_version_is_allowed_that_has_a_hole_we_know_of(text: str) -> None:
             assert max(lowest) >= Version(fixed), hole
 
 
-@pytest.mark.parametrize("name", sorted(INSTALLED))
+@for_each("name", sorted(INSTALLED))
 def test_what_we_run_with_may_be_used_by_everybody(name: str) -> None:
     said = INSTALLED[name].metadata.json
     classifiers = [each for each in said.get("classifier") or [] if each.startswith("License")]

@@ -1,8 +1,12 @@
-"""A full store that was drained has room again: what pins the oldest files is moved, and they go."""
+"""A full store that was drained has room again: what pins the oldest files is moved, and they go.
+
+The sample has five of the crashes while room is made.
+"""
 
 import contextlib
 import threading
 import time
+from itertools import product
 
 import pytest
 
@@ -13,6 +17,7 @@ from oms_journal.journal.errors import JournalError
 from oms_journal.journal.names import RESERVE
 from tests.crash_model import SMALL, SPOOL, Account, Unattended, Writer, found_after, open_unattended, state_of
 from tests.faulty_disk import Killed, SimulatedDisk
+from tests.sweeps import for_each
 from tests.watched_disk import TIMEOUT_SECONDS
 
 SIZE = 16 * SMALL  # of a data file
@@ -186,8 +191,7 @@ def test_more_than_the_reserve_has_is_moved_a_few_files_at_a_time(pins: int) -> 
     assert found_after(disk, max_data_file_size=SIZE) == writer.account.state
 
 
-@pytest.mark.parametrize("is_cut", [False, True])
-@pytest.mark.parametrize("seed", range(12))
+@for_each(("seed", "is_cut"), product(range(12), [False, True]), sample=5)
 def test_a_crash_while_room_is_made_loses_nothing_and_doubles_nothing(seed: int, is_cut: bool) -> None:
     disk, writer = drained(pins=80, space=RESERVED + 40 * SIZE)
     disk.kill_at = disk.steps + 1 + seed * 7

@@ -16,6 +16,7 @@ from oms_journal.recovery.startup import recover
 from tests.crash_model import SPOOL, open_unattended
 from tests.crash_store import Store, small_store
 from tests.faulty_disk import Killed, SimulatedDisk
+from tests.sweeps import for_each
 
 SEALED = small_store()
 LOSS = Loss(name="omsmsg-0000000001.data", start=768, end=900, reason="zeros", numbers=((1, 3),), queues=("q",))
@@ -136,7 +137,7 @@ def test_a_loss_comes_back_as_it_was_noted() -> None:
     assert findings.noted(disk, SPOOL) == NOTHING
 
 
-@pytest.mark.parametrize("damage", range(0, 300, 7))
+@for_each("damage", range(0, 300, 7))
 def test_a_note_that_rotted_is_told_of_and_stops_nobody(damage: int) -> None:
     disk = with_rotted_note(SEALED.disk(), damage)
     assert findings.UNREADABLE in told(disk).notes

@@ -27,6 +27,7 @@ from oms_journal.journal.format.headers import (
     encode_headers,
     xxh3,
 )
+from tests.sweeps import for_each
 
 U64 = st.integers(0, 2**64 - 1)
 I64 = st.integers(-(2**63), 2**63 - 1)
@@ -106,7 +107,7 @@ def rewritten(field: slice, value: bytes) -> bytes:
 VERSION_FIELD, SIZE_FIELD, ALIGNMENT_FIELD, FLAGS_FIELD = slice(8, 12), slice(12, 16), slice(112, 116), slice(116, 120)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("field", "value"),
     [(VERSION_FIELD, n) for n in (0, 2, 3, 255, 2**32 - 1)]
     + [(SIZE_FIELD, n) for n in (0, 255, 257, 512)]
@@ -165,7 +166,7 @@ def test_a_frame_copied_to_another_offset_is_no_frame(offset: int) -> None:
     assert isinstance(decode(frame(), offset), BadFrame)
 
 
-@pytest.mark.parametrize("bit", range(64))
+@for_each("bit", range(64))
 def test_a_frame_copied_into_another_file_is_no_frame(bit: int) -> None:
     assert isinstance(decode(frame(), identity=IDENTITY ^ 1 << bit), BadFrame)
 

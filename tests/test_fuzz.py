@@ -19,9 +19,10 @@ from tests.fuzz import directory_targets, file_targets, server_targets, text_tar
 from tests.fuzz.corpora import CORPORA, CORPORA_BYTES_MAX, crashes_in, read_corpus
 from tests.fuzz.every import TARGETS
 from tests.fuzz.target import bounded_memory
+from tests.sweeps import for_each
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@for_each("name", TARGETS)
 def test_every_kept_input_and_every_seed_keeps_what_its_target_promises(name: str) -> None:
     target = TARGETS[name]
     inputs = [*read_corpus(name), *target.seeds()]
@@ -39,7 +40,7 @@ def test_the_kept_inputs_are_small_and_each_file_of_them_has_its_target() -> Non
     assert sum(file.stat().st_size for file in files) <= CORPORA_BYTES_MAX
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@for_each("name", TARGETS)
 def test_what_a_crash_was_is_said_above_its_input(name: str) -> None:
     lines = crashes_in(name)
 

@@ -23,6 +23,7 @@ from oms_journal.broker.migration.agreement import UNLOAD, Mark, Offer, decode_m
 from oms_journal.broker.server.http.request_guard import session_secret
 from oms_journal.broker.server.migration.progress import Refused, check_in, failure_in, hello_in, nonce_in
 from oms_journal.broker.store.start import StoreError
+from tests.sweeps import for_each
 from tests.web_place import WebPlace
 
 DEEP = b"[" * 100_000
@@ -54,8 +55,8 @@ BODIES: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("what", BODIES)
-@pytest.mark.parametrize("path", ["/aci", "/login", "/command", "/peer/hello", "/peer/load/hello", "/peer/unload/x"])
+@for_each("what", BODIES)
+@for_each("path", ["/aci", "/login", "/command", "/peer/hello", "/peer/load/hello", "/peer/unload/x"])
 def test_no_body_is_a_mistake_of_the_server(place: WebPlace, path: str, what: str) -> None:
 
     status, _, answer = place.ask("POST", path, BODIES[what], content_type="application/json")
@@ -63,8 +64,8 @@ def test_no_body_is_a_mistake_of_the_server(place: WebPlace, path: str, what: st
     assert 400 <= status < 500, (status, answer)
 
 
-@pytest.mark.parametrize("cursor", ["[" * 20_000, "[" * 900 + "]" * 900, "{}", "NaN", "1e999", '"\\ud800"', "[[],{}]"])
-@pytest.mark.parametrize("subject", ["SERVICE", "PSF", "PARTICIPANT", "TOPIC", "CONVERSATION"])
+@for_each("cursor", ["[" * 20_000, "[" * 900 + "]" * 900, "{}", "NaN", "1e999", '"\\ud800"', "[[],{}]"])
+@for_each("subject", ["SERVICE", "PSF", "PARTICIPANT", "TOPIC", "CONVERSATION"])
 def test_no_cursor_is_a_mistake_of_the_server(place: WebPlace, subject: str, cursor: str) -> None:
     status, _, answer = place.ask("GET", f"/info/{subject}?cursor={cursor.replace('[', '%5B').replace('{', '%7B')}")
 
@@ -237,7 +238,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@for_each("name", TEXTS)
 def test_a_long_word_of_a_call_is_not_remembered(name: str) -> None:
     def say(word: str) -> None:
         said: dict[str, Any] = {"user_id": "ALICE", "conv_id": "NEW", name: word}

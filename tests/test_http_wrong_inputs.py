@@ -16,6 +16,7 @@ from oms_journal.broker.admin.questions import LIMIT_MAX
 from oms_journal.broker.admin.subjects import REFUSED as REFUSED_SUBJECTS
 from oms_journal.broker.admin.subjects import SUBJECTS
 from tests.guarded_server import PASSWORDS, Files
+from tests.sweeps import for_each
 from tests.web_place import WebPlace
 from tests.wrong_inputs import CHARACTERS_MAX, faults_of
 
@@ -78,8 +79,8 @@ def test_a_method_that_a_route_has_not_is_405_and_says_which_it_has(place: WebPl
     assert count >= 80
 
 
-@pytest.mark.parametrize("path", ["/none", "/info/A/B", "//", "/aci/x", "/%00", "/%ff", "/peer", "/" + "x" * 5000])
-@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+@for_each("path", ["/none", "/info/A/B", "//", "/aci/x", "/%00", "/%ff", "/peer", "/" + "x" * 5000])
+@for_each("method", ["GET", "POST", "DELETE"])
 def test_what_is_not_there_is_404_and_says_where_the_list_is(place: WebPlace, method: str, path: str) -> None:
     assert problem(place.ask(method, path), "there is nothing at", "/openapi.json") == 404
 
@@ -102,8 +103,8 @@ BODIES: dict[str, bytes] = {  # that are no document
 TAKE_JSON = ("/aci", "/command", "/login", "/peer/hello")
 
 
-@pytest.mark.parametrize("what", BODIES)
-@pytest.mark.parametrize("path", TAKE_JSON)
+@for_each("what", BODIES)
+@for_each("path", TAKE_JSON)
 def test_a_body_that_is_no_document_is_400(place: WebPlace, path: str, what: str) -> None:
     found = place.ask("POST", path, BODIES[what], content_type=CONTENT)
     if path == "/command" and "code" in json.loads(found[2]):

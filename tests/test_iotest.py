@@ -17,6 +17,7 @@ from oms_journal.journal.iotest.report import (
     percentile,
     timing,
 )
+from tests.sweeps import for_each
 
 PLACE = Place(
     directory="/spool",
@@ -53,7 +54,7 @@ def test_a_histogram_has_a_bucket_for_each_power_of_two_between_its_ends() -> No
     assert all(before.high == after.low for before, after in pairwise(buckets))
 
 
-@pytest.mark.parametrize("power", range(40))
+@for_each("power", range(40))
 def test_a_latency_lies_within_its_bucket_on_both_sides_of_every_border(power: int) -> None:
     border = 1000 << power
     for nanoseconds in (border - 1, border, border + 1):

@@ -15,6 +15,7 @@ from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.message import Message
 from oms_journal.journal.writing.draft import Composer, Draft
 from tests.paper_journal import PaperJournal, moving
+from tests.sweeps import for_each
 
 
 def _with_messages(count: int) -> PaperJournal:
@@ -84,9 +85,9 @@ def test_of_two_removals_of_one_message_in_one_group_the_first_is_written() -> N
     assert _undelivered(journal) == []
 
 
-@pytest.mark.parametrize("first", [1, FEW, FEW + 1, 500])
-@pytest.mark.parametrize("second", [1, FEW, FEW + 1, 500])
-@pytest.mark.parametrize("overlap", [0, 1])
+@for_each("first", [1, FEW, FEW + 1, 500])
+@for_each("second", [1, FEW, FEW + 1, 500])
+@for_each("overlap", [0, 1])
 def test_commits_of_any_size_see_what_others_of_the_group_remove(first: int, second: int, overlap: int) -> None:
     journal = _with_messages(1001)
     end = first + second - overlap

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from oms_journal.journal import names
 from oms_journal.journal.names import ArchiveName, DataFileName, OwnName, UnfinishedName, parse, unfinished
+from tests.sweeps import for_each
 
 SEQUENCES = st.integers(1, names.SEQUENCE_MAX)
 STRANGERS = (
@@ -21,7 +22,7 @@ STRANGERS = (
 )
 
 
-@pytest.mark.parametrize("name", STRANGERS)
+@for_each("name", STRANGERS)
 def test_a_strangers_name_names_nothing(name: str) -> None:
     assert parse(name) is None
 

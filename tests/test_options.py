@@ -8,6 +8,7 @@ import pytest
 
 from oms_journal import Options
 from oms_journal.database.options import ENVIRONMENT, NamedOptions, parse_duration, parse_size
+from tests.sweeps import for_each
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_none_means_the_default() -> None:
     assert Options.of(max_data_file_size=None, policy=None, retention_age=None) == Options()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value"),
     [
         ("max_data_file_size", 4095),

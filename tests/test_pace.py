@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 
 from oms_journal.database.asynchronous import FAST_COUNT, FAST_SECONDS, SLOW_SECONDS, Pace
+from tests.sweeps import for_each
 
 FAST, BETWEEN, SLOW = FAST_SECONDS / 2, (FAST_SECONDS + SLOW_SECONDS) / 2, SLOW_SECONDS * 2
 
@@ -37,7 +38,7 @@ def test_a_fast_device_on_a_busy_machine_proves_so_among_slow_groups() -> None:
 SLOW_ONES = [each for each in product((FAST, BETWEEN, SLOW), repeat=4) if each.count(FAST) <= each.count(SLOW)]
 
 
-@pytest.mark.parametrize("pattern", SLOW_ONES, ids=str)
+@for_each("pattern", SLOW_ONES)
 def test_a_device_that_is_slow_as_often_as_it_is_fast_is_left_to_the_thread(
     pattern: tuple[float, ...],
 ) -> None:

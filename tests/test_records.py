@@ -32,6 +32,7 @@ from oms_journal.journal.format.records import (
 )
 from oms_journal.journal.operations import PROPERTIES_BYTES_MAX, Operation
 from oms_journal.journal.writing.draft import Added, Composer, Draft
+from tests.sweeps import for_each
 
 NAMES = st.binary(min_size=1, max_size=255)
 PAYLOADS = st.lists(st.binary(max_size=40), min_size=1, max_size=6)
@@ -228,7 +229,7 @@ def test_a_set_that_is_none_is_refused(first: int, count: int, coded: bytes, wro
 # What is unknown.
 
 
-@pytest.mark.parametrize("kind", [0, *range(7, 256)])
+@for_each("kind", [0, *range(7, 256)])
 def test_an_unknown_kind_is_refused(kind: int) -> None:
     with pytest.raises(BadRecord):
         list(decode_records(RECORD.pack(kind, 0, 1, 0, 1, 1) + b"q".ljust(64, b"\0")))
@@ -237,7 +238,7 @@ def test_an_unknown_kind_is_refused(kind: int) -> None:
 ALLOWED: dict[int, int] = {Operation.ADD: PROPERTIES | PRODUCER | MOVED | WHOLE_COMMIT, Operation.PUT: MOVED}
 
 
-@pytest.mark.parametrize(("kind", "bit"), [*product(range(1, 7), range(8))])
+@for_each(("kind", "bit"), [*product(range(1, 7), range(8))])
 def test_a_flag_that_a_kind_does_not_have_is_refused(kind: int, bit: int) -> None:
     flag = 1 << bit
     extra = 1 if flag & PRODUCER else 0
@@ -269,7 +270,7 @@ def test_a_head_that_contradicts_itself_is_refused(head: tuple[int, ...], wrong:
         list(decode_records(RECORD.pack(*head) + bytes(128)))
 
 
-@pytest.mark.parametrize("size", range(1, 88))
+@for_each("size", range(1, 88))
 def test_a_record_that_ends_behind_its_frame_is_refused(size: int) -> None:
     data = added(one_add(Added(queue=b"queue", payloads=[b"a", b"b", b"c"], producer=b"producer", flags=WHOLE_COMMIT)))
     needed = len(data.rstrip(b"\0"))

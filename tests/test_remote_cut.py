@@ -1,4 +1,7 @@
-"""Calls over HTTP that are cancelled at each await, or interrupted: taken back alone, and whatever else goes on."""
+"""Calls over HTTP that are cancelled at each await, or interrupted: taken back alone, and whatever else goes on.
+
+The sample interrupts at a part of the places, the rest at all others.
+"""
 
 import asyncio
 import signal
@@ -16,6 +19,7 @@ from tests.api.moments import Cancel, Interrupt, cancelled, watched
 from tests.callers.faces import Signalled
 from tests.callers.wire import Wire
 from tests.embedded import SERVICE
+from tests.sweeps import sampled
 from tests.watched_disk import TIMEOUT_SECONDS
 from tests.web_place import WebPlace
 
@@ -224,7 +228,7 @@ def test_what_an_interrupted_call_has_received_comes_again_and_all_else_goes_on(
         assert unit.commit().status is Status.ACCEPTED
 
 
-@pytest.mark.parametrize("start", range(PARTS))
+@pytest.mark.parametrize("start", sampled(range(PARTS), 1))
 def test_an_interrupt_at_any_place_leaves_a_client_that_goes_on(place: WebPlace, start: int) -> None:
     with (
         connect(place.url) as broker,

@@ -11,6 +11,7 @@ from oms_journal.journal.errors import CannotContinue, CommitFailed, DiskError, 
 from oms_journal.journal.names import LOCK
 from tests.crash_model import SPOOL, Unattended, found_after, open_unattended, state_of
 from tests.faulty_disk import SimulatedDisk
+from tests.sweeps import for_each
 
 
 def fail_to_add(database: MessageDatabase, payload: bytes = b"told as failed") -> None:
@@ -153,7 +154,7 @@ def test_an_attempt_that_fails_is_made_again() -> None:
     again.close()
 
 
-@pytest.mark.parametrize("nth", range(1, 40))
+@for_each("nth", range(1, 40))
 def test_whatever_fails_in_an_attempt_the_next_one_finds_the_same(nth: int) -> None:
     disk = SimulatedDisk()
     database = open_unattended(disk)

@@ -1,4 +1,7 @@
-"""A database from a backup: another one, whole or not at all, that delivers nothing twice by itself."""
+"""A database from a backup: another one, whole or not at all, that delivers nothing twice by itself.
+
+The sample kills at every fourth change and has every fourth call fail, from the first one on; the rest has all others.
+"""
 
 import random
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ from oms_journal.recovery.validation import validate_directory
 from tests.crash_model import SPOOL, Account, State, Unattended, Writer, state_of, workload
 from tests.faulty_disk import Killed, SimulatedDisk
 from tests.restored import BACKUP, BEGAN, NEW, backed_up, opened, restored
+from tests.sweeps import Share, in_two_sizes
 
 MINUTE = 60 * 1_000_000
 DAY = 24 * 60 * MINUTE
@@ -235,23 +239,25 @@ def test_it_goes_on_like_any_database_through_starts_clean_ups_and_further_resto
         new = Path(f"/new{generation}")
 
 
+@in_two_sizes
 @pytest.mark.parametrize("closed", [False, True])
-def test_killed_or_cut_off_at_any_change_it_is_whole_or_unfinished_and_can_be_repeated(closed: bool) -> None:
-    step = 0
+def test_killed_or_cut_off_at_any_change_it_is_whole_or_unfinished_and_can_be_repeated(
+    closed: bool, share: Share
+) -> None:
+    whole = made(rounds=12, closed=closed)
+    before = whole.disk.steps
+    restored(whole.disk)
+    count = whole.disk.steps - before
+    assert count > 20
     outcomes = set()
-    while True:
-        step += 1
+    for step in share.of(range(1, count + 1), count // 4):
         was = made(rounds=12, closed=closed)
         was.disk.kill_at = was.disk.steps + step
-        try:
+        with pytest.raises(Killed):
             restored(was.disk)
-        except Killed:
-            for left in (was.disk.restart(), was.disk.crash(step), was.disk.crash(1000 + step)):
-                outcomes.add(_check_whole_or_unfinished(left, was, closed=closed))
-            continue
-        assert step > 20
-        assert outcomes == {"nothing", "unfinished", "whole"}
-        return
+        for left in (was.disk.restart(), was.disk.crash(step), was.disk.crash(1000 + step)):
+            outcomes.add(_check_whole_or_unfinished(left, was, closed=closed))
+    assert outcomes == {"nothing", "unfinished", "whole"} or share is Share.REST
 
 
 def _check_whole_or_unfinished(disk: SimulatedDisk, was: Made, *, closed: bool) -> str:
@@ -284,12 +290,15 @@ def _check_whole_or_unfinished(disk: SimulatedDisk, was: Made, *, closed: bool) 
     return outcome
 
 
+@in_two_sizes
 @pytest.mark.parametrize(
     "verb", ["create", "write", "sync", "rename", "sync_directory", "unlink", "open", "read", "list", "lock_write"]
 )
-def test_a_verb_that_fails_once_anywhere_fails_the_restore_or_is_got_over_and_it_can_be_repeated(verb: str) -> None:
+def test_a_verb_that_fails_once_anywhere_fails_the_restore_or_is_got_over_and_it_can_be_repeated(
+    verb: str, share: Share
+) -> None:
     failed = 0
-    for nth in range(1, 400):
+    for nth in share.every(4, range(1, 400)):
         was = made(rounds=6)
         was.disk.fail(verb, nth)
         try:

@@ -16,6 +16,7 @@ from oms_journal.journal.format import manifest
 from tests.crash_model import SPOOL
 from tests.faulty_disk import SimulatedDisk
 from tests.restored import BACKUP, BEGAN, NEW, backed_up, opened, restored
+from tests.sweeps import for_each
 
 OTHER = Path("/other")
 NUMBERS = list(range(1, 7))
@@ -120,8 +121,8 @@ def test_nothing_is_handed_out_unless_the_original_is_seen_untouched(case: str) 
     assert report.held == len(held(disk))
 
 
-@pytest.mark.parametrize("case", LOOKS)
-@pytest.mark.parametrize("hold", [True, False])
+@for_each("case", LOOKS)
+@for_each("hold", [True, False])
 def test_who_knows_better_decides_whatever_can_be_seen(case: str, hold: bool) -> None:
     change, went_on = LOOKS[case]
     disk = closed()

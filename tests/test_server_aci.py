@@ -17,6 +17,7 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.records import Status
 from oms_journal.broker.server.http import sessions
+from tests.sweeps import for_each
 from tests.watched_disk import TIMEOUT_SECONDS
 from tests.web_place import ALICE, BOB, SERVICE, WebPlace, answer, brief, head
 
@@ -177,7 +178,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", list(BROKEN))
+@for_each("name", list(BROKEN))
 def test_what_is_no_control_block_is_refused_in_words_and_nothing_happens(place: WebPlace, name: str) -> None:
     status, said = place.say(BROKEN[name])
 

@@ -22,6 +22,7 @@ from oms_journal.broker.server.runtime.state import Served
 from oms_journal.broker.server.stomp.frames import CLIENT_COMMANDS
 from tests.guarded_server import PASSWORDS, Files
 from tests.stomp_server import Serving, Wire
+from tests.sweeps import for_each
 
 ROLES = ("nobody", "guesser", "MALLORY", "ROOT")
 _ALL = (200, 200, 200, 200)
@@ -209,8 +210,8 @@ def call(server: Serving, role: str, function: str, session: str = "", **fields:
     return dict(answer)
 
 
-@pytest.mark.parametrize("function", [each.name for each in Function])
-@pytest.mark.parametrize("user", ["ALICE", "ROOT", "alice", "mallory", "MALLORY ", "*", "ANONYMOUS", "MALL\u00d6RY"])
+@for_each("function", [each.name for each in Function])
+@for_each("user", ["ALICE", "ROOT", "alice", "mallory", "MALLORY ", "*", "ANONYMOUS", "MALL\u00d6RY"])
 def test_nobody_calls_as_somebody_else_whatever_the_function(server: Serving, function: str, user: str) -> None:
     names = {"server_class": "QUEUE", "server_name": "ALICE-SECRET", "service": "-", "topic": "ALICE"}
     block = {"function": function, "user_id": user, "token": "T", "conv_id": "NEW", **names}

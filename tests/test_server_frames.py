@@ -19,6 +19,7 @@ from oms_journal.broker.server.stomp.frames import (
     encode,
     is_sayable,
 )
+from tests.sweeps import for_each
 
 SMALL = FrameLimits(header_line=64, header_lines=4, head=128, body=256)
 
@@ -234,7 +235,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@for_each("name", HOSTILE)
 def test_what_is_no_frame_is_refused_with_a_reason(name: str) -> None:
     data, reason = HOSTILE[name]
 

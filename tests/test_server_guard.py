@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-import pytest
-
 from oms_journal.broker.block import ANY, BOTH, NEW, NONE, Function, Option, Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.rights import BROKER, OPEN, Guard, Identity, Right, refusal, service_name, topic_name
+from tests.sweeps import for_each
 
 NAMES: dict[str, Any] = {"server_class": "RPC", "server_name": "SRV1", "service": "CALLNAT"}
 
@@ -39,8 +38,8 @@ def code(identity: Identity, request: Request) -> Code | None:
     return None if found is None else found[0]
 
 
-@pytest.mark.parametrize("held", [None, *Right], ids=lambda right: right.value if right else "none")
-@pytest.mark.parametrize(
+@for_each("held", [None, *Right])
+@for_each(
     ("function", "fields", "needed", "name"),
     [
         (Function.SEND, {"conv_id": NEW, **NAMES}, Right.SEND, "RPC/SRV1/CALLNAT"),
@@ -67,7 +66,6 @@ def code(identity: Identity, request: Request) -> Code | None:
             BROKER,
         ),
     ],
-    ids=lambda value: value.name if isinstance(value, Function) else None,
 )
 def test_what_begins_something_needs_its_one_right(
     function: Function, fields: dict[str, Any], needed: Right, name: str, held: Right | None
@@ -89,9 +87,7 @@ def unbound() -> Iterator[Request]:
     yield said(Function.UNSUBSCRIBE, topic="NEWS")
 
 
-@pytest.mark.parametrize(
-    "request_", list(unbound()), ids=lambda request: f"{request.function.name}-{request.option.name}"
-)
+@for_each("request_", list(unbound()))
 def test_what_goes_on_needs_no_right_and_only_its_user(request_: Request) -> None:
     identity = Holder()
 
@@ -103,8 +99,8 @@ def test_what_goes_on_needs_no_right_and_only_its_user(request_: Request) -> Non
     assert code(identity, request_) is Code.USER_ID_BAD
 
 
-@pytest.mark.parametrize("function", Function)
-@pytest.mark.parametrize("user_id", ["BOB", "alice", "ALICE ", " ALICE", "ALICE\0", "*"])
+@for_each("function", Function)
+@for_each("user_id", ["BOB", "alice", "ALICE ", " ALICE", "ALICE\0", "*"])
 def test_nobody_calls_as_another_user(function: Function, user_id: str) -> None:
     everything = Identity("ALICE")
 

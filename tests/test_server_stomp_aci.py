@@ -14,6 +14,7 @@ from oms_journal.broker.server.stomp.frames import V10, V11, V12, Frame
 from tests.guarded_server import PASSWORDS, Files
 from tests.stomp_desk import Connection, StompDesk
 from tests.stomp_server import Serving, connected
+from tests.sweeps import for_each
 
 BUILT_IN = {"function": "SEND", "conv_id": "NONE", "server_class": "SAG", "server_name": "ETBCIS"}
 QUEUE = "/queue/moves"
@@ -134,7 +135,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("function", "option"), REFUSED, ids=lambda each: each.name)
+@for_each(("function", "option"), REFUSED)
 def test_what_has_a_frame_is_refused_and_changes_nothing(function: Function, option: Option) -> None:
     alice = StompDesk().connect()
     commits = len(alice.stomp.desk.paper.commits)

@@ -16,6 +16,7 @@ from oms_journal.broker.rights import BROKER, Right, service_name, topic_name
 from oms_journal.broker.server.security import passwords
 from oms_journal.broker.server.security.passwords import Cost, stored
 from oms_journal.broker.server.security.users import FORMAT, User, UsersInvalid, pattern_of, read, write
+from tests.sweeps import for_each
 
 CHEAP = Cost(log_n=4)
 SECRET = "correct horse battery"
@@ -162,7 +163,7 @@ def test_a_writer_that_is_interrupted_leaves_the_old_file(tmp_path: Path) -> Non
     assert set(read(path)) == {"ALICE"}
 
 
-@pytest.mark.parametrize("pattern", ["".join(text) for length in range(5) for text in product("ab*", repeat=length)])
+@for_each("pattern", ["".join(text) for length in range(5) for text in product("ab*", repeat=length)])
 def test_a_pattern_fits_what_the_same_regular_expression_does(pattern: str) -> None:
     expression = re.compile(".*".join(map(re.escape, pattern.split("*"))))
     names = ["".join(text) for length in range(5) for text in product("ab", repeat=length)]
@@ -186,7 +187,7 @@ def test_a_destination_as_a_pattern_fits_what_it_names(text: str) -> None:
     assert pattern_of(pattern_of(text)) == pattern_of(text)
 
 
-@pytest.mark.parametrize("length", range(1, 60))
+@for_each("length", range(1, 60))
 def test_a_pattern_of_queues_fits_every_queue_that_begins_so(length: int) -> None:
     for begin in ("ORDERS", "O" * 24, "a/%", "ü" * 12):
         for more in ("x", "-", "ü", "€", "😀"):

@@ -7,6 +7,7 @@ import pytest
 from oms_journal.broker.server.standby.standby import is_same_store
 from oms_journal.broker.server.standby.watch import Verdict, Watch
 from oms_journal.journal.lock import Holder
+from tests.sweeps import for_each
 
 INTERVAL, RENEWAL = 60.0, 3.0
 
@@ -15,7 +16,7 @@ def holder(number: int = 7, count: int = 5, *, is_open: bool = True, renew_secon
     return Holder(number=number, count=count, is_open=is_open, renew_seconds=renew_seconds)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("is_open", "count", "missed", "still"),
     list(product([False, True], [0, 5], [0.0, INTERVAL / 2, INTERVAL], [0.0, INTERVAL / 2, INTERVAL])),
 )

@@ -11,6 +11,7 @@ from oms_journal.recovery.startup import RecoveryOptions
 from tests.simulation.campaign import Search, answer
 from tests.simulation.fault import changed
 from tests.simulation.faults import FAULTS, Fault
+from tests.sweeps import for_each, split
 
 # Found in the first few runs. The others take longer, and are for the long campaign.
 SOON = (
@@ -37,8 +38,16 @@ SOON = (
     "a-producers-repeat-is-added-after-a-restart",
 )
 
+# Of these, those that take some seconds: for the whole.
+SECONDS = (
+    "both-is-committed-by-halves",
+    "a-restart-forgets-what-is-held",
+    "a-failed-sync-of-prepared-zeros-is-swallowed",
+    "a-producers-repeat-is-added-after-a-restart",
+)
 
-@pytest.mark.parametrize("name", SOON)
+
+@pytest.mark.parametrize("name", split([name for name in SOON if name not in SECONDS], SECONDS))
 def test_a_fault_made_on_purpose_is_found(name: str) -> None:
     _assert_found(name)
 
@@ -57,7 +66,7 @@ def _assert_found(name: str) -> None:
     assert is_exception or found.failure.promise in found.seen.checked
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@for_each("name", FAULTS, sample=24)
 def test_a_fault_is_gone_when_its_block_ends(name: str) -> None:
     def product() -> dict[str, object]:
         functions: dict[str, object] = {}

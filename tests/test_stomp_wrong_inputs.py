@@ -7,6 +7,7 @@ import pytest
 
 from oms_journal.broker.codes import Code
 from tests.stomp_server import Serving, Wire
+from tests.sweeps import for_each
 from tests.wrong_inputs import faults_of
 
 Q = {"destination": "/queue/A"}
@@ -83,7 +84,7 @@ def check(wire: Wire, named: tuple[str, ...]) -> None:
     assert advice.lower() == f"{Code(frame.headers['error-code']).advice}.".lower()
 
 
-@pytest.mark.parametrize(("command", "headers", "named"), FRAMES, ids=lambda each: str(each)[:60])
+@for_each(("command", "headers", "named"), FRAMES)
 def test_a_frame_that_is_wrong_is_told(
     server: Serving, command: str, headers: dict[str, str], named: tuple[str, ...]
 ) -> None:

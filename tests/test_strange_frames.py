@@ -20,6 +20,7 @@ from tests import foreign_reader
 from tests.crash_model import SPOOL, Account, State, Unattended, Writer, found_after, open_unattended, state_of
 from tests.faulty_disk import SimulatedDisk
 from tests.strange_frames import STRANGE, Strange, single_add, write_unchecked
+from tests.sweeps import for_each
 
 PLACES = ["first", "middle", "last of a file", "last of all"]
 ENDINGS = ["closed", "killed"]
@@ -78,9 +79,9 @@ class Broken:
         return directory
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("what", STRANGE)
+@for_each("ending", ENDINGS)
+@for_each("place", PLACES)
+@for_each("what", STRANGE)
 def test_it_costs_that_frame_only_is_told_once_and_keeps_the_numbers_clear(what: str, place: str, ending: str) -> None:
     broken = Broken(STRANGE[what], place, is_closed=ending == "closed")
     disk = broken.killed()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from oms_journal.index.table import Block, Place, Table
+from tests.sweeps import for_each
 
 QUEUES = ["orders", "häuser", "\0", "q" * 255]
 LAST = 1 << 62
@@ -284,8 +285,8 @@ def test_removing_numbers_together_leaves_what_removing_them_one_by_one_leaves(n
     assert together.queues.used() == singly.queues.used()
 
 
-@pytest.mark.parametrize("beside", [0, 1, 63, 64, 65, 1000])
-@pytest.mark.parametrize("mine", [0, 1, 64, 100])
+@for_each("beside", [0, 1, 63, 64, 65, 1000])
+@for_each("mine", [0, 1, 64, 100])
 def test_a_look_for_a_queue_begins_near_its_messages_when_they_are_the_newest(beside: int, mine: int) -> None:
     table = _of(beside, queue="others") if beside else Table()
     table.queues.place("mine")

@@ -10,6 +10,7 @@ from oms_journal.journal.format.headers import FRAME_SIZE, GAP, FrameHeader, ali
 from oms_journal.journal.format.records import RECORD, encode_drop, encode_gap, encode_put
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.walk import BadRange, Span, Walk, walk
+from tests.sweeps import for_each
 
 IDENTITY = 0xFFFF_FFFF_FFFF_F000
 START = 768
@@ -60,8 +61,8 @@ def found_places(found: Walk) -> list[tuple[int, int]]:
 SIZES = [0, 5, 100, 3, 64, 7, 48, 1, 200]
 
 
-@pytest.mark.parametrize("alignment", [8 << n for n in range(10)])
-@pytest.mark.parametrize("tail", [0, 8, 4096])
+@for_each("alignment", [8 << n for n in range(10)])
+@for_each("tail", [0, 8, 4096])
 def test_every_frame_is_found_at_any_alignment(alignment: int, tail: int) -> None:
     data, places = build([8 * n for n in range(70)], alignment=alignment)
     data += bytes(tail)
@@ -102,10 +103,10 @@ def test_a_flipped_bit_costs_at_most_the_frame_it_is_in() -> None:
             assert [(bad.start, bad.end) for bad in found.bad_ranges] == [mine], bit
 
 
-@pytest.mark.parametrize("first", range(len(SIZES)))
-@pytest.mark.parametrize("bad_count", [1, 2, 4])
-@pytest.mark.parametrize("alignment", [8, 64])
-@pytest.mark.parametrize("filling", [0, 0xFF])
+@for_each("first", range(len(SIZES)))
+@for_each("bad_count", [1, 2, 4])
+@for_each("alignment", [8, 64])
+@for_each("filling", [0, 0xFF])
 def test_good_frames_behind_a_bad_place_are_found(first: int, bad_count: int, alignment: int, filling: int) -> None:
     data, places = build(SIZES, alignment=alignment)
     bad = places[first : first + bad_count]
@@ -124,9 +125,9 @@ def test_good_frames_behind_a_bad_place_are_found(first: int, bad_count: int, al
         assert [(one.start, one.end) for one in found.bad_ranges] == [(start, end)]
 
 
-@pytest.mark.parametrize("alignment", [64, 512, 4096])
-@pytest.mark.parametrize("group", [1, 2, 5])
-@pytest.mark.parametrize("size", [0, 1, 8, 200])
+@for_each("alignment", [64, 512, 4096])
+@for_each("group", [1, 2, 5])
+@for_each("size", [0, 1, 8, 200])
 def test_zeros_in_the_place_of_any_frames_but_the_last_are_no_padding(alignment: int, group: int, size: int) -> None:
     data, places = build([size] * 12, alignment=alignment, group=group)
     for first in range(len(places) - 1):

@@ -3,7 +3,7 @@
 What is handed in changes at every write of the broker's, and when the call has returned (`tests/api/moments.py`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tests.api.arguments import Argument
@@ -71,8 +71,8 @@ PLACES = 360  # of such a call, about
 SWEPT = tuple(f"{owner}.{method}" for owner in CLASSES for method in methods(owner) if parameters(owner, method))
 
 
-def scripts_of(name: str) -> Iterator[tuple[Step, ...]]:
-    """Yield a script for every argument of a method, "session.send", with all ways of giving it."""
+def scripts_of(name: str, variants: Iterable[int] = range(VARIANTS)) -> Iterator[tuple[Step, ...]]:
+    """Yield a script for every argument of a method, "session.send", with variants of all ways of giving it."""
     owner, _, method = name.partition(".")
     who = {"received": "BOB", "subscription": "CAROL", "reading": "CAROL"}.get(owner, "ALICE")
     if method in ("receive_unit", "receive_message", "register", "deregister"):
@@ -81,7 +81,7 @@ def scripts_of(name: str) -> Iterator[tuple[Step, ...]]:
         kind = kind_of(parameter)
         script: list[Step] = []
         for way in sorted(RIGHT[kind] | WRONG[kind]):
-            for n in range(VARIANTS):
+            for n in variants:
                 call = Call(who, owner, method, _given(owner, method, parameter, Argument(kind, way, n)))
                 script += [*BEFORE[owner], call, *AFTER.get((owner, method), ())]
         yield tuple(script)
@@ -104,9 +104,9 @@ def interrupted(name: str) -> Iterator[tuple[Step, ...]]:
         yield (*before, replace(last, moment=Interrupt(place)), last)
 
 
-def sweep(name: str, face: str) -> Swept:
+def sweep(name: str, face: str, variants: Iterable[int] = range(VARIANTS)) -> Swept:
     """Play every way of giving the arguments of a method, or interrupt a call; yield the scripts and their failures."""
-    for script in interrupted(name) if name in INTERRUPTED else scripts_of(name):
+    for script in interrupted(name) if name in INTERRUPTED else scripts_of(name, variants):
         try:
             play(script, face)
         except Exception as failure:

@@ -1,0 +1,160 @@
+"""Sweeps in two sizes under one name, and tables as one test.
+
+A sweep asks every bit, cut, seed or row. `make test` asks a sample of them, which is the same each day and has every
+kind of case in it; the rest has the marker `whole`, and `make test-all` runs both. So nothing is asked twice:
+
+    @in_two_sizes
+    def test_no_flipped_bit_goes_unnoticed(share: Share) -> None:
+        for bit in share.of(bits_of(STORE), 200, kind=part_of):
+            ...                                     # test_…[sample], and test_…[rest], which is `whole`
+
+    @pytest.mark.parametrize("seed", sampled(range(40), 6))                # six cases, and 34 that are `whole`
+
+A thousand cases that differ in nothing but a row are one test, which names all rows that fail:
+
+    @for_each("status", Status)
+    @for_each(("before", "behind"), PAIRS)
+    def test_a_row(status: Status, before: int, behind: int) -> None: ...
+"""
+
+import enum
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+T = TypeVar("T")
+Test = Callable[..., None]
+SHOWN = 50  # rows that fail, and are shown one by one
+
+
+def _no_kind(_case: object) -> object:
+    return None
+
+
+def in_sample(cases: Sequence[T], count: int, kind: Callable[[T], object] = _no_kind) -> list[bool]:
+    """Say of each case whether it is in the sample: `count` evenly spread ones, and the first of each kind."""
+    count = min(count, len(cases))
+    even = {round(turn * (len(cases) - 1) / max(1, count - 1)) for turn in range(count)}
+    kinds = {kind(cases[place]) for place in even}
+    chosen = []
+    for place, case in enumerate(cases):
+        is_chosen = place in even or kind(case) not in kinds
+        kinds.add(kind(case))
+        chosen.append(is_chosen)
+    return chosen
+
+
+class Share(enum.Enum):
+    """What one run of a sweep asks: the sample, or the rest."""
+
+    SAMPLE = "sample"
+    REST = "rest"
+
+    def of(self, cases: Iterable[T], count: int, kind: Callable[[T], object] = _no_kind) -> list[T]:
+        """Return this share: about `count` of the cases, with one of each kind among them; or all others."""
+        every = list(cases)
+        return [
+            case
+            for case, is_chosen in zip(every, in_sample(every, count, kind), strict=True)
+            if is_chosen == (self is Share.SAMPLE)
+        ]
+
+    def every(self, stride: int, cases: Iterable[T]) -> Iterator[T]:
+        """Yield this share of cases whose end the test finds: every `stride`-th from the first on, or the others."""
+        for place, case in enumerate(cases):
+            if (place % stride == 0) == (self is Share.SAMPLE):
+                yield case
+
+    def chooser(self, stride: int) -> Callable[[int, object], bool]:
+        """Return what says of a case whether it is in this share, by its number and a kind that shows late.
+
+        In the sample is every `stride`-th number, and the first of each kind.
+        """
+        kinds: set[object] = set()
+
+        def is_mine(number: int, kind: object = None) -> bool:
+            is_chosen = number % stride == 0 or kind not in kinds
+            kinds.add(kind)
+            return is_chosen == (self is Share.SAMPLE)
+
+        return is_mine
+
+
+def in_two_sizes(test: Test) -> Test:
+    """Run a test that takes its `share` twice: the sample each day, the rest where the whole is asked for."""
+    shares = [pytest.param(Share.SAMPLE, id="sample"), pytest.param(Share.REST, id="rest", marks=pytest.mark.whole)]
+    marked: Test = pytest.mark.parametrize("share", shares)(test)
+    return marked
+
+
+def sampled(cases: Iterable[T], count: int, kind: Callable[[T], object] = _no_kind) -> list[Any]:
+    """Return all cases as parameters; those that are not in the sample are `whole`."""
+    every = list(cases)
+    return [
+        pytest.param(case, marks=() if is_chosen else pytest.mark.whole)
+        for case, is_chosen in zip(every, in_sample(every, count, kind), strict=True)
+    ]
+
+
+def split(sample: Iterable[object], rest: Iterable[object]) -> list[Any]:
+    """Return the sample as parameters, and the rest that is `whole`."""
+    return [*sample, *(pytest.param(case, marks=pytest.mark.whole) for case in rest)]
+
+
+PARAMETERS = type(pytest.param())
+
+
+def _values_of(row: Any) -> Any:
+    """Return a row without the name that `pytest.param` may have given it."""
+    if not isinstance(row, PARAMETERS):
+        return row
+    assert not row.marks, "a row of a table has no marks of its own"
+    return row.values if len(row.values) > 1 else row.values[0]
+
+
+def for_each(
+    names: str | tuple[str, ...],
+    rows: Iterable[Any],
+    *,
+    sample: int | None = None,
+    kind: Callable[[Any], object] = _no_kind,
+) -> Callable[[Test], Test]:
+    """Make one test of what would be a case for each row: it runs all of them, and names those that fail.
+
+    What else the test takes, it takes once for all rows. With a sample it is in two sizes.
+    """
+    arguments = (names,) if isinstance(names, str) else names
+    table = [_values_of(row) for row in rows]
+    assert table, "a table without a row asks nothing"
+
+    def over(test: Test) -> Test:
+        def all_rows(**others: Any) -> None:
+            failures: list[tuple[str, Exception]] = []
+            mine = table if sample is None else others.pop("share").of(table, sample, kind)
+            for row in mine:
+                values = (row,) if isinstance(names, str) else row
+                assert isinstance(values, tuple | list)
+                try:
+                    test(**dict(zip(arguments, values, strict=True)), **others)
+                except Exception as failure:
+                    label = ", ".join(f"{name}={value!r}" for name, value in zip(arguments, values, strict=True))
+                    failures.append((label, failure))
+            if failures:
+                told = [f"{label}: {type(each).__name__}: {each}" for label, each in failures[:SHOWN]]
+                head = f"{len(failures)} of {len(mine)} rows fail"
+                raise AssertionError("\n".join([head, *told])) from failures[0][1]
+
+        signature = inspect.signature(test)
+        rest = [parameter for name, parameter in signature.parameters.items() if name not in arguments]
+        assert len(rest) == len(signature.parameters) - len(arguments), f"{test.__name__} takes {arguments}"
+        all_rows.__name__, all_rows.__qualname__, all_rows.__doc__ = test.__name__, test.__qualname__, test.__doc__
+        all_rows.__module__ = test.__module__
+        all_rows.__dict__.update(test.__dict__)
+        if sample is not None:
+            rest.append(inspect.Parameter("share", inspect.Parameter.KEYWORD_ONLY))
+        all_rows.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
+        return all_rows if sample is None else in_two_sizes(all_rows)
+
+    return over
