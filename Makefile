@@ -94,7 +94,7 @@ bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
 
 dist: $(READY)
-	$(BIN)/python -m tests.distribution $(PYTHON) python3.11 python3.12 python3.13 python3.14
+	$(BIN)/python -m tests.support.distribution $(PYTHON) python3.11 python3.12 python3.13 python3.14
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -4,54 +4,56 @@ A processor takes a whole file. One that took a long file last would work on it 
 One processor takes all files that need Spark: it starts once.
 """
 
-from pathlib import PurePath
-
 import pytest
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 SPARK_FILES = (
-    "test_analysis_broker",
-    "test_analysis_report",
-    "test_analysis_questions",
-    "test_analysis_questions_by_hand",
-    "test_analysis_source",
-    "test_analysis_stream",
-    "test_analysis_remote",
-    "test_analysis_filters",
-    "test_cli_analyze",
-    "test_demo_report",
+    "analysis/test_broker",
+    "analysis/test_report",
+    "analysis/test_questions",
+    "analysis/test_questions_by_hand",
+    "analysis/test_source",
+    "analysis/test_stream",
+    "analysis/test_remote",
+    "analysis/test_filters",
+    "cli/test_analyze",
+    "cli/demo/test_demo_report",
 )
 LONG_FILES = (
     *SPARK_FILES,
-    "test_analysis_java",
-    "test_demo",
-    "test_callers",
-    "test_server_standby",
-    "test_cli_chess",
-    "test_api",
-    "test_cli_broker_wrong_inputs",
-    "test_crash_recovery",
-    "test_broker_embedded_kill",
-    "test_cli_long_uow",
-    "test_broker_embedded",
-    "test_faults",
-    "test_crash_power_cut",
-    "test_crash_flips",
-    "test_backup_processes",
-    "test_simulation_same",
-    "test_bench",
+    "analysis/test_java",
+    "cli/demo/test_demo",
+    "callers/test_callers",
+    "broker/server/test_standby",
+    "cli/demo/test_chess",
+    "api/test_api",
+    "cli/test_broker_wrong_inputs",
+    "recovery/test_crash_recovery",
+    "broker/embedded/test_kill",
+    "cli/demo/test_long_uow",
+    "broker/embedded/test_embedded",
+    "faults/test_faults",
+    "recovery/test_crash_power_cut",
+    "recovery/test_crash_flips",
+    "database/backup/test_processes",
+    "simulation/test_same",
+    "benchmarks/test_bench",
 )
 _PLACES = {name: place for place, name in enumerate(LONG_FILES)}
 
 
+def _name(nodeid: str) -> str:
+    """Return the name of the file, as the lists have it."""
+    return nodeid.split("::", 1)[0].removeprefix("tests/").removesuffix(".py")
+
+
 def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
     """Return the tests in the order in which their files are to begin; the order within a file stays."""
-    return sorted(items, key=lambda item: _PLACES.get(item.path.stem, len(_PLACES)))
+    return sorted(items, key=lambda item: _PLACES.get(_name(item.nodeid), len(_PLACES)))
 
 
 class ByFile(LoadFileScheduling):  # type: ignore[misc]
     """Gives a processor a file after another; all files that need Spark to the same one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.split("::", 1)[0]
-        return "spark" if PurePath(file).stem in SPARK_FILES else file
+        return "spark" if _name(nodeid) in SPARK_FILES else nodeid.split("::", 1)[0]

@@ -7,7 +7,7 @@ one error.
 from collections.abc import Sequence
 from types import ModuleType
 
-from tests.project import FOLDERS, NAME
+from tests.support.project import FOLDERS, NAME
 
 
 def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:

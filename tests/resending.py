@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from oms_journal import MessageDatabase
-from tests.forking import CHILD_SECONDS, RAISED
+from tests.support.forking import CHILD_SECONDS, RAISED
 
 THREADS = 4
 RUNS_A_DIRECTORY = 10

@@ -3,7 +3,7 @@
 import sys
 
 from tests.api.campaign import CAMPAIGN
-from tests.attack import main
+from tests.support.attack import main
 
 if __name__ == "__main__":
     sys.exit(main(CAMPAIGN))

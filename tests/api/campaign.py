@@ -1,4 +1,4 @@
-"""The campaign on the API of the message database: `tests/attack.py` with its scripts, its sweeps and its faults."""
+"""The campaign on the message database's API: `tests/support/attack.py` with its scripts, its sweeps and its faults."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from tests.api.faults import FAULTS
 from tests.api.play import play
 from tests.api.surface import methods, scripts
 from tests.api.sweep import BEGIN, swept, swept_places
-from tests.attack import Campaign, IsOver, Swept
+from tests.support.attack import Campaign, IsOver, Swept
 
 FACES: Mapping[str, type] = {"threads": MessageDatabase, "tasks": AsyncMessageDatabase}
 OWNERS_OF: Mapping[str, tuple[type, ...]] = {

@@ -19,8 +19,8 @@ from oms_journal.index.table import Place
 from oms_journal.journal.operations import VALUE_BYTES_MAX, check_size
 from oms_journal.journal.reading.message import Message
 from oms_journal.journal.writing.draft import Draft, draft_plain
-from tests.attack import Fault, entering
 from tests.simulation.fault import changed, nothing
+from tests.support.attack import Fault, entering
 
 FAULTS: dict[str, Fault] = {}
 

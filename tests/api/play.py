@@ -20,7 +20,6 @@ from oms_journal import (
     back_up,
 )
 from oms_journal.database.backup.restore import RestoreOptions, restore
-from tests import foreign_reader
 from tests.api.arguments import WORDS, Given, Hand, Oops, way
 from tests.api.face import Face, TaskFace, ThreadFace, plain
 from tests.api.model import MESSAGE_BYTES_MAX, Change, Expected, Model, New, Raised, Shown, Value
@@ -29,10 +28,11 @@ from tests.api.options_given import OPTIONS
 from tests.api.surface import ANY_QUEUE, LOOKS, Block, Call, Fork, Opened, Restart, Step, Together
 from tests.api.together import at_once
 from tests.api.words import check_words
-from tests.attack import IsOver, OutOfTime
-from tests.forking import forked
 from tests.fuzz.target import MEMORY
-from tests.watched_disk import HandClock
+from tests.support import foreign_reader
+from tests.support.attack import IsOver, OutOfTime
+from tests.support.forking import forked
+from tests.support.watched_disk import HandClock
 
 NUMBERS_END = 2**63 - 1  # from here on no message has a number
 PROBE = "probe"  # a key that is put to see whether commits are accepted

@@ -2,8 +2,8 @@
 
 import sys
 
-from tests.attack import main
 from tests.callers.campaign import CAMPAIGN
+from tests.support.attack import main
 
 if __name__ == "__main__":
     sys.exit(main(CAMPAIGN))

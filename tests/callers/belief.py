@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from oms_journal.broker.attributes.attributes import Attributes, parse
 from oms_journal.broker.block import Reply
 from oms_journal.broker.codes import Code
-from tests.broker_model import Terms
-from tests.broker_model_topics import TopicTerms
-from tests.broker_words import Answer, Ask
 from tests.callers.repeats import Repeating
-from tests.oracle_desk import Said
-from tests.oracle_play import State, in_words, wrong
+from tests.support.broker_model import Terms
+from tests.support.broker_model_topics import TopicTerms
+from tests.support.broker_words import Answer, Ask
+from tests.support.oracle_desk import Said
+from tests.support.oracle_play import State, in_words, wrong
 
 STATES_MAX = 64
 

@@ -22,8 +22,8 @@ from oms_journal.broker.sessions.requests import Speaker
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.sessions.verbs import Reading, Receiving
 from oms_journal.database.arguments import plain_bytes, plain_properties
-from tests.attack import Fault, entering
 from tests.simulation.fault import changed, nothing
+from tests.support.attack import Fault, entering
 
 FAULTS: dict[str, Fault] = {}
 

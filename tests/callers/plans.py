@@ -13,9 +13,9 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.records import Status
 from oms_journal.broker.sessions.requests import NOTHING_THERE
 from tests.api.moments import Outcome
-from tests.broker_words import ANY, BOTH, NEW, Answer, Ask
 from tests.callers.belief import Belief, Broken, Mind, Way, is_ok, nothing
 from tests.callers.people import Body, Handle, Place
+from tests.support.broker_words import ANY, BOTH, NEW, Answer, Ask
 
 OF_UNIT = ("talk", "uow", "status", "ustatus", "adcount", "store", "service")
 OF_MESSAGE = ("talk", "uow", "publication", "topic", "status", "ustatus", "adcount", "body", "from")

@@ -15,8 +15,6 @@ from oms_journal.broker.sessions.requests import Message, PublicationStatus, Uni
 from tests.api.arguments import Argument, Given, Oops
 from tests.api.moments import Outcome
 from tests.api.words import NEVER
-from tests.attack import IsOver, OutOfTime
-from tests.broker_words import NEW, OLD, Answer, Ask, Person
 from tests.callers.belief import Belief, Broken, Mind, Way, attributes, is_ok, nothing
 from tests.callers.clock import Clock
 from tests.callers.faces import Face
@@ -43,8 +41,10 @@ from tests.callers.steps import (
 )
 from tests.callers.together import at_once
 from tests.fuzz.target import MEMORY
-from tests.oracle_desk import Said
 from tests.simulation.fault import changed
+from tests.support.attack import IsOver, OutOfTime
+from tests.support.broker_words import NEW, OLD, Answer, Ask, Person
+from tests.support.oracle_desk import Said
 
 TOKENS = {"ALICE": "PC1", "BOB": "S1", "CAROL": "", "DAVE": ""}
 SERVED = {"BOB": ("BLACK", "BLITZ"), "DAVE": ("BLACK",)}

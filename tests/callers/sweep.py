@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from tests.api.arguments import Argument
 from tests.api.moments import Interrupt
-from tests.attack import Swept
 from tests.callers.given import RIGHT, WRONG
 from tests.callers.play import play
 from tests.callers.steps import CLASSES, Call, Come, Step, kind_of, methods, parameters
+from tests.support.attack import Swept
 
 VARIANTS = 6  # of each way
 PLAIN = {  # what the other arguments are given as

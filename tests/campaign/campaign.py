@@ -19,7 +19,7 @@ from tests.campaign.checks import left_in, promised_nothing, tried, violations
 from tests.campaign.clients import ANSWERS
 from tests.campaign.nemeses import OF_KIND, Nemeses, Nemesis
 from tests.campaign.records import read
-from tests.project import PYTHONPATH
+from tests.support.project import PYTHONPATH
 
 ROUND_SECONDS = 45.0
 ROOM_BYTES = 24 << 20  # of the file system that gets full

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from tests.campaign.brokers import FILE_BYTES, Brokers
 from tests.campaign.checks import Span
-from tests.cli_runner import command_line, environment
+from tests.support.cli_runner import command_line, environment
 
 BALLAST = "ballast"
 DAY_NANOSECONDS = 86_400_000_000_000

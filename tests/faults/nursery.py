@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.shim import Fault
-from tests.project import PYTHONPATH, REPOSITORY
+from tests.support.project import PYTHONPATH, REPOSITORY
 
 TIMEOUT_SECONDS = 60.0
 _PROGRAMS = "tests.faults.programs"

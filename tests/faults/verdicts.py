@@ -13,12 +13,12 @@ from typing import Any
 
 from oms_journal import MessageDatabase
 from oms_journal.broker.codes import Code
-from tests.crash_model import Account, State, state_of
-from tests.crash_writer import enter
 from tests.faults.nursery import Job
 from tests.faults.places import Place
 from tests.faults.programs import OPTIONS
 from tests.faults.visits import RECEIVED, SENT, WAITING, Visit
+from tests.support.crash_model import Account, State, state_of
+from tests.support.crash_writer import enter
 
 THREADS = 2
 _LOSS = re.compile("LOST")

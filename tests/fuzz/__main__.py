@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.api.campaign import CAMPAIGN as API
-from tests.attack import attack
 from tests.callers.campaign import CAMPAIGN as CALLERS
 from tests.fuzz.arcs import smallest
 from tests.fuzz.corpora import CORPORA_BYTES_MAX, corpus_file, read_corpus, write_corpus
 from tests.fuzz.every import TARGETS
 from tests.fuzz.target import INPUT_BYTES_MAX, MEMORY
-from tests.project import REPOSITORY
+from tests.support.attack import attack
+from tests.support.project import REPOSITORY
 
 SECONDS = 60
 CALLS = {"api": API, "callers": CALLERS}  # calls made at random, played with seeds, and no inputs

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tests.project import NAME, SOURCES
+from tests.support.project import NAME, SOURCES
 
 Arc = tuple[str, int, int]  # the file, and two lines that ran one behind the other
 _PRODUCT = str(SOURCES / NAME)

@@ -10,12 +10,12 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.project import REPOSITORY
 from tests.simulation.commands import Settings, play_file, replay, search, simulate
 from tests.simulation.faults import FAULTS
 from tests.simulation.playing import SECONDS_MAX
 from tests.simulation.scripts import NotAScript
 from tests.simulation.worlds import REAL, TOYS, WORLDS
+from tests.support.project import REPOSITORY
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from oms_journal.journal.errors import NotThisDatabase
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import DataFileName
-from tests.crash_model import SPOOL, Account, State, Unattended, state_of
-from tests.crash_store import Store
-from tests.faulty_disk import SimulatedDisk
 from tests.simulation.world import PromiseBroken
+from tests.support.crash_model import SPOOL, Account, State, Unattended, state_of
+from tests.support.crash_store import Store
+from tests.support.faulty_disk import SimulatedDisk
 
 APART = "a database is not started on the files of its former or later self"
 

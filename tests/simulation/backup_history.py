@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from tests.crash_model import State
 from tests.simulation.engine_account import Account
+from tests.support.crash_model import State
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")

@@ -13,17 +13,17 @@ from oms_journal.database.backup.restore import RestoreOptions, RestoreReport, r
 from oms_journal.journal import names
 from oms_journal.journal.errors import DiskError, NotThisBackup, RestoreUnfinished
 from oms_journal.journal.format.headers import xxh3
-from tests.backup_model import BACKUP
-from tests.crash_model import SPOOL, State, Unattended, state_of
-from tests.faulty_disk import Killed, SimulatedDisk
-from tests.mounted_disk import Mounted
-from tests.restored import NEW
 from tests.simulation.backup_apart import APART, Lost, check_apart
 from tests.simulation.backup_history import History
 from tests.simulation.backup_shipping import Shipped, Shipping
 from tests.simulation.backup_steps import Restore, Ship
 from tests.simulation.engine_steps import Death, PowerCut
 from tests.simulation.world import PromiseBroken, Step
+from tests.support.backup_model import BACKUP
+from tests.support.crash_model import SPOOL, State, Unattended, state_of
+from tests.support.faulty_disk import Killed, SimulatedDisk
+from tests.support.mounted_disk import Mounted
+from tests.support.restored import NEW
 
 RESTORED = "all that was shipped is there after a restore, whole"
 HELD = "a restore holds what may have been delivered since, and nothing else"

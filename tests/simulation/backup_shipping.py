@@ -12,15 +12,15 @@ from oms_journal.journal.errors import BehindItsBackup, DiskError, NothingToBack
 from oms_journal.journal.format import manifest
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import DataFileName
-from tests.backup_model import BACKUP, backed_up
-from tests.crash_model import SPOOL, Account, State, Unattended
-from tests.crash_store import Store
-from tests.faulty_disk import Killed, SimulatedDisk
 from tests.simulation.backup_history import History
 from tests.simulation.backup_steps import Ship
 from tests.simulation.engine_account import Identified, Scope
 from tests.simulation.engine_play import Run
 from tests.simulation.world import PromiseBroken, Step
+from tests.support.backup_model import BACKUP, backed_up
+from tests.support.crash_model import SPOOL, Account, State, Unattended
+from tests.support.crash_store import Store
+from tests.support.faulty_disk import Killed, SimulatedDisk
 
 SAME = "a backup holds exactly the state after the commit that it says it ends with"
 ONWARD = "a backup never goes back, and what ends it leaves the one before or the new one"

@@ -5,8 +5,6 @@ Clients are random programs of its calls, and every answer is compared with that
 
 import contextlib
 
-from tests.faulty_disk import SimulatedDisk
-from tests.oracle_script import NUMBERS, Chance, bounds
 from tests.simulation.broker_damage import Over
 from tests.simulation.broker_edges import simulated_edges
 from tests.simulation.broker_machine import Machine, MachineDesk
@@ -31,6 +29,8 @@ from tests.simulation.broker_steps import (
 )
 from tests.simulation.world import PromiseBroken, Seen, Step
 from tests.simulation.world import Script as Steps
+from tests.support.faulty_disk import SimulatedDisk
+from tests.support.oracle_script import NUMBERS, Chance, bounds
 
 NUMBER_BITS = 16
 LIKE_ITS_MODEL = "the broker does what its model does"

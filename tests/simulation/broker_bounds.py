@@ -10,9 +10,9 @@ from oms_journal.broker.kernel.state.world import World
 from oms_journal.database.cleanup import ASKED_SHARE
 from oms_journal.database.compaction import plan_compaction
 from oms_journal.database.questions import file_facts
-from tests.crash_model import Unattended
 from tests.simulation.engine_bounds import BOUNDED
 from tests.simulation.world import PromiseBroken
+from tests.support.crash_model import Unattended
 
 FEW = "files in which little is needed are gone, once compaction is through"
 

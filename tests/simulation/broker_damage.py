@@ -12,13 +12,13 @@ from oms_journal.broker.store.start import StartRefused
 from oms_journal.broker.store.start import Store as StorePort
 from oms_journal.journal.names import DataFileName
 from oms_journal.recovery.report import RecoveryReport, Verdict
-from tests.crash_model import Unattended
-from tests.faulty_disk import Kind
-from tests.oracle_play import State
 from tests.simulation.broker_holding import HoldingPlay
 from tests.simulation.broker_machine import MachineDesk
 from tests.simulation.broker_promises import AnyRecord, Promises, bodies_in, news_in, numbers_of, units_in
 from tests.simulation.broker_steps import Astray, Rot
+from tests.support.crash_model import Unattended
+from tests.support.faulty_disk import Kind
+from tests.support.oracle_play import State
 
 STATES_MAX = 400  # of the model: a campaign's runs have had up to 96, and the more there are the slower a run is
 NOT_OTHERS = "damage never shows one message for another"

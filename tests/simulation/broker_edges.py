@@ -15,7 +15,7 @@ import oms_journal.broker.kernel.state.topics
 import oms_journal.broker.kernel.state.world
 import oms_journal.journal.lock
 import oms_journal.recovery.continuation
-from tests.crash_model import Unattended
+from tests.support.crash_model import Unattended
 
 IDENTITIES = 20_260_101  # seed of the identities of files and databases: no two of a play are alike
 

@@ -7,11 +7,11 @@ from oms_journal.broker.admin.hold import Between, held_publications, held_uows
 from oms_journal.broker.admin.questions import Question, finished
 from oms_journal.broker.kernel.restart.hold import Held, Records, held_in
 from oms_journal.broker.store.start import StoreUnavailable
-from tests.broker_words import Ask
-from tests.oracle_play import State
 from tests.simulation.broker_promises import Promises, Reader
 from tests.simulation.broker_restarts import RestartingPlay, copied, starts_of
 from tests.simulation.broker_steps import Crash, Restore
+from tests.support.broker_words import Ask
+from tests.support.oracle_play import State
 
 LISTED = "what is held is listed, the oldest first, and nothing else"
 REPEATED = "what an order that was cut off has left is decided by its repetition"

@@ -25,19 +25,19 @@ from oms_journal.journal.errors import JournalError
 from oms_journal.journal.lock import Holder, read_holder
 from oms_journal.journal.names import LOCK
 from oms_journal.recovery.startup import Policy
-from tests.broker_model import Terms
-from tests.broker_stores import MESSAGE_BYTES_MAX, begun
-from tests.crash_model import SPOOL, Unattended
-from tests.faulty_bytes import SECTOR
-from tests.faulty_disk import SimulatedDisk
-from tests.kernel_desk import T0
-from tests.mounted_disk import Mounted
-from tests.oracle_desk import ATTRIBUTES, SERVICES, OracleDesk, Said
 from tests.simulation.broker_edges import Edges
 from tests.simulation.broker_steps import Setting
 from tests.simulation.broker_ways import NOBODY
 from tests.simulation.world import Seen
-from tests.watched_disk import HandClock
+from tests.support.broker_model import Terms
+from tests.support.broker_stores import MESSAGE_BYTES_MAX, begun
+from tests.support.crash_model import SPOOL, Unattended
+from tests.support.faulty_bytes import SECTOR
+from tests.support.faulty_disk import SimulatedDisk
+from tests.support.kernel_desk import T0
+from tests.support.mounted_disk import Mounted
+from tests.support.oracle_desk import ATTRIBUTES, SERVICES, OracleDesk, Said
+from tests.support.watched_disk import HandClock
 
 BLITZ = "STORE=OFF UWTIME=40S UWSTATP=2 DEFERRED=NO MAX-MESSAGES-IN-UOW=3 MAX-UOWS=4"
 POSTPONED = "MAX-DELIVERY-COUNT=2 POSTPONE-ATTEMPTS=1 POSTPONE-DELAY=30S"

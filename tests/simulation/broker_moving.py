@@ -1,6 +1,6 @@
 """A move of the broker's store to another directory of the simulated disk: what unloads and what loads, in one place.
 
-What the network carries between the two is handed over as it is; `tests/test_server_moving.py` has the network.
+What the network carries between the two is handed over as it is; `tests/broker/server/test_moving.py` has the network.
 """
 
 import contextlib

@@ -9,9 +9,6 @@ from typing import Any
 
 from oms_journal.broker.block import Function, Option
 from oms_journal.broker.store.start import StoreUnavailable
-from tests.broker_words import Ask, Order, Person
-from tests.faulty_disk import Killed
-from tests.oracle_play import State, Way
 from tests.simulation import broker_ways as ways
 from tests.simulation.broker_bounds import FEW, check_compacted, check_kernel
 from tests.simulation.broker_damage import DamagedPlay
@@ -19,6 +16,9 @@ from tests.simulation.broker_machine import KEPT
 from tests.simulation.broker_restarts import AT_ONCE
 from tests.simulation.engine_bounds import BOUNDED, NEEDED, check_files, check_kept, check_memory
 from tests.simulation.engine_bounds import KEPT as KEPT_WHOLE
+from tests.support.broker_words import Ask, Order, Person
+from tests.support.faulty_disk import Killed
+from tests.support.oracle_play import State, Way
 
 MARKED = "no new units of work are taken once the disk has less room than the mark"
 LENGTH_STEP, LENGTH_MAX = 379, 1200  # bytes of messages

@@ -14,10 +14,10 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.records import PUBLICATION, PUBLICATIONS, UOW, UOWS, PublicationRecord, Status, UowRecord
 from oms_journal.broker.store.start import MessageUnreadable
 from oms_journal.broker.store.start import Store as StorePort
-from tests.broker_model import COMPLETE, WITHOUT_STORE
-from tests.broker_words import BOTH, NEW, Ask, Name, Order
-from tests.oracle_desk import SERVICES, TOPICS, Said
 from tests.simulation.world import PromiseBroken, Seen
+from tests.support.broker_model import COMPLETE, WITHOUT_STORE
+from tests.support.broker_words import BOTH, NEW, Ask, Name, Order
+from tests.support.oracle_desk import SERVICES, TOPICS, Said
 
 THERE = "an acknowledged unit of work is there, whole"
 NEWS_THERE = "an acknowledged publication is there for its durable subscribers, whole"

@@ -10,18 +10,18 @@ from itertools import chain, product
 
 from oms_journal.broker.store.start import StartRefused, StoreUnavailable
 from oms_journal.journal.errors import DatabaseLocked
-from tests.broker_model import WITHOUT_STORE, Uow
-from tests.broker_model_topics import NEVER
-from tests.broker_words import Ask
-from tests.faulty_disk import Killed
-from tests.oracle_desk import Said
-from tests.oracle_play import Play, State, Way, wrong
 from tests.simulation import broker_moving as moving
 from tests.simulation import broker_ways as ways
 from tests.simulation.broker_machine import SETTINGS, MachineDesk
 from tests.simulation.broker_promises import Promises
 from tests.simulation.broker_steps import Crash, Move
 from tests.simulation.world import PromiseBroken, Seen
+from tests.support.broker_model import WITHOUT_STORE, Uow
+from tests.support.broker_model_topics import NEVER
+from tests.support.broker_words import Ask
+from tests.support.faulty_disk import Killed
+from tests.support.oracle_desk import Said
+from tests.support.oracle_play import Play, State, Way, wrong
 
 ANSWERS = "every answer is the model's"
 LEFT = "what was told is there after a crash, the rest whole or not at all"

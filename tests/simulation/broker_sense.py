@@ -9,10 +9,10 @@ from typing import Any
 
 from oms_journal.broker.block import Function, Option, Store
 from oms_journal.broker.records import Status
-from tests.broker_words import ANY, BOTH, NEW, OPERATOR, Ask, Order, Person
-from tests.oracle_script import PEOPLE, SERVERS, Chance, Script
 from tests.simulation.broker_holding import HoldingPlay
 from tests.simulation.broker_promises import NO_READER, Reader
+from tests.support.broker_words import ANY, BOTH, NEW, OPERATOR, Ask, Order, Person
+from tests.support.oracle_script import PEOPLE, SERVERS, Chance, Script
 
 CLIENTS = tuple(who for who in PEOPLE if who not in SERVERS)
 SENSIBLE = ("serve", "acknowledge", "go_on", "take_up", "be_done", "order_lasting", "repeat", "release", "discard")

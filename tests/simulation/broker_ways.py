@@ -14,9 +14,9 @@ from itertools import permutations, product
 
 from oms_journal.broker.block import Function, Option
 from oms_journal.broker.codes import Code
-from tests.broker_model import WITHOUT_STORE
-from tests.broker_words import Answer, Ask
-from tests.oracle_play import State, Way
+from tests.support.broker_model import WITHOUT_STORE
+from tests.support.broker_words import Answer, Ask
+from tests.support.oracle_play import State, Way
 
 AT_ONCE_MAX = 3  # units of work of one conversation whose time is over with one tick
 NOBODY = 0  # who hears of what is given back

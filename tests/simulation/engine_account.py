@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tests.crash_model import Change, Content, State
 from tests.simulation.world import PromiseBroken, Seen
+from tests.support.crash_model import Change, Content, State
 
 Scope = tuple[str, str]  # queue, producer identifier
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from oms_journal.journal.names import DataFileName, parse
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.validation import validate_directory
-from tests.crash_model import Unattended
-from tests.faulty_disk import SimulatedDisk
 from tests.simulation.world import PromiseBroken
+from tests.support.crash_model import Unattended
+from tests.support.faulty_disk import SimulatedDisk
 
 NEEDED = "the oldest file is needed, once clean-up is through"
 BOUNDED = "memory holds what is there, and nothing of what was"

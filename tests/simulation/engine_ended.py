@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from oms_journal.journal import names
 from oms_journal.recovery.report import Loss
-from tests.crash_model import State, state_of
-from tests.faulty_disk import Killed, SimulatedDisk
 from tests.simulation.engine_policy import Opener
 from tests.simulation.world import PromiseBroken
+from tests.support.crash_model import State, state_of
+from tests.support.faulty_disk import Killed, SimulatedDisk
 
 ANYWHERE = "wherever a start on damage is ended, the next one finds, holds and tells the same"
 PLACES_MAX = 24  # in one start

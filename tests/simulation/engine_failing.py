@@ -19,12 +19,12 @@ from oms_journal.journal.errors import (
 from oms_journal.recovery.continuation import Continuing
 from oms_journal.recovery.startup import start
 from oms_journal.recovery.validation import no_progress
-from tests.crash_model import SPOOL, Unattended
-from tests.faulty_disk import SimulatedDisk
 from tests.simulation.engine_misplaced import Misplacing
 from tests.simulation.engine_policy import check_nothing_repaired
 from tests.simulation.engine_start import NEVER, OPENINGS_MAX
 from tests.simulation.engine_work import FENCED
+from tests.support.crash_model import SPOOL, Unattended
+from tests.support.faulty_disk import SimulatedDisk
 
 
 @dataclass(slots=True)

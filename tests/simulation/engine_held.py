@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from oms_journal.journal.names import DataFileName, parse
 from oms_journal.recovery.report import RecoveryReport
-from tests.crash_model import State, Unattended, state_of
-from tests.crash_store import FrameAt, Store
 from tests.simulation.world import PromiseBroken
+from tests.support.crash_model import State, Unattended, state_of
+from tests.support.crash_store import FrameAt, Store
 
 LISTED = "what damage may have brought back is listed, and nothing else is"
 HELD = "what damage may have brought back is held where that was asked for, and nothing else is"

@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from oms_journal.journal.errors import DiskError
 from oms_journal.journal.names import DataFileName, parse
 from oms_journal.journal.operations import LOW_WATER_KEY
-from tests.crash_model import SPOOL, Unattended, state_of
-from tests.faulty_bytes import SECTOR
-from tests.faulty_disk import SimulatedDisk
 from tests.simulation.engine_held import HELD, LISTED, listed
 from tests.simulation.engine_rot import (
     ONLY,
@@ -26,6 +23,9 @@ from tests.simulation.engine_rot import (
 from tests.simulation.engine_start import Starts
 from tests.simulation.engine_steps import Add, Misplace
 from tests.simulation.world import PromiseBroken
+from tests.support.crash_model import SPOOL, Unattended, state_of
+from tests.support.faulty_bytes import SECTOR
+from tests.support.faulty_disk import SimulatedDisk
 
 WAITED = "what cannot be read for a while is not given up"
 TOLD = "a file that is not what its name says is told by its row"

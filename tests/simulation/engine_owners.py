@@ -10,13 +10,13 @@ from oms_journal.database.options import Options
 from oms_journal.journal.errors import JournalError
 from oms_journal.recovery.startup import Started, start
 from oms_journal.recovery.validation import no_progress
-from tests.crash_model import SPOOL, Unattended
-from tests.faulty_disk import SimulatedDisk
 from tests.simulation.engine_failing import Failing
 from tests.simulation.engine_start import NEVER
 from tests.simulation.engine_steps import ROLLS, Add, Pause, Put, Remove
 from tests.simulation.engine_work import FENCED
 from tests.simulation.world import PromiseBroken
+from tests.support.crash_model import SPOOL, Unattended
+from tests.support.faulty_disk import SimulatedDisk
 
 
 @dataclass(slots=True)

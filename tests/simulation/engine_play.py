@@ -11,9 +11,6 @@ from oms_journal.journal.errors import (
     TakenOver,
 )
 from oms_journal.journal.names import LOCK
-from tests.crash_model import SPOOL, Unattended, state_of
-from tests.faulty_bytes import SECTOR
-from tests.faulty_disk import Killed, Kind, SimulatedDisk
 from tests.simulation.engine_bounds import BOUNDED, NEEDED, check_files, check_memory
 from tests.simulation.engine_ended import ANYWHERE, check_ended_anywhere
 from tests.simulation.engine_owners import Owning
@@ -48,6 +45,9 @@ from tests.simulation.engine_steps import (
     Tend,
 )
 from tests.simulation.world import PromiseBroken, Script, Step
+from tests.support.crash_model import SPOOL, Unattended, state_of
+from tests.support.faulty_bytes import SECTOR
+from tests.support.faulty_disk import Killed, Kind, SimulatedDisk
 
 ALONE = "nobody opens a directory that another opening has"
 ROOM = "a commit is written where the disk has durably made room, and nowhere else"

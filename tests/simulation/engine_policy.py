@@ -12,11 +12,11 @@ from oms_journal.journal.names import LOCK, ArchiveName, parse
 from oms_journal.recovery.findings import noted
 from oms_journal.recovery.report import RecoveryReport, Verdict
 from oms_journal.recovery.validation import examine_directory, no_progress
-from tests.crash_model import SPOOL, Unattended
-from tests.crash_store import Store
-from tests.faulty_disk import SimulatedDisk
 from tests.simulation.engine_rot import Hit
 from tests.simulation.world import PromiseBroken
+from tests.support.crash_model import SPOOL, Unattended
+from tests.support.crash_store import Store
+from tests.support.faulty_disk import SimulatedDisk
 
 REFUSED = "a start that refuses changes nothing, and names what is bad and nothing else"
 CUT = "a start that truncates gives up all behind a file's first bad place, and keeps what stands before it"

@@ -1,6 +1,6 @@
 """What a start may find where bytes have rotted: all that the same disk without its rot holds, but what stood there.
 
-The files are read here frame by frame, by themselves (`tests/crash_store.py`), without recovery and without footers.
+The files are read here frame by frame, by themselves (`tests/support/crash_store.py`), without recovery and footers.
 Replayed without the frames that rot has hit, and with the messages damaged whose bytes it has hit, they give exactly
 what must be found; and from the same follows what must be reported.
 """
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from oms_journal.journal.format.headers import align
 from oms_journal.journal.operations import LOW_WATER_KEY
 from oms_journal.recovery.report import FileReport, Loss, RecoveryReport
-from tests.crash_model import SPOOL, Account, State, Unattended, state_of
-from tests.crash_store import FrameAt, Piece, Store, headers_of
-from tests.faulty_disk import SimulatedDisk
 from tests.simulation.engine_held import Places, check_held, check_listed, last_of
 from tests.simulation.world import PromiseBroken
+from tests.support.crash_model import SPOOL, Account, State, Unattended, state_of
+from tests.support.crash_store import FrameAt, Piece, Store, headers_of
+from tests.support.faulty_disk import SimulatedDisk
 
 REBUILT = "the index is what a rebuild from the files gives"
 ONLY = "rot costs what it has hit, and nothing else"

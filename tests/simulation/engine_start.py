@@ -11,9 +11,6 @@ from oms_journal.journal.errors import JournalError, NotThisDatabase, RecoveryRe
 from oms_journal.journal.reserve import NO_SPACE
 from oms_journal.recovery.findings import noted
 from oms_journal.recovery.report import Verdict
-from tests.crash_model import SPOOL, Unattended, state_of
-from tests.crash_store import Store
-from tests.faulty_disk import Kind, SimulatedDisk
 from tests.simulation.coverage import fault_name
 from tests.simulation.engine_account import Account
 from tests.simulation.engine_bounds import KEPT as KEPT_WHOLE
@@ -53,7 +50,10 @@ from tests.simulation.engine_rot import (
 from tests.simulation.engine_steps import Death, PowerCut, Reopen
 from tests.simulation.engine_work import Callers
 from tests.simulation.world import PromiseBroken, Seen
-from tests.watched_disk import HandClock
+from tests.support.crash_model import SPOOL, Unattended, state_of
+from tests.support.crash_store import Store
+from tests.support.faulty_disk import Kind, SimulatedDisk
+from tests.support.watched_disk import HandClock
 
 KEPT = Path("/kept")
 OPENINGS_MAX = 6  # attempts while the disk fails

@@ -12,11 +12,11 @@ from oms_journal.journal.errors import DuplicateConflict, NoSuchMessage, Outcome
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.writing.draft import Draft
 from oms_journal.journal.writing.groups import AnyDraft
-from tests.crash_model import Change, Content, Unattended, state_of
 from tests.simulation.engine_account import Account, Doing, Identified, Scope
 from tests.simulation.engine_steps import Add, AddMany, Block, Discard, Drop, Group, LetGo, Put, Release, Remove, Resend
 from tests.simulation.world import PromiseBroken, Seen
-from tests.watched_disk import HandClock
+from tests.support.crash_model import Change, Content, Unattended, state_of
+from tests.support.watched_disk import HandClock
 
 AGAIN = "a repeat inside the window adds nothing and is answered as before"
 HANDED = "a message is handed to one caller"

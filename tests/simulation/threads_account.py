@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.crash_model import Content, State
 from tests.simulation.world import PromiseBroken, Seen
+from tests.support.crash_model import Content, State
 
 THERE = "what was acknowledged is there, whole"
 GONE = "what was removed does not come back"

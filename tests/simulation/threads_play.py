@@ -13,9 +13,7 @@ import oms_journal.journal.writing.group_commit
 from oms_journal.journal.errors import JournalError, NoSuchMessage, NotAttempted
 from oms_journal.journal.names import LOCK
 from oms_journal.journal.writing.groups import AnyDraft
-from tests.crash_model import Content, State, Unattended, open_unattended, state_of
-from tests.faulty_disk import Killed, SimulatedDisk
-from tests.interleaved import CallsOf
+from tests.database.backup.interleaved import CallsOf
 from tests.simulation.coverage import fault_name
 from tests.simulation.threads_account import Account, Attempt
 from tests.simulation.threads_steps import (
@@ -38,7 +36,9 @@ from tests.simulation.threads_steps import (
 )
 from tests.simulation.turns import AT_LOCKS, Stuck, Turns, locks_of
 from tests.simulation.world import PromiseBroken, Script, Seen, Step
-from tests.watched_disk import HandClock
+from tests.support.crash_model import Content, State, Unattended, open_unattended, state_of
+from tests.support.faulty_disk import Killed, SimulatedDisk
+from tests.support.watched_disk import HandClock
 
 ANSWERED = "every caller gets its answer"
 ONE = "one group is written at a time"

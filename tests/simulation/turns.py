@@ -17,8 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tests.project import NAME, SOURCES
 from tests.simulation.fault import changed
+from tests.support.project import NAME, SOURCES
 
 POINTS_MAX = 1_000_000  # at which a turn may end, in one run: it takes some ten thousand
 AT_LOCKS = 0.5  # how often a turn ends where something is locked, or written durably

@@ -1,0 +1,164 @@
+"""The benchmarks as programs: that they measure what they say, never how fast it was."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench import table
+from bench.__main__ import PARTS
+from bench.callers import QUEUE, frame_bytes
+from bench.engine import commits, growth, reopening
+from bench.engine import reopening as starting
+from bench.measure import Row, Settings
+from bench.raw import METHODS, RawJournal
+from tests.support.project import REPOSITORY
+
+METHOD = next(iter(METHODS))
+
+
+def _settings(directory: Path) -> Settings:
+    return Settings(directory=directory, method=METHOD, rounds=1, slices=1, slice_seconds=0.01, data_bytes=200_000)
+
+
+def _row(*measured: float, bound: float | None = None, is_most: bool = False) -> Row:
+    return Row(name="row", what="what", measured=measured, bound=bound, is_most=is_most)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("size", [333, 1000, 4096, 10_000])
+def test_the_raw_loop_writes_every_byte_once_and_fills_the_rest_with_zeros(
+    tmp_path: Path, method: str, size: int
+) -> None:
+    file_bytes = 10_000
+    raw = RawJournal(tmp_path / "raw", METHODS[method], file_bytes=file_bytes)
+    per_file = file_bytes // size
+    for _ in range(2 * per_file + 1):
+        raw.append(b"x" * size)
+    raw.settle()
+
+    files = [path.read_bytes() for path in sorted((tmp_path / "raw").iterdir())]
+    raw.close()
+
+    full = (b"x" * size * per_file).ljust(file_bytes, b"\0")
+    last = (b"x" * size).ljust(file_bytes, b"\0")
+    assert files[:3] == [full, full, last]
+    assert all(file == bytes(file_bytes) for file in files[3:])  # the next one, ready
+    assert not (tmp_path / "raw").exists()
+
+
+def test_a_frame_of_256_bytes_is_what_the_format_says(tmp_path: Path) -> None:
+    size = frame_bytes(tmp_path, lambda database: database.add(QUEUE, bytes(256)))
+
+    assert size == 56 + 40 + 256  # frame header, record with the name of five bytes, payload
+
+
+@pytest.mark.parametrize(
+    ("row", "is_met"),
+    [
+        (_row(0.8, 0.9, 1.0, bound=0.9), True),
+        (_row(0.8, 0.89, 1.0, bound=0.9), False),
+        (_row(2.9, 3.0, 9.0, bound=3.0, is_most=True), True),
+        (_row(2.9, 3.1, 9.0, bound=3.0, is_most=True), False),
+        (_row(1.0), None),
+    ],
+)
+def test_a_row_is_judged_by_its_median(row: Row, is_met: bool | None) -> None:
+    assert row.is_met is is_met
+
+
+def test_the_table_goes_between_the_markers_and_nowhere_else(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    (begin, end), others = table.markers("engine"), "\n".join((*table.markers("spark"), "behind"))
+    readme.write_text(f"before\n{begin}\nold\n{end}\n{others}\n")
+
+    for text in ("first", "second"):
+        table.rewrite(readme, "engine", text)
+
+        assert readme.read_text() == f"before\n{begin}\n\n{text}\n\n{end}\n{others}\n"
+
+
+def test_the_readme_has_a_place_for_the_table_of_every_part() -> None:
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+
+    places = [text.find(marker) for part in PARTS for marker in table.markers(part)]
+
+    assert -1 not in places and places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "<!-- bench:engine:begin -->", "<!-- bench:engine:end --><!-- bench:engine:begin -->"]
+)
+def test_a_readme_without_markers_is_left_alone(tmp_path: Path, content: str) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(content)
+
+    with pytest.raises(ValueError, match="has no line"):
+        table.rewrite(readme, "engine", "table")
+
+    assert readme.read_text() == content
+
+
+def test_a_markdown_table_has_as_many_cells_in_every_line() -> None:
+    rows = [_row(1.0, bound=2.0), _row(1234.5, 0.5, is_most=True, bound=3.0)]
+
+    lines = [line for line in table.markdown(rows, ["a machine"]).splitlines() if line.startswith("|")]
+
+    assert {line.count("|") for line in lines} == {len(table.HEADS) + 1}
+    assert len(lines) == 2 + len(rows)
+
+
+@pytest.mark.parametrize("group", [commits.one, commits.tasks, commits.threads, commits.add_many, commits.deliver])
+def test_every_commit_row_measures_something(tmp_path: Path, group: commits.Group) -> None:
+    rows = list(group(_settings(tmp_path)))
+
+    assert rows
+    assert all(row.measured and row.median > 0 for row in rows)
+
+
+def test_the_imports_measure_something(tmp_path: Path) -> None:
+    rows = list(starting.imports(_settings(tmp_path)))
+
+    assert [row.name for row in rows] == ["import", "import-database"]
+    assert rows[0].bound == 20 and len(rows[0].measured) == 1
+    assert rows[1].median > 0
+
+
+def test_growth_measures_something(tmp_path: Path) -> None:
+    settings = replace(_settings(tmp_path), beside_messages=100, identifiers=100)
+
+    rows = list(growth.growth(settings))
+
+    assert [row.name for row in rows] == [
+        "growth-cycle", "growth-cycle-few", "growth-empty", "growth-empty-few",
+        "growth-window", "growth-window-one", "growth-commit",
+    ]  # fmt: skip
+    assert all(row.measured and row.median > 0 for row in rows)
+
+
+def test_reopening_measures_something(tmp_path: Path) -> None:
+    rows = list(reopening.reopen(_settings(tmp_path)))
+
+    assert [row.name for row in rows] == [
+        "reopen-256", "footers-256", "reading", "linear-full", "linear-footers", "reopen-4096", "footers-4096",
+    ]  # fmt: skip
+    assert all(row.median > 0 for row in rows)
+
+
+def test_the_runner_prints_a_table_and_writes_the_same_as_json(tmp_path: Path) -> None:
+    document = tmp_path / "rows.json"
+    options = ["--quick", "--only", "add-many", "--directory", str(tmp_path), "--json", str(document)]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", *options], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode in (0, 1), done.stderr
+    assert "add_many of 64" in done.stdout
+    (row,) = json.loads(document.read_text())["rows"]
+    assert row["name"] == "add-many"
+    assert row["is_met"] is (done.returncode == 0)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.json"]

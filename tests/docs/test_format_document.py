@@ -1,0 +1,180 @@
+"""journal/FORMAT.md says what the modules say, and the modules what the bytes are."""
+
+import re
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oms_journal import MessageDatabase
+from oms_journal.database import index_file as sealed
+from oms_journal.index import duplicates
+from oms_journal.journal import lock as owner
+from oms_journal.journal import names, operations
+from oms_journal.journal.format import footer, records
+from oms_journal.journal.format import headers as format
+from oms_journal.journal.format.contents import COLUMNS
+from oms_journal.journal.format.headers import xxh3
+from oms_journal.journal.format.records import decode_set, encode_set
+from oms_journal.journal.writing.draft import VALUE_HEAD_BYTES
+from oms_journal.journal.writing.log import DATA_FILE_BYTES_MAX
+from oms_journal.recovery.numbering import NUMBER_JUMP
+from tests.support.format_tables import FORMAT, Rows, as_markdown, docstring_tables, markdown_tables, widths
+from tests.support.golden_files import GOLDEN
+from tests.support.stomp_server import eventually
+
+TEXT = FORMAT.read_text(encoding="utf-8")
+TABLES = markdown_tables(TEXT)
+MODULES = (
+    *(
+        "oms_journal.journal.format.headers",
+        "oms_journal.journal.format.records",
+        "oms_journal.journal.format.contents",
+        "oms_journal.journal.format.footer",
+        "oms_journal.journal.names",
+    ),
+    *("oms_journal.journal.operations", "oms_journal.journal.format.manifest", "oms_journal.database.index_file"),
+)
+
+
+@pytest.mark.parametrize(
+    ("module", "table", "size"),
+    [
+        ("oms_journal.journal.format.headers", 0, format.HEADER_SIZE),
+        ("oms_journal.journal.format.headers", 1, format.FRAME_SIZE),
+        ("oms_journal.journal.format.records", 0, records.RECORD.size),
+        ("oms_journal.journal.format.footer", 2, footer.SUMMARY.size),
+        ("oms_journal.journal.format.footer", 3, footer.TRAILER.size),
+    ],
+)
+def test_the_widths_in_a_table_add_up_to_the_struct(module: str, table: int, size: int) -> None:
+    assert sum(width for _, width in widths(docstring_tables(module)[table])) == size
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_document_has_every_table_of_the_modules(module: str) -> None:
+    for rows in docstring_tables(module):
+        assert rows in TABLES, f"FORMAT.md should have\n\n{as_markdown(rows)}"
+
+
+def test_each_field_of_a_header_stands_where_the_table_says() -> None:
+    fields = dict(widths(docstring_tables("oms_journal.journal.format.headers")[0]))
+    starts = dict(zip(fields, accumulate(fields.values(), initial=0), strict=False))
+    header = format.FileHeader(
+        database=b"d" * 16,
+        parent=b"p" * 16,
+        parent_sequence=1,
+        identity=2,
+        sequence=3,
+        owner=4,
+        next_message=5,
+        next_commit=6,
+        low_water=7,
+        created=-8,
+        alignment=64,
+        previous=format.Previous(sequence=9, identity=10, end=11, commit=12, chain=13),
+    )
+    data = format.encode_header(header)
+
+    found = {name: data[starts[name] : starts[name] + width] for name, width in fields.items()}
+
+    assert (found.pop("database"), found.pop("parent")) == (b"d" * 16, b"p" * 16)
+    assert found.pop("magic") == format.MAGIC == bytes.fromhex("894F4D534A0D0A1A")
+    assert int.from_bytes(found.pop("checksum"), "little") == xxh3(data[:248])
+    numbers = {name: int.from_bytes(value, "little", signed=True) for name, value in found.items()}
+    assert numbers == {
+        **{"version": 1, "header size": 256, "parent sequence": 1, "identity": 2, "sequence": 3, "owner": 4},
+        **{"next message": 5, "next commit": 6, "low water": 7, "created": -8, "alignment": 64, "flags": 0},
+        **{"previous sequence": 9, "previous identity": 10, "previous end": 11, "previous commit": 12},
+        **{"previous chain": 13, "reserved": 0},
+    }
+
+
+def test_the_columns_of_a_footer_are_those_of_the_table_in_its_order() -> None:
+    assert [row[0] for row in docstring_tables("oms_journal.journal.format.contents")[0][1:]] == list(COLUMNS)
+
+
+def test_the_columns_of_bytes_have_the_ids_of_the_table() -> None:
+    ids = [int(row[0]) for row in docstring_tables("oms_journal.journal.format.footer")[1][1:]]
+
+    assert ids == [footer.NAMES, footer.PRODUCERS, footer.SETS, footer.VALUE_HEADS]
+    assert f"the first {VALUE_HEAD_BYTES} bytes" in docstring_tables("oms_journal.journal.format.footer")[1][4][1]
+
+
+def _table(first_field: str) -> Rows:
+    """Return the document's table whose first row begins with this field."""
+    return next(rows for rows in TABLES if rows[1][0] == first_field)
+
+
+def test_the_entry_of_a_footers_directory_is_as_long_as_the_table_says() -> None:
+    assert sum(width for _, width in widths(_table("id"))) == footer.ENTRY.size
+
+
+def test_the_entry_of_the_duplicate_window_is_as_long_as_the_table_says() -> None:
+    fixed = [int(row[1]) for row in _table("queue size")[1:] if row[1].isdecimal()]
+    seen = duplicates.Seen(1, 2, 3, 4, 5)
+
+    (value,) = duplicates.carried({(b"queue", b"producer"): seen})
+
+    assert len(value) == sum(fixed) + len(b"queue") + len(b"producer")
+
+
+def test_the_entry_of_the_index_file_is_as_long_as_the_table_says() -> None:
+    assert f"{sealed.ENTRY.size} × count" in {row[1] for row in docstring_tables("oms_journal.database.index_file")[0]}
+
+
+def test_the_lines_of_the_lock_file_stand_where_the_table_says(tmp_path: Path) -> None:
+    *rows, copy = _table("0")
+    ends = [int(offset) + int(size) for offset, size, _ in [*rows[1:], copy]]
+
+    assert [int(row[0]) for row in rows[2:]] == ends[:-2]
+    assert ends[0] == owner.OWNER_LINE_SIZE
+    assert (int(copy[0]), int(copy[1])) == (owner.COPY_AT, owner.OWNER_LINE_SIZE)
+    with MessageDatabase.open(tmp_path) as database:
+        database.put("key", b"")
+        eventually(lambda: (tmp_path / names.LOCK).stat().st_size == ends[-1])
+    assert f"2^{owner.LOCK_BYTE_BASE.bit_length() - 1} + *n*" in TEXT
+
+
+def test_the_limits_are_those_of_the_program() -> None:
+    numbers = {what: [int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", bound)] for what, bound in
+               ((row[0], row[1]) for row in _table("queue, key, producer identifier")[1:])}  # fmt: skip
+
+    assert numbers["queue, key, producer identifier"] == [1, operations.NAME_BYTES_MAX]
+    assert numbers["properties of a message"] == [operations.PROPERTIES_BYTES_MAX, 0xFFFF]
+    assert numbers["a message, with its properties"] == [2, 30] and operations.MESSAGE_BYTES_MAX == 1 << 30
+    assert numbers["value of a key"] == [operations.VALUE_BYTES_MAX]
+    assert numbers["frame"] == [2, 30, 2, 20] and format.FRAME_BYTES_MAX == (1 << 30) + (1 << 20)
+    assert numbers["operations of a commit"] == [format.OPERATIONS_MAX]
+    assert numbers["data file"] == [16] and DATA_FILE_BYTES_MAX == 16 << 30
+    assert numbers["numbers of a data file"] == [2, 31] and format.NUMBERS_MAX == NUMBER_JUMP == 1 << 31
+    assert numbers["sequence"] == [names.SEQUENCE_MAX]
+    assert numbers["archives of one data file"] == [names.VERSION_MAX]
+    assert f"{format.FRAME_BYTES_MAX:,}" in TEXT
+
+
+def test_the_examples_of_the_checksum_are_right() -> None:
+    examples = re.findall(r"\| (.*?) \| `?([0-9a-f]+)`? \| `([0-9a-f]{16})` \|", TEXT)
+    inputs = {"none": b"", "`abc`": b"abc", "00 01 02 … 2f (48 bytes)": bytes(range(48))}
+    inputs["00 01 02 … ff (256 bytes)"] = bytes(range(256))
+
+    assert {what: f"{xxh3(inputs[what], int(seed, 16)):016x}" for what, seed, _ in examples} == {
+        what: digest for what, _, digest in examples
+    }
+    assert len(examples) == len(inputs)
+
+
+def test_the_example_of_a_set_is_right() -> None:
+    coded = bytes.fromhex("03 01 01 a4 02 01")
+    numbers = [1000, 1001, 1002, 1004, 1297]
+
+    assert "`03 01 01 a4 02 01` are 1000, 1001, 1002, then 1003 left out, 1004" in TEXT
+    assert decode_set(1000, len(numbers), coded).tolist() == numbers
+    assert encode_set(np.array(numbers, np.uint64)) == coded
+
+
+def test_the_example_file_is_the_smallest_golden_one() -> None:
+    example = TEXT.split("```\n# <0> header\n")[1].split("```")[0]
+
+    assert f"# <0> header\n{example}" == (GOLDEN / "v1-smallest.hex").read_text(encoding="utf-8")

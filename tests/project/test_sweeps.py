@@ -1,0 +1,58 @@
+"""A sample and its rest are the sweep; a table names each row that fails."""
+
+import pytest
+
+from tests.support.sweeps import Share, for_each, in_sample, sampled
+
+
+@for_each("count", range(1, 12))
+@for_each("size", range(12))
+def test_the_sample_and_the_rest_are_every_case_once(size: int, count: int) -> None:
+    cases = list(range(size))
+
+    sample, rest = Share.SAMPLE.of(cases, count), Share.REST.of(cases, count)
+
+    assert sorted(sample + rest) == cases
+    assert len(sample) == min(size, count)
+    assert [*in_sample(cases, count)] == [case in sample for case in cases]
+
+
+def test_the_first_and_the_last_case_and_one_of_each_kind_are_in_the_sample() -> None:
+    sample = Share.SAMPLE.of(range(100), 3, kind=lambda case: case in (31, 77))
+
+    assert sample == [0, 31, 50, 99]
+
+
+def test_every_fifth_and_the_first_of_each_kind_are_in_the_sample_of_a_sweep_without_a_known_end() -> None:
+    assert list(Share.SAMPLE.every(5, range(1, 13))) == [1, 6, 11]
+    assert list(Share.REST.every(5, range(1, 13))) == [2, 3, 4, 5, 7, 8, 9, 10, 12]
+    changes = list(enumerate(["create", "write", "sync", "write", "write", "write", "unlink", "write"], 1))
+    for share, expected in ((Share.SAMPLE, [1, 2, 3, 5, 7]), (Share.REST, [4, 6, 8])):
+        is_mine = share.chooser(5)
+        assert [number for number, kind in changes if is_mine(number, kind)] == expected
+
+
+def test_a_parameter_that_is_not_in_the_sample_is_marked() -> None:
+    marks = [getattr(each, "marks") for each in sampled("abcde", 2)]  # noqa: B009
+
+    assert [bool(mark) for mark in marks] == [False, True, True, True, False]
+
+
+def test_a_table_names_all_rows_that_fail_and_only_those() -> None:
+    @for_each("left", range(3))
+    @for_each(("right", "total"), [(1, 1), (2, 3)])
+    def adds(left: int, right: int, total: int) -> None:
+        assert left + right == total, "it adds up"
+
+    with pytest.raises(AssertionError) as raised:
+        adds()
+
+    told = str(raised.value)
+    assert told.startswith("3 of 3 rows fail")
+    assert told.count("1 of 2 rows fail") == 2
+    assert "left=2: AssertionError: 2 of 2 rows fail\nright=1, total=1: AssertionError: it adds up" in told
+
+
+def test_a_table_without_a_row_is_refused() -> None:
+    with pytest.raises(AssertionError, match="asks nothing"):
+        for_each("row", [])

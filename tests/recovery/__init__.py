@@ -1,0 +1,1 @@
+"""Tests of recovery: crashes, damage, and what a start makes of them."""

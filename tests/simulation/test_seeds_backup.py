@@ -1,0 +1,18 @@
+"""The first seeds of the simulated world "backup": a backup holds what its database promised.
+
+The first eight are the sample.
+"""
+
+import pytest
+
+from tests.simulation.worlds import WORLDS
+from tests.support.simulated_seeds import assert_nothing_breaks
+from tests.support.sweeps import sampled
+
+SEEDS = 32  # about 25 seconds of the processor
+AT_ONCE = 8
+
+
+@pytest.mark.parametrize("first", sampled(range(0, SEEDS, AT_ONCE), 1))
+def test_a_backup_holds_what_its_database_promised(first: int) -> None:
+    assert_nothing_breaks(WORLDS["backup"], range(first, first + AT_ONCE))

@@ -1,0 +1,1 @@
+"""What tests share: disks, crashes, journals, servers, programs."""
