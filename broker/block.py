@@ -19,6 +19,8 @@ from typing import Any
 from oms_journal.broker.codes import Code
 from oms_journal.broker.records import Status
 
+ServiceName = tuple[str, str, str]  # CLASS, SERVER, SERVICE
+
 API_VERSION_MAX = 13
 
 

@@ -13,9 +13,9 @@ from dataclasses import fields
 from enum import IntEnum
 from typing import Any, NoReturn
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import ConvStat, Function, Option, Reception, Reply, Request, Store
 from oms_journal.broker.codes import Code
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.records import Status
 
 NUMBER_MAX = (1 << 31) - 1

@@ -12,9 +12,9 @@ destination                    names
 from functools import lru_cache
 from typing import NamedTuple
 
+from oms_journal.broker.block import ServiceName
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.service_text import destination_of, queue_service
-from oms_journal.broker.sessions.requests import ServiceName
 
 
 class ToService(NamedTuple):

@@ -15,9 +15,9 @@ Without a users file everybody is let in, under the name that is said, and may d
 from collections.abc import Callable, Mapping
 from enum import Enum
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.codes import Code, detailed
-from oms_journal.broker.embedded.runtime import Answered
 
 ANONYMOUS = "ANONYMOUS"  # who does not say who it is, where nobody asks
 BROKER = "broker"  # the name of the broker itself

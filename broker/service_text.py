@@ -7,9 +7,8 @@ within a character, and never so that `-` would be left: two names never are one
 
 from functools import lru_cache
 
-from oms_journal.broker.block import FIELDS
+from oms_journal.broker.block import FIELDS, ServiceName
 from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.kernel.state.service import ServiceName
 
 QUEUE_CLASS = "QUEUE"
 NO_SERVICE = "-"

@@ -9,6 +9,7 @@ from contextlib import closing
 from bench.callers import QUEUE, scratch
 from bench.measure import Row, Settings, alternate_rates, rate_text
 from oms_journal import AsyncMessageDatabase
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import ANY, BOTH, NEW, Function, Option, Request
 from oms_journal.broker.block import Store as Persistence
@@ -16,7 +17,6 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.drivers.open import journal_options
 from oms_journal.broker.embedded.async_broker import AsyncBroker
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.start import Store, StoreError
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from itertools import islice
 
 from oms_journal.broker.admin.questions import Question, Steps, page_of, seconds_of, time_of
+from oms_journal.broker.block import ServiceName
 from oms_journal.broker.kernel.conversations.dormancy import identifier
 from oms_journal.broker.kernel.state.conversation import SERVER
 from oms_journal.broker.kernel.state.participant import Participant, with_instance, with_service
-from oms_journal.broker.kernel.state.service import End, Registration, Service, ServiceName, Waiting
+from oms_journal.broker.kernel.state.service import End, Registration, Service, Waiting
 from oms_journal.broker.kernel.state.unit import Name, UnitOfWork
 from oms_journal.broker.kernel.state.world import World
 

@@ -28,8 +28,8 @@ from oms_journal.broker.admin.questions import (
     time_of,
 )
 from oms_journal.broker.admin.services import ServiceFilter
+from oms_journal.broker.block import ServiceName
 from oms_journal.broker.kernel.state.conversation import Conversation
-from oms_journal.broker.kernel.state.service import ServiceName
 from oms_journal.broker.kernel.state.unit import UnitOfWork
 from oms_journal.broker.kernel.state.unit_records import record_of, service_name
 from oms_journal.broker.kernel.state.unit_states import COMPLETE, POSTPONED

@@ -23,6 +23,7 @@ from oms_journal.journal.extras import brought_by
 with brought_by("server"):
     import httpx
 
+from oms_journal.broker.answers import CLOSED, Answered, Physical, refusal, spelled
 from oms_journal.broker.block import Request
 from oms_journal.broker.client.calls import (
     CALL,
@@ -38,8 +39,6 @@ from oms_journal.broker.client.calls import (
     Unreached,
 )
 from oms_journal.broker.embedded.interrupts import apart, whole
-from oms_journal.broker.embedded.runtime import CLOSED, Answered, refusal, spelled
-from oms_journal.broker.kernel.state.effects import Physical
 from oms_journal.broker.reachability import reason_of, trusting
 from oms_journal.broker.sessions.async_sessions import AsyncSession
 from oms_journal.broker.sessions.sessions import Session

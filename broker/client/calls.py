@@ -26,11 +26,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from oms_journal.broker.answers import Answered, Physical, seconds_to_wait
 from oms_journal.broker.block import NEW, Function, Option, Reply, Request, Store
 from oms_journal.broker.block_json import BadBlock, answered_of, block_of, parsed
 from oms_journal.broker.codes import Code, detailed
-from oms_journal.broker.embedded.runtime import Answered, seconds_to_wait
-from oms_journal.broker.kernel.state.effects import Physical
 from oms_journal.broker.reachability import checked_url
 from oms_journal.broker.sessions.requests import number_of_seconds
 from oms_journal.database.arguments import plain_text

@@ -12,20 +12,20 @@ from itertools import count
 from types import TracebackType
 
 from oms_journal.broker.admin.questions import Page, Steps, gathered
+from oms_journal.broker.answers import Answered, Physical, spelled
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.drivers.open import open_store
 from oms_journal.broker.embedded.beginning import Beginning, OpenStore, Value, Wanted, attributes_of, start
 from oms_journal.broker.embedded.loop import Asked, Looped
-from oms_journal.broker.embedded.runtime import TICK_SECONDS, Answered, Running, spelled
+from oms_journal.broker.embedded.runtime import TICK_SECONDS, Running
 from oms_journal.broker.embedded.tracing import Tracing
 from oms_journal.broker.kernel.state.effects import (
     AllowNew,
     Command,
     ForbidNew,
     Gone,
-    Physical,
     Purge,
     SetStatus,
     StoreBack,

@@ -17,12 +17,13 @@ from itertools import count
 from types import TracebackType
 
 from oms_journal.broker.admin.questions import Page, Steps
+from oms_journal.broker.answers import Answered, Physical, spelled
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.drivers.open import open_store
 from oms_journal.broker.embedded.beginning import OpenStore, Value, Wanted, attributes_of, start
-from oms_journal.broker.embedded.runtime import TICK_SECONDS, Answered, Running, spelled
+from oms_journal.broker.embedded.runtime import TICK_SECONDS, Running
 from oms_journal.broker.embedded.threads import Threaded
 from oms_journal.broker.embedded.ticker import Ticker
 from oms_journal.broker.kernel.state.effects import (
@@ -30,7 +31,6 @@ from oms_journal.broker.kernel.state.effects import (
     Command,
     ForbidNew,
     Gone,
-    Physical,
     Purge,
     SetStatus,
     StoreBack,

@@ -11,18 +11,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from oms_journal.broker.answers import NO_REQUEST, Answered, Physical, handing_back, refusal, seconds_to_wait
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.embedded.runtime import (
-    BATCH_MAX,
-    NO_REQUEST,
-    Answered,
-    Running,
-    handing_back,
-    refusal,
-    seconds_to_wait,
-)
+from oms_journal.broker.embedded.runtime import BATCH_MAX, Running
 from oms_journal.broker.embedded.slots import Errand, Slot
 from oms_journal.broker.kernel.state.effects import (
     Abandoned,
@@ -34,7 +27,6 @@ from oms_journal.broker.kernel.state.effects import (
     Expect,
     ForbidNew,
     Input,
-    Physical,
     Stored,
 )
 from oms_journal.broker.kernel.state.world import World

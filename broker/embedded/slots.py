@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
+from oms_journal.broker.answers import Physical
 from oms_journal.broker.block import Request
-from oms_journal.broker.kernel.state.effects import Answer, Input, Physical
+from oms_journal.broker.kernel.state.effects import Answer, Input
 
 
 class Slot:

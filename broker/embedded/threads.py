@@ -11,20 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from oms_journal.broker.admin.questions import Page, Steps
+from oms_journal.broker.answers import NO_REQUEST, Answered, Physical, handing_back, refusal, seconds_to_wait
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.embedded.interrupts import whole
-from oms_journal.broker.embedded.runtime import (
-    BATCH_MAX,
-    NO_REQUEST,
-    Answered,
-    Running,
-    handing_back,
-    refusal,
-    seconds_to_wait,
-)
-from oms_journal.broker.kernel.state.effects import Abandoned, Answer, Call, Command, Commit, Expect, Input, Physical
+from oms_journal.broker.embedded.runtime import BATCH_MAX, Running
+from oms_journal.broker.kernel.state.effects import Abandoned, Answer, Call, Command, Commit, Expect, Input
 from oms_journal.broker.kernel.state.world import World
 
 NOBODY = -1  # whose handle it is that a tick is expected with though no call waits for it

@@ -15,6 +15,7 @@ from heapq import heappush
 from oms_journal.broker.block import Reply
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.kernel.conversations.dormancy import conversation, is_kept, put_to_sleep, unit, wake_together
+from oms_journal.broker.kernel.conversations.places import replace
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import (
@@ -44,7 +45,7 @@ from oms_journal.broker.kernel.topics.removal import (
     subscription_record,
     window_changes,
 )
-from oms_journal.broker.kernel.units.transitions import close, closing, replace, status_after
+from oms_journal.broker.kernel.units.transitions import close, closing, status_after
 from oms_journal.broker.records import HOLD_KEY, Flag, Status
 from oms_journal.broker.store.changes import Changes, together
 

@@ -18,7 +18,6 @@ from oms_journal.broker.kernel.conversations.messages import reply_error, send_m
 from oms_journal.broker.kernel.joint_commit import commit_together
 from oms_journal.broker.kernel.operator_commands import administer
 from oms_journal.broker.kernel.participants.logon import deregister, finish_quiescing, log_off, log_on, lose, register
-from oms_journal.broker.kernel.restart.restore import Restored
 from oms_journal.broker.kernel.restart.start import start
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.decision import Busy, Held, Waiter
@@ -40,7 +39,7 @@ from oms_journal.broker.kernel.state.effects import (
 )
 from oms_journal.broker.kernel.state.participant import Participant, name_of
 from oms_journal.broker.kernel.state.tickets import find_store, give_up, lose_store, make_durable
-from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.kernel.state.world import Restored, World
 from oms_journal.broker.kernel.ticks import tick
 from oms_journal.broker.kernel.topics.delivery import (
     control_publication,

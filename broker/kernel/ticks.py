@@ -14,6 +14,8 @@ from contextlib import suppress
 
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.kernel.conversations.dormancy import identifier
+from oms_journal.broker.kernel.conversations.ending import end
+from oms_journal.broker.kernel.conversations.places import replace
 from oms_journal.broker.kernel.hold_release import finish_hold
 from oms_journal.broker.kernel.participants.logon import lose
 from oms_journal.broker.kernel.state.conversation import Conversation, Side
@@ -21,11 +23,10 @@ from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import Tick
 from oms_journal.broker.kernel.state.tickets import CLOCK_STEP, clock_changes, decide, tell_store
 from oms_journal.broker.kernel.state.unit_states import Event
-from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.kernel.state.world import World, nonact_of
 from oms_journal.broker.kernel.topics.removal import expire
 from oms_journal.broker.kernel.units.expiry import end_lifetimes
-from oms_journal.broker.kernel.units.receive import nonact_of
-from oms_journal.broker.kernel.units.transitions import close, closing, end, replace
+from oms_journal.broker.kernel.units.transitions import close, closing
 from oms_journal.broker.store.changes import together
 
 

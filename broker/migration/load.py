@@ -21,7 +21,6 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal_contents import has_data
 from oms_journal.broker.drivers.open import open_store, place_of
 from oms_journal.broker.drivers.sqlite import SqliteStore
-from oms_journal.broker.kernel.state.effects import Action
 from oms_journal.broker.migration.agreement import Mark, MoveRefused, Offer, decode_mark, encode_mark, partner_refusal
 from oms_journal.broker.migration.stream import (
     Decoder,
@@ -35,6 +34,7 @@ from oms_journal.broker.migration.stream import (
 )
 from oms_journal.broker.migration.unload import Progress, begin_report, own_offer
 from oms_journal.broker.store.changes import Changes, Put
+from oms_journal.broker.store.report import Action
 from oms_journal.broker.store.start import LOADED_KEY, LOADING_KEY, StartRefused, Store, StoreError, StoreUnavailable
 from oms_journal.database.bulk.locked import Standstill
 from oms_journal.database.bulk.values import in_order

@@ -18,9 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from oms_journal.broker.kernel.state.effects import Action, Reported
 from oms_journal.broker.records import MASTER, MASTER_KEY, PUBLICATION, UOW, RecordError, RecordKind, kind_of
-from oms_journal.broker.store.report import TYPES
+from oms_journal.broker.store.report import TYPES, Action, Reported
 from oms_journal.broker.store.start import STORE_PREFIX, MessageUnreadable
 from oms_journal.broker.store.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from oms_journal.journal.format.records import decode_properties, encode_properties

@@ -16,11 +16,10 @@ from oms_journal.broker.drivers.journal import ERASING_KEY
 from oms_journal.broker.drivers.journal_contents import JournalSource
 from oms_journal.broker.drivers.open import place_of, version
 from oms_journal.broker.drivers.sqlite_contents import SqliteSource
-from oms_journal.broker.kernel.state.effects import Action
 from oms_journal.broker.migration.agreement import Offer
 from oms_journal.broker.migration.stream import Readable, Tallies, chunks, encode, reported, scan
 from oms_journal.broker.records import MASTER, MASTER_KEY, MasterRecord, RecordError
-from oms_journal.broker.store.report import Report, report_path
+from oms_journal.broker.store.report import Action, Report, report_path
 from oms_journal.broker.store.start import LOADING_KEY, RESTORED_KEY, StartRefused, StoreError
 from oms_journal.database.options import system_clock
 

@@ -15,10 +15,9 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, Unpack
 
-from oms_journal.broker.block import ANY, NONE, Function, Option, Request
+from oms_journal.broker.answers import Answered, Physical, handing_back
+from oms_journal.broker.block import ANY, NONE, Function, Option, Request, ServiceName
 from oms_journal.broker.codes import Code
-from oms_journal.broker.embedded.runtime import Answered, handing_back
-from oms_journal.broker.kernel.state.effects import Physical
 from oms_journal.broker.sessions.async_parts import (
     AsyncReceivedUnit,
     AsyncSentPublication,
@@ -31,7 +30,6 @@ from oms_journal.broker.sessions.requests import (
     Message,
     PublicationStatus,
     Said,
-    ServiceName,
     Speaker,
     Terms,
     UnitStatus,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, isnan
 from typing import Any, TypedDict
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import (
     ANY,
     FIELDS,
@@ -21,14 +22,13 @@ from oms_journal.broker.block import (
     Option,
     Reception,
     Request,
+    ServiceName,
     Store,
 )
 from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.records import Status
 from oms_journal.database.arguments import flag, plain_text, shown
 
-ServiceName = tuple[str, str, str]  # CLASS, SERVER, SERVICE
 AnyService = ServiceName | str  # or "CLASS/SERVER/SERVICE"
 Wait = float | bool | None  # seconds; None and False do not wait, True waits as long as it takes
 WAIT_MAX_SECONDS = 9_999_999

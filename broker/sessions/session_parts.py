@@ -10,9 +10,9 @@ from contextlib import nullcontext, suppress
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, Unpack
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import NEW, Function, Option, Request
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.sessions.requests import (
     Beside,
     Message,

@@ -3,9 +3,9 @@
 from enum import Enum, auto
 from typing import Any, Final, Generic, TypeVar
 
+from oms_journal.broker.answers import Answered, spelled
 from oms_journal.broker.block import BOTH, NEW, Function, Option, Reception, Request
 from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.embedded.runtime import Answered, spelled
 from oms_journal.broker.rules import check
 from oms_journal.broker.sessions.requests import (
     Message,

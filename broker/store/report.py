@@ -17,13 +17,35 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import IntEnum
 from pathlib import Path
 from typing import TextIO
 
-from oms_journal.broker.kernel.state.effects import Reported
 from oms_journal.broker.records import RecordKind
 from oms_journal.journal.disk import FILE_MODE
+
+
+class Action(IntEnum):
+    """What was done to a record."""
+
+    CREATED = 1
+    DELETED = 2
+    LOADED = 3
+    UNLOADED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A line for the report of the persistent store; a deleted record shows 0 and 0."""
+
+    identifier: str
+    kind: RecordKind
+    action: Action
+    elements: int = 0
+    length: int = 0
+
 
 _log = logging.getLogger("oms.broker")
 LINES_MAX = 60  # of a page

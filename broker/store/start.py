@@ -25,7 +25,6 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.kernel.state.effects import Action, Reported
 from oms_journal.broker.records import (
     CHECKPOINT,
     CHECKPOINTS,
@@ -41,6 +40,7 @@ from oms_journal.broker.records import (
 )
 from oms_journal.broker.store.changes import Changes, Put
 from oms_journal.broker.store.master import Identifiers, Opened, as_noted, following_start, made_again, noted
+from oms_journal.broker.store.report import Action, Reported
 from oms_journal.broker.store.stored import CommitRefused as CommitRefused
 from oms_journal.broker.store.stored import Loaded, StoredIdentifier, StoredMessage
 from oms_journal.broker.store.stored import MessageUnreadable as MessageUnreadable

@@ -13,7 +13,8 @@ import typer
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 
 if TYPE_CHECKING:  # the broker's client is imported when a server is spoken to
-    from oms_journal.broker.sessions.requests import Message, ServiceName
+    from oms_journal.broker.block import ServiceName
+    from oms_journal.broker.sessions.requests import Message
     from oms_journal.broker.sessions.sessions import Session
 
 Url = Annotated[

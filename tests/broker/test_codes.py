@@ -9,10 +9,10 @@ import pytest
 from oms_journal.broker import codes
 from oms_journal.broker.admin.codes import Cis, CisRefused
 from oms_journal.broker.advice import ADVICE
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Reply
 from oms_journal.broker.block_json import answered_of, said_of
 from oms_journal.broker.codes import BrokerError, Code, CommandCode, detailed
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.server.stomp.frames import Frame
 from oms_journal.broker.server.stomp.headers import error_frame
 from tests.support.project import REPOSITORY

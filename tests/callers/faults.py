@@ -5,10 +5,10 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
+from oms_journal.broker import answers
 from oms_journal.broker.block import Reply
 from oms_journal.broker.codes import Code
 from oms_journal.broker.durations import Clocks
-from oms_journal.broker.embedded import runtime
 from oms_journal.broker.embedded.loop import Looped
 from oms_journal.broker.embedded.threads import Threaded
 from oms_journal.broker.kernel import kernel, operator_commands
@@ -42,7 +42,7 @@ def a_buffer_is_not_copied() -> Iterator[None]:
     def kept(value: Any, what: str) -> Any:
         return value if what == "body" and isinstance(value, bytearray) else plain_bytes(value, what)
 
-    with changed(runtime, "plain_bytes", lambda _: kept):
+    with changed(answers, "plain_bytes", lambda _: kept):
         yield
 
 
@@ -191,7 +191,7 @@ def a_subclass_of_text_is_believed() -> Iterator[None]:
     def made(before: Any) -> Any:
         return lambda value, what: value if isinstance(value, str) else before(value, what)
 
-    with changed(runtime, "plain_text", made):
+    with changed(answers, "plain_text", made):
         yield
 
 
@@ -202,7 +202,7 @@ def properties_are_not_copied() -> Iterator[None]:
     def kept(value: Any) -> Any:
         return value if type(value) is dict else plain_properties(value)
 
-    with changed(runtime, "plain_properties", lambda _: kept):
+    with changed(answers, "plain_properties", lambda _: kept):
         yield
 
 

@@ -20,10 +20,10 @@ from oms_journal.broker.server.http.connection import WebConnection
 from oms_journal.broker.server.http.listener import WebListener
 from oms_journal.broker.server.http.metrics import Exposition
 from oms_journal.broker.server.http.routes import web_listener
-from oms_journal.broker.server.runtime.limits import WebLimits
+from oms_journal.broker.server.runtime.limits import FrameLimits, WebLimits
 from oms_journal.broker.server.runtime.state import Served
 from oms_journal.broker.server.security import passwords, users
-from oms_journal.broker.server.stomp.frames import VERSIONS, BadFrame, Frame, FrameLimits, FrameReader
+from oms_journal.broker.server.stomp.frames import VERSIONS, BadFrame, Frame, FrameReader
 from oms_journal.broker.server.stomp.frames import encode as encode_frame
 from tests.fuzz.file_targets import folder
 from tests.fuzz.target import Taker, Target, target

@@ -6,12 +6,13 @@ from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
+from oms_journal.broker.answers import NO_REQUEST, handing_back
 from oms_journal.broker.attributes.attributes import Attributes, parse
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.embedded.beginning import Beginning
-from oms_journal.broker.embedded.runtime import NO_REQUEST, Running, handing_back
+from oms_journal.broker.embedded.runtime import Running
 from oms_journal.broker.kernel.kernel import Kernel
 from oms_journal.broker.kernel.restart.restore import restored
 from oms_journal.broker.kernel.state.effects import Answer, Call, Commit, Durable, Effect

@@ -10,7 +10,7 @@ from oms_journal.broker.attributes.attributes import Attributes, built_in
 from oms_journal.broker.block import Function, Option, Reception, Reply, Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.kernel import Kernel
-from oms_journal.broker.kernel.restart.restore import Restored, restored
+from oms_journal.broker.kernel.restart.restore import restored
 from oms_journal.broker.kernel.state.effects import (
     Answer,
     Call,
@@ -22,14 +22,15 @@ from oms_journal.broker.kernel.state.effects import (
     Gone,
     Input,
     Log,
-    Reported,
     Stored,
     Tick,
     taken_apart,
 )
+from oms_journal.broker.kernel.state.world import Restored
 from oms_journal.broker.records import UOW, UOWS, Status, UowRecord
 from oms_journal.broker.store.changes import Changes, NewMessage, filled
 from oms_journal.broker.store.master import Identifiers
+from oms_journal.broker.store.report import Reported
 from oms_journal.broker.store.start import RESTORED_KEY, ProducerReused, Values
 from oms_journal.broker.store.start import Store as StorePort
 from oms_journal.broker.store.stored import StoredIdentifier

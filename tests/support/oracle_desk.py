@@ -27,7 +27,6 @@ from oms_journal.broker.kernel.state.effects import (
     Log,
     ReleaseHeld,
     ReleasePublications,
-    Reported,
     StoreBack,
     Stored,
     StoreLost,
@@ -35,6 +34,7 @@ from oms_journal.broker.kernel.state.effects import (
 )
 from oms_journal.broker.records import SUBSCRIPTION, SUBSCRIPTIONS, UOW, UOWS, Status
 from oms_journal.broker.store.changes import filled
+from oms_journal.broker.store.report import Reported
 from oms_journal.broker.store.start import CommitRefused, ProducerReused, StoreFull, StoreUnavailable, end
 from tests.support.broker_model import Terms
 from tests.support.broker_model_topics import TopicTerms

@@ -20,10 +20,10 @@ from oms_journal.broker.kernel.state.effects import (
     Gone,
     Input,
     Log,
-    Reported,
     Tick,
 )
 from oms_journal.broker.store.changes import Changes, filled
+from oms_journal.broker.store.report import Reported
 from oms_journal.broker.store.start import Begun, Pstore, StoreStart, begin, end
 from oms_journal.database.options import Options
 from tests.support.watched_disk import HandClock, WatchedDisk

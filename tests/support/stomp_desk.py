@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Request
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.kernel.state.effects import Abandoned, Call, Gone
 from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.stomp.flow import Then

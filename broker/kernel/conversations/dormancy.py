@@ -9,9 +9,10 @@ store is read when they are handed out.
 import re
 from collections.abc import Iterable
 
-from oms_journal.broker.codes import Code
+from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.kernel.state.conversation import CLIENT, OPEN, SERVER, Conversation, Side
 from oms_journal.broker.kernel.state.decision import Busy
+from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.service import STORED, Service
 from oms_journal.broker.kernel.state.unit import VARIATION, Name, UnitOfWork
 from oms_journal.broker.kernel.state.unit_records import is_waiting_for, ordered, record_of, service_name
@@ -247,3 +248,44 @@ def unit_of_number(world: World, first: int) -> str | None:
     if found is None:
         found = next((unit.uowid for unit in world.active.values() if unit.is_stored and unit.first == first), None)
     return found
+
+
+def conversation_of(world: World, conv_id: str, participant: Participant) -> Conversation:
+    """Return a conversation in which the participant can still say something."""
+    talk = conversation(world, conv_id)
+    side = talk.side_of(participant.name) if talk is not None else None
+    if talk is None or side is None:
+        over = world.ended.get(conv_id)
+        raise BrokerError((over.code_for(participant.name) if over is not None else None) or Code.NO_CONVERSATION)
+    code = talk.ended[side]
+    if code is not None:
+        raise BrokerError(code)
+    if side is CLIENT:
+        world.come_back(participant, talk)
+    return talk
+
+
+def side_in(talk: Conversation, participant: Participant) -> Side:
+    """Return the side of a participant who is on one."""
+    side = talk.side_of(participant.name)
+    assert side is not None, "checked when the conversation was looked up"
+    talk.used = participant.used
+    return side
+
+
+def check_room(world: World, service: Service) -> None:
+    """Refuse a new conversation beyond the limits."""
+    limit = service.attributes.conv_limit
+    if limit is not None and service.conversations >= limit:
+        raise BrokerError(Code.CONVERSATION_LIMIT)
+    limit = world.attributes.broker.num_conversation
+    if limit is not None and world.talk_count >= limit:
+        raise BrokerError(Code.CONVERSATIONS_MAX)
+
+
+def check_may_end(talk: Conversation, side: Side) -> None:
+    """Refuse the end of a conversation that holds something for who wants to end it."""
+    if talk.reading[side] is not None:
+        raise BrokerError(Code.MUST_BACK_OUT)
+    if talk.lines[side]:
+        raise BrokerError(Code.UNREAD_UOW)

@@ -8,13 +8,12 @@ answer. UNDO takes back what the partner has not received yet.
 from oms_journal.broker.block import NEW, NONE, ConvStat, Option, Reception, Reply
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.durations import NO, wait
+from oms_journal.broker.kernel.conversations.dormancy import check_room, conversation_of, side_in
+from oms_journal.broker.kernel.conversations.places import count_talks, give_age, replace
 from oms_journal.broker.kernel.state.conversation import Conversation, Plain, Side
-from oms_journal.broker.kernel.state.effects import Call, stored_properties
+from oms_journal.broker.kernel.state.effects import Call, check_properties, stored_properties
 from oms_journal.broker.kernel.state.participant import MESSAGES, Participant, with_conversation
-from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.units.receive import park
-from oms_journal.broker.kernel.units.send import check_properties, check_room, conversation_of, side_in
-from oms_journal.broker.kernel.units.transitions import count_talks, give_age, replace
+from oms_journal.broker.kernel.state.world import World, park
 
 NUMERIC_API_MAX = 2  # callers of these versions get conversation identifiers of digits
 

@@ -16,24 +16,26 @@ it calls waits: a unit of work that it got in between would be nobody's afterwar
 
 from collections.abc import Callable, Iterable
 
-from oms_journal.broker.block import Option, Reply
+from oms_journal.broker.block import Option, Reply, ServiceName
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.kernel.conversations.dormancy import identifier, retire
+from oms_journal.broker.kernel.conversations.ending import end
+from oms_journal.broker.kernel.conversations.places import release
 from oms_journal.broker.kernel.state.conversation import Conversation, Side
 from oms_journal.broker.kernel.state.decision import Busy, Decision, Held
 from oms_journal.broker.kernel.state.effects import Call
 from oms_journal.broker.kernel.state.participant import Participant, with_instance
-from oms_journal.broker.kernel.state.service import Rank, Registration, Service, ServiceName
+from oms_journal.broker.kernel.state.service import Rank, Registration, Service
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit import Name, UnitOfWork
 from oms_journal.broker.kernel.state.unit_states import Event
-from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.kernel.state.world import World, nonact_of
 from oms_journal.broker.kernel.topics.delivery import change_connection, leave_topics
 from oms_journal.broker.kernel.topics.publish import drop_all_uncommitted
 from oms_journal.broker.kernel.units.dead_letters import MOVED_BYTES_MAX
-from oms_journal.broker.kernel.units.receive import nonact_of, services_of
+from oms_journal.broker.kernel.units.receive import services_of
 from oms_journal.broker.kernel.units.receiver import Backing
-from oms_journal.broker.kernel.units.transitions import Closing, close, closing, end, release
+from oms_journal.broker.kernel.units.transitions import Closing, close, closing
 from oms_journal.broker.store.changes import Changes, together
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from oms_journal.broker.block import Reply
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.kernel.conversations.dormancy import conversation, retire
+from oms_journal.broker.kernel.conversations.ending import EOC_CODES, ending_records, keep_records, reason_of
 from oms_journal.broker.kernel.participants.logon import Leaving, depart, finish_quiescing, unregister
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.kernel.state.decision import Busy, Decision
@@ -28,14 +29,7 @@ from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit_records import put
 from oms_journal.broker.kernel.state.unit_states import Event
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.units.transitions import (
-    EOC_CODES,
-    close,
-    closing,
-    ending_records,
-    keep_records,
-    reason_of,
-)
+from oms_journal.broker.kernel.units.transitions import close, closing
 from oms_journal.broker.records import ConversationState
 from oms_journal.broker.store.changes import Changes, together
 

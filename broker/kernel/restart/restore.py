@@ -12,15 +12,13 @@ Units of Work, "Recovery Processing": both restart tables, bindings to servers, 
 """
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import itemgetter
 
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.restart.hold import Found, hold_all
-from oms_journal.broker.kernel.restart.unit_columns import Columns, Line
-from oms_journal.broker.kernel.state.effects import Action, Reported
-from oms_journal.broker.kernel.tables.dormant_units import Person, Units
+from oms_journal.broker.kernel.restart.unit_columns import Columns
+from oms_journal.broker.kernel.state.world import Restored
+from oms_journal.broker.kernel.tables.dormant_units import Units
 from oms_journal.broker.kernel.tables.hold import Withheld
 from oms_journal.broker.kernel.tables.remembered import Remembered
 from oms_journal.broker.records import (
@@ -35,36 +33,15 @@ from oms_journal.broker.records import (
     SUBSCRIPTION,
     SUBSCRIPTIONS,
     UOWS,
-    HeldRecord,
     Layout,
-    PublicationRecord,
     R,
     RecordError,
     RecordKind,
-    SubscriptionRecord,
 )
+from oms_journal.broker.store.report import Action, Reported
 from oms_journal.broker.store.start import RESTORED_KEY, MessageUnreadable, StartRefused, Store, mark
 
 _log = logging.getLogger("oms.broker")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
-    """What the store held, as the kernel goes on with it."""
-
-    has_store: bool = True
-    clock: int = 0  # the pseudo-clock as it was written last, microseconds
-    highest: int = 0  # no message had a higher number
-    units: Units = field(default_factory=Units)
-    lines: Sequence[Line] = ()
-    senders: Mapping[Person, int] = field(default_factory=dict)  # how many units of work of theirs wait
-    subscriptions: Sequence[SubscriptionRecord] = ()
-    publications: Sequence[PublicationRecord] = ()
-    withheld: Withheld = field(default_factory=Withheld)  # units of work that are held
-    held: Mapping[str, HeldRecord] = field(default_factory=dict)  # publications, by the subscription's identifier
-    lost: Sequence[str] = ()  # keys whose values are damaged
-    reported: Sequence[Reported] = ()  # records that the restart has dropped
-    remembered: Remembered = field(default_factory=Remembered)  # producers' identifiers
 
 
 def without_store() -> Restored:

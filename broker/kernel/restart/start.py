@@ -3,10 +3,9 @@
 from heapq import heappush
 
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.kernel.restart.restore import Restored
 from oms_journal.broker.kernel.state.service import Rank
 from oms_journal.broker.kernel.state.topics import Publication, Subscription, key_of
-from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.kernel.state.world import Restored, World
 from oms_journal.broker.kernel.tables.hold import Window
 from oms_journal.broker.kernel.tables.ranges import Ranges
 from oms_journal.broker.kernel.topics.removal import let_go

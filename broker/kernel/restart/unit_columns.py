@@ -8,7 +8,6 @@ records at once. (EntireX, Using Persistence and Units of Work, "Recovery Proces
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, repeat
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from oms_journal.broker.codes import Code
 from oms_journal.broker.durations import MICROSECONDS, ends, status_lifetime
 from oms_journal.broker.kernel.state.unit_states import COMPLETE, Variation, after_restart
+from oms_journal.broker.kernel.state.world import Line
 from oms_journal.broker.kernel.tables.dormant_units import (
     HEAD,
     NO_TEXTS,
@@ -46,18 +46,6 @@ _TERMS = ["uwstatp", "lifetime", "status_lifetime"]
 
 Rows = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint64]
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """Conversations that wait for the servers of a service, for one of them, or for a client, the oldest first."""
-
-    service: Service
-    to_client: bool
-    is_withheld: bool  # what each of them would be received from first is held
-    receiver: Person | None  # the server instance they are bound to, or the client; None for any server
-    orders: "array[int]"  # number of the conversation's first message
-    conversations: "array[int]"  # CONV-IDs
 
 
 class Columns:

@@ -25,12 +25,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from oms_journal.broker.answers import Physical
 from oms_journal.broker.block import Reply, Request
-from oms_journal.broker.codes import Code
-from oms_journal.broker.records import RecordKind, Status
+from oms_journal.broker.codes import BrokerError, Code
+from oms_journal.broker.records import Status
 from oms_journal.broker.store.changes import Changes
-
-Physical = int  # one live participant's connection
+from oms_journal.broker.store.report import Reported
 
 
 @dataclass(slots=True)
@@ -267,26 +267,6 @@ class Log:
     text: str
 
 
-class Action(IntEnum):
-    """What was done to a record."""
-
-    CREATED = 1
-    DELETED = 2
-    LOADED = 3
-    UNLOADED = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """A line for the report of the persistent store; a deleted record shows 0 and 0."""
-
-    identifier: str
-    kind: RecordKind
-    action: Action
-    elements: int = 0
-    length: int = 0
-
-
 Effect = Answer | Commit | Expect | Log | Reported
 
 # Fields of the control block that travel with a stored message, as properties that no caller can set.
@@ -321,3 +301,9 @@ def taken_apart(reply: Reply, properties: Mapping[str, str] | None) -> Mapping[s
 def refused(code: Code, text: str = "") -> Reply:
     """Return the reply that says no."""
     return Reply(code=code, text=text or code.text)
+
+
+def check_properties(request: Request) -> None:
+    """Refuse properties that the block's own fields travel as."""
+    if request.properties is not None and not RESERVED_PROPERTIES.isdisjoint(request.properties):
+        raise BrokerError(Code.INVALID_CHARACTER, "a property of this name is the broker's own")

@@ -13,11 +13,13 @@ A SEND that waits for its answer waits with its conversation.
 
 from collections.abc import Hashable, Iterator, Sequence
 
+from oms_journal.broker.answers import Physical
+from oms_journal.broker.block import ServiceName
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.decision import Leaver
-from oms_journal.broker.kernel.state.effects import Call, Physical
+from oms_journal.broker.kernel.state.effects import Call
 from oms_journal.broker.kernel.state.producers import Repeat
-from oms_journal.broker.kernel.state.service import Rank, Service, ServiceName
+from oms_journal.broker.kernel.state.service import Rank, Service
 from oms_journal.broker.kernel.state.topics import Subscription, Topic
 from oms_journal.broker.kernel.state.unit import Name, Owner
 from oms_journal.broker.kernel.tables.order import Order

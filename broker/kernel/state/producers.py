@@ -8,8 +8,8 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from oms_journal.broker.block import ServiceName
 from oms_journal.broker.kernel.state.decision import Held
-from oms_journal.broker.kernel.state.service import ServiceName
 from oms_journal.index.duplicates import digest
 from oms_journal.journal.format.headers import xxh3
 

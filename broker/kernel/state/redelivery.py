@@ -22,7 +22,7 @@ attempted. Delay, limit and dead letters are ours.)
 """
 
 from oms_journal.broker.attributes.attributes import ServiceAttributes
-from oms_journal.broker.kernel.state.service import ServiceName
+from oms_journal.broker.block import ServiceName
 from oms_journal.broker.service_text import queue_service
 
 DEAD_LETTERS: ServiceName = queue_service("DEAD-LETTER")

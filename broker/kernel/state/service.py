@@ -17,7 +17,7 @@ from heapq import merge
 from typing import NamedTuple
 
 from oms_journal.broker.attributes.attributes import ServiceAttributes
-from oms_journal.broker.block import Request
+from oms_journal.broker.block import Request, ServiceName
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.state.decision import Held
 from oms_journal.broker.kernel.state.unit import VARIATION, Name
@@ -26,7 +26,6 @@ from oms_journal.broker.kernel.tables.order import Order
 from oms_journal.broker.queues import ServiceQueue
 
 TERMS_MAX = 1000  # combinations of what calls say that are remembered
-ServiceName = tuple[str, str, str]  # CLASS, SERVER, SERVICE
 
 
 class Rank(IntEnum):

@@ -13,7 +13,7 @@ from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.decision import Decision
-from oms_journal.broker.kernel.state.effects import Action, Commit, Durable, Failed, Level, Reported
+from oms_journal.broker.kernel.state.effects import Commit, Durable, Failed, Level
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.topics import Subscription
 from oms_journal.broker.kernel.state.unit_records import put, record_of, written
@@ -32,6 +32,7 @@ from oms_journal.broker.records import (
     kind_of,
 )
 from oms_journal.broker.store.changes import Changes, Put, together
+from oms_journal.broker.store.report import Action, Reported
 
 
 def report(world: World, changes: Changes) -> None:

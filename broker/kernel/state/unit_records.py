@@ -15,8 +15,8 @@ binding to the server instance.
 
 from collections.abc import Iterable, Mapping
 
+from oms_journal.broker.block import ServiceName
 from oms_journal.broker.kernel.state.conversation import CLIENT, OPEN, SERVER, Conversation, Side
-from oms_journal.broker.kernel.state.service import ServiceName
 from oms_journal.broker.kernel.state.unit import Name, Owner, UnitOfWork
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, DELIVERED, POSTPONED
 from oms_journal.broker.records import UOW, UOWS, ConversationState, Flag, Status, UowRecord

@@ -9,7 +9,8 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # they import this
-    from oms_journal.broker.kernel.state.service import Service, ServiceName
+    from oms_journal.broker.block import ServiceName
+    from oms_journal.broker.kernel.state.service import Service
     from oms_journal.broker.kernel.state.topics import Topic
 
 NAMES_KEPT = 1000  # services, and topics, that stay though nothing of them is left; some 6 KB each

@@ -4,28 +4,67 @@ What is asleep lies in `units`, as records: restored units of work that nobody h
 that wait for a service without a server, and the persistent status of what is complete.
 """
 
+from array import array
 from collections import Counter, OrderedDict, deque
-from dataclasses import fields
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from oms_journal.broker.answers import Physical
 from oms_journal.broker.attributes.attributes import Attributes, BrokerAttributes, ServiceAttributes
-from oms_journal.broker.block import Reply, Request
+from oms_journal.broker.block import Reply, Request, ServiceName
 from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.durations import Clocks
-from oms_journal.broker.kernel.restart.restore import Restored
+from oms_journal.broker.durations import NO, YES, Clocks, wait
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.kernel.state.decision import Decision, Held, Joint, Leaver
-from oms_journal.broker.kernel.state.effects import Answer, Body, Effect, Level, Log, Physical
-from oms_journal.broker.kernel.state.participant import Parking, Participant, name_of
+from oms_journal.broker.kernel.state.effects import Answer, Body, Call, Effect, Level, Log
+from oms_journal.broker.kernel.state.participant import Parked, Parking, Participant, name_of
 from oms_journal.broker.kernel.state.producers import Producers
-from oms_journal.broker.kernel.state.service import Service, ServiceName, Waiting
+from oms_journal.broker.kernel.state.service import Rank, Service, Waiting
 from oms_journal.broker.kernel.state.topics import Topics
 from oms_journal.broker.kernel.state.unit import Name, Owner, UnitOfWork
 from oms_journal.broker.kernel.state.unit_states import POSTPONED
 from oms_journal.broker.kernel.state.unused_names import Unused, stays
+from oms_journal.broker.kernel.tables.dormant_units import Person, Units
+from oms_journal.broker.kernel.tables.hold import Withheld
 from oms_journal.broker.kernel.tables.order import Order
+from oms_journal.broker.kernel.tables.remembered import Remembered
+from oms_journal.broker.records import HeldRecord, PublicationRecord, SubscriptionRecord
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.master import Identifiers
+from oms_journal.broker.store.report import Reported
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Conversations that wait for the servers of a service, for one of them, or for a client, the oldest first."""
+
+    service: ServiceName
+    to_client: bool
+    is_withheld: bool  # what each of them would be received from first is held
+    receiver: Person | None  # the server instance they are bound to, or the client; None for any server
+    orders: "array[int]"  # number of the conversation's first message
+    conversations: "array[int]"  # CONV-IDs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """What the store held, as the kernel goes on with it."""
+
+    has_store: bool = True
+    clock: int = 0  # the pseudo-clock as it was written last, microseconds
+    highest: int = 0  # no message had a higher number
+    units: Units = field(default_factory=Units)
+    lines: Sequence[Line] = ()
+    senders: Mapping[Person, int] = field(default_factory=dict)  # how many units of work of theirs wait
+    subscriptions: Sequence[SubscriptionRecord] = ()
+    publications: Sequence[PublicationRecord] = ()
+    withheld: Withheld = field(default_factory=Withheld)  # units of work that are held
+    held: Mapping[str, HeldRecord] = field(default_factory=dict)  # publications, by the subscription's identifier
+    lost: Sequence[str] = ()  # keys whose values are damaged
+    reported: Sequence[Reported] = ()  # records that the restart has dropped
+    remembered: Remembered = field(default_factory=Remembered)  # producers' identifiers
+
 
 ENDED_MAX = 10_000  # conversations that are over and whose partner can still be told why
 
@@ -350,3 +389,25 @@ class World:
 
     def _dues_of(self, unit: UnitOfWork) -> Order:
         return self.dues.lasting if unit.is_lasting else self.dues.passing
+
+
+def park(world: World, call: Call, participant: Participant, ranks: Sequence[Rank], places: Sequence[Hashable]) -> bool:
+    """Let the call wait as long as it says; False when it does not want to."""
+    waiting = wait(call.request.wait)
+    if waiting is NO:
+        return False
+    parked = Parked(call, participant, ranks, places)
+    if waiting is YES:
+        waiting = nonact_of(world, participant)
+    assert isinstance(waiting, int), "NO and YES are done"
+    parked.due = world.present.volatile + waiting if waiting else 0
+    world.parking.add(parked)
+    return True
+
+
+def nonact_of(world: World, participant: Participant) -> int:
+    """Return how long the participant may be inactive, 0 for ever."""
+    times = [service.attributes.server_nonact for service in participant.services.values()]
+    if not times:
+        return world.attributes.broker.client_nonact
+    return 0 if 0 in times else max(times)

@@ -31,7 +31,7 @@ from oms_journal.broker.kernel.state.topics import (
     key_of,
     passing_key,
 )
-from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.kernel.state.world import World, park
 from oms_journal.broker.kernel.topics.publish import (
     back_out_own,
     check_enabled,
@@ -55,7 +55,6 @@ from oms_journal.broker.kernel.topics.removal import (
     window_changes,
 )
 from oms_journal.broker.kernel.topics.subscribe import begin_subscription, make_durable, new_subscription
-from oms_journal.broker.kernel.units.receive import park
 from oms_journal.broker.records import Status
 from oms_journal.broker.store.changes import Changes, together
 

@@ -15,14 +15,13 @@ from oms_journal.broker.codes import BrokerError, Code, about_publication, detai
 from oms_journal.broker.durations import MICROSECONDS, ends
 from oms_journal.broker.kernel.conversations.dormancy import KEPT_BYTES_MAX
 from oms_journal.broker.kernel.state.decision import Busy, Decision
-from oms_journal.broker.kernel.state.effects import Call, stored_properties
+from oms_journal.broker.kernel.state.effects import Call, check_properties, stored_properties
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.tickets import NO_STORE, decide
 from oms_journal.broker.kernel.state.topics import Past, Publication
 from oms_journal.broker.kernel.state.unit import Owner
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.topics.removal import forget, let_go, publication_record, put_publication
-from oms_journal.broker.kernel.units.send import check_properties
 from oms_journal.broker.records import Status
 from oms_journal.broker.store.changes import Changes, NewMessage
 

@@ -11,6 +11,8 @@ from contextlib import suppress
 from oms_journal.broker.block import Reply
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.kernel.conversations.dormancy import conversation, unit_of_number
+from oms_journal.broker.kernel.conversations.ending import reason_of
+from oms_journal.broker.kernel.conversations.places import count_talks
 from oms_journal.broker.kernel.state.conversation import OPEN, Conversation
 from oms_journal.broker.kernel.state.decision import Decision
 from oms_journal.broker.kernel.state.participant import Participant
@@ -22,16 +24,7 @@ from oms_journal.broker.kernel.state.unit_records import bound, key, put, put_wi
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, PROCESSED
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.tables.remembered import scoped
-from oms_journal.broker.kernel.units.transitions import (
-    NOTHING,
-    Closing,
-    accept,
-    begin,
-    close,
-    count_talks,
-    producer_key,
-    reason_of,
-)
+from oms_journal.broker.kernel.units.transitions import NOTHING, Closing, accept, begin, close, producer_key
 from oms_journal.broker.records import ConversationState
 from oms_journal.broker.store.changes import Changes, NewMessage
 

@@ -12,18 +12,20 @@ not count here: nothing is dropped.
     dead-letter-user           the USER-ID of who has sent it
 """
 
+from oms_journal.broker.block import ServiceName
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.kernel.conversations.dormancy import drop_messages
+from oms_journal.broker.kernel.conversations.ending import end_as
 from oms_journal.broker.kernel.state.conversation import CLIENT, Conversation
 from oms_journal.broker.kernel.state.effects import Level
 from oms_journal.broker.kernel.state.redelivery import DEAD_LETTERS
-from oms_journal.broker.kernel.state.service import Service, ServiceName
+from oms_journal.broker.kernel.state.service import Service
 from oms_journal.broker.kernel.state.unit import VARIATION, UnitOfWork
 from oms_journal.broker.kernel.state.unit_records import put_with_messages, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED
 from oms_journal.broker.kernel.state.world import World, undefined
 from oms_journal.broker.kernel.units.posting import count
-from oms_journal.broker.kernel.units.transitions import NOTHING, accept, begin, end_as
+from oms_journal.broker.kernel.units.transitions import NOTHING, accept, begin
 from oms_journal.broker.records import ConversationState
 from oms_journal.broker.service_text import destination_of
 from oms_journal.broker.store.changes import Changes, CopiedMessage, NewMessage

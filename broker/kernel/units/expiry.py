@@ -8,6 +8,7 @@ from itertools import islice
 
 from oms_journal.broker.durations import MICROSECONDS, ends, status_lifetime
 from oms_journal.broker.kernel.conversations.dormancy import identifier, unit
+from oms_journal.broker.kernel.conversations.places import replace
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.decision import Decision, Held
 from oms_journal.broker.kernel.state.service import End, Rank
@@ -17,7 +18,7 @@ from oms_journal.broker.kernel.state.unit_records import is_persistent, key, put
 from oms_journal.broker.kernel.state.unit_states import COMPLETE, Event
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.tables.order import Order
-from oms_journal.broker.kernel.units.transitions import Closing, close, closing, replace
+from oms_journal.broker.kernel.units.transitions import Closing, close, closing
 from oms_journal.broker.records import Flag, Status, UowRecord
 from oms_journal.broker.store.changes import Changes, together
 

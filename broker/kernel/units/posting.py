@@ -10,6 +10,7 @@ import struct
 from oms_journal.broker.block import Option, Reply, Store
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.conversations.dormancy import wants_more
+from oms_journal.broker.kernel.conversations.ending import end_as, reason_of
 from oms_journal.broker.kernel.state.conversation import CLIENT, OPEN, Conversation
 from oms_journal.broker.kernel.state.decision import Decision
 from oms_journal.broker.kernel.state.effects import Call, stored_properties
@@ -21,7 +22,7 @@ from oms_journal.broker.kernel.state.unit import UnitOfWork
 from oms_journal.broker.kernel.state.unit_records import AT_THE_FIRST, FIRST_FLAGS
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.units.transitions import accept, begin, end_as, reason_of
+from oms_journal.broker.kernel.units.transitions import accept, begin
 from oms_journal.broker.records import UOW, UOWS, ConversationState
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 

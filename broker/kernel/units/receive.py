@@ -18,8 +18,9 @@ from contextlib import suppress
 
 from oms_journal.broker.block import ConvStat, Function, Option, Reception, Reply, Request
 from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.durations import NO, YES, wait
 from oms_journal.broker.kernel.conversations.dormancy import conversation, head, identifier, settle
+from oms_journal.broker.kernel.conversations.ending import end
+from oms_journal.broker.kernel.conversations.places import assign, drop_if_over, replace
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation, Side
 from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import Answer, Body, Call, Stored
@@ -39,9 +40,9 @@ from oms_journal.broker.kernel.state.tickets import NO_STORE, decide
 from oms_journal.broker.kernel.state.unit import UnitOfWork
 from oms_journal.broker.kernel.state.unit_records import put, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, DELIVERED, Event
-from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.kernel.state.world import World, park
 from oms_journal.broker.kernel.units.send import code_of_loss
-from oms_journal.broker.kernel.units.transitions import assign, deliver, drop_if_over, end, replace
+from oms_journal.broker.kernel.units.transitions import deliver
 from oms_journal.broker.store.changes import Changes
 
 WORDS = ("NEW", "OLD", "ANY")
@@ -198,28 +199,6 @@ def _receive_from(world: World, call: Call, participant: Participant, ranks: Seq
 
 
 # Waiting.
-
-
-def park(world: World, call: Call, participant: Participant, ranks: Sequence[Rank], places: Sequence[Hashable]) -> bool:
-    """Let the call wait as long as it says; False when it does not want to."""
-    waiting = wait(call.request.wait)
-    if waiting is NO:
-        return False
-    parked = Parked(call, participant, ranks, places)
-    if waiting is YES:
-        waiting = nonact_of(world, participant)
-    assert isinstance(waiting, int), "NO and YES are done"
-    parked.due = world.present.volatile + waiting if waiting else 0
-    world.parking.add(parked)
-    return True
-
-
-def nonact_of(world: World, participant: Participant) -> int:
-    """Return how long the participant may be inactive, 0 for ever."""
-    times = [service.attributes.server_nonact for service in participant.services.values()]
-    if not times:
-        return world.attributes.broker.client_nonact
-    return 0 if 0 in times else max(times)
 
 
 def serve_all(world: World) -> None:

@@ -13,10 +13,16 @@ service or the broker does by its attributes. Nobody sees it before it is commit
 from oms_journal.broker.block import NEW, Option, Request, Store
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.kernel.conversations.dormancy import conversation
-from oms_journal.broker.kernel.state.conversation import CLIENT, OPEN, SERVER, Conversation, Side
+from oms_journal.broker.kernel.conversations.dormancy import (
+    check_may_end,
+    check_room,
+    conversation_of,
+    side_in,
+)
+from oms_journal.broker.kernel.conversations.ending import end_as, ending_records, keep_records
+from oms_journal.broker.kernel.state.conversation import OPEN, SERVER, Conversation
 from oms_journal.broker.kernel.state.decision import Busy, Decision
-from oms_journal.broker.kernel.state.effects import RESERVED_PROPERTIES, Call, stored_properties
+from oms_journal.broker.kernel.state.effects import Call, check_properties, stored_properties
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.replies import reply_of
 from oms_journal.broker.kernel.state.service import Service, Terms
@@ -28,7 +34,7 @@ from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.units.committing import Committing, Sending, enter, give_back, reserve
 from oms_journal.broker.kernel.units.posting import Posting, post
 from oms_journal.broker.kernel.units.repeating import is_answered
-from oms_journal.broker.kernel.units.transitions import accept, end_as, ending_records, keep_records, side_of_sender
+from oms_journal.broker.kernel.units.transitions import accept, side_of_sender
 from oms_journal.broker.records import ConversationState
 from oms_journal.broker.store.changes import Changes, NewMessage, together
 
@@ -72,12 +78,6 @@ def _check_message(service: Service, request: Request, count: int) -> None:
         raise BrokerError(Code.LENGTH_EXCEEDED, f"{Code.LENGTH_EXCEEDED.text}: at most {limit} bytes")
     if count >= attributes.max_messages_in_uow:
         raise BrokerError(Code.MAX_MESSAGES)
-
-
-def check_properties(request: Request) -> None:
-    """Refuse properties that the block's own fields travel as."""
-    if request.properties is not None and not RESERVED_PROPERTIES.isdisjoint(request.properties):
-        raise BrokerError(Code.INVALID_CHARACTER, "a property of this name is the broker's own")
 
 
 # What the message goes into.
@@ -124,39 +124,6 @@ def _found(world: World, call: Call, participant: Participant) -> Sending | Post
     sending = Sending(talk, unit, participant)
     sending.is_begun = True
     return sending
-
-
-def conversation_of(world: World, conv_id: str, participant: Participant) -> Conversation:
-    """Return a conversation in which the participant can still say something."""
-    talk = conversation(world, conv_id)
-    side = talk.side_of(participant.name) if talk is not None else None
-    if talk is None or side is None:
-        over = world.ended.get(conv_id)
-        raise BrokerError((over.code_for(participant.name) if over is not None else None) or Code.NO_CONVERSATION)
-    code = talk.ended[side]
-    if code is not None:
-        raise BrokerError(code)
-    if side is CLIENT:
-        world.come_back(participant, talk)
-    return talk
-
-
-def side_in(talk: Conversation, participant: Participant) -> Side:
-    """Return the side of a participant who is on one."""
-    side = talk.side_of(participant.name)
-    assert side is not None, "checked when the conversation was looked up"
-    talk.used = participant.used
-    return side
-
-
-def check_room(world: World, service: Service) -> None:
-    """Refuse a new conversation beyond the limits."""
-    limit = service.attributes.conv_limit
-    if limit is not None and service.conversations >= limit:
-        raise BrokerError(Code.CONVERSATION_LIMIT)
-    limit = world.attributes.broker.num_conversation
-    if limit is not None and world.talk_count >= limit:
-        raise BrokerError(Code.CONVERSATIONS_MAX)
 
 
 def _check_limits(world: World, service: Service) -> None:
@@ -262,14 +229,6 @@ def commit_sent(
         world.joint.begun.append(unit.producer)
     decision = Decision(apply, (talk,), call.handle, sending.participant, code_of_loss(unit), undo, is_new=True)
     decide(world, changes, decision)
-
-
-def check_may_end(talk: Conversation, side: Side) -> None:
-    """Refuse the end of a conversation that holds something for who wants to end it."""
-    if talk.reading[side] is not None:
-        raise BrokerError(Code.MUST_BACK_OUT)
-    if talk.lines[side]:
-        raise BrokerError(Code.UNREAD_UOW)
 
 
 def code_of_loss(unit: UnitOfWork) -> Code:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 
 from oms_journal.broker.block import BOTH, Option
 from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.kernel.conversations.dormancy import conversation, unit
+from oms_journal.broker.kernel.conversations.dormancy import check_may_end, conversation, unit
 from oms_journal.broker.kernel.state.conversation import OPEN, Conversation
 from oms_journal.broker.kernel.state.decision import Busy, Decision, Held
 from oms_journal.broker.kernel.state.effects import Call
@@ -35,7 +35,7 @@ from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.units.committing import Committing, Sending, reply_to_end
 from oms_journal.broker.kernel.units.receiver import Backing, bind, binding, committed
 from oms_journal.broker.kernel.units.repeating import check_are_all, check_is_same, forget
-from oms_journal.broker.kernel.units.send import check_may_end, code_of_loss, commit_sent
+from oms_journal.broker.kernel.units.send import code_of_loss, commit_sent
 from oms_journal.broker.kernel.units.transitions import (
     NOTHING,
     Closing,

@@ -3,7 +3,6 @@
 Functions that end in `_changes` and `closing` look only; all others do.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from oms_journal.broker.codes import BrokerError, Code
@@ -11,20 +10,19 @@ from oms_journal.broker.durations import MICROSECONDS, ends, status_lifetime
 from oms_journal.broker.kernel.conversations.dormancy import (
     KEPT_BYTES_MAX,
     drop_messages,
-    identifier,
     is_kept,
     put_to_sleep,
-    wake_withheld,
 )
+from oms_journal.broker.kernel.conversations.places import give_age, release, replace
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation, Side
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.producers import ProducerKey
 from oms_journal.broker.kernel.state.service import KEPT, STORED, End
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import ended, key, put, record_of, written
+from oms_journal.broker.kernel.state.unit_records import key, put, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, DELIVERED, PROCESSED, RECEIVED, Event, Trace
-from oms_journal.broker.kernel.state.world import ENDED_MAX, Ended, World
-from oms_journal.broker.records import ConversationState, Status, UowRecord
+from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.records import Status, UowRecord
 from oms_journal.broker.store.changes import Changes, together
 
 RECEIVER_COMMIT = Event.RECEIVER_COMMIT
@@ -121,64 +119,13 @@ def _begin_age(world: World, talk: Conversation, unit: UnitOfWork) -> None:
         give_age(world, talk)
 
 
-def give_age(world: World, talk: Conversation) -> None:
-    """Give a conversation whose first message the store does not number its place."""
-    world.commit_count += 1
-    talk.key = world.commit_count
-    talk.after = world.highest
-
-
 # Where conversations wait.
-
-
-def replace(world: World, talk: Conversation) -> None:
-    """Put a conversation where it waits for a server now, if it does."""
-    if world.withheld.last:
-        wake_withheld(world, talk)
-    place = None
-    if talk.has_for(SERVER):
-        place = talk.service.waiting if talk.server is None else world.waiting_for(talk.server, talk.service)
-    if place is talk.place:
-        return
-    reserve(world, talk)
-    if place is not None:
-        place.orders[talk.rank].add(talk.key, talk.number)
-    talk.place = place
-
-
-def assign(world: World, talk: Conversation, participant: Participant) -> None:
-    """Give a conversation to a server instance."""
-    reserve(world, talk)
-    participant.talks[talk.conv_id] = talk
-    talk.server = participant.name
-    replace(world, talk)
-
-
-def release(world: World, talk: Conversation) -> None:
-    """Give a conversation back to all servers of its service."""
-    if talk.server is None:
-        return
-    reserve(world, talk)
-    if talk.server != talk.client:
-        world.part_from(talk.server, talk)
-    talk.server = None
-    talk.is_bound = False
-    replace(world, talk)
 
 
 def release_unbound(world: World, talk: Conversation, unit: UnitOfWork) -> None:
     """Give a conversation back whose server has backed a unit of work out, unless it has committed one, or answers."""
     if not unit.from_server and not talk.is_bound and talk.sending[SERVER] is None:
         release(world, talk)
-
-
-def reserve(world: World, talk: Conversation) -> None:
-    """Take a conversation out of the order that it waits in; `replace` puts it back."""
-    place, talk.place = talk.place, None
-    if place is not None:
-        place.orders[talk.rank].remove(talk.key, talk.number)
-        if talk.server is not None and not len(place):
-            world.instances.pop((talk.server, talk.service.name), None)
 
 
 # Receiving.
@@ -322,74 +269,4 @@ def close(world: World, talk: Conversation, done: Closing) -> None:
     world.touch(talk)
 
 
-def count_talks(world: World, talk: Conversation, difference: int) -> None:
-    """Count conversations, for CONV-LIMIT and NUM-CONVERSATION."""
-    talk.service.conversations += difference
-    world.talk_count += difference
-    world.unused.see(talk.service)
-
-
 # The end of a conversation.
-
-EOC_CODES = {
-    ConversationState.EOC: Code.PARTNER_FINISHED,
-    ConversationState.EOC_CANCEL: Code.PARTNER_CANCELLED,
-}
-_REASONS = {state: int(code.number) for state, code in EOC_CODES.items()}
-
-
-def end(talk: Conversation, side: Side, code: Code) -> None:
-    """Let a side end the conversation; the code is what the other one is told when nothing is left for it."""
-    talk.ended[side] = Code.AFTER_EOC
-    talk.ended[side.other] = code
-    if talk.is_one_shot:
-        talk.ended = [Code.NO_CONVERSATION, Code.NO_CONVERSATION]
-    talk.plain[side].clear()
-
-
-def ending_records(world: World, talk: Conversation, side: Side, state: ConversationState) -> list[UowRecord]:
-    """Return the records of what waits for the side, with the end of the conversation.
-
-    Each of them tells it, since any of them may be the one that is left.
-    """
-    found = []
-    reason = reason_of(state)
-    for waiting in talk.lines[side]:
-        if not isinstance(waiting, UnitOfWork):
-            record = world.units.find(identifier(waiting))
-            assert record is not None, "what waits is awake or asleep"
-            found.append(ended(record, state, reason))
-        elif waiting.is_recorded:
-            found.append(ended(record_of(waiting, talk, written(waiting)), state, reason))
-    return found
-
-
-def keep_records(world: World, records: Iterable[UowRecord]) -> None:
-    """Let those that sleep be what was written of them."""
-    for record in records:
-        if record.uowid not in world.active:
-            world.units.take(record.uowid)
-            world.units.add(record)
-
-
-def end_as(talk: Conversation, side: Side, state: ConversationState) -> None:
-    """Let a side end the conversation for good: finished, or cancelled."""
-    talk.ender, talk.state, talk.reason = side, state, reason_of(state)
-    end(talk, side, EOC_CODES[state])
-
-
-def reason_of(state: ConversationState) -> int:
-    """Return the number of the code that the partner is told, 0 while the conversation goes on."""
-    return _REASONS.get(state, 0)
-
-
-def drop_if_over(world: World, talk: Conversation) -> None:
-    """Forget a conversation that was ended and of which nothing is left but what its partner is told."""
-    if talk.ended[CLIENT] is None or not talk.is_empty() or talk.conv_id not in world.conversations:
-        return
-    reserve(world, talk)
-    world.leave(talk)
-    count_talks(world, talk, -1)
-    world.ended[talk.conv_id] = Ended(talk)
-    if len(world.ended) > ENDED_MAX:
-        world.ended.popitem(last=False)

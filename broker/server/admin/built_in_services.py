@@ -17,9 +17,9 @@ from typing import Any
 
 from oms_journal.broker.admin.codes import Cis, CisRefused
 from oms_journal.broker.admin.subjects import subject_of
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import NONE, Function, Reply, Request
 from oms_journal.broker.codes import Code
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.rights import Identity
 from oms_journal.broker.server.admin.administration import Administration, refused_order, refused_page
 

@@ -18,10 +18,10 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.block_json import BadBlock, parsed, request_of, said_of
 from oms_journal.broker.codes import Code, detailed
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.rights import Identity
 from oms_journal.broker.server.admin.built_in_services import answered as internal_answer
 from oms_journal.broker.server.admin.built_in_services import is_internal

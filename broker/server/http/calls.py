@@ -17,11 +17,10 @@ from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
+from oms_journal.broker.answers import Answered, Physical, handing_back
 from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.embedded.async_broker import AsyncBroker
-from oms_journal.broker.embedded.runtime import Answered, handing_back
-from oms_journal.broker.kernel.state.effects import Physical
 
 HEADER = "Broker-Call"
 NAME = "^[!-~]{0,64}$"  # an identifier; "" is none

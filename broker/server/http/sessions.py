@@ -17,10 +17,10 @@ import asyncio
 import secrets
 from collections import OrderedDict
 
+from oms_journal.broker.answers import Physical
 from oms_journal.broker.block import Function, Request
 from oms_journal.broker.durations import MICROSECONDS, NEVER
 from oms_journal.broker.embedded.async_broker import AsyncBroker
-from oms_journal.broker.kernel.state.effects import Physical
 from oms_journal.broker.rights import Guard, Identity
 from oms_journal.broker.server.http.calls import Calls, Room
 from oms_journal.broker.server.runtime.limits import WebLimits

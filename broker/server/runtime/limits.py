@@ -9,7 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from oms_journal.broker.server.stomp.frames import FrameLimits
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameLimits:
+    """How large a frame may be; bytes and counts."""
+
+    header_line: int = 16 << 10  # bytes of one line
+    header_lines: int = 256
+    head: int = 64 << 10  # bytes of the command and all headers
+    body: int = 6_144_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

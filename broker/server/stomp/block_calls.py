@@ -15,10 +15,10 @@ the connection goes on. USER-ID and TOKEN are those of the connection.
 import json
 from collections.abc import Callable, Mapping
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Function, Option, Request
 from oms_journal.broker.block_json import BadBlock, parsed, request_of, said_of
 from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.server.admin.built_in_services import is_internal
 from oms_journal.broker.server.stomp.flow import Flow
 from oms_journal.broker.server.stomp.frames import Frame

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Protocol
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.stomp.frames import Frame
 from oms_journal.broker.server.stomp.headers import error_frame, receipt_frame

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
+from oms_journal.broker.server.runtime.limits import FrameLimits
+
 V10, V11, V12 = "1.0", "1.1", "1.2"
 VERSIONS = (V12, V11, V10)  # the best one first
 
@@ -50,16 +52,6 @@ class Frame(NamedTuple):
     command: str
     headers: Mapping[str, str]
     body: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameLimits:
-    """How large a frame may be; bytes and counts."""
-
-    header_line: int = 16 << 10  # bytes of one line
-    header_lines: int = 256
-    head: int = 64 << 10  # bytes of the command and all headers
-    body: int = 6_144_000
 
 
 _Head = tuple[str, dict[str, str], int | None]  # command, headers, and the length of the body if it is said

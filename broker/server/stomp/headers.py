@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import NEW, UWSTATP_MAX, UWSTATP_NO, Reception, Reply, Store
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.destinations import Destination, InConversation, ToTopic
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.server.stomp.frames import V10, V12, Frame, is_sayable
 from oms_journal.broker.service_text import destination_of
 

@@ -19,10 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.embedded.async_broker import AsyncBroker
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.rights import OPEN, Guard, Identity, Refused
 from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.server.admin.built_in_services import begin

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Reply, Request
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.rights import Guard, Identity, Refused
 
 LoggedOn = Callable[[Refused | None], None]

@@ -24,10 +24,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import ANY, NEW, Function, Option, Reception, Reply, Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.destinations import InConversation, ToService, ToTopic
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.stomp.flow import Cancellable, Then
 from oms_journal.broker.server.stomp.frames import Frame

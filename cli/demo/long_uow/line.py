@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
+from oms_journal.broker.answers import Answered, Physical, refusal
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.embedded.runtime import Answered, refusal
-from oms_journal.broker.kernel.state.effects import Physical
 from oms_journal.cli.failures import ExitCode, Failure, tell
 
 STANDARD_INPUT = 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import ANY, NEW, Function, Option, Reception, Reply, Request, Store
 from oms_journal.broker.block_json import said_of
 from oms_journal.broker.client.calls import (
@@ -21,7 +22,6 @@ from oms_journal.broker.client.calls import (
     Unreached,
 )
 from oms_journal.broker.codes import Code
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.reachability import checked_url
 
 ONE, TWO = "http://one:1971", "http://two:1972"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Function, Option, Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.embedded.async_broker import AsyncBroker
-from oms_journal.broker.embedded.runtime import Answered
 
 WHERE: dict[str, Any] = {"server_class": "QUEUE", "server_name": "A", "service": "-"}
 

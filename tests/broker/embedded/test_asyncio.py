@@ -13,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Function, Option
 from oms_journal.broker.codes import Code
@@ -21,7 +22,6 @@ from oms_journal.broker.drivers.open import journal_options
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.embedded.loop import TURNS_MAX
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.sessions import async_parts, session_parts
 from oms_journal.broker.sessions.async_sessions import AsyncSession
 from oms_journal.broker.sessions.sessions import Session

@@ -8,8 +8,9 @@ import pytest
 from oms_journal.broker.block import BOTH, Function, Option, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.restart.restore import without_store
-from oms_journal.broker.kernel.state.effects import Action, AllowNew, ForbidNew, StoreBack, StoreLost
+from oms_journal.broker.kernel.state.effects import AllowNew, ForbidNew, StoreBack, StoreLost
 from oms_journal.broker.records import RecordKind, Status
+from oms_journal.broker.store.report import Action
 from tests.support.kernel_desk import CHESS, Desk, Fields, Person, attributes
 
 SYNC, COMMIT, NONE = Option.SYNC, Option.COMMIT, Option.NONE

@@ -9,12 +9,12 @@ import pytest
 from oms_journal.broker.admin.broker import Around, statistics_row
 from oms_journal.broker.admin.figures import Meters
 from oms_journal.broker.attributes.attributes import BUILT_IN, parse
-from oms_journal.broker.block import Function, Option, Reply, Store
+from oms_journal.broker.block import Function, Option, Reply, ServiceName, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state import unused_names
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.effects import Gone, ReleaseHeld, StoreBack, StoreLost
-from oms_journal.broker.kernel.state.service import Registration, Service, ServiceName, Waiting
+from oms_journal.broker.kernel.state.service import Registration, Service, Waiting
 from oms_journal.broker.kernel.state.topics import Publication, Subscription, Topic
 from oms_journal.broker.kernel.state.unit import Owner
 from oms_journal.broker.kernel.state.world import World
@@ -195,7 +195,7 @@ USES: list[Callable[[Names, int], None]] = [
 
 @pytest.mark.parametrize("use", USES)
 def test_of_a_made_up_name_nothing_stays(use: Callable[[Names, int], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oms_journal.broker.kernel.units.transitions.ENDED_MAX", 20)
+    monkeypatch.setattr("oms_journal.broker.kernel.conversations.places.ENDED_MAX", 20)
     monkeypatch.setattr("oms_journal.broker.kernel.topics.removal.PAST_MAX", 20)
     names = Names()
     names.fill()

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import FIELDS, ConvStat, Function, Option, Reply, Request, Store, Way
 from oms_journal.broker.block_json import answered_of, block_of, parsed, request_of, said_of
 from oms_journal.broker.codes import Code
-from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.records import Status
 from oms_journal.broker.server.http import sessions
 from tests.support.sweeps import for_each

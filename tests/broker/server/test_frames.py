@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oms_journal.broker.server.runtime.limits import FrameLimits
 from oms_journal.broker.server.stomp.frames import (
     CLIENT_COMMANDS,
     V10,
@@ -14,7 +15,6 @@ from oms_journal.broker.server.stomp.frames import (
     VERSIONS,
     BadFrame,
     Frame,
-    FrameLimits,
     FrameReader,
     encode,
     is_sayable,

@@ -10,9 +10,9 @@ import pytest
 from oms_journal.broker.codes import Code
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.server.admin.administration import Administration
-from oms_journal.broker.server.runtime.limits import StompLimits
+from oms_journal.broker.server.runtime.limits import FrameLimits, StompLimits
 from oms_journal.broker.server.runtime.state import Served
-from oms_journal.broker.server.stomp.frames import V12, Frame, FrameLimits, encode
+from oms_journal.broker.server.stomp.frames import V12, Frame, encode
 from oms_journal.broker.server.stomp.listener import StompListener
 from tests.broker.server.test_frames import HOSTILE
 from tests.support.stomp_server import Serving, Wire

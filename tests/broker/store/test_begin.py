@@ -10,7 +10,6 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import ERASING_KEY, JournalStore
 from oms_journal.broker.embedded.beginning import Wanted
 from oms_journal.broker.embedded.beginning import start as begin_broker
-from oms_journal.broker.kernel.state.effects import Action, Reported
 from oms_journal.broker.records import (
     CHECKPOINT,
     CHECKPOINTS,
@@ -22,6 +21,7 @@ from oms_journal.broker.records import (
 )
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.master import Identifiers
+from oms_journal.broker.store.report import Action, Reported
 from oms_journal.broker.store.start import IDENTITY_KEY, Pstore, StartRefused, Store, begin, end
 from oms_journal.database.database import MessageDatabase
 from tests.support.broker_stores import DRIVERS, Driver, JournalDriver, added, begun, contents, payloads, put, start

@@ -5,9 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.broker.kernel.state.effects import Action, Reported
 from oms_journal.broker.records import RecordKind
-from oms_journal.broker.store.report import FILE_NAMES, LINES_MAX, LOADED, UNLOADED, Report, report_path
+from oms_journal.broker.store.report import (
+    FILE_NAMES,
+    LINES_MAX,
+    LOADED,
+    UNLOADED,
+    Action,
+    Report,
+    Reported,
+    report_path,
+)
 
 STARTED = 1_203_614_318_123_456  # 2008-02-21 17:18:38 UTC
 FIRST = 1_203_614_337_190_999

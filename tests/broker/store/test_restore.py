@@ -7,10 +7,9 @@ import pytest
 
 from oms_journal.broker.codes import Code
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.kernel.restart.restore import Restored, restored, without_store
-from oms_journal.broker.kernel.restart.unit_columns import Line
-from oms_journal.broker.kernel.state.effects import Action
+from oms_journal.broker.kernel.restart.restore import restored, without_store
 from oms_journal.broker.kernel.state.unit_states import RESTART_1, RESTART_2, RESTART_POSTPONED, Variation
+from oms_journal.broker.kernel.state.world import Line, Restored
 from oms_journal.broker.kernel.tables.dormant_units import Count
 from oms_journal.broker.records import (
     CLOCK,
@@ -30,6 +29,7 @@ from oms_journal.broker.records import (
     identifier,
 )
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
+from oms_journal.broker.store.report import Action
 from oms_journal.broker.store.start import StartRefused, Store
 from tests.support.broker_stores import DRIVERS, Driver, JournalDriver, begun, contents, put
 
