@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from oms_journal.journal import names
-from oms_journal.journal import note as notes
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError
 from oms_journal.journal.files import MakeRoom, exists, put_in_place, read_whole
 from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.names import ArchiveName
+from oms_journal.journal.reading import note as notes
 from oms_journal.journal.reserve import NO_SPACE
 from oms_journal.recovery.numbering import NUMBER_JUMP_BLIND, Numbers
 from oms_journal.recovery.report import FileReport, Loss, Verdict

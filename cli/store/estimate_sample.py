@@ -13,6 +13,10 @@ from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.live import Index
 from oms_journal.journal.format.contents import ContentsBuilder
 from oms_journal.journal.format.footer import (
+    HAS_MOVED,
+    HAS_PRODUCER,
+    HAS_PROPERTIES,
+    HAS_SETS,
     decode_contents,
     decode_summary,
     encode_footer,
@@ -22,7 +26,7 @@ from oms_journal.journal.format.footer import (
 )
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS, Added, Composer, Draft
+from oms_journal.journal.writing.draft import Added, Composer, Draft
 from oms_journal.journal.writing.groups import form
 from oms_journal.journal.writing.single import Place
 

@@ -37,12 +37,14 @@ import numpy.typing as npt
 import xxhash
 
 from oms_journal.journal.format.headers import FRAME, FRAME_FLAGS, FRAME_SIZE, GAP, OPERATIONS_MAX
+from oms_journal.journal.format.heads import PACK_COUNT, Heads
 from oms_journal.journal.format.records import (
     MOVED,
     NUMBERS_END,
     RECORD,
     SET_SIZE,
     SINGLE,
+    VALUE_HEAD_BYTES,
     BadRecord,
     Record,
     check_gap,
@@ -51,8 +53,6 @@ from oms_journal.journal.format.records import (
     decode_set,
 )
 from oms_journal.journal.operations import NAME_BYTES_MAX, Operation
-from oms_journal.journal.writing.draft import VALUE_HEAD_BYTES
-from oms_journal.journal.writing.heads import PACK_COUNT, Heads
 
 COLUMNS = {
     "kind": "u1",

@@ -69,9 +69,12 @@ from oms_journal.journal.format.headers import (
     encode_header,
     xxh3,
 )
-from oms_journal.journal.format.records import MOVED, BadRecord, check_texts
+from oms_journal.journal.format.records import MOVED, VALUE_HEAD_BYTES, BadRecord, check_texts
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import VALUE_HEAD_BYTES
+
+ROW_BYTES_MAX = 66  # of a footer, with every column at its widest
+# Which columns of a footer a draft makes longer than the shortest possible (`footer.py`).
+HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS, HAS_MOVED = 1, 2, 4, 8
 
 Entry = tuple[int, int, int, int, int]  # of the directory: id, width, base, step, size
 U64 = (1 << 64) - 1

@@ -43,6 +43,8 @@ import numpy.typing as npt
 from oms_journal.journal.errors import InvalidName, JournalError
 from oms_journal.journal.operations import PROPERTIES_BYTES_MAX, Operation, check_size
 
+VALUE_HEAD_BYTES = 128  # of a keyed value, kept in the footer so that it can be read in bulk
+
 RECORD = struct.Struct("<BBBBIQ")
 SET_SIZE = struct.Struct("<I")
 SINGLE = struct.Struct("<BBBBIQQI")  # an ADD of one plain message: the record's head, its checksum, its size

@@ -12,8 +12,8 @@ from oms_journal.journal.format.footer import Summary
 from oms_journal.journal.format.headers import FileHeader, align
 from oms_journal.journal.lock import last_owner
 from oms_journal.journal.names import DataFileName
-from oms_journal.journal.note import first_sequence
 from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.note import first_sequence
 from oms_journal.journal.reading.walk import Span, walk
 
 Headers = Mapping[int, FileHeader | None]  # of the data files that are there, by sequence; None: not to be read

@@ -27,9 +27,16 @@ from oms_journal.journal.format.headers import (
     decode_frame,
     xxh3,
 )
-from oms_journal.journal.format.records import MOVED, BadRecord, Record, check_gap, check_record, decode_records
+from oms_journal.journal.format.records import (
+    MOVED,
+    VALUE_HEAD_BYTES,
+    BadRecord,
+    Record,
+    check_gap,
+    check_record,
+    decode_records,
+)
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import VALUE_HEAD_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 
 from oms_journal.journal.disk import Buffer
 from oms_journal.journal.errors import LimitExceeded, UnreadableCommit
+from oms_journal.journal.format.footer import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS, ROW_BYTES_MAX
 from oms_journal.journal.format.headers import FRAME_BYTES_MAX, FRAME_SIZE, OPERATIONS_MAX, xxh3
 from oms_journal.journal.format.records import (
     MOVED,
@@ -27,6 +28,7 @@ from oms_journal.journal.format.records import (
     PRODUCER,
     PROPERTIES,
     RECORD,
+    VALUE_HEAD_BYTES,
     Numbers,
     encode_drop,
     encode_put,
@@ -35,11 +37,7 @@ from oms_journal.journal.format.records import (
 )
 from oms_journal.journal.operations import NAME_BYTES_MAX, Operation
 
-VALUE_HEAD_BYTES = 128  # of a keyed value, kept in the footer so that it can be read in bulk
 NUMBER = struct.Struct("<Q")
-ROW_BYTES_MAX = 66  # of a footer, with every column at its widest
-# Which columns of a footer a draft makes longer than the shortest possible (`footer.py`).
-HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS, HAS_MOVED = 1, 2, 4, 8
 
 
 class Waiter(Protocol):

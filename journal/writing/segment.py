@@ -23,10 +23,19 @@ import xxhash
 
 from oms_journal.journal.disk import Disk, DiskFile
 from oms_journal.journal.format.contents import ContentsBuilder, Ranges
-from oms_journal.journal.format.footer import encode_footer, footer_size_max, footer_start, ranges, row_bytes_max
+from oms_journal.journal.format.footer import (
+    HAS_MOVED,
+    HAS_PRODUCER,
+    HAS_PROPERTIES,
+    HAS_SETS,
+    encode_footer,
+    footer_size_max,
+    footer_start,
+    ranges,
+    row_bytes_max,
+)
 from oms_journal.journal.format.headers import NUMBERS_MAX, FileHeader, Previous, align, encode_headers
 from oms_journal.journal.format.records import BadRecord
-from oms_journal.journal.writing.draft import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS
 from oms_journal.journal.writing.groups import Group
 from oms_journal.journal.writing.single import Place, PlainAdds, QueueTemplate
 

@@ -14,10 +14,11 @@ from operator import add
 from typing import NamedTuple
 
 from oms_journal.journal.disk import Buffer
+from oms_journal.journal.format.footer import ROW_BYTES_MAX
 from oms_journal.journal.format.headers import CHECKSUM, FRAME_SIZE, SEED_MASK, xxh3
 from oms_journal.journal.format.records import SINGLE, padding
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import ROW_BYTES_MAX, Waiter
+from oms_journal.journal.writing.draft import Waiter
 
 # Owner, synced and time are the same for all frames of a group.
 GROUP_FIELDS = struct.Struct("<QQq")

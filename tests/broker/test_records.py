@@ -38,8 +38,8 @@ from oms_journal.broker.records import (
     SubscriptionRecord,
     UowRecord,
 )
+from oms_journal.journal.format.records import VALUE_HEAD_BYTES
 from oms_journal.journal.operations import NAME_BYTES_MAX, VALUE_BYTES_MAX
-from oms_journal.journal.writing.draft import VALUE_HEAD_BYTES
 from tests.support.format_tables import Rows, markdown_tables
 from tests.support.golden_files import broker_records
 from tests.support.project import REPOSITORY

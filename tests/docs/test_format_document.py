@@ -16,8 +16,7 @@ from oms_journal.journal.format import footer, records
 from oms_journal.journal.format import headers as format
 from oms_journal.journal.format.contents import COLUMNS
 from oms_journal.journal.format.headers import xxh3
-from oms_journal.journal.format.records import decode_set, encode_set
-from oms_journal.journal.writing.draft import VALUE_HEAD_BYTES
+from oms_journal.journal.format.records import VALUE_HEAD_BYTES, decode_set, encode_set
 from oms_journal.journal.writing.log import DATA_FILE_BYTES_MAX
 from oms_journal.recovery.numbering import NUMBER_JUMP
 from tests.support.format_tables import FORMAT, Rows, as_markdown, docstring_tables, markdown_tables, widths

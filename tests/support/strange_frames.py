@@ -6,6 +6,7 @@ check of what a commit may be: `write_unchecked` is the one place that leaves th
 
 from dataclasses import dataclass
 
+from oms_journal.journal.format.footer import ROW_BYTES_MAX
 from oms_journal.journal.format.headers import FRAME_SIZE, SEED_MASK, align, encode_frame_head, xxh3
 from oms_journal.journal.format.records import (
     GAP_KIND,
@@ -19,7 +20,7 @@ from oms_journal.journal.format.records import (
     padded,
 )
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import ROW_BYTES_MAX, Draft
+from oms_journal.journal.writing.draft import Draft
 from oms_journal.journal.writing.groups import Group
 from oms_journal.journal.writing.log import Journal
 

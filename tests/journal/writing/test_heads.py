@@ -11,15 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
-from oms_journal.journal.format import contents
+from oms_journal.journal.format import contents, heads
 from oms_journal.journal.format.contents import ContentsBuilder
 from oms_journal.journal.format.footer import encode_footer
 from oms_journal.journal.format.headers import FileHeader
+from oms_journal.journal.format.heads import ALIKE_BYTES_MAX, ALIKE_MIN, PACK_COUNT, Heads
+from oms_journal.journal.format.records import VALUE_HEAD_BYTES
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing import heads
-from oms_journal.journal.writing.draft import VALUE_HEAD_BYTES
 from oms_journal.journal.writing.groups import form
-from oms_journal.journal.writing.heads import ALIKE_BYTES_MAX, ALIKE_MIN, PACK_COUNT, Heads
 from oms_journal.journal.writing.single import Place, QueueTemplate
 from oms_journal.journal.writing.unit import SentDraft
 from tests.journal.format.test_rows import heads_of, records
