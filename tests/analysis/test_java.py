@@ -206,8 +206,8 @@ def test_a_program_in_another_folder_is_quiet_and_its_workers_have_the_code(tmp_
         for module in ("__init__", "records", "queues"):
             archive.write(REPOSITORY / "broker" / f"{module}.py", f"oms_journal/broker/{module}.py")
         for package in ("journal", "analysis"):
-            for path in (REPOSITORY / package).glob("*.py"):
-                archive.write(path, f"oms_journal/{package}/{path.name}")
+            for path in (REPOSITORY / package).rglob("*.py"):
+                archive.write(path, f"oms_journal/{path.relative_to(REPOSITORY)}")
     elsewhere.mkdir()
     names = ("JAVA_HOME", "SPARK_LOCAL_IP", "SPARK_HOME")
     environment = {name: value for name, value in os.environ.items() if name not in names}

@@ -141,7 +141,7 @@ def test_compaction_lets_go_of_pinned_files(spool: Path) -> None:
 
     after = oms_json("stats", spool=spool)
     assert planned["moved_messages"] >= 1
-    assert found["moved_messages"] >= 1
+    assert len(found["deleted"]) >= len(planned["deleted"])  # by the opening in passing, or by what was asked for
     assert after["bytes"] < before["bytes"] / 2
     assert after["undelivered"] == before["undelivered"]
     assert oms("show", "1", "--raw", spool=spool).stdout == "keep me"

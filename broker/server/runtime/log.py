@@ -29,11 +29,11 @@ import errno
 import logging
 import time
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
-EVENTS = frozenset(
-    line.split()[0] for line in (__doc__ or "").splitlines()[3:] if line
-)  # a tool may rely on these names, and on their fields
+# Of the table above. A tool may rely on these names, and on their fields.
+EVENTS = frozenset(line.split()[0] for line in takewhile(str.strip, (__doc__ or "").splitlines()[3:]))
 
 
 def event(name: str, **fields: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -229,8 +230,10 @@ def test_every_line_of_the_log_has_its_fields_and_every_event_is_one_that_is_tol
 
 
 def test_the_fields_of_each_event_are_those_in_its_table(tmp_path: Path) -> None:
-    table = {line.split()[0]: line[17:45].strip() for line in (events.__doc__ or "").splitlines()[3:] if line}
+    lines = takewhile(str.strip, (events.__doc__ or "").splitlines()[3:])
+    table = {line.split()[0]: line[17:45].strip() for line in lines}
 
+    assert set(table) == events.EVENTS
     assert {name: fields.replace(",", "").split() for name, fields in table.items() if fields != "-"} == {
         "listening": ["addresses", "seconds"],
         "standby": ["addresses"],
