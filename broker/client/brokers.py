@@ -188,7 +188,7 @@ class AsyncRemoteBroker:
         if self._client.is_closed:
             return refusal(CLOSED)
         if self._unsaid:
-            await self._say_who_is_gone()  # who comes again comes after that
+            await self._driven(self._line.leaving_all(self._unsaid))  # who comes again comes after that
         return await self._called(spelled(request), caller)
 
     def post(self, request: Request, *, caller: Physical) -> None:
@@ -213,15 +213,8 @@ class AsyncRemoteBroker:
         if not self._client.is_closed:
             if self._taking_back:
                 await asyncio.wait(self._taking_back)
-            await self._say_who_is_gone()
+            await self._driven(self._line.leaving_all(self._unsaid))
             await self._client.aclose()
-
-    async def _say_who_is_gone(self) -> None:
-        while self._unsaid:
-            caller = self._unsaid[0]
-            await self._driven(self._line.leaving(caller))
-            if caller in self._unsaid:
-                self._unsaid.remove(caller)
 
     async def _called(self, request: Request, caller: Physical) -> Answered:
         self._line.begin(caller)

@@ -42,6 +42,7 @@ POLL_SECONDS = 25.0  # of a WAIT in one request: proxies cut longer ones off
 WAIT_SECONDS = 900.0  # of WAIT=YES
 _PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.05, 1.0
 _PARTINGS_MAX = 3  # times that the end of a session is said, where connections are lost
+_PARTINGS_SECONDS_MAX = 15.0  # that the ends of sessions go unanswered, before the others are not said
 _PARTING_SECONDS_MAX = 5.0  # an interrupt is not held up for longer; it is said again
 _SPARE_SECONDS = 10.0  # that an answer may take beside what is waited for
 _REPEATABLE = frozenset({Function.LOGON, Function.REGISTER, Function.SUBSCRIBE, Function.VERSION, Function.KERNELVERS})
@@ -241,14 +242,36 @@ class Line:
 
     def leaving(self, caller: Physical) -> Steps:
         """Say that a caller will not come back, if it can be said at once."""
-        standing = self._callers.get(caller)
-        if standing is not None and standing.session:
-            for _ in range(_PARTINGS_MAX):
-                outcome = yield self._parting(standing.logon, standing.session)
-                if not isinstance(outcome, Lost):
-                    break
-        self._callers.pop(caller, None)
+        return (yield from self.leaving_all([caller]))
+
+    def leaving_all(self, callers: list[Physical]) -> Steps:
+        """Say of each in the list that it will not come back, and take it out.
+
+        A server that does not answer is not told of all of them: it finds out by time.
+        """
+        ends = self._now() + _PARTINGS_SECONDS_MAX
+        while callers:
+            caller = callers[0]
+            is_heard = yield from self._end_session(caller)
+            self._callers.pop(caller, None)
+            if caller in callers:  # else somebody else has said it meanwhile
+                callers.remove(caller)
+            if not is_heard and self._now() >= ends:
+                for each in callers:
+                    self._callers.pop(each, None)
+                callers.clear()
         return Answered(Reply())
+
+    def _end_session(self, caller: Physical) -> Generator[Ask | Pause, Outcome, bool]:
+        """Say that the caller's session ends; False when nobody has heard it."""
+        standing = self._callers.get(caller)
+        if standing is None or not standing.session:
+            return True
+        for _ in range(_PARTINGS_MAX):
+            outcome = yield self._parting(standing.logon, standing.session)
+            if not isinstance(outcome, Lost):
+                return isinstance(outcome, Heard)
+        return False
 
     def _leave(self, standing: Standing) -> Generator[Ask | Pause, Outcome, None]:
         session, standing.session = standing.session, ""

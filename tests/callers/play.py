@@ -198,15 +198,24 @@ class Player:
         place.topics = {topic: True for topic, is_durable in place.topics.items() if is_durable}
         outcome = self.face.call(place.session.recover, (), {}, moment)
         for handle in self._handles_of(place):
-            handle.is_sure = False
+            handle.is_sure = handle.is_sure and handle.kind == "received" and not outcome.is_cut
         if outcome.is_cut:
             self.belief.go_on([nothing, _gone(before), done, *self._parts_of_recovery(before, person, place)], None, ())
             place.person = person
             self.come(place.who)
             return
         place.person = person
+        for handle in self._handles_of(place):
+            self._lose(handle)
         self.face.settle()
         self._heard("recover", outcome, [done], OF_UNIT, may_be_none=(Code.UOW_NOT_FOUND,))
+
+    def _lose(self, handle: Handle) -> None:
+        """Note that what is being received was given back by a recovery: the session says so at each call about it."""
+        if handle.kind == "received" and handle.is_open:
+            handle.is_lost = True
+            for state in self.belief.states:
+                state.kept.pop(handle.number, None)
 
     def _parts_of_recovery(self, before: Person, person: Person, place: Place) -> list[Way]:
         def part(count: int) -> Way:

@@ -6,12 +6,14 @@ faults.
 The sample has one variant of each way to give an argument, two of the faces, and one deliberate fault.
 """
 
+import socket
 import traceback
+from contextlib import closing
 
 import pytest
 
 from tests.api.arguments import Argument
-from tests.api.moments import Cancel
+from tests.api.moments import Cancel, Interrupt
 from tests.callers.campaign import CAMPAIGN
 from tests.callers.faces import FACES
 from tests.callers.faults import FAULTS
@@ -32,8 +34,10 @@ from tests.callers.steps import (
     parameters,
 )
 from tests.callers.sweep import SWEPT, VARIANTS, sweep
+from tests.callers.wire import Wire
 from tests.support.attack import search, seed_played
 from tests.support.sweeps import Share, for_each, in_two_sizes, sampled, split
+from tests.support.watched_disk import TIMEOUT_SECONDS
 
 SCRIPTS = {"threads": 40, "tasks": 40, "remote threads": 10, "remote tasks": 10}
 SEED = 15
@@ -90,6 +94,16 @@ def test_a_message_that_is_received_in_passing_goes_on_with_its_unit_of_work(the
     play((InPassing(who, 3, 2, 0, then),), face)
 
 
+@pytest.mark.parametrize(("face", "moment"), [("threads", Interrupt(40)), ("remote tasks", Cancel(1, "begun"))])
+@pytest.mark.parametrize("method", ["next", "commit", "leave"])
+def test_a_unit_of_work_that_was_being_received_before_a_recovery_is_lost(
+    method: str, face: str, moment: Interrupt | Cancel
+) -> None:
+    sent = Call("ALICE", "session", "send", (("service", Argument("service", "as text", 0)), ("body", BODY)))
+    receive = Call("DAVE", "session", "receive_unit", moment=moment)
+    play((InPassing("DAVE", 3, 1, 0, "recover"), sent, receive, Call("DAVE", "received", method)), face)
+
+
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("service", [0, 2])  # with delays for ever; with an end, and a second chance
 @pytest.mark.parametrize("is_asked_for", [False, True])
@@ -108,6 +122,25 @@ def test_what_a_namesake_without_token_is_told_of_a_unit_that_is_received_elsewh
 def test_what_a_cancelled_receive_has_heard_in_passing_is_kept_or_given_back(times: int, when: str, turns: int) -> None:
     for place in range(1, 5):
         play((InPassing("BOB", 3, times, 0, "commit", Cancel(place, when, turns)),), "tasks")
+
+
+def test_a_wire_whose_server_was_away_carries_what_comes_when_it_is_back() -> None:
+    message = b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi"
+    away = socket.create_server(("127.0.0.1", 0))
+    port = away.getsockname()[1]
+    away.close()
+    with closing(Wire(port)) as wire:
+        address = ("127.0.0.1", int(wire.url.rpartition(":")[2]))
+        with socket.create_connection(address, TIMEOUT_SECONDS) as refused:
+            assert refused.recv(1) == b""
+
+        with socket.create_server(("127.0.0.1", port)) as server, socket.create_connection(address) as near:
+            near.sendall(message)
+            server.settimeout(TIMEOUT_SECONDS)
+            far, _ = server.accept()
+            with far:
+                far.settimeout(TIMEOUT_SECONDS)
+                assert far.recv(len(message), socket.MSG_WAITALL) == message
 
 
 @in_two_sizes

@@ -29,7 +29,11 @@ class Wire:
         with suppress(OSError):
             while True:
                 near, _ = self._listening.accept()
-                far = socket.create_connection(("127.0.0.1", self._to), TIMEOUT_SECONDS)
+                try:
+                    far = socket.create_connection(("127.0.0.1", self._to), TIMEOUT_SECONDS)
+                except OSError:  # the server is away, as a client sees by this; later connections may reach it again
+                    near.close()
+                    continue
                 self._sockets += [near, far]
                 thread = threading.Thread(target=self._carry, args=(near, far), daemon=True)
                 self._threads.append(thread)

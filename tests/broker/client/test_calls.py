@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -224,6 +225,27 @@ def test_who_leaves_a_server_that_is_gone_does_not_wait_to_take_something_back()
 
     assert play.call(Request(function=Function.LOGOFF), Unreached("no"), Unreached("no")).code is Code.NOT_ACTIVE
     assert play.clock.now == 0
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(0.0, 15), (5.0, 3)])  # that each goes unanswered; how often it is said
+def test_a_server_that_answers_nobody_holds_up_five_sessions_that_are_left_no_longer_than_one(
+    seconds: float, count: int
+) -> None:
+    play = Play()
+    gone = [1, 2, 3, 4, 5]
+    for caller in gone:
+        play.call(LOGON, heard(session=f"s{caller}"), caller=caller)
+    steps, asked = play.line.leaving_all(gone), []
+
+    with suppress(StopIteration):
+        asked.append(next(steps))
+        while True:
+            play.clock.now += seconds
+            asked.append(steps.send(Lost("no answer")))
+
+    assert len(asked) == count
+    assert gone == []
+    assert play.play(play.line.leaving_all([1, 2, 3, 4, 5])).reply.code is Code.OK  # none of them is known any more
 
 
 def test_what_cannot_be_taken_back_in_time_ends_the_session() -> None:
