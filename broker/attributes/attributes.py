@@ -79,7 +79,6 @@ class BrokerAttributes:
     insecure_network: bool
     http_names: str | None
     max_connections: int
-    trace_level: int
 
 
 class StatusTerms(NamedTuple):
@@ -164,7 +163,6 @@ class JournalAttributes:
     retention_bytes: int | None
     min_free_space: int
     force_cold: bool
-    trace_level: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +172,6 @@ class SqliteAttributes:
     database_file: str | None
     min_free_space: int
     force_cold: bool
-    trace_level: int
 
 
 T = TypeVar("T")

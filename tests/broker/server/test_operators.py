@@ -298,22 +298,6 @@ def test_a_user_is_subscribed_by_an_operator(place: WebPlace) -> None:
     assert command(place, "SUBSCRIBE", topic="NEWS", expects=409)["code"] == Cis.USER_MISSING
 
 
-def test_calls_and_commits_are_traced_while_it_is_on(place: WebPlace, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "oms.broker")
-    command(place, "TRACE-ON", object="BROKER", option="LEVEL2")
-    command(place, "TRACE-ON", object="PSF", option="LEVEL8")
-    send(place, body_text="a secret")
-    command(place, "TRACE-OFF", object="BROKER")
-    command(place, "TRACE-OFF", object="PSF")
-    send(place)
-
-    traced = [record.message for record in caplog.records if record.message.startswith("trace: ")]
-    assert sum("SEND COMMIT service=GAME/CHESS/BLACK" in line and "answered" not in line for line in traced) == 1
-    assert any("1 commits in" in line and "1 added, 1 written" in line for line in traced)
-    assert not any("secret" in line for line in traced)
-    assert command(place, "TRACE-ON", object="SECURITY", expects=409)["code"] == Cis.SECURITY_TRACE_FAILED
-
-
 def test_ping_status_and_statistics(place: WebPlace) -> None:
     assert command(place, "NO-OPERATION")["code"] == 0
     assert command(place, "PRODUCE-STATISTICS")["rows"][0]["calls"] >= 0
@@ -389,7 +373,7 @@ def test_who_may_look_at_one_service_sees_no_other(place: WebPlace) -> None:
         {"command": "SHUTDOWN", "object": "SERVICE", "option": "IMMED", **SERVICE, "service": "WHITE"},
         {"command": "SHUTDOWN", "object": "PARTICIPANT", "option": "IMMED", "user_id": "ALICE"},
         {"command": "SUBSCRIBE", "topic": "SECRETS", "user_id": "DORA"},
-        *({"command": name} for name in ("CONNECT-PSTORE", "FORBID-NEWUOWMSGS", "CLEANUP", "TRACE-ON", "STATUS")),
+        *({"command": name} for name in ("CONNECT-PSTORE", "FORBID-NEWUOWMSGS", "CLEANUP", "STATUS")),
     ):
         assert _refusal(place, administration.command(dora, said)) is Cis.NOT_AUTHORIZED, said
     assert place.run(administration.command(dora, {"command": "PURGE", "uowid": mine}))["code"] == 0
