@@ -23,14 +23,11 @@ from oms_journal.broker.block_json import BadBlock, parsed, request_of, said_of
 from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.embedded.runtime import Answered
 from oms_journal.broker.rights import Identity
-from oms_journal.broker.server.admin.built_in_services import answered as internal_answer
-from oms_journal.broker.server.admin.built_in_services import is_internal
 from oms_journal.broker.server.http.calls import HEADER as CALL_HEADER
 from oms_journal.broker.server.http.calls import NAME, TAKEN_BACK, Calls, OtherCall
 from oms_journal.broker.server.http.calls import Call as Begun
 from oms_journal.broker.server.http.listener import shown
 from oms_journal.broker.server.http.openapi import CALL, LEAVE, described
-from oms_journal.broker.server.http.operator_routes import administration_of
 from oms_journal.broker.server.http.sessions import HEADER, NEW_SESSION, Callers, NoSession, TakenBack, TooMany
 from oms_journal.broker.server.runtime.limits import WebLimits
 from oms_journal.broker.server.runtime.state import Served
@@ -64,8 +61,6 @@ class Aci:
         if refusal is not None:
             return _written(http, Answered(Reply(code=refusal[0], text=refusal[1])))
         request.password = ""  # the guard has asked who it is; the broker remembers what it is told
-        if is_internal(request):
-            return _written(http, await internal_answer(administration_of(http), identity, request), as_text=as_text)
         callers = self._callers_of(http)
         if callers is None:
             partner = served.attributes.broker.partner_cluster_address or ""
