@@ -117,7 +117,6 @@ def test_the_defaults_of_a_file_are_those_of_the_manual() -> None:
         ("DEFERRED = yes", "deferred", True),
         ("PARTNER-CLUSTER-ADDRESS=HOST2:1972:TCP", "partner_cluster_address", "HOST2:1972:TCP"),
         ("SUBSCRIBER-STORE=PSTORE", "subscriber_store", "PSTORE"),
-        ("PSTORE-VERSION=3", "pstore_version", 3),
     ],
 )
 def test_a_value_reads_in_its_long_and_its_short_form(text: str, name: str, value: Any) -> None:
