@@ -23,7 +23,6 @@ class Cis(IntEnum):
     SUBJECT_MISSING = 3, "An information object must be specified"
     NOTHING_FOUND = 4, "Nothing was found"
     INVALID_SUBJECT = 5, "No such information object, or it cannot be asked here"
-    TOPIC_UNSAID = 10, "A topic must be specified"
 
     NOT_AUTHORIZED = 20, "Not authorised"
     INVALID_COMMAND = 21, "No such command, or it cannot be given here"
