@@ -70,11 +70,8 @@ def _no_constant(text: str) -> NoReturn:
     raise BadBlock(f"this is not JSON: {text} is no number there")
 
 
-def request_of(said: Any, *, is_beside: bool = False) -> tuple[Request, bool]:
-    """Return what a client says, and whether it wants messages as text. BadBlock.
-
-    The message is in the block, or comes beside it.
-    """
+def request_of(said: Any) -> tuple[Request, bool]:
+    """Return what a client says, and whether it wants messages as text. BadBlock."""
     if not isinstance(said, dict):
         raise BadBlock('a control block is an object, as in {"function": "LOGON"}')
     if "function" not in said:
@@ -90,25 +87,23 @@ def request_of(said: Any, *, is_beside: bool = False) -> tuple[Request, bool]:
             values[name] = _READERS[name](name, value)
         else:
             raise BadBlock(f"{name[:64]!r} is no field of a request; see /openapi.json")
-    if is_beside and (BODY in said or BODY_TEXT in said):
-        raise BadBlock("in a form the message is a part of its own, `body`")
     if BODY in said and BODY_TEXT in said:
         raise BadBlock("the message is said twice: body and body_text")
     return Request(**values), as_text
 
 
-def block_of(request: Request, *, body: bool = True) -> dict[str, Any]:
-    """Return the request as a client writes it, its message only with `body`."""
+def block_of(request: Request) -> dict[str, Any]:
+    """Return the request as a client writes it."""
     found: dict[str, Any] = {"function": Function(request.function).name}
     for name in REQUEST_FIELDS:
         value = getattr(request, name)
-        if value != getattr(_NOTHING, name) and name != "function" and (body or name != BODY):
+        if value != getattr(_NOTHING, name) and name != "function":
             found[name] = _written(value)
     return found
 
 
-def said_of(answered: Answered, *, as_text: bool = False, body: bool = True) -> dict[str, Any]:
-    """Return the answer as it is written, its message only with `body`."""
+def said_of(answered: Answered, *, as_text: bool = False) -> dict[str, Any]:
+    """Return the answer as it is written."""
     reply, message, properties = answered
     found: dict[str, Any] = {"error_code": reply.code.value, "error_text": reply.text or reply.code.text}
     if reply.code.advice:
@@ -119,7 +114,7 @@ def said_of(answered: Answered, *, as_text: bool = False, body: bool = True) -> 
             found[name] = _written(value)
     if properties:
         found["properties"] = dict(properties)
-    if body and message is not None:
+    if message is not None:
         found |= _body(message, as_text=as_text)
     return found
 

@@ -21,7 +21,7 @@
 """
 
 from collections.abc import Mapping
-from enum import Enum, IntEnum
+from enum import Enum
 
 from oms_journal.broker.advice import ADVICE
 
@@ -191,54 +191,6 @@ class Code(Enum):
     QUEUE_FULL = "02150128", "Work queue full"
     NOT_ACTIVE = "02150148", "Broker not active or not reachable"
     TRANSPORT_TIMED_OUT = "02150373", "Transport timed out"
-
-
-class CommandCode(IntEnum):
-    """What an administration command answers beside a return code."""
-
-    text: str
-
-    def __new__(cls, number: int, text: str = "") -> "CommandCode":
-        code = int.__new__(cls, number)
-        code._value_ = number
-        code.text = text
-        return code
-
-    OK = 0, "done"
-    BLOCK_LENGTH = 1, "the length of the block is wrong"
-    VERSION = 2, "the version is not known"
-    OBJECT_TYPE_MISSING = 3, "the type of what is asked for is missing"
-    NOTHING_FOUND = 4, "nothing found"
-    OBJECT_TYPE = 5, "the type of what is asked for is not known"
-    LEVEL = 6, "the level of detail is not known"
-    BLOCK_TOO_SHORT = 7, "the block is too short for the answer"
-    USER_NOT_UNIQUE = 8, "the selected user is not unique"
-    SERVICE_NOT_UNIQUE = 9, "the selected service is not unique"
-    TOPIC_UNSPECIFIED = 10, "a topic must be given"
-    NOT_WITH_SHORT = 11, "a physical user id is not possible at this level of detail"
-    NOT_AUTHORIZED = 20, "not authorized"
-    COMMAND = 21, "the command is not known"
-    OPTION = 22, "the option is not known"
-    SERVERS_ONLY = 23, "only servers can be shut down"
-    PARTICIPANT_NOT_FOUND = 24, "participant not found"
-    PURGE_FAILED = 25, "the unit of work could not be purged"
-    USER_AMBIGUOUS = 26, "the user must be unique"
-    TOPIC_MISSING = 27, "the topic is missing"
-    SUBSCRIBE_FAILED = 28, "the subscription could not be added"
-    UNSUBSCRIBE_FAILED = 29, "the subscription could not be removed"
-    USER_MISSING = 30, "the user is missing"
-    SERVICE_AMBIGUOUS = 31, "class, server and service must be unique"
-    STORE_TRACE_FAILED = 40, "the trace of the persistent store could not be set"
-    CONNECT_FAILED = 43, "the persistent store could not be connected"
-    DISCONNECT_FAILED = 44, "the persistent store could not be disconnected"
-    ALLOW_FAILED = 45, "new units of work could not be allowed"
-    FORBID_FAILED = 46, "new units of work could not be forbidden"
-    RUN_MODE = 50, "the command is refused in this RUN-MODE"
-    CANNOT_EXECUTE = 61, "the command cannot be carried out"
-    ATTRIBUTES_INVALID = 72, "the attribute file is not valid"
-    SERVICE_HAS_UOWS = 73, "a deferred service with units of work cannot be removed"
-    STATUS_NOT_SET = 74, "the status of the unit of work cannot be set"
-    UNPROCESSED_UOWS = 77, "the conversation contains unprocessed units of work"
 
 
 class BrokerError(Exception):

@@ -26,7 +26,6 @@ _ABOUT_OTHERS = (Code.NOT_THE_CREATOR, Code.UOW_NOT_FOUND)
 _NOT_FOUND = detailed(
     Code.UOW_NOT_FOUND, "there is none of yours of this identifier, or it is complete and left no persistent status"
 )
-_INTERNAL = ("SAG", "ETBCIS")  # the command and information services
 
 
 class Right(Enum):
@@ -146,7 +145,6 @@ _OF_TOPIC: Mapping[Function, Right] = {
     Function.SUBSCRIBE: Right.RECEIVE,
 }
 _OF_NOBODY = frozenset({Function.VERSION, Function.KERNELVERS})
-_OF_INTERNAL: Mapping[str, Right | None] = {"INFO": Right.LOOK, "USER-INFO": None}  # the others: administer
 
 
 def refusal(identity: Identity, request: Request) -> Refusal | None:
@@ -178,13 +176,9 @@ def _is_identifier(text: str) -> bool:
 
 def _refusal_of_service(identity: Identity, right: Right, request: Request) -> Refusal | None:
     names = (request.server_class, request.server_name, request.service)
-    function = request.function
-    if names[:2] == _INTERNAL and function is Function.SEND:
-        needed = _OF_INTERNAL.get(names[2], Right.ADMINISTER)
-        return None if needed is None else _refusal_of(identity, needed, BROKER)
     if _is_identifier(request.conv_id):
         return None  # it is in the conversation, or the broker says no
-    if function is Function.RECEIVE and "" in names:
+    if request.function is Function.RECEIVE and "" in names:
         return None  # from what it has registered for
     return _refusal_of(identity, right, service_name(*names))
 

@@ -22,7 +22,6 @@ class Around:
     store_type: str | None
     free_bytes: int | None
     min_free_space: int
-    trace_level: int
     refusal: str | None
     calls: int
     latencies: Latencies
@@ -80,7 +79,6 @@ class BrokerRow:
     max_takeover_attempts: int | None
     partner_cluster_address: str | None
     partner: str
-    trace_level: int
     attribute_file: str
     refusal: str | None
 
@@ -149,7 +147,6 @@ def broker_row(world: World, around: Around) -> BrokerRow:
         max_takeover_attempts=said.max_takeover_attempts,
         partner_cluster_address=said.partner_cluster_address,
         partner=around.partner,
-        trace_level=around.trace_level,
         attribute_file=world.attributes.file,
         refusal=around.refusal,
     )

@@ -23,7 +23,6 @@ class Cis(IntEnum):
     SUBJECT_MISSING = 3, "An information object must be specified"
     NOTHING_FOUND = 4, "Nothing was found"
     INVALID_SUBJECT = 5, "No such information object, or it cannot be asked here"
-    TOPIC_UNSAID = 10, "A topic must be specified"
 
     NOT_AUTHORIZED = 20, "Not authorised"
     INVALID_COMMAND = 21, "No such command, or it cannot be given here"
@@ -37,8 +36,6 @@ class Cis(IntEnum):
     UNSUBSCRIBE_FAILED = 29, "The subscription was not removed"
     USER_MISSING = 30, "The user is missing"
     SERVICE_NOT_UNIQUE = 31, "The selection must name one service by class, server and service"
-    SECURITY_TRACE_FAILED = 39, "The trace level of security was not set"
-    STORE_TRACE_FAILED = 40, "The trace level of the persistent store was not set"
     CONNECT_FAILED = 43, "The persistent store was not connected"
     DISCONNECT_FAILED = 44, "The persistent store was not disconnected"
     ALLOW_FAILED = 45, "New units of work were not allowed"

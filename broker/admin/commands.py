@@ -47,7 +47,6 @@ _SHUT_BY_OBJECT = {
     "PARTICIPANT": ("client_id", "user_id", "token"),
     "CONVERSATION": ("conv_id",),
 }
-LEVELS = tuple(f"LEVEL{number}" for number in range(1, 9))
 TEXT_MAX = 255
 IDENTIFIERS_MAX = 1000
 # Who is subscribed by an operator has to be able to log on.
@@ -154,14 +153,6 @@ _ALL = [
         by={"TOPIC": ("topic", "user_id", "token")},
         destroys=True,
     ),
-    Known(
-        name="TRACE-ON",
-        number=1,
-        says="log calls, or commits of the store",
-        targets=("BROKER", "PSF", "SECURITY"),
-        options=("", *LEVELS),
-    ),
-    Known(name="TRACE-OFF", number=2, says="log them no longer", targets=("BROKER", "PSF", "SECURITY")),
     Known(name="PRODUCE-STATISTICS", number=25, says="log what was counted, and answer it"),
     Known(name="STATUS", number=36, says="answer where the broker listens", targets=("TRANSPORT",)),
 ]
@@ -170,12 +161,11 @@ COMMANDS: Mapping[str, Known] = {known.name: known for known in _ALL}
 # What the manual has and this broker has not.
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
-        ("SET-CMDLOG-FILTER", "CLEAR-CMDLOG-FILTER", "ENABLE-CMDLOG-FILTER", "DISABLE-CMDLOG-FILTER"),
-        "there is no command log; TRACE-ON logs calls, and every command of an operator is logged",
-    ),
-    **dict.fromkeys(
-        ("ENABLE-CMDLOG", "DISABLE-CMDLOG", "SWITCH-CMDLOG"),
-        "there is no command log; TRACE-ON logs calls, and every command of an operator is logged",
+        (
+            *("SET-CMDLOG-FILTER", "CLEAR-CMDLOG-FILTER", "ENABLE-CMDLOG-FILTER", "DISABLE-CMDLOG-FILTER"),
+            *("ENABLE-CMDLOG", "DISABLE-CMDLOG", "SWITCH-CMDLOG"),
+        ),
+        "there is no command log; every command of an operator is logged",
     ),
     **dict.fromkeys(
         ("ENABLE-ACCOUNTING", "DISABLE-ACCOUNTING"), "there is no accounting; /metrics counts, by service and topic"
@@ -186,10 +176,13 @@ REFUSED: Mapping[str, str] = {
         "a port is open as long as the broker runs; SHUTDOWN PARTICIPANT ends one",
     ),
     "TRAP-ERROR": "there are no dumps to be written at an error; the log has every mistake with its place",
-    "TRACE-FLUSH": "the log is not buffered",
+    **dict.fromkeys(
+        ("TRACE-ON", "TRACE-OFF", "TRACE-FLUSH"),
+        "there is no trace; STATISTICS counts calls, commits and refusals, by code",
+    ),
     **dict.fromkeys(("DISABLE-DYN-WORKER", "ENABLE-DYN-WORKER"), "there are no workers"),
     "SET-SINGLE-CONVERSATION": "it is for clients of older stubs, which this broker has none of",
-    "DISPLAY-REQUESTS": "see PARTICIPANT: calls_waiting; TRACE-ON logs every call",
+    "DISPLAY-REQUESTS": "see PARTICIPANT: calls_waiting",
 }
 
 

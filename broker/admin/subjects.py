@@ -167,7 +167,7 @@ REFUSED: Mapping[str, str] = {
     "NET": "there is no Entire Net-Work; see TRANSPORT",
     "SECURITY": "users and rights are in the users file; see `oms user list`",
     "USER": "users and rights are in the users file; see `oms user list`, and PARTICIPANT for who is there",
-    "CMDLOG-FILTER": "there is no command log; TRACE-ON logs calls",
+    "CMDLOG-FILTER": "there is no command log; every command of an operator is logged",
 }
 
 

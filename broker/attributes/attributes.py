@@ -38,7 +38,6 @@ class BrokerAttributes:
     pstore_type: str
     force_cold: bool
     pstore_report: bool
-    pstore_version: int
     store: Store
     max_uows: int | None  # 0: no units of work at all
     max_messages_in_uow: int
@@ -61,7 +60,6 @@ class BrokerAttributes:
     publication_lifetime: int
     max_messages_in_publication: int
     max_publication_message_length: int
-    publisher_nonact: int
     subscriber_nonact: int
     run_mode: str
     partner_cluster_address: str | None
@@ -79,7 +77,6 @@ class BrokerAttributes:
     insecure_network: bool
     http_names: str | None
     max_connections: int
-    trace_level: int
 
 
 class StatusTerms(NamedTuple):
@@ -147,7 +144,6 @@ class TopicAttributes:
     publication_lifetime: int
     max_messages_in_publication: int
     max_publication_message_length: int
-    publisher_nonact: int
     subscriber_nonact: int
 
 
@@ -164,7 +160,6 @@ class JournalAttributes:
     retention_bytes: int | None
     min_free_space: int
     force_cold: bool
-    trace_level: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +169,6 @@ class SqliteAttributes:
     database_file: str | None
     min_free_space: int
     force_cold: bool
-    trace_level: int
 
 
 T = TypeVar("T")

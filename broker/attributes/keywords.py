@@ -252,6 +252,7 @@ WITHOUT_EFFECT = ("ADABAS", "NET")
 # What is known and not carried out, and why: a start and `oms attributes` say so to whoever says one.
 NOT_CARRIED_OUT: Mapping[str, str] = {
     "PSTORE-VERSION": "there is one format of the store",
+    "TRACE-LEVEL": "there is no trace",
     "PUBLISHER-NONACT": "what a publisher has begun is dropped with its connection, or after CLIENT-NONACT",
     **dict.fromkeys(("DBID", "FNR", "ADASVC"), "there is no driver for Adabas here"),
 }

@@ -20,7 +20,6 @@ from oms_journal.broker.drivers.open import open_store
 from oms_journal.broker.embedded.beginning import Beginning, OpenStore, Value, Wanted, attributes_of, start
 from oms_journal.broker.embedded.loop import Asked, Looped
 from oms_journal.broker.embedded.runtime import TICK_SECONDS, Running
-from oms_journal.broker.embedded.tracing import Tracing
 from oms_journal.broker.kernel.state.effects import (
     AllowNew,
     Command,
@@ -162,13 +161,6 @@ class AsyncBroker:
     def store(self) -> Store | None:
         """The persistent store, None for PSTORE=NO; for who looks at it."""
         return self._running.store if self._running is not None else None
-
-    @property
-    def tracing(self) -> Tracing:
-        """What of its work is logged; levels can be changed while it runs."""
-        if self._running is None:
-            raise BrokerError(Code.NOT_ACTIVE)
-        return self._running.tracing
 
     @property
     def latencies(self) -> Latencies:

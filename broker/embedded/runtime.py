@@ -20,7 +20,6 @@ from oms_journal.broker.attributes.attributes import JournalAttributes, SqliteAt
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.embedded.beginning import Beginning
-from oms_journal.broker.embedded.tracing import Tracing
 from oms_journal.broker.kernel.kernel import INTERNAL_ERROR
 from oms_journal.broker.kernel.state.effects import (
     Answer,
@@ -63,7 +62,6 @@ class Running:
         self._min_free = self._of_store().min_free_space
         self._is_short = False  # of free space
         self.latencies = Latencies()
-        self.tracing = Tracing(self.attributes.broker.trace_level, self._of_store().trace_level)
         self._ticked = time.monotonic_ns()
         self.aside: deque[Log | Reported] = deque()  # to be logged or reported by `tell`
         self._telling = threading.RLock()  # whoever logs or reports; a log's handler may call
@@ -81,10 +79,7 @@ class Running:
 
     def take(self, given: Input) -> list[Effect]:
         """Hand the kernel an input; return its effects. What is to be logged or reported belongs into `aside`."""
-        effects = self._kernel.take(given, self._clock(), self._late())
-        if self.tracing.calls:
-            self.aside.extend(self.tracing.of_calls(given, effects))
-        return effects
+        return self._kernel.take(given, self._clock(), self._late())
 
     def take_all(self, told: Sequence[Input]) -> list[Effect]:
         """Hand the kernel what the store has answered; otherwise as `take`."""
@@ -125,11 +120,8 @@ class Running:
                 answers = self._with_copies(commits)
             else:
                 answers = self.store.commit_many([commit.changes for commit in commits])
-            seconds = time.perf_counter() - began
             if count := sum(not commit.changes.is_empty() for commit in commits):
-                self.latencies.note(seconds, count)
-            if self.tracing.commits:
-                self.aside.append(self.tracing.of_group(commits, seconds))
+                self.latencies.note(time.perf_counter() - began, count)
         except Exception as failure:  # nothing that a driver says: whether it is there, nobody knows
             text = f"{type(failure).__name__}: {failure}"
             self.aside.append(Log(Level.ERROR, f"a mistake of the persistent store: {traceback.format_exc()}"))

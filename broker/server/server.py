@@ -29,7 +29,6 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.open import open_store, spool_directory
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.embedded.beginning import Wanted, with_start
-from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.server.admin.commands import tell_held
 from oms_journal.broker.server.http.routes import web_listener
 from oms_journal.broker.server.migration.progress import Show, no_show
@@ -97,7 +96,6 @@ class Server:
             refusal=Code.NOT_OPERATIONAL,
             partner=attributes.broker.partner_cluster_address or "",
         )
-        self._administration = Administration(self._served)
         self._access: Access  # while it runs
         self._addresses: dict[str, list[str]] = {}  # where it listens, by the listener's name
         self._held: dict[str, HeldPort] = {}  # where it will, by the listener's name
@@ -249,9 +247,7 @@ class Server:
     def _stomp_listener(self, broker: AsyncBroker, name: str) -> StompListener:
         access = self._access
         certificate = access.certificate if name == "STOMP-TLS" else None
-        listener = StompListener(
-            broker, self._limits, administration=self._administration, guard=access.guard, certificate=certificate
-        )
+        listener = StompListener(broker, self._limits, guard=access.guard, certificate=certificate)
         listener.held = self._held.get(name)
         return listener
 

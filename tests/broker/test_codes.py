@@ -12,7 +12,7 @@ from oms_journal.broker.advice import ADVICE
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Reply
 from oms_journal.broker.block_json import answered_of, said_of
-from oms_journal.broker.codes import BrokerError, Code, CommandCode, detailed
+from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.server.stomp.frames import Frame
 from oms_journal.broker.server.stomp.headers import error_frame
 from tests.support.project import REPOSITORY
@@ -35,7 +35,6 @@ OF_THE_MANUAL = {
     "0078": "0304 0305 0306 0307 0308 0309 0310 0313 0337 0350 0351 0356 0388 0389 0624",
     "0215": "0128 0148 0373",
 }
-COMMAND_CODES = {*range(12), *range(20, 32), 40, 43, 44, 45, 46, 50, 61, 72, 73, 74, 77}
 
 
 @pytest.mark.parametrize("error_class", OF_THE_MANUAL)
@@ -84,12 +83,6 @@ def test_an_error_carries_its_code_and_its_text() -> None:
     assert (plain.code, plain.text, str(plain)) == (Code.UOW_NOT_FOUND, "UOW not found", "00780305 UOW not found")
     assert str(told) == "00740345 MAX-UOWS of the service reached: 100"
     assert detailed(Code.MAX_UOWS, "") == Code.MAX_UOWS.text
-
-
-def test_the_answers_to_commands_are_those_of_the_manual_with_a_text_each() -> None:
-    assert {int(code) for code in CommandCode} == COMMAND_CODES
-    assert len({code.text for code in CommandCode}) == len(CommandCode)
-    assert CommandCode(50).text == "the command is refused in this RUN-MODE"
 
 
 # What people are told.

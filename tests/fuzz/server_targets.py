@@ -286,9 +286,6 @@ def _requests() -> Iterator[bytes]:
         yield b"GET " + path + b" HTTP/1.1\r\n" + host + b"\r\n"
     for path in (b"/aci", b"/login", b"/logout", b"/command", b"/peer/hello", b"/peer/load/hello"):
         yield b"POST " + path + b" HTTP/1.1\r\n" + sized
-    form = b'--b\r\nContent-Disposition: form-data; name="block"\r\n\r\n' + block + b"\r\n--b--\r\n"
-    multi = b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: %d\r\n\r\n" % len(form) + form
-    yield b"POST /aci HTTP/1.1\r\n" + host + multi
     chunks = b"Transfer-Encoding: chunked\r\n\r\n17\r\n" + block + b"\r\n0\r\n\r\n"
     yield b"POST /aci HTTP/1.1\r\n" + host + kind + chunks
     who = b"Authorization: Basic QUxJQ0U6eA==\r\nCookie: oms-session=x\r\n\r\n"

@@ -128,9 +128,6 @@ class Connection:
         self.stomp.asked.append(asked)
         return asked
 
-    def ask_built_in(self, request: Request, then: Then) -> Asked:
-        raise AssertionError("there is no server behind this connection")
-
     def log_on(self, user: str, password: str, then: LoggedOn) -> None:
         then(None)
 

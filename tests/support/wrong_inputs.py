@@ -42,7 +42,7 @@ FORBIDDEN: Mapping[str, str] = {
     r"codec can't|invalid literal|out of range\b.*list": "the interpreter's words",
     r"embedded null|not a valid \w+$|could not be cast|nonnumeric port|bytearray\(|enclosed in double": "another's",
     r"_ssl\.c|\[SSL|\[X509|Remote end closed|Server disconnected|illegal status": "a library's",
-    r"connection attempts failed|Not Found|Method Not Allowed|Missing boundary|multipart data\.": "a library's",
+    r"connection attempts failed|Not Found|Method Not Allowed": "a library's",
 }
 
 

@@ -354,7 +354,6 @@ class Topics:
                 publication_lifetime=self._attributes.broker.publication_lifetime,
                 max_messages_in_publication=self._attributes.broker.max_messages_in_publication,
                 max_publication_message_length=self._attributes.broker.max_publication_message_length,
-                publisher_nonact=self._attributes.broker.publisher_nonact,
                 subscriber_nonact=self._attributes.broker.subscriber_nonact,
             )
             found = self.topics[name] = Topic(name, attributes, has_store=self._has_store)

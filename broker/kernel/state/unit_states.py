@@ -48,7 +48,6 @@ class Event(Enum):
     DISCARD = auto()  # of that: nobody processes it
     CONFIRM = auto()  # of that: it was processed
     PURGE = auto()
-    RESTART = auto()
 
 
 class Trace(Enum):
@@ -75,7 +74,6 @@ BACKEDOUT, PROCESSED, CANCELLED = Status.BACKEDOUT, Status.PROCESSED, Status.CAN
 TIMEOUT, DISCARDED = Status.TIMEOUT, Status.DISCARDED
 
 COMPLETE = frozenset({BACKEDOUT, PROCESSED, CANCELLED, TIMEOUT, DISCARDED})
-ACTIVE = frozenset(Status) - COMPLETE
 
 # What a row says of the four variations, in the order of VARIATIONS.
 Row = tuple[Outcome, Outcome, Outcome, Outcome]
@@ -126,8 +124,6 @@ TRANSITIONS: Mapping[tuple[Status, Event], Row] = {
 
 # Nobody asks for these: where no row says otherwise they change nothing.
 OF_THEMSELVES = frozenset({Event.LIFETIME_OVER, Event.STATUS_LIFETIME_OVER, Event.DELAY_OVER, Event.CONVERSATION_OVER})
-# These count as a delivery that was attempted in vain.
-COUNTED = frozenset({Event.RECEIVER_BACKOUT, Event.POSTPONE, Event.DEAD_LETTER, Event.LIFETIME_OVER})
 
 
 class Left(NamedTuple):
@@ -176,8 +172,6 @@ RESTART_POSTPONED: Mapping[Variation, Left] = {
 
 def after(status: Status, event: Event, variation: Variation) -> Outcome:
     """Return the new status, GONE when no trace is left, or the code that refuses the event."""
-    if event is Event.RESTART:
-        return after_restart(status, variation).status or GONE
     if status in COMPLETE and not variation.status:
         return GONE if event in OF_THEMSELVES else Code.UOW_NOT_FOUND
     row = TRANSITIONS.get((status, event))

@@ -154,7 +154,6 @@ class Administration:
         said = served.attributes
         is_sqlite = said.broker.pstore_type == "SQLITE"
         free = await self._remember("free", self._free_bytes)
-        tracing = broker.tracing
         return Around(
             version=self._version,
             run_mode=served.run_mode,
@@ -164,7 +163,6 @@ class Administration:
             store_type=said.broker.pstore_type if broker.store is not None else None,
             free_bytes=free,
             min_free_space=(said.sqlite if is_sqlite else said.journal).min_free_space,
-            trace_level=tracing.calls,
             refusal=None,
             calls=broker.call_count,
             latencies=broker.latencies,

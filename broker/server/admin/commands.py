@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from oms_journal.broker.admin.codes import Cis, CisRefused
-from oms_journal.broker.admin.commands import LEVELS, Order
+from oms_journal.broker.admin.commands import Order
 from oms_journal.broker.admin.conversations import conversations
 from oms_journal.broker.admin.hold import Between, held_counts, held_publications, held_uows
 from oms_journal.broker.admin.participants import participants
@@ -176,8 +176,6 @@ class Commands:
         """Carry out a command that was checked. CisRefused."""
         everywhere = {
             "NO-OPERATION": self._nothing,
-            "TRACE-ON": self._trace,
-            "TRACE-OFF": self._trace,
             "STATUS": self._status,
         }
         if order.command == "SHUTDOWN" and order.target == "BROKER":
@@ -214,22 +212,6 @@ class Commands:
     async def _stop(self) -> Done:
         self._may()
         asyncio.get_running_loop().call_soon(self._served.stop, f"SHUTDOWN by {self._identity.user or 'an operator'}")
-        return Done(affected=1)
-
-    async def _trace(self, order: Order) -> Done:
-        self._may()
-        if order.target == "SECURITY":
-            raise CisRefused(Cis.SECURITY_TRACE_FAILED, "what the guard refuses is in the log at all times")
-        level = 0 if order.command == "TRACE-OFF" else LEVELS.index(order.option or "LEVEL1") + 1
-        try:
-            tracing = self._broker.tracing
-        except CisRefused as refused:
-            code = Cis.STORE_TRACE_FAILED if order.target == "PSF" else refused.code
-            raise CisRefused(code, refused.text) from None
-        if order.target == "PSF":
-            tracing.commits = level
-        else:
-            tracing.calls = level
         return Done(affected=1)
 
     async def _on_broker(self, order: Order) -> Done:

@@ -1,4 +1,4 @@
-"""`POST /aci`: the control block over HTTP, in and out as JSON; the message in it, or beside it as a part of its own.
+"""`POST /aci`: the control block over HTTP, in and out as JSON, the message in it.
 
 What the broker refuses is answered with its code, and the HTTP status 200; a request that is no control block is 400.
 With WAIT the answer comes when there is one, at the latest after `wait_seconds`; who hangs up is waited for no longer,
@@ -7,13 +7,10 @@ back: `web_calls.py`. While there is no broker here the code says so.
 """
 
 import asyncio
-import json
 import re
-import secrets
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -23,21 +20,15 @@ from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.block_json import BadBlock, parsed, request_of, said_of
 from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.rights import Identity
-from oms_journal.broker.server.admin.built_in_services import answered as internal_answer
-from oms_journal.broker.server.admin.built_in_services import is_internal
 from oms_journal.broker.server.http.calls import HEADER as CALL_HEADER
 from oms_journal.broker.server.http.calls import NAME, TAKEN_BACK, Calls, OtherCall
 from oms_journal.broker.server.http.calls import Call as Begun
 from oms_journal.broker.server.http.listener import shown
 from oms_journal.broker.server.http.openapi import CALL, LEAVE, described
-from oms_journal.broker.server.http.operator_routes import administration_of
 from oms_journal.broker.server.http.sessions import HEADER, NEW_SESSION, Callers, NoSession, TakenBack, TooMany
 from oms_journal.broker.server.runtime.limits import WebLimits
 from oms_journal.broker.server.runtime.state import Served
 
-MULTIPART = "multipart/mixed"
-_FORM = "multipart/form-data"
-_PARTS = "the parts `block`, in JSON, and `body`"
 _OVER = detailed(Code.LOGON_REQUIRED, "the session is over")
 
 
@@ -62,20 +53,18 @@ class Aci:
         served: Served = http.app.state.served
         refusal = served.guard.refusal(identity, request)
         if refusal is not None:
-            return _written(http, Answered(Reply(code=refusal[0], text=refusal[1])))
+            return _written(Answered(Reply(code=refusal[0], text=refusal[1])))
         request.password = ""  # the guard has asked who it is; the broker remembers what it is told
-        if is_internal(request):
-            return _written(http, await internal_answer(administration_of(http), identity, request), as_text=as_text)
         callers = self._callers_of(http)
         if callers is None:
             partner = served.attributes.broker.partner_cluster_address or ""
-            return _written(http, Answered(Reply(code=served.refusal, partner_broker_id=partner)))
+            return _written(Answered(Reply(code=served.refusal, partner_broker_id=partner)))
         try:
             caller = callers.of(request, http.headers.get(HEADER), identity, name)
         except NoSession:
-            return _written(http, Answered(Reply(code=Code.LOGON_REQUIRED, text=_OVER)))
+            return _written(Answered(Reply(code=Code.LOGON_REQUIRED, text=_OVER)))
         except TakenBack:
-            return _written(http, TAKEN_BACK)
+            return _written(TAKEN_BACK)
         except TooMany as failure:
             raise HTTPException(503, str(failure)) from None
         try:
@@ -84,7 +73,7 @@ class Aci:
             callers.done(caller)
         if request.function is Function.LOGOFF and answered.reply.code is Code.OK:
             callers.end(caller)
-        return _written(http, answered, as_text=as_text, session=caller.name, call=name)
+        return _written(answered, as_text=as_text, session=caller.name, call=name)
 
     async def leave(self, http: HttpRequest) -> Response:
         """End a session: what it was sending or receiving is taken back; or take back one call of it."""
@@ -104,7 +93,7 @@ class Aci:
             callers.end(caller)
             return Response(status_code=204)
         stands = await caller.known.take_back(name)
-        return Response(status_code=204) if stands is None else _written(http, stands, session=caller.name, call=name)
+        return Response(status_code=204) if stands is None else _written(stands, session=caller.name, call=name)
 
     def _callers_of(self, http: HttpRequest) -> Callers | None:
         """Return the sessions of the broker that is served; None while there is none."""
@@ -139,45 +128,12 @@ def _name_of(http: HttpRequest) -> str:
 
 async def _read(http: HttpRequest) -> tuple[Request, bool]:
     kind = http.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, f"the control block comes as application/json, not as {shown(kind) or 'nothing'}")
     try:
-        if kind == _FORM:
-            block, body = await _parts(http)
-            request, as_text = request_of(parsed(block), is_beside=True)
-            request.body = body or b""
-            return request, as_text
-        if kind != "application/json":
-            raise HTTPException(
-                415, f"the control block comes as application/json or {_FORM}, not as {shown(kind) or 'nothing'}"
-            )
         return request_of(parsed(await http.body()))
     except BadBlock as failure:
         raise HTTPException(400, str(failure)) from None
-
-
-async def _parts(http: HttpRequest) -> tuple[bytes, bytes | None]:
-    """Return the block and the message of a form; nothing of it touches the disk."""
-    longest = http.app.state.limits.body_bytes
-    parser = MultiPartParser(http.headers, http.stream(), max_files=2, max_fields=2, max_part_size=longest)
-    parser.spool_max_size = longest + 1
-    try:
-        form = await parser.parse()
-    except MultiPartException:
-        raise BadBlock(f"this is no form as {_FORM} has it; it has {_PARTS}") from None
-    except (KeyError, ValueError):
-        raise BadBlock(
-            f"this is no form: its boundary is missing in the header Content-Type; it has {_PARTS}"
-        ) from None
-    try:
-        found: dict[str, bytes] = {}
-        for name, part in form.multi_items():
-            if name not in ("block", "body") or name in found:
-                raise BadBlock(f"a form has {_PARTS}, each once, and not {shown(name)}")
-            found[name] = part.encode() if isinstance(part, str) else await part.read()
-    finally:
-        await form.close()
-    if "block" not in found:
-        raise BadBlock(f"the form has no part `block`; it has {_PARTS}")
-    return found["block"], found.get("body")
 
 
 # The call.
@@ -233,9 +189,7 @@ async def _gone(http: HttpRequest) -> None:
 # What goes out.
 
 
-def _written(
-    http: HttpRequest, answered: Answered, *, as_text: bool = False, session: str = "", call: str = ""
-) -> Response:
+def _written(answered: Answered, *, as_text: bool = False, session: str = "", call: str = "") -> Response:
     if not answered.reply.text:
         answered.reply.text = answered.reply.code.text
     headers = {"cache-control": "no-store"}
@@ -243,19 +197,4 @@ def _written(
         headers[HEADER] = session
     if call:
         headers[CALL_HEADER] = call
-    if answered.body is not None and MULTIPART in http.headers.get("accept", ""):
-        return _in_parts(answered, answered.body, headers)
     return JSONResponse(said_of(answered, as_text=as_text), headers=headers)
-
-
-def _in_parts(answered: Answered, body: bytes, headers: dict[str, str]) -> Response:
-    boundary = secrets.token_hex(16)  # in no message but by a chance of one in 2^128
-    block: Any = json.dumps(said_of(answered, body=False)).encode()
-    parts = [
-        f"--{boundary}\r\nContent-Type: application/json\r\nContent-Length: {len(block)}\r\n\r\n".encode(),
-        block,
-        f"\r\n--{boundary}\r\nContent-Type: application/octet-stream\r\nContent-Length: {len(body)}\r\n\r\n".encode(),
-        body,
-        f"\r\n--{boundary}--\r\n".encode(),
-    ]
-    return Response(b"".join(parts), media_type=f"{MULTIPART}; boundary={boundary}", headers=headers)

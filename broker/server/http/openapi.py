@@ -178,13 +178,6 @@ REQUEST: Json = {
     "additionalProperties": False,
     "not": {"required": [BODY, BODY_TEXT]},
 }
-BLOCK: Json = {
-    "type": "object",
-    "description": "A control block whose message, if it has one, is a part of its own.",
-    "required": ["function"],
-    "properties": {name: _field(name) for name in REQUEST_FIELDS if name != BODY} | {AS_TEXT: {"type": "boolean"}},
-    "additionalProperties": False,
-}
 REPLY: Json = {
     "type": "object",
     "description": "The answer: what says nothing is left out.",
@@ -235,32 +228,19 @@ CALL: Json = {
         "required": True,
         "content": {
             "application/json": {"schema": {"$ref": "#/components/schemas/Request"}},
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["block"],
-                    "properties": {
-                        "block": {"$ref": "#/components/schemas/Block"},
-                        "body": {"type": "string", "format": "binary", "description": "The message as it is."},
-                    },
-                    "additionalProperties": False,
-                },
-                "encoding": {"block": {"contentType": "application/json"}},
-            },
         },
     },
     "responses": {
         200: {
-            "description": "The answer. With `Accept: multipart/mixed` a message is a part of its own behind it.",
+            "description": "The answer.",
             "headers": {HEADER: _SESSION_OUT, CALL_HEADER: _CALL_OUT},
             "content": {
                 "application/json": {"schema": {"$ref": "#/components/schemas/Reply"}},
-                "multipart/mixed": {"schema": {"type": "string", "format": "binary"}},
             },
         },
         409: json_body(_PROBLEM, f"The {CALL_HEADER} is that of another call."),
     },
-    "schemas": {"Request": REQUEST, "Block": BLOCK, "Reply": REPLY},
+    "schemas": {"Request": REQUEST, "Reply": REPLY},
 }
 _TAKEN_BACK: Json = {
     "name": CALL_HEADER,

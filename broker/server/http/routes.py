@@ -9,7 +9,7 @@ from oms_journal.broker.server.runtime.state import Listener, Served
 from oms_journal.broker.server.runtime.tls import Certificate
 
 _log = logging.getLogger("oms.server")
-_LIBRARIES = ("starlette", "uvicorn", "h11", "python_multipart")
+_LIBRARIES = ("starlette", "uvicorn", "h11")
 
 
 def web_listener(

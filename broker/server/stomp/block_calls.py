@@ -1,11 +1,10 @@
 """SEND to `/aci` of a STOMP connection: the calls for which STOMP has no frame, as control blocks in JSON.
 
-    function             option                                   instead of a frame of its own
+    function             option
     SYNCPOINT            QUERY, LAST, SETUSTATUS, DELETE, CANCEL
     CONTROL_PUBLICATION  QUERY, LAST, SETUSTATUS
     EOC                  any
     VERSION, KERNELVERS  any
-    SEND                 none, to SAG/ETBCIS with CONV-ID=NONE    the command and information services
 
 The answer is a MESSAGE of the subscription to `/temp/LABEL`, which `reply-to` names, with the JSON that HTTP would
 answer and the SEND's `correlation-id`; a RECEIPT comes behind it. A refusal of the broker is such an answer too, and
@@ -19,7 +18,6 @@ from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Function, Option, Request
 from oms_journal.broker.block_json import BadBlock, parsed, request_of, said_of
 from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.server.admin.built_in_services import is_internal
 from oms_journal.broker.server.stomp.flow import Flow
 from oms_journal.broker.server.stomp.frames import Frame
 from oms_journal.broker.server.stomp.headers import TEMPORARY
@@ -67,9 +65,7 @@ class Calls:
             self._flow.receipt(frame)
             self._flow.go_on()
 
-        outlet = self._flow.outlet
-        ask = outlet.ask_built_in if is_internal(request) else outlet.ask
-        self._flow.when_settled(lambda: self._flow.call(ask, request, answered))
+        self._flow.when_settled(lambda: self._flow.call(self._flow.outlet.ask, request, answered))
 
     def _answer(self, frame: Frame, found: Answered, reply_to: str, *, as_text: bool) -> None:
         headers = {
@@ -86,8 +82,6 @@ class Calls:
 
 def _check(request: Request) -> None:
     """Refuse what the connection's own frames are for. BrokerError."""
-    if is_internal(request):
-        return
     function, option = Function(request.function), Option(request.option)
     if function not in CALLS:
         raise _refusal(Code.INVALID_FUNCTION, f"{function.name} is no call for {DESTINATION}: STOMP has frames for it")

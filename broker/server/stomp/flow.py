@@ -40,10 +40,6 @@ class Outlet(Protocol):
         """Call the broker, if the user may; its answer goes to `then`."""
         ...
 
-    def ask_built_in(self, request: Request, then: Then) -> Cancellable:
-        """Call one of the server's own services, if the user may."""
-        ...
-
     def log_on(self, user: str, password: str, then: LoggedOn) -> None:
         """Find out who it is, at once where everybody is let in; `then` is told None, or why not."""
         ...

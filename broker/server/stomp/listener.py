@@ -23,9 +23,7 @@ from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.embedded.async_broker import AsyncBroker
-from oms_journal.broker.rights import OPEN, Guard, Identity, Refused
-from oms_journal.broker.server.admin.administration import Administration
-from oms_journal.broker.server.admin.built_in_services import begin
+from oms_journal.broker.rights import OPEN, Guard, Refused
 from oms_journal.broker.server.runtime.limits import StompLimits, holder_of_most
 from oms_journal.broker.server.runtime.listeners import HeldPort
 from oms_journal.broker.server.runtime.log import event
@@ -324,14 +322,6 @@ class StompConnection(asyncio.Protocol):
             self._is_reading_paused = False
             self._transport.resume_reading()
 
-    def ask_built_in(self, request: Request, then: Then) -> Cancellable:
-        """Call one of the server's own services, if the user may."""
-        login = self._login
-        if login is not None and (refused := login.refusal(request)) is not None:
-            return self._loop.call_soon(self._answered, refused, then)
-        identity = Identity(self._session.user, peer_of(self._transport)) if login is None else login.identity
-        return begin(self._listener.administration, identity, request, lambda found: self._answered(found, then))
-
     def log_on(self, user: str, password: str, then: LoggedOn) -> None:
         """Find out who it is, at once where everybody is let in; `then` is told None, or why not."""
 
@@ -502,14 +492,12 @@ class StompListener:
         broker: AsyncBroker,
         limits: StompLimits | None = None,
         *,
-        administration: Administration,
         guard: Guard = OPEN,
         certificate: Certificate | None = None,
     ) -> None:
         self.name = "STOMP" if certificate is None else "STOMP-TLS"
         self.broker = broker
         self.held: HeldPort | None = None  # the port, where the server has it already
-        self.administration = administration
         self.guard = guard
         self._certificate = certificate
         self.limits = limits or StompLimits()

@@ -38,7 +38,6 @@ AROUND = Around(
     store_type=None,
     free_bytes=None,
     min_free_space=0,
-    trace_level=0,
     refusal=None,
     calls=0,
     latencies=Latencies(),

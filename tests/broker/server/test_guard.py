@@ -53,18 +53,6 @@ def code(identity: Identity, request: Request) -> Code | None:
         (Function.RECEIVE_PUBLICATION, {"publication_id": "new", "topic": "NEWS"}, Right.RECEIVE, "topic/NEWS"),
         (Function.SUBSCRIBE, {"topic": "NEWS"}, Right.RECEIVE, "topic/NEWS"),
         (Function.SUBSCRIBE, {"topic": "NEWS", "publication_id": "1"}, Right.RECEIVE, "topic/NEWS"),
-        (
-            Function.SEND,
-            {"conv_id": NEW, "server_class": "SAG", "server_name": "ETBCIS", "service": "CMD"},
-            Right.ADMINISTER,
-            BROKER,
-        ),
-        (
-            Function.SEND,
-            {"conv_id": "7", "server_class": "SAG", "server_name": "ETBCIS", "service": "INFO"},
-            Right.LOOK,
-            BROKER,
-        ),
     ],
 )
 def test_what_begins_something_needs_its_one_right(

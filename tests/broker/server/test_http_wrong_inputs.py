@@ -113,30 +113,12 @@ def test_a_body_that_is_no_document_is_400(place: WebPlace, path: str, what: str
         assert problem(found) == 400
 
 
-@pytest.mark.parametrize("kind", ["", "text/plain", "application/xml", "application/x-www-form-urlencoded", "x" * 500])
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/xml", "multipart/form-data", "x" * 500])
 @pytest.mark.parametrize("path", ["/aci", "/command"])
 def test_a_body_of_another_type_is_415_and_says_which_is_taken(place: WebPlace, path: str, kind: str) -> None:
     headers = {"content_type": kind} if kind else {}
 
     assert problem(place.ask("POST", path, b"{}", **headers), CONTENT, kind[:40]) == 415
-
-
-@pytest.mark.parametrize(
-    ("kind", "body"),
-    [
-        ("multipart/form-data", b"{}"),
-        ("multipart/form-data; boundary=x", b"{}"),
-        ("multipart/form-data; boundary=x", b"--x\r\n\r\n{}\r\n--x--\r\n"),
-        ("multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; name="y"\r\n\r\n{}\r\n--x--\r\n'),
-        (
-            "multipart/form-data; boundary=x",
-            b'--x\r\nContent-Disposition: form-data; name="body"\r\n\r\nz\r\n--x--\r\n',
-        ),
-        ("multipart/form-data; boundary=x", b"--x--\r\n"),
-    ],
-)
-def test_a_form_that_is_none_is_400_and_says_its_parts(place: WebPlace, kind: str, body: bytes) -> None:
-    assert problem(place.ask("POST", "/aci", body, content_type=kind), "`block`", "`body`") == 400
 
 
 @pytest.mark.parametrize("path", ["/aci", "/command", "/login", "/peer/hello"])
@@ -272,7 +254,7 @@ def test_who_may_not_is_403_and_told_what(guarded: WebPlace) -> None:
     for name in ("BROKER", "STATISTICS", "FILES", "LATENCY", "PARTICIPANT", "CLIENT", "TRANSPORT", "RESOURCE-USAGE"):
         found = guarded.ask("GET", f"/info/{name}", Authorization=mallory)
         assert refused(found, "MALLORY", "may not look") == (403, Cis.NOT_AUTHORIZED)
-    for name in ("CLEANUP", "CONNECT-PSTORE", "FORBID-NEWUOWMSGS", "STATUS", "PRODUCE-STATISTICS", "TRACE-ON"):
+    for name in ("CLEANUP", "CONNECT-PSTORE", "FORBID-NEWUOWMSGS", "STATUS", "PRODUCE-STATISTICS"):
         body = json.dumps({"command": name}).encode()
         found = guarded.ask("POST", "/command", body, content_type=CONTENT, Authorization=mallory)
         assert refused(found, "MALLORY", "may not administer") == (403, Cis.NOT_AUTHORIZED)

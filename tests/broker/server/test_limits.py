@@ -9,9 +9,7 @@ import pytest
 
 from oms_journal.broker.codes import Code
 from oms_journal.broker.embedded.async_broker import AsyncBroker
-from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.server.runtime.limits import FrameLimits, StompLimits
-from oms_journal.broker.server.runtime.state import Served
 from oms_journal.broker.server.stomp.frames import V12, Frame, encode
 from oms_journal.broker.server.stomp.listener import StompListener
 from tests.broker.server.test_frames import HOSTILE
@@ -76,8 +74,7 @@ class Place:
 def placed(tmp_path: Path, limits: StompLimits, script: Callable[[Place], Awaitable[None]]) -> None:
     async def play() -> None:
         async with AsyncBroker.open(tmp_path) as broker:
-            served = Served(attributes=broker.attributes, stop=lambda _: None, run_mode="STANDARD", started=0.0)
-            listener = StompListener(broker, limits, administration=Administration(served))
+            listener = StompListener(broker, limits)
             (address,) = await listener.start("127.0.0.1", 0)
             place = Place(listener, int(address.rpartition(":")[2]))
             try:

@@ -15,11 +15,9 @@ from oms_journal.broker.admin.codes import Cis, CisRefused
 from oms_journal.broker.admin.commands import COMMANDS, REFUSED
 from oms_journal.broker.admin.subjects import REFUSED as REFUSED_SUBJECTS
 from oms_journal.broker.admin.subjects import SUBJECTS
-from oms_journal.broker.block import Function, Request
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.rights import Identity, Right
 from oms_journal.broker.server.admin.administration import Administration
-from oms_journal.broker.server.admin.built_in_services import answered
 from oms_journal.broker.store.changes import Changes, NewMessage
 from oms_journal.database.options import Options
 from tests.support.faulty_disk import SimulatedDisk
@@ -298,22 +296,6 @@ def test_a_user_is_subscribed_by_an_operator(place: WebPlace) -> None:
     assert command(place, "SUBSCRIBE", topic="NEWS", expects=409)["code"] == Cis.USER_MISSING
 
 
-def test_calls_and_commits_are_traced_while_it_is_on(place: WebPlace, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "oms.broker")
-    command(place, "TRACE-ON", object="BROKER", option="LEVEL2")
-    command(place, "TRACE-ON", object="PSF", option="LEVEL8")
-    send(place, body_text="a secret")
-    command(place, "TRACE-OFF", object="BROKER")
-    command(place, "TRACE-OFF", object="PSF")
-    send(place)
-
-    traced = [record.message for record in caplog.records if record.message.startswith("trace: ")]
-    assert sum("SEND COMMIT service=GAME/CHESS/BLACK" in line and "answered" not in line for line in traced) == 1
-    assert any("1 commits in" in line and "1 added, 1 written" in line for line in traced)
-    assert not any("secret" in line for line in traced)
-    assert command(place, "TRACE-ON", object="SECURITY", expects=409)["code"] == Cis.SECURITY_TRACE_FAILED
-
-
 def test_ping_status_and_statistics(place: WebPlace) -> None:
     assert command(place, "NO-OPERATION")["code"] == 0
     assert command(place, "PRODUCE-STATISTICS")["rows"][0]["calls"] >= 0
@@ -389,7 +371,7 @@ def test_who_may_look_at_one_service_sees_no_other(place: WebPlace) -> None:
         {"command": "SHUTDOWN", "object": "SERVICE", "option": "IMMED", **SERVICE, "service": "WHITE"},
         {"command": "SHUTDOWN", "object": "PARTICIPANT", "option": "IMMED", "user_id": "ALICE"},
         {"command": "SUBSCRIBE", "topic": "SECRETS", "user_id": "DORA"},
-        *({"command": name} for name in ("CONNECT-PSTORE", "FORBID-NEWUOWMSGS", "CLEANUP", "TRACE-ON", "STATUS")),
+        *({"command": name} for name in ("CONNECT-PSTORE", "FORBID-NEWUOWMSGS", "CLEANUP", "STATUS")),
     ):
         assert _refusal(place, administration.command(dora, said)) is Cis.NOT_AUTHORIZED, said
     assert place.run(administration.command(dora, {"command": "PURGE", "uowid": mine}))["code"] == 0
@@ -469,48 +451,6 @@ def _told(place: WebPlace, work: Any) -> tuple[Cis, str]:
     with pytest.raises(CisRefused) as refused:
         place.run(work)
     return refused.value.code, refused.value.text
-
-
-# The built-in services.
-
-
-def internal(place: WebPlace, service: str, said: Any, **fields: Any) -> dict[str, Any]:
-    """Return what a built-in service answers."""
-    body = said if isinstance(said, str) else json.dumps(said)
-    names = {"server_class": "SAG", "server_name": "ETBCIS", "service": service, "conv_id": "NONE", "wait": "YES"}
-    reply = place.call("SEND", **{**ALICE, **names, "body_text": body, "as_text": True, **fields})
-    assert reply["error_code"] == "00000000", reply
-    return dict(json.loads(reply["body_text"]))
-
-
-def test_the_built_in_services_answer_what_the_addresses_do(place: WebPlace) -> None:
-    mine = send(place)[0]
-    bobs = send(place, **BOBS)[0]
-
-    page = internal(place, "INFO", {"object": "PSF", "status": ["ACCEPTED", "PROCESSED"], "limit": 10})
-    assert [row["uowid"] for row in page["rows"]] == [mine, bobs]
-    assert internal(place, "CMD", {"command": "PURGE", "uowid": bobs})["code"] == 0
-    assert internal(place, "PARTICIPANT-SHUTDOWN", {"command": "PURGE", "uowid": mine})["code"] == Cis.INVALID_COMMAND
-    assert internal(place, "INFO", "no JSON")["code"] == Cis.SUBJECT_MISSING
-    assert internal(place, "CMD", "no JSON")["code"] == Cis.INVALID_SELECTOR
-    for service, fields, code in (("CMD", {"conv_id": "NEW"}, "00200252"), ("SECURITY-CMD", {}, "00210043")):
-        names = {"server_class": "SAG", "server_name": "ETBCIS", "service": service, "conv_id": "NONE"}
-        assert place.call("SEND", **{**ALICE, **names, **fields, "body_text": "{}"})["error_code"] == code
-
-
-def test_a_user_asks_for_what_is_its_own(place: WebPlace) -> None:
-    mine, bobs = send(place)[0], send(place, **BOBS)
-    names: dict[str, Any] = {"server_class": "SAG", "server_name": "ETBCIS", "service": "USER-INFO", "conv_id": "NONE"}
-
-    def asked(user: str, said: dict[str, Any]) -> dict[str, Any]:
-        request = Request(function=Function.SEND, user_id=user, body=json.dumps(said).encode(), **names)
-        found = place.run(answered(Administration(place.served), Identity(user), request))
-        return dict(json.loads(found.body or b""))
-
-    assert [row["uowid"] for row in asked("ALICE", {"object": "PSF"})["rows"]] == [mine]
-    assert [row["uowid"] for row in asked("BOB", {"object": "PSF"})["rows"]] == bobs
-    assert asked("BOB", {"object": "PSF", "user_id": "ALICE"})["code"] == Cis.INVALID_SELECTOR
-    assert asked("BOB", {"object": "FILES"})["code"] == Cis.INVALID_SUBJECT
 
 
 # Monitoring.

@@ -116,8 +116,6 @@ def test_a_connection_that_ends_while_its_password_is_looked_at_leaves_nothing(s
         ("SEND", {"destination": "/queue/ALICE", "persistent": "false"}),
         ("SEND", {"destination": "/queue/ALICE", "reply-to": "/temp/mine"}),
         ("SEND", {"destination": "/queue/DEAD-LETTER"}),
-        ("SEND", {"destination": "/service/SAG/ETBCIS/CMD"}),
-        ("SEND", {"destination": "/service/SAG/ETBCIS/INFO"}),
         ("SUBSCRIBE", {"destination": "/queue/ALICE", "id": "1"}),
         ("SUBSCRIBE", {"destination": "/queue/DEAD-LETTER", "id": "1"}),
         ("SUBSCRIBE", {"destination": "/topic/ALICE", "id": "1"}),

@@ -1,22 +1,18 @@
 """SEND to `/aci`: control blocks over STOMP, at the kernel's desk and through a server."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oms_journal.broker.block import Function, Option
-from oms_journal.broker.codes import Code
 from oms_journal.broker.server.stomp.block_calls import CALLS
 from oms_journal.broker.server.stomp.frames import V10, V11, V12, Frame
-from tests.support.guarded_server import PASSWORDS, Files
 from tests.support.stomp_desk import Connection, StompDesk
 from tests.support.stomp_server import Serving, connected
 from tests.support.sweeps import for_each
 
-BUILT_IN = {"function": "SEND", "conv_id": "NONE", "server_class": "SAG", "server_name": "ETBCIS"}
 QUEUE = "/queue/moves"
 
 
@@ -185,38 +181,16 @@ def test_a_control_block_is_in_no_transaction() -> None:
 # Through a server.
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    with Serving(tmp_path_factory.mktemp("spool")) as serving:
-        yield serving
+def test_stomp_py_asks_what_became_of_what_it_has_sent(tmp_path: Path) -> None:
+    with Serving(tmp_path) as server:
+        connection, heard = connected(server.port)
+        connection.send("/queue/asked", "e4", receipt="1")
+        heard.wait(lambda: heard.receipts == ["1"])
+        connection.subscribe("/temp/answers", id="a", ack="auto")
 
+        block = json.dumps({"function": "SYNCPOINT", "option": "LAST"})
+        connection.send("/aci", block, headers={"reply-to": "/temp/answers", "correlation-id": "q"})
 
-def test_stomp_py_asks_the_information_service_and_commands(server: Serving) -> None:
-    connection, heard = connected(server.port)
-    connection.send("/queue/asked", "e4", receipt="1")
-    heard.wait(lambda: heard.receipts == ["1"])
-    connection.subscribe("/temp/answers", id="a", ack="auto")
-
-    question = {"object": "PSF", "server_name": "asked"}
-    block = {**BUILT_IN, "service": "INFO", "body_text": json.dumps(question), "as_text": True}
-    connection.send("/aci", json.dumps(block), headers={"reply-to": "/temp/answers", "correlation-id": "q"})
-    page = json.loads(json.loads(heard.bodies(1)[0])["body_text"])
-    assert page["count"] == 1
-
-    order = {"command": "PURGE", "uowid": page["rows"][0]["uowid"]}
-    block = {**BUILT_IN, "service": "CMD", "body_text": json.dumps(order), "as_text": True}
-    connection.send("/aci", json.dumps(block), headers={"reply-to": "/temp/answers"})
-    done = json.loads(json.loads(heard.bodies(2)[1])["body_text"])
-    assert (done["code"], done["affected"]) == (0, 1)
-    assert heard.messages[0].headers["correlation-id"] == "q"
-    connection.disconnect()
-
-
-def test_who_may_not_administer_is_told_so_in_the_answer(tmp_path: Path) -> None:
-    order = json.dumps({"command": "SHUTDOWN", "object": "BROKER", "option": "IMMED"})
-    block = {**BUILT_IN, "service": "CMD", "body_text": order, "as_text": True}
-    with Files(tmp_path, has_tls=False).serve() as serving:
-        connection, heard = connected(serving.port, login="MALLORY", passcode=PASSWORDS["MALLORY"])
-        connection.send("/aci", json.dumps(block), headers={"reply-to": "/temp/answers"})
-        assert json.loads(heard.bodies(1)[0])["error_code"] == Code.USER_NOT_AUTHORIZED.value
+        assert json.loads(heard.bodies(1)[0])["uow_status"] == "ACCEPTED"
+        assert heard.messages[0].headers["correlation-id"] == "q"
         connection.disconnect()

@@ -242,7 +242,6 @@ def test_a_call_is_held_against_the_rights_of_who_logged_on(guarded: Serving) ->
 
     alices = {"conv_id": "NEW", "server_class": "QUEUE", "server_name": "ALICE", "service": "-"}
     assert code("MALLORY", **alices) == "00080402"
-    assert code("MALLORY", conv_id="NONE", server_class="SAG", server_name="ETBCIS", service="CMD") == "00080402"
     assert code("MALLORY", function="SUBSCRIBE", topic="ALICE") == "00080402"
     assert code("ALICE", **alices) == "00080350"
     assert code("ALICE", function="LOGON") == "00080350"
