@@ -30,7 +30,6 @@ LONG_FILES = (
     "cli/test_broker_wrong_inputs",
     "recovery/test_crash_recovery",
     "broker/embedded/test_kill",
-    "cli/demo/test_long_uow",
     "broker/embedded/test_embedded",
     "faults/test_faults",
     "recovery/test_crash_power_cut",
