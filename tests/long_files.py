@@ -17,11 +17,11 @@ SPARK_FILES = (
     "analysis/test_remote",
     "analysis/test_filters",
     "cli/test_analyze",
-    "cli/demo/test_demo_report",
 )
 LONG_FILES = (
     *SPARK_FILES,
     "analysis/test_java",
+    "cli/demo/test_demo_report",
     "cli/demo/test_demo",
     "callers/test_callers",
     "broker/server/test_standby",
