@@ -14,7 +14,6 @@ from oms_journal.broker.block import Function, Option, Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state.effects import Answer, Call, Commit, Effect, Input, Level, Log
 
-LEVEL_MAX = 8
 REMEMBERED_MAX = 10_000  # calls that are not answered
 
 

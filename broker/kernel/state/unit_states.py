@@ -126,8 +126,6 @@ TRANSITIONS: Mapping[tuple[Status, Event], Row] = {
 
 # Nobody asks for these: where no row says otherwise they change nothing.
 OF_THEMSELVES = frozenset({Event.LIFETIME_OVER, Event.STATUS_LIFETIME_OVER, Event.DELAY_OVER, Event.CONVERSATION_OVER})
-# These count as a delivery that was attempted in vain.
-COUNTED = frozenset({Event.RECEIVER_BACKOUT, Event.POSTPONE, Event.DEAD_LETTER, Event.LIFETIME_OVER})
 
 
 class Left(NamedTuple):

@@ -29,8 +29,6 @@ from oms_journal.broker.store.master import Identifiers
 
 ENDED_MAX = 10_000  # conversations that are over and whose partner can still be told why
 
-CLOCK_MAX = (1 << 63) - 1
-
 
 def undefined(broker: BrokerAttributes, name: ServiceName) -> ServiceAttributes:
     """Return what holds for a service that no attribute defines: what the broker says for all."""

@@ -6,7 +6,6 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state.unit_states import (
     ACTIVE,
     COMPLETE,
-    COUNTED,
     GONE,
     OF_THEMSELVES,
     RESTART_1,
@@ -155,10 +154,6 @@ def test_neither_persistence_nor_persistent_status_changes_the_way_to_the_end(va
         path.append(outcome)
 
     assert path == [R, A, D, A, D]
-
-
-def test_an_attempt_is_counted_when_a_receiver_gives_up_or_time_does() -> None:
-    assert {Event.RECEIVER_BACKOUT, Event.POSTPONE, Event.DEAD_LETTER, Event.LIFETIME_OVER} == COUNTED
 
 
 def test_an_administrator_moves_only_what_waits() -> None:
