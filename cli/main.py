@@ -62,11 +62,6 @@ _LATE = {
     "info": ("oms_journal.cli.broker.queries", "information", "Show what a running broker knows."),
     "cmd": ("oms_journal.cli.broker.command", "command", "Give a running broker a command."),
     "top": ("oms_journal.cli.broker.top", "top", "Watch a running broker."),
-    "long-uow": (
-        "oms_journal.cli.demo.long_uow.command",
-        "long_uow",
-        "Let a unit of work take long, be watched, and be stopped.",
-    ),
     "attributes": (
         "oms_journal.cli.broker.attributes",
         "attributes",

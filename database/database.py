@@ -21,6 +21,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Unpack
 
@@ -485,7 +486,7 @@ class MessageDatabase:
                     place = self._taking.take(queue)
                 if place is None:
                     return None
-                found = read_one(self._files, lambda number=place.number: questions.find(self._ledger, number))  # type: ignore[misc]
+                found = read_one(self._files, partial(questions.find, self._ledger, place.number), place)
                 if isinstance(found, Message):
                     return found
                 if found is not None:

@@ -79,10 +79,12 @@ class Files:
         self._kept = KeptFrames()
 
 
-def read_one(files: Files, find: Callable[[], Place | None]) -> Message | MessageDamaged | None:
-    """Return the message at the place that `find` gives; None when it has none any more."""
+def read_one(
+    files: Files, find: Callable[[], Place | None], place: Place | None = None
+) -> Message | MessageDamaged | None:
+    """Return the message at its place, or, where it is not there, at the one that `find` gives; None for none."""
     for attempt in range(ATTEMPTS_MAX):
-        place = find()
+        place = place or find()
         if place is None:
             return None
         try:
@@ -94,6 +96,7 @@ def read_one(files: Files, find: Callable[[], Place | None]) -> Message | Messag
             files.forget(place.sequence)
             if attempt == ATTEMPTS_MAX - 1:
                 raise DiskError(Path(str(failure.filename)), failure, "read") from failure
+            place = None  # clean-up has moved it
         except OSError as failure:
             raise DiskError(files.path(place.sequence), failure, "read") from failure
     raise AssertionError("the last attempt returns or raises")

@@ -24,7 +24,6 @@ from typing import Protocol
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
-BUFFERS_MAX = 1024  # IOV_MAX of Linux: what one vectored write takes
 WRITE_BYTES_MAX = 1 << 30  # Linux writes at most 2 GiB - 4 KiB in one call
 # What a link fails with where there can be none.
 NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES)

@@ -69,13 +69,7 @@ class Repaired:
     def ending(self) -> Previous:
         """How the file ends, as its successor will say it."""
         assert self.header is not None and self.contents is not None
-        return Previous(
-            sequence=self.header.sequence,
-            identity=self.header.identity,
-            end=self.contents.end,
-            commit=self.contents.last_commit,
-            chain=self.contents.chain,
-        )
+        return self.contents.ending(self.header)
 
 
 class Repairer:

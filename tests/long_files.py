@@ -17,11 +17,11 @@ SPARK_FILES = (
     "analysis/test_remote",
     "analysis/test_filters",
     "cli/test_analyze",
-    "cli/demo/test_demo_report",
 )
 LONG_FILES = (
     *SPARK_FILES,
     "analysis/test_java",
+    "cli/demo/test_demo_report",
     "cli/demo/test_demo",
     "callers/test_callers",
     "broker/server/test_standby",
@@ -30,7 +30,6 @@ LONG_FILES = (
     "cli/test_broker_wrong_inputs",
     "recovery/test_crash_recovery",
     "broker/embedded/test_kill",
-    "cli/demo/test_long_uow",
     "broker/embedded/test_embedded",
     "faults/test_faults",
     "recovery/test_crash_power_cut",

@@ -24,11 +24,11 @@ class Child:
     JSON; what it prints on standard error is why it failed. `what` it is a failure of it says: "a player".
     """
 
-    def __init__(self, module: str, what: str, *arguments: str, stdin: int = subprocess.PIPE) -> None:
+    def __init__(self, module: str, what: str, *arguments: str) -> None:
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         self._child = subprocess.Popen(
             [sys.executable, "-P", "-m", module, *arguments],
-            stdin=stdin,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": path},
@@ -73,14 +73,9 @@ class Child:
         """Whether SIGKILL has ended it; waits for its end."""
         return self._child.wait() == -signal.SIGKILL
 
-    @property
-    def has_ended_well(self) -> bool:
-        """Whether it has ended as it should; waits for its end."""
-        return self._child.wait() == 0
-
     def check(self) -> None:
         """Wait for its end; Failure when it has not ended well."""
-        if not self.has_ended_well:
+        if self._child.wait() != 0:
             raise self.failure()
 
     def failure(self) -> Failure:

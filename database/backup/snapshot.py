@@ -209,9 +209,7 @@ class SourceReader:
     def _ending(self, tail: Examined) -> tuple[Contents, Previous]:
         contents = read_contents(self.disk, tail)
         assert contents is not None and tail.header is not None
-        commit, chain = contents.last_commit, contents.chain
-        sequence, identity = tail.sequence, tail.header.identity
-        return contents, Previous(sequence=sequence, identity=identity, end=tail.end, commit=commit, chain=chain)
+        return contents, replace(contents.ending(tail.header), sequence=tail.sequence, end=tail.end)
 
     def _is_to_hold(self) -> bool:
         """Say whether a start was killed before it held what damage may have brought back."""

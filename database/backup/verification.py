@@ -164,19 +164,18 @@ def _told(disk: Disk, path: Path, sequence: int, key: bytes) -> _Told:
             checksum = file.checksum(end)
     except OSError as failure:
         raise DiskError(path, failure, "read") from failure
-    limits, identity = ranges(contents), header.identity
-    commit, chain = contents.last_commit, contents.chain
+    limits = ranges(contents)
     return _Told(
         file=replace(
             entry,
-            identity=identity,
+            identity=header.identity,
             size=end,
             checksum=checksum,
             is_sealed=isinstance(footer, Footer),
             is_damaged=not is_whole,
         ),
         header=header,
-        tail=Previous(sequence=sequence, identity=identity, end=contents.end, commit=commit, chain=chain),
+        tail=contents.ending(header),
         highest=limits.added[1],
         time=limits.time[1],
         has_key=bool(key) and contents.value_head(key) is not None,

@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from oms_journal.journal.format.headers import FRAME, FRAME_FLAGS, FRAME_SIZE, GAP, OPERATIONS_MAX
+from oms_journal.journal.format.headers import FRAME, FRAME_FLAGS, FRAME_SIZE, GAP, OPERATIONS_MAX, FileHeader, Previous
 from oms_journal.journal.format.heads import PACK_COUNT, Heads
 from oms_journal.journal.format.records import (
     MOVED,
@@ -441,6 +441,11 @@ class Contents:
 
     def __len__(self) -> int:
         return len(self.columns["kind"])
+
+    def ending(self, header: FileHeader) -> Previous:
+        """Return how the file with this header ends, as its successor will say it."""
+        sequence, identity, commit = header.sequence, header.identity, self.last_commit
+        return Previous(sequence=sequence, identity=identity, end=self.end, commit=commit, chain=self.chain)
 
     def value_head(self, key: bytes) -> bytes | None:
         """Return the first 128 bytes of the last undamaged value put under the key in this file."""

@@ -13,7 +13,7 @@ import xxhash
 
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk, DiskFile
-from oms_journal.journal.errors import DiskError, FormatError, NewerFormat
+from oms_journal.journal.errors import FormatError, NewerFormat
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import (
     TRAILER,
@@ -167,14 +167,6 @@ class DataFile:
                 return False
             at += len(data)
         return True
-
-
-def open_data_file(disk: Disk, path: Path) -> DataFile:
-    """Return the file opened; DiskError when the system refuses."""
-    try:
-        return DataFile(disk, path)
-    except OSError as failure:
-        raise DiskError(path, failure, "open") from failure
 
 
 def require_header(file: DataFile) -> FileHeader:

@@ -19,6 +19,7 @@ from oms_journal.database.consumers import LINES_KEPT, REFILL_MESSAGES, Taking
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.held import Held
 from oms_journal.index.live import Index
+from oms_journal.journal.reading.message import Source
 from tests.support.small_files import MODEST
 
 QUEUES = st.sampled_from(["q", "r"])
@@ -320,6 +321,29 @@ def test_after_a_restart_everything_undelivered_is_free_again(tmp_path: Path) ->
         db.deliver(taken)
     with MessageDatabase.open(tmp_path) as db:
         assert [_take(db) for _ in range(3)] == [numbers[0], numbers[2], None]
+
+
+def test_what_clean_up_moves_while_it_is_handed_out_is_read_at_its_new_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MessageDatabase.open(tmp_path, max_data_file_size=4096, cleanup_interval=0) as db:
+        numbers = [db.add("q", bytes(500)) for _ in range(40)]
+        db.deliver_many(numbers[1:])
+        source = db._files.source
+        moved: list[int] = []
+
+        def late(sequence: int) -> Source:
+            if not moved:
+                moved.append(sequence)
+                assert db.cleanup(compact=True).moved_messages == 1
+                db._files.forget(sequence)
+            return source(sequence)
+
+        monkeypatch.setattr(db._files, "source", late)
+        found = db.take("q")
+
+    assert found is not None
+    assert (found.number, found.payload, moved) == (numbers[0], bytes(500), [1])
 
 
 def test_a_taken_message_that_clean_up_moves_stays_taken(tmp_path: Path) -> None:

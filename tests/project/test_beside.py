@@ -132,11 +132,6 @@ def test_an_application_imports_its_own_modules_and_ours(place: Place, tmp_path:
     ("arguments", "started"),
     [
         pytest.param(("chess", "--pgn", "game.pgn", "--kills", "0"), {"oms_journal.cli.demo.chess.player"}, id="chess"),
-        pytest.param(
-            ("long-uow", "--pages", "4", "--kills", "0"),
-            {f"oms_journal.cli.demo.long_uow.{who}" for who in ("broker", "sender", "worker")},
-            id="long-uow",
-        ),
         pytest.param((*DEMO, "--no-report"), {"oms_journal.cli.demo.flights.writer"}, id="demo", marks=with_libraries),
         pytest.param(
             DEMO,

@@ -231,11 +231,6 @@ GAMES = (
     _of("chess --pgn {empty}", "--pgn", "{empty}", "directory"),
     _of("chess --spool {file}", "--spool", "{file}"),
     _of("chess --spool ''", "--spool", "empty"),
-    _of("long-uow --pages 1001", "--pages", "1001", "1,000"),
-    _of("long-uow --kills -1", "--kills", "-1"),
-    _of("long-uow --seed x", "--seed", "x"),
-    _of("long-uow --spool {file}", "--spool", "{file}"),
-    _of("long-uow --spool ''", "--spool", "empty"),
 )
 _ALLOWING = ("allow", "deny")
 USERS = (

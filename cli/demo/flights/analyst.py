@@ -3,14 +3,14 @@
 It starts at once, and as long as nobody asks it tries everything out on a small journal of its own, since what
 takes long is the first time. Then it waits for what the parent says on standard input:
 
-    {"paths": […], "out": "…", "expected": […]}     what to read, where the report goes, the table's figures
+    {"paths": […], "out": "…"}                      what to read, and where the report goes
 
 On standard output it says, in lines of JSON:
 
     {"missing": "…"}                                what is not installed; then it ends
     {"ready": true}                                 it is waiting
     {"asks": "lifecycle", "share": 0.25}            how far the report is
-    {"summary": {…}, "differences": […]}            the report is there, and what is not as the table says
+    {"summary": {…}}                                the report is there
 
 SIGTERM ends it in good order: Java has ended then, and nothing is left.
 """
@@ -33,7 +33,7 @@ from oms_journal.journal.errors import JournalError
 if TYPE_CHECKING:  # Spark is imported when it is known to be there
     from pyspark.sql import SparkSession
 
-REHEARSED = b'{"carrier":"UA","arr_time":1200,"arr_delay":%d}'
+REHEARSED = b'{"carrier":"UA","flight":%d}'
 
 
 class Asked(Exception):
@@ -62,7 +62,6 @@ def _work() -> None:
         from oms_journal.analysis.outdir import remove_unfinished
         from oms_journal.analysis.session import quiet_session, settings_for
         from oms_journal.analysis.watching import interruptible
-        from oms_journal.cli.demo.flights.question import Lateness
     except ImportError as missing:
         report({"missing": f"{missing.name or missing} is not installed: pip install 'oms-journal[analysis]'"})
         return
@@ -70,19 +69,18 @@ def _work() -> None:
     try:
         with ExitStack() as afterwards, quiet_session(name="oms demo", settings=settings_for(0)) as spark:
             with suppress(JournalError, Asked):  # what is wrong with Spark is told by the report
-                interruptible(spark, lambda check: _rehearse(spark, Lateness([]), check))
+                interruptible(spark, lambda check: _rehearse(spark, check))
             report({"ready": True})
             while (wanted := heard()) is not None:
-                question = Lateness(wanted["expected"])
                 paths, out = wanted["paths"], Path(wanted["out"])
                 afterwards.callback(remove_unfinished, out)
-                summary = interruptible(spark, lambda check: _report(spark, question, paths, out, check))  # noqa: B023
-                report({"summary": summary, "differences": question.differences})
+                summary = interruptible(spark, lambda check: _report(spark, paths, out, check))  # noqa: B023
+                report({"summary": summary})
     except NoJava as missing:
         report({"missing": str(missing)})
 
 
-def _rehearse(spark: "SparkSession", question: Any, check: Callable[[], None]) -> None:
+def _rehearse(spark: "SparkSession", check: Callable[[], None]) -> None:
     """Make a report of a few messages, so that Spark has loaded, compiled and started what the real one takes."""
 
     def go_on() -> None:
@@ -94,19 +92,13 @@ def _rehearse(spark: "SparkSession", question: Any, check: Callable[[], None]) -
     with tempfile.TemporaryDirectory(prefix="oms-demo-") as folder:
         spool = Path(folder) / "spool"
         with MessageDatabase.open(spool, cleanup_interval=0) as db:
-            for number in db.add_many("UA", [REHEARSED % minutes for minutes in range(8)])[:6]:
+            for number in db.add_many("UA", [REHEARSED % flight for flight in range(8)])[:6]:
                 db.deliver(number)
-        _report(spark, question, [str(spool)], Path(folder) / "report", go_on, is_told=False)
+        _report(spark, [str(spool)], Path(folder) / "report", go_on, is_told=False)
 
 
-def _report(  # noqa: PLR0913
-    spark: "SparkSession",
-    question: Any,
-    paths: Sequence[str],
-    out: Path,
-    check: Callable[[], None],
-    *,
-    is_told: bool = True,
+def _report(
+    spark: "SparkSession", paths: Sequence[str], out: Path, check: Callable[[], None], *, is_told: bool = True
 ) -> Any:
     from oms_journal.analysis.journals import Request
     from oms_journal.analysis.report import write_report
@@ -116,7 +108,7 @@ def _report(  # noqa: PLR0913
             report({"asks": asks, "share": share})
 
     request = Request(paths=tuple(paths), now=datetime.now(UTC))
-    return write_report(spark, request, out, told, check, [question.extra()])
+    return write_report(spark, request, out, told, check)
 
 
 if __name__ == "__main__":

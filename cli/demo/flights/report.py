@@ -24,7 +24,6 @@ class Reported:
 
     directory: Path
     summary: Mapping[str, Any] = field(default_factory=dict)
-    differences: Sequence[str] = ()  # of Spark's figures from the table's
     missing: str = ""
     failed: str = ""
     seconds: float = 0.0  # from when it was asked for
@@ -37,6 +36,10 @@ class Reported:
     def answers(self) -> Sequence[Mapping[str, str]]:
         """The questions of the page, each with its answer."""
         return list(self.summary.get("answers", {}).values())
+
+    def figure(self, anchor: str, name: str) -> Any:
+        """Return a figure of an answer; None where there is no report."""
+        return self.summary.get("answers", {}).get(anchor, {}).get("figures", {}).get(name)
 
     def as_dict(self) -> dict[str, Any]:
         told = {name: getattr(self, name) for name in ("missing", "failed") if getattr(self, name)}
@@ -64,11 +67,10 @@ class Analyst(Child):
         with suppress(OSError):  # there is no such place yet
             remove_what_killed_runs_left(self._directory)
 
-    def ask(self, paths: Sequence[Path], expected: Sequence[Mapping[str, Any]]) -> None:
-        """Begin the report on what lies at the paths; `expected` are the delays that the table gives."""
+    def ask(self, paths: Sequence[Path]) -> None:
+        """Begin the report on what lies at the paths."""
         self._asked_at = time.perf_counter()
-        out = str(self._directory)
-        self.tell({"paths": [str(path) for path in paths], "out": out, "expected": expected})
+        self.tell({"paths": [str(path) for path in paths], "out": str(self._directory)})
 
     def answer(self) -> Reported:
         """Wait for the report, with a bar."""

@@ -47,7 +47,6 @@ Event = tuple[int, int]  # minute since 1970; row and kind
 
 _DEPARTURE, _DELAY, _ARRIVAL = (COLUMNS.index(name) for name in ("dep_time", "dep_delay", "arr_time"))
 _SCHEDULED_ARRIVAL, _CARRIER, _FLIGHT = (COLUMNS.index(name) for name in ("sched_arr_time", "carrier", "flight"))
-_ARRIVAL_DELAY = COLUMNS.index("arr_delay")
 _ORIGIN, _DESTINATION = COLUMNS.index("origin"), COLUMNS.index("dest")
 _HOUR, _MINUTE, _TIME_HOUR = (COLUMNS.index(name) for name in ("hour", "minute", "time_hour"))
 _AS_JSON = "{" + ",".join(f'"{name}":"%s"' if name in TEXTS else f'"{name}":%s' for name in COLUMNS) + "}"
@@ -153,17 +152,6 @@ class Flights:
         """Return the properties of a row's message."""
         fields = self._rows[row].split(",")
         return {"flight": fields[_CARRIER] + fields[_FLIGHT], "origin": fields[_ORIGIN], "dest": fields[_DESTINATION]}
-
-    def arrivals(self) -> Iterator[tuple[str, int | None]]:
-        """Yield the carrier of each flight whose arrival is on record, and how many minutes late it came.
-
-        Negative ones are early; None where the delay is not on record.
-        """
-        for line in self._rows:
-            fields = line.split(",")
-            if fields[_ARRIVAL] != NONE:
-                late = fields[_ARRIVAL_DELAY]
-                yield fields[_CARRIER], None if late == NONE else int(late)
 
     def name(self, row: int) -> str:
         """Return what a person calls the row."""

@@ -1,1 +1,0 @@
-"""A unit of work that takes long, is watched, and is stopped."""
