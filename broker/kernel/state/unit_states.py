@@ -1,6 +1,6 @@
-"""The life of a unit of work: what every event does to it, and what a restart leaves of it.
+"""The life of a unit of work: what every event does to it.
 
-Rule 1: every change of status is a cell of TRANSITIONS or of a restart table.
+Rule 1: every change of status is a cell of TRANSITIONS or of a restart table (`restart/table.py`).
 Rule 2: nothing here reads a clock, a file or a socket.
 
     RECEIVED ──commit──▶ ACCEPTED ──receive──▶ DELIVERED ──receiver's commit──▶ PROCESSED
@@ -48,7 +48,6 @@ class Event(Enum):
     DISCARD = auto()  # of that: nobody processes it
     CONFIRM = auto()  # of that: it was processed
     PURGE = auto()
-    RESTART = auto()
 
 
 class Trace(Enum):
@@ -75,7 +74,6 @@ BACKEDOUT, PROCESSED, CANCELLED = Status.BACKEDOUT, Status.PROCESSED, Status.CAN
 TIMEOUT, DISCARDED = Status.TIMEOUT, Status.DISCARDED
 
 COMPLETE = frozenset({BACKEDOUT, PROCESSED, CANCELLED, TIMEOUT, DISCARDED})
-ACTIVE = frozenset(Status) - COMPLETE
 
 # What a row says of the four variations, in the order of VARIATIONS.
 Row = tuple[Outcome, Outcome, Outcome, Outcome]
@@ -126,70 +124,13 @@ TRANSITIONS: Mapping[tuple[Status, Event], Row] = {
 
 # Nobody asks for these: where no row says otherwise they change nothing.
 OF_THEMSELVES = frozenset({Event.LIFETIME_OVER, Event.STATUS_LIFETIME_OVER, Event.DELAY_OVER, Event.CONVERSATION_OVER})
-# These count as a delivery that was attempted in vain.
-COUNTED = frozenset({Event.RECEIVER_BACKOUT, Event.POSTPONE, Event.DEAD_LETTER, Event.LIFETIME_OVER})
-
-
-class Left(NamedTuple):
-    """What a restart makes of a unit of work; status None: no trace of it."""
-
-    is_uow: bool  # the unit of work itself is there again
-    status: Status | None
-
-
-NOTHING = Left(False, None)
-
-# What becomes of these depends on what of the unit of work is persistent.
-RESTART_1: Mapping[tuple[Status, Variation], Left] = {
-    (RECEIVED, Variation(True, True)): Left(False, BACKEDOUT),
-    (RECEIVED, Variation(True, False)): NOTHING,
-    (RECEIVED, Variation(False, True)): Left(False, DISCARDED),
-    (RECEIVED, Variation(False, False)): NOTHING,
-    (ACCEPTED, Variation(True, True)): Left(True, ACCEPTED),
-    (ACCEPTED, Variation(True, False)): Left(True, ACCEPTED),
-    (ACCEPTED, Variation(False, True)): Left(False, DISCARDED),
-    (ACCEPTED, Variation(False, False)): NOTHING,
-    (DELIVERED, Variation(True, True)): Left(True, ACCEPTED),
-    (DELIVERED, Variation(True, False)): Left(True, ACCEPTED),
-    (DELIVERED, Variation(False, True)): Left(False, DISCARDED),
-    (DELIVERED, Variation(False, False)): NOTHING,
-    (PROCESSED, Variation(True, True)): Left(False, PROCESSED),
-    (PROCESSED, Variation(True, False)): NOTHING,
-    (PROCESSED, Variation(False, True)): Left(False, PROCESSED),
-    (PROCESSED, Variation(False, False)): NOTHING,
-}
-# Of these only a persistent status exists, whatever the unit of work was, and it stays.
-RESTART_2: Mapping[Status, Status] = {
-    CANCELLED: CANCELLED,
-    DISCARDED: DISCARDED,
-    BACKEDOUT: BACKEDOUT,
-    TIMEOUT: TIMEOUT,
-}
-# A status that later releases brought: it stays until its delay is over, which no downtime shortens.
-RESTART_POSTPONED: Mapping[Variation, Left] = {
-    Variation(True, True): Left(True, POSTPONED),
-    Variation(True, False): Left(True, POSTPONED),
-    Variation(False, True): Left(False, DISCARDED),
-    Variation(False, False): NOTHING,
-}
 
 
 def after(status: Status, event: Event, variation: Variation) -> Outcome:
     """Return the new status, GONE when no trace is left, or the code that refuses the event."""
-    if event is Event.RESTART:
-        return after_restart(status, variation).status or GONE
     if status in COMPLETE and not variation.status:
         return GONE if event in OF_THEMSELVES else Code.UOW_NOT_FOUND
     row = TRANSITIONS.get((status, event))
     if row is not None:
         return row[VARIATIONS.index(variation)]
     return status if event in OF_THEMSELVES else Code.WRONG_STATUS
-
-
-def after_restart(status: Status, variation: Variation) -> Left:
-    """Return what a restart leaves."""
-    if status is POSTPONED:
-        return RESTART_POSTPONED[variation]
-    if status in RESTART_2:
-        return Left(False, RESTART_2[status]) if variation.status else NOTHING
-    return RESTART_1[status, variation]
