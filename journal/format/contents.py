@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from oms_journal.journal.format.headers import FRAME, FRAME_FLAGS, FRAME_SIZE, GAP, OPERATIONS_MAX
+from oms_journal.journal.format.frames import FRAME, FRAME_FLAGS, FRAME_SIZE, GAP, OPERATIONS_MAX
 from oms_journal.journal.format.records import (
     MOVED,
     NUMBERS_END,

@@ -14,7 +14,8 @@ from operator import add
 from typing import NamedTuple
 
 from oms_journal.journal.disk import Buffer
-from oms_journal.journal.format.headers import CHECKSUM, FRAME_SIZE, SEED_MASK, xxh3
+from oms_journal.journal.format.frames import FRAME_SIZE, SEED_MASK
+from oms_journal.journal.format.headers import CHECKSUM, xxh3
 from oms_journal.journal.format.records import SINGLE, padding
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.writing.draft import ROW_BYTES_MAX, Waiter
