@@ -1,4 +1,4 @@
-"""Two walks through the modules, traced in a real database and a real broker: `python -m tests.project.walks`.
+"""Walks through the modules, traced in a real database and a real broker: `python -m tests.project.walks`.
 
 It writes the tables of docs/contributing/walks.md anew. Words that stand beside a module stay; a new one gets its first
 sentence. A module is passed where one of its functions runs, or one of its classes is made.
@@ -10,6 +10,7 @@ import gc
 import itertools
 import os
 import re
+import shutil
 import sys
 import tempfile
 import threading
@@ -25,11 +26,13 @@ from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.runtime.state import Served
 from oms_journal.broker.server.stomp.frames import V12, Frame, encode
 from oms_journal.broker.server.stomp.listener import StompListener
+from oms_journal.journal.names import LOCK, DataFileName
+from oms_journal.recovery.report import Verdict
 from tests.project.house_map import first_sentence
 from tests.support.project import NAME, REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "contributing" / "walks.md"
-SECTIONS = ("add", "add-with-all", "send-to-the-store", "send-in-the-store", "send-to-the-receipt")
+SECTIONS = ("add", "add-with-all", "start", "send-to-the-store", "send-in-the-store", "send-to-the-receipt")
 _NEVER_SECONDS = 3600.0  # what happens of itself does not happen meanwhile
 _COMMITTING = "oms-broker-commit"  # what the threads are called that write for a loop
 _ROW = re.compile(r"^\| \d+ \| `(\S+)` \| `(\S+)` \| (.*) \|$", re.MULTILINE)
@@ -121,6 +124,25 @@ def of_add(directory: Path, **more: Any) -> list[Step]:
     return part
 
 
+def of_start(directory: Path) -> list[Step]:
+    """Return the walk of an opening of a directory that was left without a close, its last frame torn."""
+    running, crashed = directory / "running", directory / "crashed"
+    crashed.mkdir(parents=True)
+    with MessageDatabase.open(running) as database:
+        for payload in (b"first", b"second", b"third"):
+            database.add("orders", payload)
+        data = (running / str(DataFileName(1))).read_bytes()
+        shutil.copy(running / LOCK, crashed)
+    end = len(data.rstrip(b"\0"))
+    (crashed / str(DataFileName(1))).write_bytes(data[: end - 1] + bytes(len(data) - end + 1))
+    with Walk() as walk, walk.traced():
+        database = MessageDatabase.open(crashed)
+    with database:
+        assert [report.verdict for report in database.recovery.files] == [Verdict.TORN]
+    (part,) = walk.parts()
+    return part
+
+
 def of_send(directory: Path) -> list[list[Step]]:
     """Return the walk of a SEND frame to its RECEIPT, at a broker that has the destination and a data file.
 
@@ -154,7 +176,8 @@ def traced(directory: Path) -> dict[str, list[Step]]:
     """Return the steps of each section."""
     plain = of_add(directory / "plain")
     full = of_add(directory / "full", properties={"kind": "order"}, producer_id="order 1")
-    return dict(zip(SECTIONS, [plain, full, *of_send(directory / "broker")], strict=True))
+    start = of_start(directory / "start")
+    return dict(zip(SECTIONS, [plain, full, start, *of_send(directory / "broker")], strict=True))
 
 
 def _section(name: str) -> re.Pattern[str]:
