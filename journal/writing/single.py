@@ -2,7 +2,7 @@
 
 They are drafted and formed with as little work as Python allows, since with many callers on a fast
 device that work is the limit. All that the frames of one queue have in common is packed once, and
-the commits of many callers travel as columns. The bytes are those of `format.py` and `records.py`:
+the commits of many callers travel as columns. The bytes are those of `frames.py` and `records.py`:
 every message is a commit, with a frame, of its own.
 """
 

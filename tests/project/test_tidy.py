@@ -44,6 +44,17 @@ def test_a_name_says_what_its_subject_is() -> None:
     assert [(module, name) for module, name in named if _words(name) & WORDS_NEVER_USED] == []
 
 
+def test_a_module_that_is_pointed_to_is_there() -> None:
+    paths = {f"/{module}" for module in modules()}
+    pointed = [
+        (module, name)
+        for module in modules()
+        for name in re.findall(r"`([\w/]+\.py)`", (REPOSITORY / module).read_text(encoding="utf-8"))
+    ]
+
+    assert [(module, name) for module, name in pointed if not any(path.endswith(f"/{name}") for path in paths)] == []
+
+
 def test_the_root_of_the_errors_is_never_raised_itself() -> None:
     calls = [
         (module, node.func) for module, tree in trees().items() for node in ast.walk(tree) if isinstance(node, ast.Call)

@@ -1,6 +1,6 @@
 """The demo's own question to Spark: how late the flights of each airline arrived, from the messages' payloads alone.
 
-Rows as in `demo_delays.py`, and a section of the report's page that shows them beside what the table of
+Rows as in `delays.py`, and a section of the report's page that shows them beside what the table of
 flights gives in plain Python.
 """
 
