@@ -8,15 +8,8 @@ from dataclasses import dataclass
 
 from oms_journal.analysis.parts import FilePart
 from oms_journal.journal.format.contents import ContentsBuilder
-from oms_journal.journal.format.headers import (
-    FRAME_FLAGS,
-    FRAME_SIZE,
-    GAP,
-    FileHeader,
-    FrameHeader,
-    align,
-    decode_frame,
-)
+from oms_journal.journal.format.frames import FRAME_FLAGS, FRAME_SIZE, GAP, FrameHeader, decode_frame
+from oms_journal.journal.format.headers import FileHeader, align
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from oms_journal.analysis.parts import Damage, FilePart
 from oms_journal.journal.format.footer import BadFooter, Summary
-from oms_journal.journal.format.headers import GAP, HEADERS_SIZE
+from oms_journal.journal.format.frames import GAP
+from oms_journal.journal.format.headers import HEADERS_SIZE
 from oms_journal.journal.format.records import decode_records
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.evidence import Evidence, Expected, gather, is_padding

@@ -12,7 +12,8 @@ from oms_journal.analysis.judgement import DAMAGED, damage, payload_reason
 from oms_journal.analysis.parts import Damage
 from oms_journal.analysis.reading import Reading
 from oms_journal.analysis.schema import TEXTS
-from oms_journal.journal.format.headers import FRAME_SIZE, xxh3
+from oms_journal.journal.format.frames import FRAME_SIZE
+from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import PROPERTIES, RECORD, BadRecord, decode_properties, decode_records
 from oms_journal.journal.operations import Operation
 

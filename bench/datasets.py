@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.callers import QUEUE, fill, frame_bytes, scratch
 from bench.measure import Settings
 from oms_journal import MessageDatabase
-from oms_journal.journal.format.headers import OPERATIONS_MAX
+from oms_journal.journal.format.frames import OPERATIONS_MAX
 
 _BATCH_MESSAGES = 1000
 

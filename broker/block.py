@@ -4,7 +4,7 @@ A field of characters holds what is printable, is never padded, and "" where not
 is 0 where nothing is said. FIELDS has every field with its width, who sets it, and since which API
 version. Beside the block go the message itself (`body`), its `properties`, the producer's
 identifier of a unit of work (`producer`), which one of several subscriptions of its caller to one
-topic is meant (`subscription`, as `topic.py` says), and whether what a BACKOUT gives back was only got
+topic is meant (`subscription`, as `state/topics.py` says), and whether what a BACKOUT gives back was only got
 ahead, which then does not count as an attempt (`is_untried`).
 
 Request and Reply are values: made once, never changed afterwards. They are not frozen, since making
@@ -274,7 +274,7 @@ class Request:
     producer: str = ""
     subscription: str = ""
     is_untried: bool = False  # with BACKOUT by a receiver: it was not at it, and no attempt counts (`redelivery.py`)
-    parts: Sequence["Request"] = ()  # with SYNCPOINT COMMIT of BOTH: what is committed together instead (`joint.py`)
+    parts: Sequence["Request"] = ()  # with SYNCPOINT COMMIT of BOTH: what is committed together (`joint_commit.py`)
 
 
 def _say(request: Request, *, function: Function, option: Option = Option.NONE, **said: Any) -> None:

@@ -6,7 +6,7 @@ destination                    names
 /topic/NAME                    the topic
 /conversation/ID               the conversation
 /temp/LABEL                    the answers to what this connection has sent with `reply-to:/temp/LABEL`
-/aci                           the broker itself: SEND takes a control block there (`stomp_aci.py`)
+/aci                           the broker itself: SEND takes a control block there (`stomp/block_calls.py`)
 """
 
 from functools import lru_cache

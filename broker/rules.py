@@ -239,7 +239,7 @@ def _check_beside(request: Request) -> Refusal | None:
 
 
 def _check_label(request: Request) -> Refusal | None:
-    """Check by what a subscription is told apart, as `topic.py` says; a durable one's is kept with its TOKEN."""
+    """Check by what a subscription is told apart, as `state/topics.py` says; a durable one's is kept with its TOKEN."""
     label, is_durable = request.subscription, request.option is Option.DURABLE
     if not label.startswith("/" if is_durable else ("/", "\0")) or (is_durable and not label.isprintable()):
         return Refusal(Code.INVALID_CHARACTER, "the name of a subscription is / and text that can be printed")

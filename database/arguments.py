@@ -10,7 +10,7 @@ from itertools import islice
 from operator import index
 
 from oms_journal.journal.errors import InvalidName, LimitExceeded
-from oms_journal.journal.format.headers import OPERATIONS_MAX
+from oms_journal.journal.format.frames import OPERATIONS_MAX
 from oms_journal.journal.operations import encode_name
 from oms_journal.journal.reading.message import Message
 

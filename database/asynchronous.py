@@ -8,7 +8,7 @@ Group commit on an event loop: the commits of one turn of the loop go out togeth
 
 On a fast device they are written and synced on the loop itself, since handing each group to a thread
 costs more than the sync; on a slow one a thread does it, so that the loop never stalls. What is fast
-is measured while running (`pace.py`).
+is measured while running (`Pace`).
 
 Whether a device is so fast that an event loop commits by itself, learned from how long the commits take.
 

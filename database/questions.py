@@ -17,7 +17,7 @@ from oms_journal.index.table import NUMBER_MAX, Place
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, MessageDamaged
-from oms_journal.journal.format.headers import BadFrame
+from oms_journal.journal.format.frames import BadFrame
 from oms_journal.journal.names import ArchiveName, DataFileName
 from oms_journal.journal.reading.message import Message
 

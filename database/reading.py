@@ -16,7 +16,7 @@ import numpy as np
 from oms_journal.index.table import Ints, Place
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged, NoSuchMessage
-from oms_journal.journal.format.headers import BadFrame
+from oms_journal.journal.format.frames import BadFrame
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile, require_header
 from oms_journal.journal.reading.message import FrameReader, KeptFrames, Message, Source

@@ -18,17 +18,8 @@ from oms_journal.journal.disk import Disk, DiskFile
 from oms_journal.journal.errors import DiskError, FormatError, RecoveryRefused
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import encode_footer, footer_start
-from oms_journal.journal.format.headers import (
-    FRAME_BYTES_MAX,
-    FRAME_SIZE,
-    GAP,
-    SECTOR_BYTES,
-    FileHeader,
-    Previous,
-    encode_frame_head,
-    encode_headers,
-    xxh3,
-)
+from oms_journal.journal.format.frames import FRAME_BYTES_MAX, FRAME_SIZE, GAP, encode_frame_head
+from oms_journal.journal.format.headers import SECTOR_BYTES, FileHeader, Previous, encode_headers, xxh3
 from oms_journal.journal.format.records import encode_gap
 from oms_journal.journal.names import ArchiveName
 from oms_journal.journal.reading.datafile import DataFile

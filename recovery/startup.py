@@ -1,8 +1,8 @@
 """The one way into a directory for writing: lock, validate, repair, replay.
 
     step       what                                          killed in the middle
-    lock       become the owner (`journal/lock.py`)         the next opening takes the next number
-    validate   judge every file (`validate.py`)              changes nothing
+    lock       become the owner (`journal/lock.py`)          the next opening takes the next number
+    validate   judge every file (`validation.py`)            changes nothing
     tidy       remove what an earlier one was still making   is done again
     repair     archive, write anew, rename (`repair.py`)     is done again, with the same result
     replay     build the index                               changes nothing

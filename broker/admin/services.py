@@ -18,7 +18,7 @@ INSTANCES_MAX = 10_000  # server instances that are looked at for what waits for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRow:
-    """A service that was used since the start, or that something waits for; `unused.py` says which are forgotten.
+    """A service that was used since the start, or that something waits for; `unused_names.py` says which are forgotten.
 
     `active` units of work are not complete: `sending` ones not committed by their sender, `delivering` ones being
     received, `waiting` all others, answers to clients among them; `held` ones of these nobody receives before RELEASE.

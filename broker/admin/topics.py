@@ -11,7 +11,7 @@ from oms_journal.broker.records import Status
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRow:
-    """A topic that was used since the start, or that something is left of; `unused.py` says which are forgotten.
+    """A topic that was used since the start, or that something is left of; `unused_names.py` says which are forgotten.
 
     `largest_lag` is how many publications that subscriber has not acknowledged who is furthest behind; `published` and
     `ended` are counted since the start, or since it was last forgotten.

@@ -1,6 +1,6 @@
 """Calls of a broker elsewhere, without a socket: what is to be asked over HTTP, and what is made of what comes back.
 
-A call is a generator of steps: something to be asked, or a pause. Whoever drives it (`remote.py`) does the step and
+A call is a generator of steps: something to be asked, or a pause. Whoever drives it (`brokers.py`) does the step and
 sends in what came of it. So threads and asyncio have the same rules:
 
     what comes                            then

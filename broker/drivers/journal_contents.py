@@ -84,7 +84,7 @@ class JournalSource:
 
     def record(self, key: str) -> bytes | None:
         if key == RESTORED_KEY and holds_back(self._look):
-            return b"{}"  # as the first start would find it (`journal_store.py`)
+            return b"{}"  # as the first start would find it (`journal.py`)
         return next((value for found, value in self.records(key) if found == key), None)
 
     def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:

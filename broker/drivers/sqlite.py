@@ -235,7 +235,7 @@ class SqliteStore(SqliteReading):
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
-    # Reading is in `sqlite_reading.py`.
+    # Reading is in `sqlite_contents.py`.
 
     def free_bytes(self) -> int | None:
         try:

@@ -17,7 +17,8 @@ from oms_journal.broker.store.changes import NUMBER_BYTES, Changes, NewMessage, 
 from oms_journal.broker.store.start import CommitRefused, ProducerReused
 from oms_journal.broker.store.stored import LastNumber, Loaded, StoredIdentifier, StoredMessage, StoredRecord
 from oms_journal.index.duplicates import digest
-from oms_journal.journal.format.headers import OPERATIONS_MAX, xxh3
+from oms_journal.journal.format.frames import OPERATIONS_MAX
+from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import encode_properties
 from oms_journal.journal.operations import VALUE_BYTES_MAX, check_size, encode_name
 

@@ -1,4 +1,4 @@
-"""RELEASE and DISCARD of what is held since the store was restored (`withheld.py`), by an operator.
+"""RELEASE and DISCARD of what is held since the store was restored (`tables/hold.py`), by an operator.
 
     command            a held unit of work                       a publication held for a subscription
     RELEASE            waits again, in its old place; a lifetime is handed out again, before newer ones; its lifetime

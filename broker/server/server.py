@@ -3,7 +3,7 @@
 RUN-MODE       first                                then
 STANDARD       HTTP listens, the store is restored  STOMP listens; the end
 STANDBY        HTTP listens                         the store is taken over, and it is a standard broker
-PSTORE-UNLOAD  HTTP listens                         the store is moved to the partner; the end (`moving.py`)
+PSTORE-UNLOAD  HTTP listens                         the store is moved to the partner; the end (`server/migration`)
 PSTORE-LOAD    HTTP listens                         the partner's store is taken in; the end
 
 Both have STOMP's ports from the first moment, and refuse connections until they listen there. A standard broker ends

@@ -1,4 +1,4 @@
-"""Sessions of a broker for asyncio: those of `session.py`, awaited; what they say there holds here.
+"""Sessions of a broker for asyncio: those of `sessions.py`, awaited; what they say there holds here.
 
     async with broker.session("BOB", token="S1") as bob:
         await bob.register("GAME/CHESS/BLACK")

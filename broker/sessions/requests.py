@@ -1,6 +1,6 @@
 """What people say to a broker and hear from it: requests from plain arguments, typed results from replies.
 
-No call is made here. The sessions of both kinds (`session.py`, `async_session.py`) build their requests and read
+No call is made here. The sessions of both kinds (`sessions.py`, `async_sessions.py`) build their requests and read
 their answers with it.
 """
 

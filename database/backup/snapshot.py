@@ -18,7 +18,8 @@ from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError, JournalError, NewerFormat
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import ranges
-from oms_journal.journal.format.headers import GAP, FileHeader, Previous
+from oms_journal.journal.format.frames import GAP
+from oms_journal.journal.format.headers import FileHeader, Previous
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.lock import Holder, read_holder
 from oms_journal.journal.reading.datafile import DataFile, Footer

@@ -12,7 +12,8 @@ import xxhash
 
 from oms_journal.journal.disk import Disk, DiskFile
 from oms_journal.journal.format.footer import MAGIC as FOOTER_MAGIC
-from oms_journal.journal.format.headers import FRAME_SIZE, FileHeader, FrameHeader, Previous, align, decode_frame
+from oms_journal.journal.format.frames import FRAME_SIZE, FrameHeader, decode_frame
+from oms_journal.journal.format.headers import FileHeader, Previous, align
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile

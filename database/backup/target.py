@@ -2,7 +2,7 @@
 
 open     lock it; refuse what is not a backup; finish what was interrupted behind its manifest
 begin    of this database, or refused; from here on nobody takes the directory for a database
-bring    the files, one by one (`backup_files.py`)
+bring    the files, one by one (`files.py`)
 publish  the manifest, durable after all it names; then what took its place late, and what is not needed goes
 
 Whether two directories are apart: what is done in the one then leaves the other alone.

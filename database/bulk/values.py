@@ -18,7 +18,8 @@ from oms_journal.index.table import Ints
 from oms_journal.journal.disk import DiskFile
 from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged
 from oms_journal.journal.format.contents import Contents
-from oms_journal.journal.format.headers import FRAME_SIZE, xxh3
+from oms_journal.journal.format.frames import FRAME_SIZE
+from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import ENGINE_PREFIX, Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer, require_header

@@ -36,7 +36,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from oms_journal.journal.format.headers import FRAME, FRAME_FLAGS, FRAME_SIZE, GAP, OPERATIONS_MAX, FileHeader, Previous
+from oms_journal.journal.format.frames import FRAME, FRAME_FLAGS, FRAME_SIZE, GAP, OPERATIONS_MAX
+from oms_journal.journal.format.headers import FileHeader, Previous
 from oms_journal.journal.format.heads import PACK_COUNT, Heads
 from oms_journal.journal.format.records import (
     MOVED,

@@ -1,9 +1,8 @@
-"""The bytes of a data file: file header and frame. FORMAT.md tells the whole for other languages.
+"""The header of a data file as bytes, the alignment, and the checksum. FORMAT.md tells the whole for other languages.
 
-A data file is a header (written twice), then frames; a sealed file ends in a footer (`footer.py`).
-What a frame holds is in `records.py`. All numbers are little-endian, all offsets count from the
-start of the file. A group of frames that were synced together starts at a multiple of the file's
-alignment; between groups there are only zeros.
+A data file is a header (written twice), then frames (`frames.py`); a sealed file ends in a footer (`footer.py`).
+All numbers are little-endian, all offsets count from the start of the file. A group of frames that were synced
+together starts at a multiple of the file's alignment; between groups there are only zeros.
 
 File header, at byte 0 and again at byte 512, zeros in between:
 
@@ -30,19 +29,6 @@ File header, at byte 0 and again at byte 512, zeros in between:
     previous chain     8      XXH3 over its frames' checksums, in order, 8 bytes each
     reserved           88     zeros
     checksum           8      XXH3 (64 bits, seed 0) over the 248 bytes before
-
-Frame, starting at a multiple of 8:
-
-    field       bytes  meaning
-    checksum    8      XXH3 over the rest of this header and the records; seed: (file identity + own offset) mod 2^64
-    length      4      bytes from here to the next frame: header, records, payloads, padding
-    meta        4      bytes of the records
-    commit      8      number of the commit
-    owner       8      as in the file header
-    synced      8      the file was durable up to this offset when the frame was written
-    time        8      of the commit: microseconds since 1970-01-01 UTC, signed
-    operations  4      how many operations the commit has
-    flags       4      1: a gap frame, standing in for a damaged range; others are not understood
 """
 
 import struct
@@ -50,19 +36,12 @@ from dataclasses import dataclass
 
 import xxhash
 
-from oms_journal.journal.disk import Buffer
-
 MAGIC = b"\x89OMSJ\r\n\x1a"
 VERSION = 1
 ALIGNMENT_MIN = 8  # frames are multiples of 8, so with 8 there is never padding between groups
 ALIGNMENT_MAX = 4096
 SECTOR_BYTES = 512  # what a device writes as a whole, at the least; groups aligned to as much share none
-FRAME_BYTES_MAX = (1 << 30) + (1 << 20)  # bounds what a corrupt length can make us allocate
-OPERATIONS_MAX = 1_000_000
 NUMBERS_MAX = 1 << 31  # that one data file gives: each message takes twelve bytes of it at the least
-GAP = 1  # frame flag
-FRAME_FLAGS = GAP
-SEED_MASK = (1 << 64) - 1
 
 HEADER = struct.Struct("<8sII16s16sQQQQQQQqIIQQQQQ88x")
 CHECKSUM = struct.Struct("<Q")
@@ -70,11 +49,6 @@ HEADER_SIZE = HEADER.size + CHECKSUM.size
 assert HEADER_SIZE == 256
 HEADER_COPIES = (0, 512)  # a sector apart
 HEADERS_SIZE = HEADER_COPIES[-1] + HEADER_SIZE
-
-FRAME = struct.Struct("<QIIQQQqII")
-FRAME_BODY = struct.Struct("<IIQQQqII")  # the frame header without its checksum
-FRAME_SIZE = FRAME.size
-assert FRAME_SIZE == 56 == CHECKSUM.size + FRAME_BODY.size
 
 xxh3 = xxhash.xxh3_64_intdigest
 
@@ -186,86 +160,3 @@ def decode_header(data: bytes) -> FileHeader | BadHeader:
 
 def _is_alignment(number: int) -> bool:
     return ALIGNMENT_MIN <= number <= ALIGNMENT_MAX and not number & (number - 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameHeader:
-    """The fixed part of a frame whose checksum was right, and where it stands."""
-
-    offset: int
-    checksum: int
-    length: int
-    meta: int
-    commit: int
-    owner: int
-    synced: int
-    time: int
-    operations: int
-    flags: int
-
-    @property
-    def end(self) -> int:
-        return self.offset + self.length
-
-    @property
-    def records(self) -> slice:
-        """Where in the file the records are."""
-        return slice(self.offset + FRAME_SIZE, self.offset + FRAME_SIZE + self.meta)
-
-
-@dataclass(frozen=True, slots=True)
-class BadFrame:
-    """No frame starts at this offset, and why."""
-
-    offset: int
-    reason: str
-    is_zero: bool = False
-
-
-def encode_frame_head(records: Buffer, seed: int, *fields: int) -> bytes:
-    """Return a frame's header and records.
-
-    The seed is the file's identity plus the frame's offset; the fields are length, commit, owner,
-    synced, time, operations and flags, as the table above has them.
-    """
-    body = FRAME_BODY.pack(fields[0], len(records), *fields[1:]) + records
-    return CHECKSUM.pack(xxh3(body, seed & SEED_MASK)) + body
-
-
-def decode_frame(
-    data: bytes | memoryview, offset: int, *, identity: int, base: int = 0, limit: int | None = None
-) -> FrameHeader | BadFrame:
-    """Return the frame at the offset, its header and records verified (not yet its payloads).
-
-    `data` are bytes of the file from offset `base` on, and hold at least header and records. No length
-    is believed beyond `limit`, the end of the file: without one, the end of the data.
-    """
-    at = offset - base
-    if at + FRAME_SIZE > len(data):
-        return BadFrame(offset, f"a frame header does not fit into the {len(data) - at} bytes left")
-    checksum, length, meta, commit, owner, synced, time, operations, flags = FRAME.unpack_from(data, at)
-    if not length:
-        is_zero = not any(data[at : at + FRAME_SIZE])
-        return BadFrame(offset, "zeros where a frame should be" if is_zero else "a frame of length 0", is_zero)
-    if length > FRAME_BYTES_MAX or length % 8 or length < FRAME_SIZE + meta:
-        return BadFrame(offset, f"the length {length} is impossible")
-    if at + FRAME_SIZE + meta > len(data):
-        return BadFrame(offset, f"the records end {at + FRAME_SIZE + meta - len(data)} bytes behind the file")
-    seen = xxh3(data[at + CHECKSUM.size : at + FRAME_SIZE + meta], (identity + offset) & SEED_MASK)
-    if seen != checksum:
-        return BadFrame(offset, "the frame's checksum does not match")
-    behind = offset + length - (base + len(data) if limit is None else limit)
-    if behind > 0:
-        return BadFrame(offset, f"the frame ends {behind} bytes behind the file")
-    return FrameHeader(
-        offset=offset,
-        checksum=checksum,
-        length=length,
-        meta=meta,
-        commit=commit,
-        owner=owner,
-        synced=synced,
-        time=time,
-        operations=operations,
-        flags=flags,
-    )

@@ -14,7 +14,8 @@ from typing import Any
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError
-from oms_journal.journal.format.headers import ALIGNMENT_MIN, GAP, FileHeader, FrameHeader, Previous
+from oms_journal.journal.format.frames import GAP, FrameHeader
+from oms_journal.journal.format.headers import ALIGNMENT_MIN, FileHeader, Previous
 from oms_journal.journal.format.records import MOVED, PROPERTIES, Record, decode_properties, decode_records, decode_set
 from oms_journal.journal.names import ArchiveName, DataFileName
 from oms_journal.journal.operations import Operation

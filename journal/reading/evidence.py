@@ -17,18 +17,14 @@ import numpy as np
 
 from oms_journal.journal.format.footer import MAGIC as FOOTER_MAGIC
 from oms_journal.journal.format.footer import TRAILER, BadFooter, Summary, trailer_size
+from oms_journal.journal.format.frames import FRAME_BYTES_MAX, FRAME_SIZE, GAP, FrameHeader, decode_frame
 from oms_journal.journal.format.headers import (
     ALIGNMENT_MAX,
     ALIGNMENT_MIN,
-    FRAME_BYTES_MAX,
-    FRAME_SIZE,
-    GAP,
     HEADERS_SIZE,
     SECTOR_BYTES,
     FileHeader,
-    FrameHeader,
     align,
-    decode_frame,
 )
 from oms_journal.journal.reading.walk import BadRange, Span, Walk, walk
 

@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 from oms_journal.journal.disk import DiskFile
 from oms_journal.journal.errors import MessageDamaged
-from oms_journal.journal.format.headers import FRAME, FRAME_SIZE, SEED_MASK, BadFrame, FrameHeader, decode_frame, xxh3
+from oms_journal.journal.format.frames import FRAME, FRAME_SIZE, SEED_MASK, BadFrame, FrameHeader, decode_frame
+from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import SINGLE, BadRecord, Record, decode_properties, decode_records
 from oms_journal.journal.operations import Operation
 

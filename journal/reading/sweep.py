@@ -17,7 +17,8 @@ import xxhash
 from oms_journal.journal.disk import DiskFile
 from oms_journal.journal.format.contents import COLUMNS, DAMAGED, Contents, Rows, Tables, check_rows, rows_of
 from oms_journal.journal.format.footer import Summary
-from oms_journal.journal.format.headers import CHECKSUM, FRAME_SIZE, FrameHeader, align, decode_frame, xxh3
+from oms_journal.journal.format.frames import FRAME_SIZE, FrameHeader, decode_frame
+from oms_journal.journal.format.headers import CHECKSUM, align, xxh3
 from oms_journal.journal.format.records import (
     NUMBERS_END,
     PROPERTIES,

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from oms_journal.journal.format.contents import ContentsBuilder
-from oms_journal.journal.format.headers import (
+from oms_journal.journal.format.frames import (
     FRAME_BYTES_MAX,
     FRAME_FLAGS,
     FRAME_SIZE,
@@ -23,10 +23,9 @@ from oms_journal.journal.format.headers import (
     OPERATIONS_MAX,
     BadFrame,
     FrameHeader,
-    align,
     decode_frame,
-    xxh3,
 )
+from oms_journal.journal.format.headers import align, xxh3
 from oms_journal.journal.format.records import (
     MOVED,
     VALUE_HEAD_BYTES,

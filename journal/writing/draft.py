@@ -21,7 +21,8 @@ from typing import NamedTuple, Protocol
 from oms_journal.journal.disk import Buffer
 from oms_journal.journal.errors import LimitExceeded, UnreadableCommit
 from oms_journal.journal.format.footer import HAS_MOVED, HAS_PRODUCER, HAS_PROPERTIES, HAS_SETS, ROW_BYTES_MAX
-from oms_journal.journal.format.headers import FRAME_BYTES_MAX, FRAME_SIZE, OPERATIONS_MAX, xxh3
+from oms_journal.journal.format.frames import FRAME_BYTES_MAX, FRAME_SIZE, OPERATIONS_MAX
+from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import (
     MOVED,
     NUMBER_AT,

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from oms_journal.journal.disk import Buffer
-from oms_journal.journal.format.headers import SEED_MASK, align, encode_frame_head
+from oms_journal.journal.format.frames import SEED_MASK, encode_frame_head
+from oms_journal.journal.format.headers import align
 from oms_journal.journal.format.records import padding
 from oms_journal.journal.writing.draft import NUMBER, Draft, fill_values
 from oms_journal.journal.writing.single import GROUP_FIELDS, Frames, Place, PlainAdds, form_plain

@@ -6,7 +6,8 @@ comparisons; here the bytes are decoded as a start would decode them, and every 
 
 from collections.abc import Iterator
 
-from oms_journal.journal.format.headers import FRAME_SIZE, BadFrame, decode_frame, xxh3
+from oms_journal.journal.format.frames import FRAME_SIZE, BadFrame, decode_frame
+from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import MOVED, PROPERTIES, BadRecord, Record, decode_properties, decode_records
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.walk import check_records

@@ -2,7 +2,7 @@
 
 They are drafted and formed with as little work as Python allows, since with many callers on a fast
 device that work is the limit. All that the frames of one queue have in common is packed once, and
-the commits of many callers travel as columns. The bytes are those of `format.py` and `records.py`:
+the commits of many callers travel as columns. The bytes are those of `frames.py` and `records.py`:
 every message is a commit, with a frame, of its own.
 """
 
@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from oms_journal.journal.disk import Buffer
 from oms_journal.journal.format.footer import ROW_BYTES_MAX
-from oms_journal.journal.format.headers import CHECKSUM, FRAME_SIZE, SEED_MASK, xxh3
+from oms_journal.journal.format.frames import FRAME_SIZE, SEED_MASK
+from oms_journal.journal.format.headers import CHECKSUM, xxh3
 from oms_journal.journal.format.records import SINGLE, padding
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.writing.draft import Waiter

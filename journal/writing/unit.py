@@ -12,7 +12,8 @@ from typing import NamedTuple
 from oms_journal.journal.disk import Buffer
 from oms_journal.journal.errors import UnreadableCommit
 from oms_journal.journal.format.footer import HAS_SETS, ROW_BYTES_MAX
-from oms_journal.journal.format.headers import CHECKSUM, FRAME_BODY, FRAME_SIZE, SEED_MASK, xxh3
+from oms_journal.journal.format.frames import FRAME_BODY, FRAME_SIZE, SEED_MASK
+from oms_journal.journal.format.headers import CHECKSUM, xxh3
 from oms_journal.journal.format.records import NUMBER_AT, RECORD, SET_SIZE, SINGLE, VALUE_HEAD_BYTES, encode_run
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.writing.draft import NUMBER, Draft, ValueFixup, check_commit

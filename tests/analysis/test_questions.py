@@ -14,7 +14,7 @@ from oms_journal.analysis import questions, schema
 from oms_journal.analysis.commits import COLUMNS as COMMITS_COLUMNS
 from oms_journal.analysis.duplicates import ADDED_COLUMNS
 from oms_journal.database.stats import FileExplanation, Pin
-from oms_journal.journal.format.headers import FRAME_SIZE
+from oms_journal.journal.format.frames import FRAME_SIZE
 from oms_journal.journal.writing.draft import Composer
 from tests.support import plain_answers as plain
 from tests.support.plain_rows import (

@@ -12,8 +12,7 @@ from oms_journal.database import index_file as sealed
 from oms_journal.index import duplicates
 from oms_journal.journal import lock as owner
 from oms_journal.journal import names, operations
-from oms_journal.journal.format import footer, records
-from oms_journal.journal.format import headers as format
+from oms_journal.journal.format import footer, frames, headers, records
 from oms_journal.journal.format.contents import COLUMNS
 from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.format.records import VALUE_HEAD_BYTES, decode_set, encode_set
@@ -28,6 +27,7 @@ TABLES = markdown_tables(TEXT)
 MODULES = (
     *(
         "oms_journal.journal.format.headers",
+        "oms_journal.journal.format.frames",
         "oms_journal.journal.format.records",
         "oms_journal.journal.format.contents",
         "oms_journal.journal.format.footer",
@@ -40,8 +40,8 @@ MODULES = (
 @pytest.mark.parametrize(
     ("module", "table", "size"),
     [
-        ("oms_journal.journal.format.headers", 0, format.HEADER_SIZE),
-        ("oms_journal.journal.format.headers", 1, format.FRAME_SIZE),
+        ("oms_journal.journal.format.headers", 0, headers.HEADER_SIZE),
+        ("oms_journal.journal.format.frames", 0, frames.FRAME_SIZE),
         ("oms_journal.journal.format.records", 0, records.RECORD.size),
         ("oms_journal.journal.format.footer", 2, footer.SUMMARY.size),
         ("oms_journal.journal.format.footer", 3, footer.TRAILER.size),
@@ -60,7 +60,7 @@ def test_the_document_has_every_table_of_the_modules(module: str) -> None:
 def test_each_field_of_a_header_stands_where_the_table_says() -> None:
     fields = dict(widths(docstring_tables("oms_journal.journal.format.headers")[0]))
     starts = dict(zip(fields, accumulate(fields.values(), initial=0), strict=False))
-    header = format.FileHeader(
+    header = headers.FileHeader(
         database=b"d" * 16,
         parent=b"p" * 16,
         parent_sequence=1,
@@ -72,14 +72,14 @@ def test_each_field_of_a_header_stands_where_the_table_says() -> None:
         low_water=7,
         created=-8,
         alignment=64,
-        previous=format.Previous(sequence=9, identity=10, end=11, commit=12, chain=13),
+        previous=headers.Previous(sequence=9, identity=10, end=11, commit=12, chain=13),
     )
-    data = format.encode_header(header)
+    data = headers.encode_header(header)
 
     found = {name: data[starts[name] : starts[name] + width] for name, width in fields.items()}
 
     assert (found.pop("database"), found.pop("parent")) == (b"d" * 16, b"p" * 16)
-    assert found.pop("magic") == format.MAGIC == bytes.fromhex("894F4D534A0D0A1A")
+    assert found.pop("magic") == headers.MAGIC == bytes.fromhex("894F4D534A0D0A1A")
     assert int.from_bytes(found.pop("checksum"), "little") == xxh3(data[:248])
     numbers = {name: int.from_bytes(value, "little", signed=True) for name, value in found.items()}
     assert numbers == {
@@ -144,13 +144,13 @@ def test_the_limits_are_those_of_the_program() -> None:
     assert numbers["properties of a message"] == [operations.PROPERTIES_BYTES_MAX, 0xFFFF]
     assert numbers["a message, with its properties"] == [2, 30] and operations.MESSAGE_BYTES_MAX == 1 << 30
     assert numbers["value of a key"] == [operations.VALUE_BYTES_MAX]
-    assert numbers["frame"] == [2, 30, 2, 20] and format.FRAME_BYTES_MAX == (1 << 30) + (1 << 20)
-    assert numbers["operations of a commit"] == [format.OPERATIONS_MAX]
+    assert numbers["frame"] == [2, 30, 2, 20] and frames.FRAME_BYTES_MAX == (1 << 30) + (1 << 20)
+    assert numbers["operations of a commit"] == [frames.OPERATIONS_MAX]
     assert numbers["data file"] == [16] and DATA_FILE_BYTES_MAX == 16 << 30
-    assert numbers["numbers of a data file"] == [2, 31] and format.NUMBERS_MAX == NUMBER_JUMP == 1 << 31
+    assert numbers["numbers of a data file"] == [2, 31] and headers.NUMBERS_MAX == NUMBER_JUMP == 1 << 31
     assert numbers["sequence"] == [names.SEQUENCE_MAX]
     assert numbers["archives of one data file"] == [names.VERSION_MAX]
-    assert f"{format.FRAME_BYTES_MAX:,}" in TEXT
+    assert f"{frames.FRAME_BYTES_MAX:,}" in TEXT
 
 
 def test_the_examples_of_the_checksum_are_right() -> None:

@@ -13,16 +13,8 @@ from pathlib import Path
 from oms_journal import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError, MessageDamaged
-from oms_journal.journal.format.headers import (
-    FRAME_SIZE,
-    GAP,
-    FileHeader,
-    Previous,
-    align,
-    encode_frame_head,
-    encode_headers,
-    xxh3,
-)
+from oms_journal.journal.format.frames import FRAME_SIZE, GAP, encode_frame_head
+from oms_journal.journal.format.headers import FileHeader, Previous, align, encode_headers, xxh3
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.dump import DumpedDamage, DumpedOperation, dump
 from oms_journal.recovery.validation import validate_directory

@@ -14,15 +14,13 @@ from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import DiskError, FormatError, JournalError
 from oms_journal.journal.format.contents import Ranges
 from oms_journal.journal.format.footer import TRAILER, BadFooter, decode_contents, decode_summary
+from oms_journal.journal.format.frames import FRAME_SIZE, FrameHeader, decode_frame
 from oms_journal.journal.format.headers import (
     CHECKSUM,
-    FRAME_SIZE,
     HEADER,
     HEADER_SIZE,
     BadHeader,
     FileHeader,
-    FrameHeader,
-    decode_frame,
     decode_header,
     encode_header,
     xxh3,

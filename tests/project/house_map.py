@@ -1,12 +1,15 @@
-"""The map's list of modules, made of their own first sentences: `python -m tests.project.house_map` writes it anew."""
+"""The map's drawings, made of the first sentences of packages and modules: `python -m tests.project.house_map`."""
 
 import ast
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
-from tests.support.project import PACKAGES, REPOSITORY, modules
+from tests.support.project import FOLDERS, OUTSIDE, PACKAGES, REPOSITORY, modules
 
 MAP = REPOSITORY / "docs" / "contributing" / "map.md"
-BEGIN, END = "<!-- map:begin -->", "<!-- map:end -->"
+ROOMS = ("<!-- rooms:begin -->", "<!-- rooms:end -->")
+MODULES = ("<!-- map:begin -->", "<!-- map:end -->")
 
 
 def first_sentence(text: str) -> str:
@@ -14,23 +17,54 @@ def first_sentence(text: str) -> str:
     return " ".join(text.split("\n\n", 1)[0].split()).removesuffix(".")
 
 
-def drawn() -> str:
-    """Return the list as it should stand in the map."""
+def _said(path: Path) -> str:
+    """Return the first sentence of a module."""
+    return first_sentence(ast.get_docstring(ast.parse((REPOSITORY / path).read_text(encoding="utf-8"))) or "")
+
+
+def drawn_rooms() -> str:
+    """Return the picture of the folders as it should stand in the map: who imports stands above what is imported."""
+    lines = ["```"]
+    for name in reversed(FOLDERS):
+        lines += [_line(name, Path(name)), *_branches(Path(name))]
+    return "\n".join([*lines, "", *(_line(name, Path(name)) for name in OUTSIDE), "```"])
+
+
+def _branches(folder: Path, stem: str = "") -> Iterator[str]:
+    """Yield a line for each package in the folder, and behind it those in that one."""
+    inside = [path for path in (Path(*package.split(".")) for package in PACKAGES) if path.parent == folder]
+    for path in inside:
+        branch, below = ("└── ", "    ") if path == inside[-1] else ("├── ", "│   ")
+        yield _line(f"{stem}{branch}{path.name}", path)
+        yield from _branches(path, stem + below)
+
+
+def _line(drawing: str, folder: Path) -> str:
+    return f"{drawing:22} {_said(folder / '__init__.py')}"
+
+
+def drawn_modules() -> str:
+    """Return the list of modules as it should stand in the map."""
     lines = ["```"]
     for folder in (package.replace(".", "/") for package in PACKAGES):
         lines.append(f"{folder}/")
         for module in modules():
             if module.parent.as_posix() == folder and not module.stem.startswith("__"):
-                text = ast.get_docstring(ast.parse((REPOSITORY / module).read_text(encoding="utf-8"))) or ""
-                lines.append(f"    {module.stem:17} {first_sentence(text)}")
+                lines.append(f"    {module.stem:17} {_said(module)}")
     return "\n".join([*lines, "```"])
 
 
+def found(marks: tuple[str, str]) -> str:
+    """Return what stands in the map between two marks."""
+    begin, end = marks
+    return MAP.read_text(encoding="utf-8").split(begin)[1].split(end)[0].strip()
+
+
 def write() -> None:
-    """Put the list into the map."""
-    section = re.compile(f"{BEGIN}.*?{END}", re.DOTALL)
-    drawn_now = f"{BEGIN}\n{drawn()}\n{END}"
-    MAP.write_text(section.sub(lambda _: drawn_now, MAP.read_text(encoding="utf-8")), encoding="utf-8")
+    """Put both into the map."""
+    for (begin, end), drawing in ((ROOMS, drawn_rooms()), (MODULES, drawn_modules())):
+        before, behind = re.split(f"{begin}.*?{end}", MAP.read_text(encoding="utf-8"), flags=re.DOTALL)
+        MAP.write_text(f"{before}{begin}\n{drawing}\n{end}{behind}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from tests.long_files import LONG_FILES, SPARK_FILES
-from tests.project.house_map import BEGIN, END, MAP, drawn
-from tests.support.project import REPOSITORY, modules
+from tests.project.house_map import MAP, MODULES, ROOMS, drawn_modules, drawn_rooms, found
+from tests.support.project import PACKAGES, REPOSITORY, modules
 
 # Names that say nothing about their subject: the page's last sentence.
 _PAGE = (REPOSITORY / "docs" / "contributing" / "words.md").read_text(encoding="utf-8")
@@ -44,6 +44,17 @@ def test_a_name_says_what_its_subject_is() -> None:
     assert [(module, name) for module, name in named if _words(name) & WORDS_NEVER_USED] == []
 
 
+def test_a_module_that_is_pointed_to_is_there() -> None:
+    paths = {f"/{module}" for module in modules()}
+    pointed = [
+        (module, name)
+        for module in modules()
+        for name in re.findall(r"`([\w/]+\.py)`", (REPOSITORY / module).read_text(encoding="utf-8"))
+    ]
+
+    assert [(module, name) for module, name in pointed if not any(path.endswith(f"/{name}") for path in paths)] == []
+
+
 def test_the_root_of_the_errors_is_never_raised_itself() -> None:
     calls = [
         (module, node.func) for module, tree in trees().items() for node in ast.walk(tree) if isinstance(node, ast.Call)
@@ -53,9 +64,20 @@ def test_the_root_of_the_errors_is_never_raised_itself() -> None:
 
 
 def test_the_map_lists_every_module_with_its_own_first_sentence() -> None:
-    found = MAP.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0].strip()
+    assert found(MODULES) == drawn_modules(), "write it anew: python -m tests.project.house_map"
 
-    assert found == drawn(), "write it anew: python -m tests.project.house_map"
+
+def test_the_map_draws_every_folder_with_its_own_first_sentence() -> None:
+    assert found(ROOMS) == drawn_rooms(), "write it anew: python -m tests.project.house_map"
+
+
+def test_the_map_says_of_every_folder_once_whether_it_is_done() -> None:
+    table = MAP.read_text(encoding="utf-8").split("## What is done")[1].split("## ")[0]
+    folders = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+
+    assert sorted(re.findall(r"`([\w/]+)`", " ".join(folders))) == sorted(
+        package.replace(".", "/") for package in PACKAGES
+    )
 
 
 def test_the_files_of_tests_that_begin_first_are_there() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oms_journal.journal.format.headers import FRAME_SIZE
+from oms_journal.journal.format.frames import FRAME_SIZE
 from oms_journal.journal.operations import LOW_WATER_KEY
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.survey import survey

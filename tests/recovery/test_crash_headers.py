@@ -4,7 +4,8 @@ import pytest
 
 from oms_journal import DatabaseView
 from oms_journal.journal.errors import DiskError, NewerFormat, NotThisDatabase
-from oms_journal.journal.format.headers import FRAME_SIZE, xxh3
+from oms_journal.journal.format.frames import FRAME_SIZE
+from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.names import DataFileName
 from oms_journal.recovery.report import Loss, Verdict
 from tests.support.crash_model import SPOOL, found_after, open_unattended, state_of

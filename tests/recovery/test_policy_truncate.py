@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.journal.format.headers import GAP
+from oms_journal.journal.format.frames import GAP
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.walk import Span, walk
 from oms_journal.recovery.report import Loss, Verdict

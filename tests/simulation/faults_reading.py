@@ -21,7 +21,8 @@ import oms_journal.recovery.survey
 import oms_journal.recovery.validation
 from oms_journal.index.duplicates import DuplicateWindow
 from oms_journal.index.live import Index
-from oms_journal.journal.format.headers import FRAME, BadFrame, FileHeader, FrameHeader
+from oms_journal.journal.format.frames import FRAME, BadFrame, FrameHeader
+from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.operations import Operation
 from oms_journal.recovery.numbering import Counters, Numbers
 from oms_journal.recovery.startup import RecoveryOptions

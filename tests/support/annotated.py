@@ -12,7 +12,8 @@ from pathlib import Path
 
 from oms_journal.journal.format import footer, headers, records
 from oms_journal.journal.format.contents import COLUMNS
-from oms_journal.journal.format.headers import FileHeader, FrameHeader
+from oms_journal.journal.format.frames import FrameHeader
+from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.format.records import Record, decode_records
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.walk import Span, walk
@@ -101,7 +102,7 @@ class _Annotator:
 
     def _frame(self, frame: FrameHeader) -> Iterator[str]:
         yield f"# <{frame.offset}> frame"
-        yield from self._fields("oms_journal.journal.format.headers", 1)
+        yield from self._fields("oms_journal.journal.format.frames", 0)
         found = list(decode_records(self._data[frame.records]))
         for record in found:
             yield from self._record(record)

@@ -17,16 +17,8 @@ from pathlib import Path
 import pytest
 
 from oms_journal.journal.errors import DiskError, JournalError
-from oms_journal.journal.format.headers import (
-    FRAME_SIZE,
-    FileHeader,
-    FrameHeader,
-    align,
-    decode_frame,
-    decode_header,
-    encode_headers,
-    xxh3,
-)
+from oms_journal.journal.format.frames import FRAME_SIZE, FrameHeader, decode_frame
+from oms_journal.journal.format.headers import FileHeader, align, decode_header, encode_headers, xxh3
 from oms_journal.journal.format.records import MOVED, PROPERTIES, Record, decode_properties, decode_records, decode_set
 from oms_journal.journal.names import FOUND, LOCK
 from oms_journal.journal.operations import Operation

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from oms_journal import MessageDatabase
-from oms_journal.journal.format.headers import FRAME_SIZE
+from oms_journal.journal.format.frames import FRAME_SIZE
 from tests.support.plain_rows import rows_in
 from tests.support.watched_disk import HandClock, WatchedDisk
 

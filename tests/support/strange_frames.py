@@ -7,7 +7,8 @@ check of what a commit may be: `write_unchecked` is the one place that leaves th
 from dataclasses import dataclass
 
 from oms_journal.journal.format.footer import ROW_BYTES_MAX
-from oms_journal.journal.format.headers import FRAME_SIZE, SEED_MASK, align, encode_frame_head, xxh3
+from oms_journal.journal.format.frames import FRAME_SIZE, SEED_MASK, encode_frame_head
+from oms_journal.journal.format.headers import align, xxh3
 from oms_journal.journal.format.records import (
     GAP_KIND,
     MOVED,

@@ -5,7 +5,7 @@
     DELIVERED              ACCEPTED. Nothing is written: the next start does the same
     that leaves no trace   nothing: its record is dropped
 
-A store that was restored from a backup begins with all of it held (`holding.py`).
+A store that was restored from a backup begins with all of it held (`restart/hold.py`).
 
 Bodies are not read, and records stay columns until somebody touches them (`units.py`). (EntireX, Using Persistence and
 Units of Work, "Recovery Processing": both restart tables, bindings to servers, messages not in memory.)

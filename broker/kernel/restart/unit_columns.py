@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from oms_journal.broker.codes import Code
 from oms_journal.broker.durations import MICROSECONDS, ends, status_lifetime
-from oms_journal.broker.kernel.state.unit_states import COMPLETE, Variation, after_restart
+from oms_journal.broker.kernel.restart.table import after_restart
+from oms_journal.broker.kernel.state.unit_states import COMPLETE, Variation
 from oms_journal.broker.kernel.state.world import Line
 from oms_journal.broker.kernel.tables.dormant_units import (
     HEAD,

@@ -143,7 +143,7 @@ class Conversation(Held):
         line = self.lines[side]
         if not line:
             return False
-        first = line[0]  # one that sleeps is not held: `sleeping.py` wakes the first of a line that is
+        first = line[0]  # one that sleeps is not held: `dormancy.py` wakes the first of a line that is
         return not (isinstance(first, UnitOfWork) and (first.back or first.is_withheld))
 
     def is_empty(self) -> bool:

@@ -84,7 +84,7 @@ def decide(world: World, changes: Changes, decision: Decision) -> None:
     """Do it when it is durable, or at once when nothing is to be written and it is not ordered.
 
     A BrokerError when there is no store.
-    While several calls are decided together (`joint.py`) it is only noted.
+    While several calls are decided together (`joint_commit.py`) it is only noted.
     """
     if world.joint is not None:
         world.joint.take(changes, decision)

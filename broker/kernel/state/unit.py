@@ -1,7 +1,7 @@
 """A unit of work while it is active, and whose it is.
 
 What is complete and has persistent status lives on as a record alone. Which event takes which status
-to which is in `states.py`.
+to which is in `unit_states.py`.
 """
 
 from oms_journal.broker.kernel.state.unit_states import RECEIVED, VARIATIONS, Event, Outcome, Variation, after

@@ -1,6 +1,6 @@
-"""The life of a unit of work: what every event does to it, and what a restart leaves of it.
+"""The life of a unit of work: what every event does to it.
 
-Rule 1: every change of status is a cell of TRANSITIONS or of a restart table.
+Rule 1: every change of status is a cell of TRANSITIONS or of a restart table (`restart/table.py`).
 Rule 2: nothing here reads a clock, a file or a socket.
 
     RECEIVED ──commit──▶ ACCEPTED ──receive──▶ DELIVERED ──receiver's commit──▶ PROCESSED
@@ -126,50 +126,6 @@ TRANSITIONS: Mapping[tuple[Status, Event], Row] = {
 OF_THEMSELVES = frozenset({Event.LIFETIME_OVER, Event.STATUS_LIFETIME_OVER, Event.DELAY_OVER, Event.CONVERSATION_OVER})
 
 
-class Left(NamedTuple):
-    """What a restart makes of a unit of work; status None: no trace of it."""
-
-    is_uow: bool  # the unit of work itself is there again
-    status: Status | None
-
-
-NOTHING = Left(False, None)
-
-# What becomes of these depends on what of the unit of work is persistent.
-RESTART_1: Mapping[tuple[Status, Variation], Left] = {
-    (RECEIVED, Variation(True, True)): Left(False, BACKEDOUT),
-    (RECEIVED, Variation(True, False)): NOTHING,
-    (RECEIVED, Variation(False, True)): Left(False, DISCARDED),
-    (RECEIVED, Variation(False, False)): NOTHING,
-    (ACCEPTED, Variation(True, True)): Left(True, ACCEPTED),
-    (ACCEPTED, Variation(True, False)): Left(True, ACCEPTED),
-    (ACCEPTED, Variation(False, True)): Left(False, DISCARDED),
-    (ACCEPTED, Variation(False, False)): NOTHING,
-    (DELIVERED, Variation(True, True)): Left(True, ACCEPTED),
-    (DELIVERED, Variation(True, False)): Left(True, ACCEPTED),
-    (DELIVERED, Variation(False, True)): Left(False, DISCARDED),
-    (DELIVERED, Variation(False, False)): NOTHING,
-    (PROCESSED, Variation(True, True)): Left(False, PROCESSED),
-    (PROCESSED, Variation(True, False)): NOTHING,
-    (PROCESSED, Variation(False, True)): Left(False, PROCESSED),
-    (PROCESSED, Variation(False, False)): NOTHING,
-}
-# Of these only a persistent status exists, whatever the unit of work was, and it stays.
-RESTART_2: Mapping[Status, Status] = {
-    CANCELLED: CANCELLED,
-    DISCARDED: DISCARDED,
-    BACKEDOUT: BACKEDOUT,
-    TIMEOUT: TIMEOUT,
-}
-# A status that later releases brought: it stays until its delay is over, which no downtime shortens.
-RESTART_POSTPONED: Mapping[Variation, Left] = {
-    Variation(True, True): Left(True, POSTPONED),
-    Variation(True, False): Left(True, POSTPONED),
-    Variation(False, True): Left(False, DISCARDED),
-    Variation(False, False): NOTHING,
-}
-
-
 def after(status: Status, event: Event, variation: Variation) -> Outcome:
     """Return the new status, GONE when no trace is left, or the code that refuses the event."""
     if status in COMPLETE and not variation.status:
@@ -178,12 +134,3 @@ def after(status: Status, event: Event, variation: Variation) -> Outcome:
     if row is not None:
         return row[VARIATIONS.index(variation)]
     return status if event in OF_THEMSELVES else Code.WRONG_STATUS
-
-
-def after_restart(status: Status, variation: Variation) -> Left:
-    """Return what a restart leaves."""
-    if status is POSTPONED:
-        return RESTART_POSTPONED[variation]
-    if status in RESTART_2:
-        return Left(False, RESTART_2[status]) if variation.status else NOTHING
-    return RESTART_1[status, variation]

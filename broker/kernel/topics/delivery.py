@@ -2,7 +2,7 @@
 
 A durable subscription belongs to USER-ID and TOKEN, is kept by the store, and goes on where its
 acknowledgements have come to. Any other lasts as long as the participant is there. One participant has several by
-labels (`topic.py`), each of which gets every publication. What was handed out
+labels (`state/topics.py`), each of which gets every publication. What was handed out
 and not acknowledged is handed out again after a BACKOUT, or to a durable subscriber that comes again; of
 connections of a user without TOKEN, who share a durable subscription, each has what was handed out to it.
 

@@ -1,7 +1,7 @@
 """The commonest call: a persistent unit of work of one message, begun and committed in a conversation of its own.
 
-What it brings about is what `sending.py` does step by step. But as a rule nobody receives it at once: it waits, and
-what waits sleeps as a record (`sleeping.py`). So the record is all that is made here. A conversation and a unit of
+What it brings about is what `send.py` does step by step. But as a rule nobody receives it at once: it waits, and
+what waits sleeps as a record (`dormancy.py`). So the record is all that is made here. A conversation and a unit of
 work are made of it only where a server may want it soon.
 """
 
@@ -62,7 +62,7 @@ class Posting:
         self.value = self._encode()
 
     def _encode(self) -> bytes:
-        """Return its record, as `recording.record_of` would have it; the numbers are not known yet."""
+        """Return its record, as `unit_records.record_of` would have it; the numbers are not known yet."""
         owner, terms, state, now = self.participant.owner, self.terms, self.state, self.now
         reason = reason_of(state) if state else 0
         lifetime, size = terms.lifetime // MICROSECONDS, len(self.message.payload)

@@ -3,7 +3,7 @@
 What the broker refuses is answered with its code, and the HTTP status 200; a request that is no control block is 400.
 With WAIT the answer comes when there is one, at the latest after `wait_seconds`; who hangs up is waited for no longer,
 and a message that it can not have got is given back. A call with an identifier of its own can be repeated and taken
-back: `web_calls.py`. While there is no broker here the code says so.
+back: `calls.py`. While there is no broker here the code says so.
 """
 
 import asyncio

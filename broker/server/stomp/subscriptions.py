@@ -105,7 +105,7 @@ class TopicSource:
         self._speaker = speaker
         self.where = where
         self.is_durable = is_durable
-        self.label = label  # by which the broker tells it apart (`topic.py`)
+        self.label = label  # by which the broker tells it apart (`state/topics.py`)
 
     def begin(self) -> Request:
         option = Option.DURABLE if self.is_durable else Option.NONE

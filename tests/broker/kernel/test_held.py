@@ -10,10 +10,11 @@ import pytest
 from oms_journal.broker.block import BOTH, Function, Option
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.conversations.dormancy import conversation
+from oms_journal.broker.kernel.restart.table import after_restart
 from oms_journal.broker.kernel.state.conversation import SERVER
 from oms_journal.broker.kernel.state.effects import DiscardHeld, Purge, ReleaseHeld, SetStatus, StoreBack, StoreLost
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_states import VARIATIONS, Variation, after_restart
+from oms_journal.broker.kernel.state.unit_states import VARIATIONS, Variation
 from oms_journal.broker.records import HOLD, HOLD_KEY, UOW, UOWS, Flag, Status
 from oms_journal.broker.store.start import RESTORED_KEY
 from tests.broker.kernel.test_square import LIFETIME, REACHED, Game

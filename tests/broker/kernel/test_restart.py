@@ -13,8 +13,9 @@ from oms_journal.broker.block import BOTH, ConvStat, Function, Option, Request, 
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.conversations import dormancy
 from oms_journal.broker.kernel.kernel import Kernel
+from oms_journal.broker.kernel.restart.table import after_restart
 from oms_journal.broker.kernel.state.effects import Answer, Call, Commit, Durable, Stored
-from oms_journal.broker.kernel.state.unit_states import VARIATIONS, Variation, after_restart
+from oms_journal.broker.kernel.state.unit_states import VARIATIONS, Variation
 from oms_journal.broker.kernel.state.world import Restored
 from oms_journal.broker.kernel.tables import packed_rows
 from oms_journal.broker.records import Status

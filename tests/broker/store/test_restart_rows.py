@@ -15,7 +15,7 @@ import pytest
 
 from oms_journal.broker.block import Option
 from oms_journal.broker.codes import Code
-from oms_journal.broker.kernel.state.unit_states import after_restart
+from oms_journal.broker.kernel.restart.table import after_restart
 from oms_journal.broker.records import UOW, UOWS, Status
 from oms_journal.broker.store.start import Pstore
 from tests.support.broker_restart_rows import ROWS, USTATUS, Pair, RealDesk, Row, opened

@@ -8,7 +8,8 @@ import pytest
 from oms_journal.broker.codes import Code
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.restart.restore import restored, without_store
-from oms_journal.broker.kernel.state.unit_states import RESTART_1, RESTART_2, RESTART_POSTPONED, Variation
+from oms_journal.broker.kernel.restart.table import RESTART_1, RESTART_2, RESTART_POSTPONED
+from oms_journal.broker.kernel.state.unit_states import Variation
 from oms_journal.broker.kernel.state.world import Line, Restored
 from oms_journal.broker.kernel.tables.dormant_units import Count
 from oms_journal.broker.records import (

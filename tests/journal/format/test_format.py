@@ -7,22 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oms_journal.journal.format.headers import (
-    CHECKSUM,
+from oms_journal.journal.format.frames import (
     FRAME_BYTES_MAX,
     FRAME_SIZE,
+    BadFrame,
+    FrameHeader,
+    decode_frame,
+    encode_frame_head,
+)
+from oms_journal.journal.format.headers import (
+    CHECKSUM,
     HEADER_COPIES,
     HEADER_SIZE,
     HEADERS_SIZE,
-    BadFrame,
     BadHeader,
     FileHeader,
-    FrameHeader,
     Previous,
     align,
-    decode_frame,
     decode_header,
-    encode_frame_head,
     encode_header,
     encode_headers,
     xxh3,

@@ -15,7 +15,7 @@ from oms_journal import Message, MessageDatabase
 from oms_journal.database.bulk.loading import load
 from oms_journal.journal.disk import DiskFile, RealDisk
 from oms_journal.journal.errors import MessageDamaged
-from oms_journal.journal.format.headers import FrameHeader
+from oms_journal.journal.format.frames import FrameHeader
 from oms_journal.journal.format.records import Record
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.message import (

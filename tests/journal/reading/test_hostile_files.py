@@ -13,16 +13,8 @@ from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import FormatError, JournalError
 from oms_journal.journal.format.contents import Contents, empty_columns
 from oms_journal.journal.format.footer import BadFooter, encode_footer
-from oms_journal.journal.format.headers import (
-    FRAME_SIZE,
-    GAP,
-    FileHeader,
-    Previous,
-    align,
-    encode_frame_head,
-    encode_headers,
-    xxh3,
-)
+from oms_journal.journal.format.frames import FRAME_SIZE, GAP, encode_frame_head
+from oms_journal.journal.format.headers import FileHeader, Previous, align, encode_headers, xxh3
 from oms_journal.journal.format.records import MOVED, RECORD, SET_SIZE, encode_drop, encode_gap, encode_put, padded
 from oms_journal.journal.lock import Ownership, read_holder
 from oms_journal.journal.names import DataFileName

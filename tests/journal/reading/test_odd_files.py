@@ -16,7 +16,8 @@ from oms_journal import MessageDatabase
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import NewerFormat, NotThisDatabase
 from oms_journal.journal.format.footer import MAGIC as FOOTER_MAGIC
-from oms_journal.journal.format.headers import FRAME_SIZE, HEADER_COPIES, HEADER_SIZE, FileHeader, FrameHeader, xxh3
+from oms_journal.journal.format.frames import FRAME_SIZE, FrameHeader
+from oms_journal.journal.format.headers import HEADER_COPIES, HEADER_SIZE, FileHeader, xxh3
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.walk import Span, walk

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from oms_journal.journal.format.headers import FRAME_SIZE, GAP, FrameHeader, align, encode_frame_head, xxh3
+from oms_journal.journal.format.frames import FRAME_SIZE, GAP, FrameHeader, encode_frame_head
+from oms_journal.journal.format.headers import align, xxh3
 from oms_journal.journal.format.records import RECORD, encode_drop, encode_gap, encode_put
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.walk import BadRange, Span, Walk, walk

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oms_journal.journal.format.headers import FrameHeader, align, decode_frame, xxh3
+from oms_journal.journal.format.frames import FrameHeader, decode_frame
+from oms_journal.journal.format.headers import align, xxh3
 from oms_journal.journal.format.records import decode_records
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.walk import payloads
