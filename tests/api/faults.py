@@ -242,7 +242,7 @@ def half_of_many_stays_in_the_block() -> Iterator[None]:
 @fault("tasks", budget=20)
 def a_cancelled_take_keeps_its_message() -> Iterator[None]:
     """The message that a cancelled task was about to get is given back by nobody."""
-    with changed(asynchronous, "_give_back", lambda _: nothing):
+    with changed(MessageDatabase, "give_back", lambda _: nothing):
         yield
 
 

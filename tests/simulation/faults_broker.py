@@ -76,7 +76,7 @@ def the_broker_answers_before_its_store() -> Iterator[None]:
 def a_unit_of_work_is_seen_before_it_is_durable() -> Iterator[None]:
     """What is committed is visible at once; only its own caller hears of it when it is durable."""
 
-    def early(self: Kernel, effects: list[Effect], now: int, handle: int | None) -> list[Effect]:
+    def early(self: Kernel, effects: list[Effect], now: int, late: int, handle: int | None) -> list[Effect]:
         shown: list[Effect] = []
         for effect in effects:
             if not isinstance(effect, Commit):
@@ -84,20 +84,20 @@ def a_unit_of_work_is_seen_before_it_is_durable() -> Iterator[None]:
                 continue
             shown.append(effect)
             first = self.world.highest + 1 if effect.changes.adds else 0
-            more = early(self, take(self, Durable(effect.ticket, first), now), now, None)
+            more = early(self, take(self, Durable(effect.ticket, first), now, late), now, late, None)
             mine = [one for one in more if isinstance(one, Answer) and one.handle == handle]
             vars(self).setdefault("told_later", {})[effect.ticket] = mine
             shown += [one for one in more if one not in mine]
         return shown
 
-    def taken(self: Kernel, given: Any, now: int) -> list[Effect]:
+    def taken(self: Kernel, given: Any, now: int, late: int = 0) -> list[Effect]:
         later = vars(self).get("told_later", {})
         if isinstance(given, Durable | Failed) and given.ticket in later:
             return list(later.pop(given.ticket))
-        return early(self, take(self, given, now), now, getattr(given, "handle", None))
+        return early(self, take(self, given, now, late), now, late, getattr(given, "handle", None))
 
-    def all_taken(self: Kernel, told: Any, now: int) -> list[Effect]:
-        return [effect for given in told for effect in taken(self, given, now)]
+    def all_taken(self: Kernel, told: Any, now: int, late: int = 0) -> list[Effect]:
+        return [effect for given in told for effect in taken(self, given, now, late)]
 
     take = Kernel.take
     with changed(Kernel, "take", lambda _: taken), changed(Kernel, "take_all", lambda _: all_taken):
