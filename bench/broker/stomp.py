@@ -194,7 +194,7 @@ def _drain(connections: list[socket.socket]) -> None:
     for connection in connections:
         connection.settimeout(20)
         data = b""
-        while b"\nack:" not in data or not data.endswith(b"\0"):
+        while b"\nack:" not in data or not data.rstrip(b"\n").endswith(b"\0"):
             data += connection.recv(1 << 16)
         begin = data.index(b"\nack:") + 5
         connection.sendall(b"ACK\nid:" + data[begin : data.index(b"\n", begin)] + b"\n\n\0")

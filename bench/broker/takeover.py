@@ -129,7 +129,7 @@ def receive(port: int) -> float:
 def _heard(connection: socket.socket, command: bytes) -> bytes:
     """Return what came, up to the end of a frame of that command. OSError."""
     heard = b""
-    while command not in heard or not heard.endswith(b"\0"):
+    while command not in heard or not heard.rstrip(b"\n").endswith(b"\0"):
         data = connection.recv(1 << 16)
         if not data:
             raise ConnectionResetError
