@@ -29,7 +29,7 @@ class DamageFound(JournalError):
 
 def warn(found: Damage) -> None:
     """Log damage that was met; what is good is read all the same (the mode PERMISSIVE)."""
-    logging.getLogger("analysis").warning("%s", found)
+    logging.getLogger("oms.analysis").warning("%s", found)
 
 
 def refuse(found: Damage) -> None:
