@@ -119,6 +119,7 @@ def test_every_commit_row_measures_something(tmp_path: Path, group: commits.Grou
     assert all(row.measured and row.median > 0 for row in rows)
 
 
+@pytest.mark.whole
 def test_the_imports_measure_something(tmp_path: Path) -> None:
     rows = list(starting.imports(_settings(tmp_path)))
 

@@ -20,6 +20,7 @@ from tests.support.broker_restart_rows import RealDesk
 from tests.support.broker_stores import begun
 from tests.support.cli_runner import oms
 from tests.support.kernel_desk import Fields, Person
+from tests.support.sweeps import sampled, split
 
 QUEUE = "CLASSNAM/SERVERNA/SERVICEN"
 
@@ -75,13 +76,13 @@ LOADS = [
 ]
 
 
-@pytest.mark.parametrize("load", LOADS, ids=str)
+@pytest.mark.parametrize("load", sampled(LOADS, 2), ids=str)
 def test_the_disk_of_a_load_is_told_within_a_tenth(tmp_path: Path, load: Load) -> None:
     loaded(tmp_path, load)
     assert estimated(load).live_bytes == pytest.approx(data_bytes(tmp_path), rel=0.1)
 
 
-@pytest.mark.parametrize("load", [LOADS[0], LOADS[1]], ids=str)
+@pytest.mark.parametrize("load", split([LOADS[0]], [LOADS[1]]), ids=str)
 def test_the_memory_of_a_load_is_told_within_a_tenth(tmp_path: Path, load: Load) -> None:
     loaded(tmp_path / "load", load)
     loaded(tmp_path / "nothing", Load(uows=0))

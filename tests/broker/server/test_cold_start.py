@@ -128,10 +128,12 @@ def test_the_id_of_another_broker_is_refused_also_where_nothing_is_there_to_eras
     ("arguments", "expected"),
     [
         (("--run-mode", "STANDBY", "--partner", "localhost:1"), "RUN-MODE=STANDARD"),
-        (("--run-mode", "PSTORE-LOAD", "--partner", "localhost:1"), "RUN-MODE=STANDARD"),
+        pytest.param(
+            ("--run-mode", "PSTORE-LOAD", "--partner", "localhost:1"), "RUN-MODE=STANDARD", marks=pytest.mark.whole
+        ),
         (("--systemd-unit",), "each restart"),
         (("PSTORE=NO",), "PSTORE=NO"),
-        (("RUN-MODE=STANDBY",), "RUN-MODE=STANDARD"),
+        pytest.param(("RUN-MODE=STANDBY",), "RUN-MODE=STANDARD", marks=pytest.mark.whole),
     ],
 )
 def test_a_start_that_has_nothing_to_erase_refuses_to_be_told_to(
