@@ -5,7 +5,7 @@ what nothing vouches for yet is marked; what cannot be read as frames comes as d
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -109,12 +109,14 @@ def sequence_of(path: Path) -> int:
 def dump(disk: Disk, paths: Iterable[Path]) -> Iterator[Dumped]:
     """Yield every operation and every damaged range of the files, in their order; DiskError, NewerFormat."""
     files = data_paths(disk, paths)
+    promised = Path()  # the file that the footer before it names: its first group was durable
     for place, path in enumerate(files):
         successor = files[place + 1] if place + 1 < len(files) else None
         try:
             named = _named(disk, path, successor)
             with DataFile(disk, path) as file:
-                yield from _dump_file(file, named)
+                begun = yield from _dump_file(file, named, is_promised=path == promised)
+                promised = path.with_name(str(DataFileName(begun)))
         except FileNotFoundError:
             reason = "it was removed, by a clean-up perhaps, while it was being read"
             yield DumpedDamage(file=path.name, sequence=sequence_of(path), start=0, end=0, reason=reason)
@@ -136,7 +138,8 @@ def _named(disk: Disk, path: Path, successor: Path | None) -> Previous | None:
     return None
 
 
-def _dump_file(file: DataFile, named: Previous | None) -> Iterator[Dumped]:
+def _dump_file(file: DataFile, named: Previous | None, *, is_promised: bool) -> Generator[Dumped, None, int]:
+    """Yield a file's operations and damaged ranges; return the successor that its footer names, 0 for none."""
     name, sequence = file.path.name, sequence_of(file.path)
     header = file.header()
     identity = header.identity if isinstance(header, FileHeader) else named.identity if named else None
@@ -146,7 +149,7 @@ def _dump_file(file: DataFile, named: Previous | None) -> Iterator[Dumped]:
             yield DumpedDamage(
                 file=name, sequence=sequence, start=0, end=len(data), reason="the file header cannot be read"
             )
-        return
+        return 0
     footer = file.footer(identity=identity)
     expected = Expected(
         path=file.path,
@@ -154,12 +157,14 @@ def _dump_file(file: DataFile, named: Previous | None) -> Iterator[Dumped]:
         header=header if isinstance(header, FileHeader) else None,
         alignment=ALIGNMENT_MIN,
         end=named.end if named is not None else None,
+        is_promised=is_promised,
     )
     evidence = gather(data, expected, footer.summary if isinstance(footer, Footer) else footer)
     if not isinstance(header, FileHeader):
         start = evidence.span.start
         yield DumpedDamage(file=name, sequence=sequence, start=0, end=start, reason="the file header is rotted")
     yield from _in_order(data, evidence, name, sequence)
+    return footer.summary.successor if isinstance(footer, Footer) else 0
 
 
 def _in_order(data: bytes, evidence: Evidence, name: str, sequence: int) -> Iterator[Dumped]:

@@ -437,7 +437,12 @@ def directory(path: Path) -> list[Fields]:
         head = file["header"]
         if head and head["previous_sequence"] in found:
             found[head["previous_sequence"]]["named"] = head
-    listed = [dict(read_file(file), sequence=sequence) for sequence, file in sorted(found.items()) if sequence >= mark]
+    listed = []
+    promised = 0  # the file that the footer before it names: its first group was durable
+    for sequence, file in sorted(found.items()):
+        if sequence >= mark:
+            listed.append(dict(read_file(file, is_promised=sequence == promised), sequence=sequence))
+            promised = listed[-1]["footer"]["successor"] if listed[-1]["footer"] else 0
     marks = [one["payload"] for file in listed for one in file["operations"] if one.get("key") == "\0low-water"]
     mark = max([int.from_bytes(value, "little") for value in marks], default=0)
     return [file for file in listed if file["sequence"] >= mark]
@@ -477,7 +482,7 @@ def check_lineage(found: dict[int, Fields], there: set[int], lock: bytes) -> Non
         mine = mine or head
 
 
-def read_file(file: Fields) -> Fields:
+def read_file(file: Fields, *, is_promised: bool = False) -> Fields:
     data, head, named = file["data"], file["header"], file.get("named")
     if head is None:
         if named is None:
@@ -490,6 +495,8 @@ def read_file(file: Fields) -> Fields:
     start = -(-768 // head["alignment"]) * head["alignment"]
     is_proved = proof is not None and (ending is not None or proof >= start)
     vouched = proof if is_proved else max([one["synced"] for one in frames], default=0)
+    if is_promised and not is_proved:
+        vouched = max(vouched, start + 1)
     listed = []
     for one in frames:
         listed += [dict(operation, vouched=one["at"] < vouched) for operation in operations(one)]

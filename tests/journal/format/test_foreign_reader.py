@@ -227,6 +227,28 @@ def test_it_finds_the_same_messages_and_keys_alive(journal: Path) -> None:
     assert {key: value for key, value in keys.items() if not key.startswith("\0")} == our_keys
 
 
+def test_the_first_group_of_a_file_is_vouched_for_by_the_footer_before_it(tmp_path: Path) -> None:
+    with MessageDatabase.open(tmp_path, max_data_file_size=4096, cleanup_interval=0) as database:
+        numbers = [database.add("orders", bytes(700)) for _ in range(8)]
+    first, second, *others = foreign_reader.directory(tmp_path)
+    first_group = second["frames"][0]
+    path = tmp_path / f"omsmsg-{second['sequence']:010}.data"
+    path.write_bytes(path.read_bytes()[: first_group["end"]] + bytes(4096))
+    for other in others:
+        (tmp_path / f"omsmsg-{other['sequence']:010}.data").unlink()
+    assert (first["footer"]["successor"], first_group["synced"]) == (second["sequence"], 0)
+
+    (theirs,) = foreign_reader.directory(tmp_path)[1]["operations"]
+    *_, ours = dump(RealDisk(), [tmp_path])
+    with DatabaseView.open(tmp_path) as view:
+        shown = list(view.numbers("orders"))
+
+    assert isinstance(ours, DumpedOperation)
+    assert (theirs["vouched"], ours.vouched) == (True, True)
+    assert shown == numbers[: len(shown)]
+    assert theirs["message"] == ours.message == shown[-1]
+
+
 def test_it_resynchronises_where_we_do(tmp_path: Path) -> None:
     spool = random_journal(2, tmp_path)
     first = min(spool.glob("*.data"))
