@@ -466,6 +466,10 @@ class AsyncMessageDatabase:
         """Return how many messages of a queue, or of all, are undelivered. Not awaited: it is in memory."""
         return self._database.undelivered_count(queue)
 
+    def numbers(self, queue: str | None = None) -> Iterator[int]:
+        """Yield the numbers of the undelivered messages of a queue, or of all, in order. Not awaited: from memory."""
+        return self._database.numbers(queue)
+
     def queues(self) -> dict[str, int]:
         """Return how many messages are undelivered in every queue that has any. Not awaited: it is in memory."""
         return self._database.queues()
