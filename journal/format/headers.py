@@ -1,4 +1,4 @@
-"""The header of a data file as bytes, the alignment, and the checksum. FORMAT.md tells the whole for other languages.
+"""The header of a data file as bytes, the alignment, and the checksum.
 
 A data file is a header (written twice), then frames (`frames.py`); a sealed file ends in a footer (`footer.py`).
 All numbers are little-endian, all offsets count from the start of the file. A group of frames that were synced

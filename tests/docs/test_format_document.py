@@ -1,4 +1,4 @@
-"""journal/FORMAT.md says what the modules say, and the modules what the bytes are."""
+"""docs/reference/format.md says what the modules say, and the modules what the bytes are."""
 
 import re
 from itertools import accumulate
@@ -54,7 +54,7 @@ def test_the_widths_in_a_table_add_up_to_the_struct(module: str, table: int, siz
 @pytest.mark.parametrize("module", MODULES)
 def test_the_document_has_every_table_of_the_modules(module: str) -> None:
     for rows in docstring_tables(module):
-        assert rows in TABLES, f"FORMAT.md should have\n\n{as_markdown(rows)}"
+        assert rows in TABLES, f"docs/reference/format.md should have\n\n{as_markdown(rows)}"
 
 
 def test_each_field_of_a_header_stands_where_the_table_says() -> None:

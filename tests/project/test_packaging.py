@@ -46,7 +46,7 @@ def test_the_wheel_has_one_name_and_below_it_our_folders_alone(wheel: Path) -> N
 
 def test_the_wheel_holds_every_module_the_types_and_the_format(wheel: Path) -> None:
     expected = {module.as_posix() for module in modules()}
-    expected |= {"__init__.py", "py.typed", "journal/FORMAT.md", "broker/RECORDS.md", "cli/demo/chess/opera_game.pgn"}
+    expected |= {"__init__.py", "py.typed", "cli/demo/chess/opera_game.pgn"}
     expected |= {path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "broker/server/http/page").iterdir()}
     expected |= {
         f"analysis/{path.name}" for end in ("css", "js") for path in (REPOSITORY / "analysis").glob(f"*.{end}")
