@@ -42,10 +42,13 @@ def test_what_is_found_elsewhere_is_a_fault_with_a_reason() -> None:
     assert all(FOUND_ELSEWHERE.values())
 
 
-def _searched(fault: Planted, file: str = ITS_TESTS) -> tuple[int, str]:
-    """Look for a fault with the tests of one file; return the exit status, and what is said."""
+BY_ITS_TESTS = Search(lambda _: ([ITS_TESTS], []))  # of all tests here: what passes without a fault it runs once
+
+
+def _searched(fault: Planted, by: Search = BY_ITS_TESTS) -> tuple[int, str]:
+    """Look for a fault, and return the exit status, and what is said."""
     out = io.StringIO()
-    return search(Search(lambda _: ([file], [])), [fault], {}, out), out.getvalue()
+    return search(by, [fault], {}, out), out.getvalue()
 
 
 def test_a_fault_is_found_by_the_tests_nearest_to_it() -> None:
@@ -72,7 +75,7 @@ def test_a_fault_that_does_not_fit_the_product_is_not_found_though_tests_fail() 
 
 
 def test_tests_that_fail_without_a_fault_find_none() -> None:
-    status, said = _searched(ALL[QUICK], "tests/index/no_such_tests.py")
+    status, said = _searched(ALL[QUICK], Search(lambda _: (["tests/index/no_such_tests.py"], [])))
 
     assert f"Tests nearest to {QUICK} fail without it:\n" in said
     assert status == 2

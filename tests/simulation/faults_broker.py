@@ -249,7 +249,7 @@ def a_publication_goes_with_its_first_acknowledgement() -> Iterator[None]:
         yield
 
 
-@fault("broker", budget=300)
+@fault("broker", budget=300, near=["database/test_reopening"])
 def what_was_told_as_failed_comes_back() -> Iterator[None]:
     """Connecting a store again keeps commits whose callers were told that they had failed."""
     with changed(Patched.EXAMINATION_DISOWNED, lambda _: lambda found, task: None):

@@ -86,7 +86,7 @@ def a_failed_sync_is_tried_again() -> Iterator[None]:
         yield
 
 
-@fault("engine", budget=100)
+@fault("engine", budget=100, near=["recovery/test_crash_power_cut"])
 def a_new_files_name_is_not_synced() -> Iterator[None]:
     """The directory is not synced after a data file was created."""
     with changed(Patched.SUPPLY_CREATE, _deaf):
@@ -211,7 +211,7 @@ def a_failed_sync_of_prepared_zeros_is_swallowed() -> Iterator[None]:
         yield
 
 
-@fault("engine", budget=600)
+@fault("engine", budget=600, near=["recovery/test_crash_full_disk"])
 def no_reserve_is_kept() -> Iterator[None]:
     """Nothing is kept back for the deliveries on a full disk."""
     with changed(Patched.RESERVE_FILL, lambda _: lambda self: True):

@@ -14,14 +14,14 @@ from tests.planted.patched import Patched
 from tests.simulation.fault import Instead, changed, fault, nothing
 
 
-@fault("engine", budget=60)
+@fault("engine", budget=60, near=["recovery/test_crash_owners"])
 def the_owner_is_not_checked_before_an_answer() -> Iterator[None]:
     """A commit is acknowledged without a look whether the directory is still ours."""
     with changed(Patched.OWNERSHIP_IS_OURS, lambda _: lambda self: True):
         yield
 
 
-@fault("engine", budget=60)
+@fault("engine", budget=60, near=["recovery/test_crash_owners"])
 def no_lock_is_taken() -> Iterator[None]:
     """A directory is opened though another opening has it."""
 
@@ -35,7 +35,7 @@ def no_lock_is_taken() -> Iterator[None]:
         yield
 
 
-@fault("engine", budget=200)
+@fault("engine", budget=200, near=["recovery/test_crash_owners"])
 def the_owners_number_is_not_raised() -> Iterator[None]:
     """Who takes a directory over goes on under the number of the one before."""
 
