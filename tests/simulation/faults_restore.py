@@ -8,7 +8,7 @@ from tests.planted.patched import Patched
 from tests.simulation.fault import changed, fault, nothing
 
 
-@fault("backup", budget=60)
+@fault("backup", budget=60, near=["database/backup/test_restore"])
 def a_restore_holds_nothing() -> Iterator[None]:
     """What was undelivered at the last backup is handed out by the restored database."""
     with changed(Patched.START_INTEND_TO_HOLD, lambda _: nothing):
@@ -33,14 +33,14 @@ def a_restore_keeps_the_identity() -> Iterator[None]:
         yield
 
 
-@fault("backup", budget=60)
+@fault("backup", budget=60, near=["database/backup/test_restore"])
 def an_unfinished_restore_is_opened() -> Iterator[None]:
     """Nobody looks whether a restore into the directory has come to its end."""
     with changed(Patched.STARTUP_REFUSE_UNFINISHED, lambda _: nothing):
         yield
 
 
-@fault("backup", budget=200)
+@fault("backup", budget=200, near=["database/backup/test_restore"])
 def a_restore_forgets_what_producers_sent() -> Iterator[None]:
     """The restored database does not take along what clean-up had carried forward of the duplicate window."""
     with changed(Patched.DUPLICATE_WINDOW_LATER, lambda _: lambda self, microseconds: {}):
