@@ -74,7 +74,7 @@ def a_buffer_of_a_task_is_not_copied() -> Iterator[None]:
         yield
 
 
-@fault(swept=["put"])
+@fault(swept=["put"], near=["database/test_numbers_at"])
 def places_of_numbers_are_kept_by_reference() -> Iterator[None]:
     """The mapping `numbers_at` of a block's put is looked at when the block is left."""
 

@@ -29,7 +29,7 @@ def fault(
     return entering(FAULTS, face, budget, swept, near)
 
 
-@fault(swept=["session.send", "sent.send", "session.send_message"])
+@fault(swept=["session.send", "sent.send", "session.send_message"], near=["broker/embedded/test_sessions_misused"])
 def a_body_is_not_copied() -> Iterator[None]:
     """The body of a message is kept as the caller's buffer, until it is written."""
 
@@ -40,7 +40,7 @@ def a_body_is_not_copied() -> Iterator[None]:
         yield
 
 
-@fault(swept=["session.unit_of_work"])
+@fault(swept=["session.unit_of_work"], near=["broker/embedded/test_sessions_misused"])
 def a_service_is_kept_by_reference() -> Iterator[None]:
     """The caller's list of three names is looked at again when the unit of work is begun: at its first message."""
 
@@ -75,7 +75,7 @@ class _Kept(Mapping[str, Any]):
         return len(list(iter(self)))
 
 
-@fault(swept=["session.register"])
+@fault(swept=["session.register"], near=["broker/embedded/test_sessions_misused"])
 def a_service_that_is_served_is_kept_by_reference() -> Iterator[None]:
     """A session that begins anew looks again at the list of names of which it was told what to serve."""
 
@@ -181,7 +181,7 @@ def _drop(reading: Any, found: Any) -> bool:
     return True
 
 
-@fault()
+@fault(near=["broker/embedded/test_sessions_misused"])
 def a_text_of_another_class_is_believed() -> Iterator[None]:
     """A text that says something else when it is asked for its bytes is used as it is."""
 
@@ -192,7 +192,7 @@ def a_text_of_another_class_is_believed() -> Iterator[None]:
         yield
 
 
-@fault(swept=["session.publish", "publishing.send"])
+@fault(swept=["session.publish", "publishing.send"], near=["broker/embedded/test_sessions_misused"])
 def properties_are_not_copied() -> Iterator[None]:
     """The properties of a message are kept as the caller's dictionary, until it is written or received."""
 

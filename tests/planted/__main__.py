@@ -1,10 +1,11 @@
 """`python -m tests.planted [FAULT …]`: makes each deliberate fault, and says which of the tests nearest to it finds it.
 
 Exit status: 0 each was found; 1 one was not, or is on the list of those found elsewhere only, and was found; 2 wrong
-arguments, or tests that fail without a fault; 130 interrupted.
+arguments, or tests that fail without a fault; 130 interrupted, 143 ended.
 """
 
 import argparse
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TextIO
@@ -14,6 +15,7 @@ from tests.planted.rooms import FOUND_ELSEWHERE, files_near
 from tests.planted.search import FAULT_SECONDS_MAX, Found, Search, TestsFail
 
 INTERRUPTED = 130
+ENDED = 143
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,4 +83,6 @@ def _say(out: TextIO, text: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in its background has it ignored
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(ENDED))  # not without ending the tests that are running
     sys.exit(main())
