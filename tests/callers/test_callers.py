@@ -43,7 +43,7 @@ SCRIPTS = {"threads": 40, "tasks": 40, "remote threads": 10, "remote tasks": 10}
 SEED = 15
 TOPIC, BODY = Argument("topic", "a topic", 0), Argument("body", "plain-bytes", 3)
 # Found in a moment; all others: `python -m tests.callers --faults`, and the slow tests.
-SOON = ("a-buffer-is-not-copied", "a-repeat-adds", "an-exception-commits")
+SOON = ("a-body-is-not-copied", "a-repeat-adds", "an-exception-commits")
 
 
 @pytest.mark.parametrize("owner", CLASSES)

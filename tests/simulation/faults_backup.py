@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from oms_journal.database.backup.backup import Backup
 from oms_journal.database.backup.files import Bringer, Brought, _entry
 from oms_journal.database.backup.snapshot import Wanted
 from oms_journal.database.backup.target import BackupPlace
@@ -13,6 +12,7 @@ from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.format.manifest import BackupFile, Manifest
 from oms_journal.journal.names import DataFileName
+from tests.planted.patched import Patched
 from tests.simulation.fault import Instead, changed, fault, nothing
 
 
@@ -29,7 +29,7 @@ def a_backups_files_are_not_synced() -> Iterator[None]:
 
         return begun
 
-    with changed(Bringer, "__init__", of):
+    with changed(Patched.BRINGER_INIT, of):
         yield
 
 
@@ -40,7 +40,7 @@ def what_has_come_to_a_file_is_not_brought() -> Iterator[None]:
     def extended(_: Bringer, __: Disk, wanted: Wanted, old: BackupFile) -> Brought:
         return Brought(_entry(wanted, old.checksum), "extended")
 
-    with changed(Bringer, "_extend", lambda _: extended):
+    with changed(Patched.BRINGER_EXTEND, lambda _: extended):
         yield
 
 
@@ -58,7 +58,7 @@ def files_go_before_the_new_manifest_is_there() -> Iterator[None]:
 
         return published
 
-    with changed(BackupPlace, "publish", of):
+    with changed(Patched.BACKUP_PLACE_PUBLISH, of):
         yield
 
 
@@ -73,5 +73,5 @@ def a_backup_says_a_later_commit() -> Iterator[None]:
 
         return named
 
-    with changed(Backup, "_manifest", of):
+    with changed(Patched.BACKUP_MANIFEST, of):
         yield
