@@ -18,9 +18,9 @@ from oms_journal.index.duplicates import Scope, digest
 from oms_journal.index.table import NUMBER_MAX
 from oms_journal.journal.errors import DuplicateConflict, InvalidName, NotUndelivered, OutsideBlock
 from oms_journal.journal.format.headers import xxh3
-from oms_journal.journal.format.records import WHOLE_COMMIT, Numbers
+from oms_journal.journal.format.records import NUMBER, WHOLE_COMMIT, Added, Numbers
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import NUMBER, Added, Composer, Draft
+from oms_journal.journal.writing.draft import Composer, Draft
 
 
 class NewValue(NamedTuple):

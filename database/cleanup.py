@@ -55,14 +55,14 @@ from oms_journal.journal.background import courteous
 from oms_journal.journal.disk import NO_LINKS, Disk
 from oms_journal.journal.errors import DiskError, DiskFull, MessageDamaged
 from oms_journal.journal.format.headers import FileHeader
-from oms_journal.journal.format.records import MOVED, encode_properties
+from oms_journal.journal.format.records import MOVED, Added, encode_low_water, encode_properties
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import LOW_WATER_KEY
 from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.journal.reading.message import Message
 from oms_journal.journal.reading.neighbours import late_files, splits
 from oms_journal.journal.reserve import NO_SPACE
-from oms_journal.journal.writing.draft import Added, Composer, Draft
+from oms_journal.journal.writing.draft import Composer, Draft
 from oms_journal.journal.writing.log import Journal
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.startup import Started
@@ -523,7 +523,7 @@ class Cleanup:
             composer.put(key, value)
         for key in gone:
             composer.drop(key)
-        composer.put(LOW_WATER_KEY, mark.to_bytes(8, "little"))
+        composer.put(LOW_WATER_KEY, encode_low_water(mark))
         draft = composer.draft()
         draft.effect = Effect(puts=[*values, LOW_WATER_KEY], drops=gone)
         return draft

@@ -52,7 +52,7 @@ def encode(owner: int, files: Iterable[Sealed]) -> bytes:
 
 def decode(data: bytes) -> SealedFiles | None:
     """Return what the bytes say, None when they are not an index file of this version."""
-    if len(data) < HEAD.size + CHECKSUM.size or data[:8] != MAGIC:
+    if len(data) < HEAD.size + CHECKSUM.size or not data.startswith(MAGIC):
         return None
     if CHECKSUM.unpack_from(data, len(data) - CHECKSUM.size)[0] != xxh3(data[: -CHECKSUM.size]):
         return None
@@ -61,9 +61,9 @@ def decode(data: bytes) -> SealedFiles | None:
         return None
     files = []
     for place in range(count):
-        fields = ENTRY.unpack_from(data, HEAD.size + place * ENTRY.size)
-        ranges = Ranges(added=fields[3:5], removed=fields[5:7], time=fields[7:9])
-        files.append(Sealed(fields[0], fields[1], fields[2], ranges))
+        sequence, identity, end, *limits = ENTRY.unpack_from(data, HEAD.size + place * ENTRY.size)
+        added, removed, time = zip(limits[0::2], limits[1::2], strict=True)
+        files.append(Sealed(sequence, identity, end, Ranges(added=added, removed=removed, time=time)))
     return SealedFiles(owner, files)
 
 

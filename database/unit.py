@@ -14,9 +14,9 @@ import numpy as np
 from oms_journal.database.encode import Encoder
 from oms_journal.database.ledger import Effect, Ledger, Run
 from oms_journal.journal.errors import NotUndelivered
-from oms_journal.journal.format.records import Numbers
+from oms_journal.journal.format.records import NUMBER, Numbers
 from oms_journal.journal.operations import NAME_BYTES_MAX, VALUE_BYTES_MAX, Operation
-from oms_journal.journal.writing.draft import NUMBER, Draft
+from oms_journal.journal.writing.draft import Draft
 from oms_journal.journal.writing.unit import NewRun, NewValue, RemovedRun, SentDraft, draft_unit
 
 RUNS_MAX = 4  # removed ones; of more the numbers of a queue are gathered in one record

@@ -19,7 +19,7 @@ from oms_journal.journal.errors import DiskError, FormatError
 from oms_journal.journal.format.contents import COLUMNS, DAMAGED, Contents
 from oms_journal.journal.format.footer import BadFooter, Summary
 from oms_journal.journal.format.headers import FileHeader, Previous
-from oms_journal.journal.format.records import MOVED
+from oms_journal.journal.format.records import MOVED, decode_low_water
 from oms_journal.journal.operations import LOW_WATER_KEY, Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
 from oms_journal.journal.reading.evidence import Evidence, Expected, gather, is_padding
@@ -283,8 +283,7 @@ def ends_as(contents: Contents | Summary, identity: int, named: Previous) -> boo
 
 def low_water_of(contents: Contents) -> int:
     """Return the first sequence that clean-up still needed, as the file has it, 0 where it does not."""
-    value = contents.value_head(LOW_WATER_KEY)
-    return int.from_bytes(value, "little") if value is not None and len(value) == 8 else 0
+    return decode_low_water(contents.value_head(LOW_WATER_KEY))
 
 
 def mark_damaged(contents: Contents, bad: Iterable[BadPayload]) -> None:

@@ -12,6 +12,7 @@ until that commit is durable: hold what is undelivered in the data files up to t
 """
 
 import contextlib
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError
 from oms_journal.journal.files import MakeRoom, exists, put_in_place, read_whole
-from oms_journal.journal.format.headers import xxh3
+from oms_journal.journal.format.headers import CHECKSUM, xxh3
 from oms_journal.journal.names import ArchiveName
 from oms_journal.journal.reading import note as notes
 from oms_journal.journal.reserve import NO_SPACE
@@ -140,16 +141,16 @@ def handed_over(disk: Disk, directory: Path, kept: Numbers) -> None:
         disk.sync_directory(directory)
 
 
-_SIZE = 16  # the sequence and the checksum of its 8 bytes
+_INTENTION = struct.Struct("<Q")  # the sequence; its checksum follows
 
 
 def intend(disk: Disk, directory: Path, sequence: int, make_room: MakeRoom = lambda _: False) -> None:
     """Note, durably, what is to be held; an earlier intention that goes further stays. DiskError, FormatError."""
     wanted = max(sequence, intended(disk, directory))
-    data = wanted.to_bytes(8, "little")
+    data = _INTENTION.pack(wanted)
     path = directory / names.HOLD
     try:
-        put_in_place(disk, path, data + xxh3(data).to_bytes(8, "little"), durably=True, make_room=make_room)
+        put_in_place(disk, path, data + CHECKSUM.pack(xxh3(data)), durably=True, make_room=make_room)
     except OSError as failure:
         raise DiskError(path, failure, "write") from failure
 
@@ -160,9 +161,10 @@ def intended(disk: Disk, directory: Path) -> int:
     data = read_whole(disk, path)
     if data is None:
         return 0
-    if len(data) != _SIZE or xxh3(data[:8]) != int.from_bytes(data[8:], "little"):
+    said = data[: _INTENTION.size]
+    if data[len(said) :] != CHECKSUM.pack(xxh3(said)):
         raise FormatError(path, 0, "its checksum does not match; remove it to go on without holding anything")
-    return int.from_bytes(data[:8], "little")
+    return int(_INTENTION.unpack(said)[0])
 
 
 def done(disk: Disk, directory: Path) -> None:

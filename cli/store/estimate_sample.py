@@ -25,8 +25,9 @@ from oms_journal.journal.format.footer import (
     row_bytes_max,
 )
 from oms_journal.journal.format.headers import FileHeader
+from oms_journal.journal.format.records import Added
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import Added, Composer, Draft
+from oms_journal.journal.writing.draft import Composer, Draft
 from oms_journal.journal.writing.groups import form
 from oms_journal.journal.writing.single import Place
 

@@ -10,16 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import xxhash
-
 from oms_journal.database.backup.tail import good_frames
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError, JournalError, NewerFormat
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import ranges
-from oms_journal.journal.format.frames import GAP
-from oms_journal.journal.format.headers import FileHeader, Previous
+from oms_journal.journal.format.frames import GAP, joined_checksums
+from oms_journal.journal.format.headers import FileHeader, Previous, xxh3
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.lock import Holder, read_holder
 from oms_journal.journal.reading.datafile import DataFile, Footer
@@ -137,8 +135,7 @@ class SourceReader:
                 frames = good_frames(file.bytes(tail.end), 0, header, header.start())
         except OSError as failure:
             raise DiskError(wanted.task.path, failure, "read") from failure
-        chain = xxhash.xxh3_64(b"".join(frame.checksum.to_bytes(8, "little") for frame in frames))
-        if frames and (frames[-1].end, chain.intdigest()) == (tail.end, tail.chain):
+        if frames and (frames[-1].end, xxh3(joined_checksums(frames))) == (tail.end, tail.chain):
             return True
         is_repaired = wanted.damage or header.identity != tail.identity or any(frame.flags & GAP for frame in frames)
         return bool(is_repaired) and (wanted.ending.end if wanted.ending is not None else wanted.size) >= tail.end

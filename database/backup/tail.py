@@ -11,8 +11,8 @@ from pathlib import Path
 import xxhash
 
 from oms_journal.journal.disk import Disk, DiskFile
-from oms_journal.journal.format.footer import MAGIC as FOOTER_MAGIC
-from oms_journal.journal.format.frames import FRAME_SIZE, FrameHeader, decode_frame
+from oms_journal.journal.format.footer import begins_footer
+from oms_journal.journal.format.frames import FRAME_SIZE, FrameHeader, decode_frame, joined_checksums
 from oms_journal.journal.format.headers import FileHeader, Previous, align
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import DataFileName
@@ -53,8 +53,7 @@ class Tail:
             file.close()
         tail = cls(header, replace(known.tail, end=header.start()))
         frames = good_frames(data, 0, header, header.start())
-        for frame in frames:
-            tail.chain.update(frame.checksum.to_bytes(8, "little"))
+        tail.chain.update(joined_checksums(frames))
         tail.content.update(data)
         tail.ending = known.tail
         is_whole = tail.chain.intdigest() == known.tail.chain and frames and frames[-1].end == known.tail.end
@@ -98,20 +97,19 @@ class Tail:
 
     def _footer_follows(self, data: bytes, behind: int) -> bool:
         at = align(behind, self.header.alignment) - self.ending.end
-        return data[at : at + len(FOOTER_MAGIC)] == FOOTER_MAGIC
+        return begins_footer(data, at)
 
     def _ending_with(self, frames: list[FrameHeader]) -> Previous:
         if not frames:
             return self.ending
         chain = self.chain.copy()
-        for frame in frames:
-            chain.update(frame.checksum.to_bytes(8, "little"))
+        chain.update(joined_checksums(frames))
         return replace(self.ending, end=frames[-1].end, commit=frames[-1].commit, chain=chain.intdigest())
 
     def take(self, part: Part) -> None:
         """Note that a part was shipped."""
-        for frame in good_frames(part.data, self.ending.end, self.header, self.ending.end):
-            self.chain.update(frame.checksum.to_bytes(8, "little"))
+        frames = good_frames(part.data, self.ending.end, self.header, self.ending.end)
+        self.chain.update(joined_checksums(frames))
         self.content.update(part.data)
         self.ending = part.ending
 

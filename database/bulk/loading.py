@@ -13,9 +13,9 @@ from oms_journal.database.database import MessageDatabase
 from oms_journal.database.encode import Encoder
 from oms_journal.database.ledger import Effect, LoadedRun
 from oms_journal.index.duplicates import KEY_PREFIX, Scope, Seen, carried
-from oms_journal.journal.format.records import MOVED, encode_properties
+from oms_journal.journal.format.records import MOVED, Added, encode_properties
 from oms_journal.journal.reading.message import Message
-from oms_journal.journal.writing.draft import Added, Composer
+from oms_journal.journal.writing.draft import Composer
 
 PLACEHOLDER_QUEUE = "numbers"  # of a message that only says how far the numbers were, and is deleted at once
 

@@ -18,7 +18,7 @@ from oms_journal.index.table import Ints
 from oms_journal.journal.disk import DiskFile
 from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged
 from oms_journal.journal.format.contents import Contents
-from oms_journal.journal.format.frames import FRAME_SIZE
+from oms_journal.journal.format.frames import FRAME_META_AT, FRAME_SIZE
 from oms_journal.journal.format.headers import xxh3
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import ENGINE_PREFIX, Operation
@@ -31,7 +31,6 @@ AT_ONCE = 1000  # keys looked up together
 WINDOW_BYTES = 1 << 20  # read at once
 GAP_BYTES = 16 << 10  # between two values: so much is read over rather than left out
 _ENGINE = ENGINE_PREFIX.encode()
-META_AT = 12  # in a frame header: `meta`, four bytes
 _FOUR = np.arange(4)
 
 Columns = Mapping[str, npt.NDArray[np.int64]]
@@ -199,7 +198,7 @@ def _metas(file: DiskFile, frames: Ints) -> Ints:
         base = int(frames[low])
         size = int(frames[high - 1]) + FRAME_SIZE - base
         data = np.frombuffer(file.read(size, base).ljust(size, b"\0"), np.uint8)
-        places = (frames[low:high] - base + META_AT)[:, None] + _FOUR
+        places = (frames[low:high] - base + FRAME_META_AT)[:, None] + _FOUR
         found[low:high] = data[places].view("<u4")[:, 0]
     return found
 

@@ -16,14 +16,19 @@ import numpy as np
 
 from oms_journal.journal.format.contents import ContentsBuilder
 from oms_journal.journal.format.frames import (
-    FRAME_BYTES_MAX,
     FRAME_FLAGS,
     FRAME_SIZE,
+    FRAME_WORDS,
     GAP,
     OPERATIONS_MAX,
+    OWNER_WORD,
+    SIZES_WORD,
+    WORD_BYTES,
     BadFrame,
     FrameHeader,
+    are_possible,
     decode_frame,
+    words_of,
 )
 from oms_journal.journal.format.headers import align, xxh3
 from oms_journal.journal.format.records import (
@@ -111,7 +116,7 @@ def walk(data: bytes, span: Span) -> Walk:
             content_end = _content_end(data[:limit])
         if content_end <= offset:
             break
-        following = _next_frame(view, offset + 8, span)
+        following = _next_frame(view, offset + WORD_BYTES, span)
         end = following if following is not None else min(limit, align(content_end, 8))
         found.bad_ranges.append(BadRange(offset, end, frame.reason))
         offset = end
@@ -147,16 +152,15 @@ def _content_end(data: bytes) -> int:
 
 def _next_frame(view: memoryview, start: int, span: Span) -> int | None:
     """Return the offset of the first good frame at or behind `start`."""
-    words = np.frombuffer(view[start : start + (len(view) - start) // 8 * 8], "<u8")
-    if len(words) < FRAME_SIZE // 8:
+    words = words_of(view, start)
+    count = len(words) - FRAME_WORDS + 1
+    if count <= 0:
         return None
-    heads = words[1 : len(words) - FRAME_SIZE // 8 + 2]
-    length, meta = heads & np.uint64(0xFFFFFFFF), heads >> np.uint64(32)
-    plausible = (length >= meta + np.uint64(FRAME_SIZE)) & (length % 8 == 0) & (length <= FRAME_BYTES_MAX)
+    plausible = are_possible(words[SIZES_WORD : SIZES_WORD + count])
     if span.owner is not None:
-        plausible &= words[3 : 3 + len(heads)] == np.uint64(span.owner)
+        plausible &= words[OWNER_WORD : OWNER_WORD + count] == np.uint64(span.owner)
     for candidate in np.flatnonzero(plausible).tolist():
-        offset = start + 8 * candidate
+        offset = start + WORD_BYTES * candidate
         if isinstance(decode_frame(view, offset, identity=span.identity), FrameHeader):
             return int(offset)
     return None

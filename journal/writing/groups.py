@@ -11,9 +11,10 @@ from dataclasses import replace
 from oms_journal.journal.disk import Buffer
 from oms_journal.journal.format.frames import SEED_MASK, encode_frame_head
 from oms_journal.journal.format.headers import align
-from oms_journal.journal.format.records import padding
-from oms_journal.journal.writing.draft import NUMBER, Draft, fill_values
-from oms_journal.journal.writing.single import GROUP_FIELDS, Frames, Place, PlainAdds, form_plain
+from oms_journal.journal.format.plain import GROUP_FIELDS
+from oms_journal.journal.format.records import NUMBER, padding
+from oms_journal.journal.writing.draft import Draft, fill_values
+from oms_journal.journal.writing.single import Frames, Place, PlainAdds, form_plain
 from oms_journal.journal.writing.unit import SentDraft, form_sent
 
 JOIN_BYTES_MAX = 1 << 20  # up to here one copy is cheaper than a vectored write

@@ -6,7 +6,6 @@ the commits of many callers travel as columns. The bytes are those of `frames.py
 every message is a commit, with a frame, of its own.
 """
 
-import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, repeat
@@ -15,14 +14,12 @@ from typing import NamedTuple
 
 from oms_journal.journal.disk import Buffer
 from oms_journal.journal.format.footer import ROW_BYTES_MAX
-from oms_journal.journal.format.frames import FRAME_SIZE, SEED_MASK
+from oms_journal.journal.format.frames import SEED_MASK
 from oms_journal.journal.format.headers import CHECKSUM, xxh3
-from oms_journal.journal.format.records import SINGLE, padding
-from oms_journal.journal.operations import Operation
+from oms_journal.journal.format.plain import GROUP_FIELDS, PLAIN_NAME_AT, packer, queue_fields
+from oms_journal.journal.format.records import padding
 from oms_journal.journal.writing.draft import Waiter
 
-# Owner, synced and time are the same for all frames of a group.
-GROUP_FIELDS = struct.Struct("<QQq")
 _PADDING = tuple(padding(size) for size in range(8))
 
 
@@ -36,15 +33,12 @@ class QueueTemplate:
     __slots__ = ("bound", "head_size", "kind", "meta", "name", "pack", "place", "tail")
 
     def __init__(self, name: bytes, place: int) -> None:
-        record_size = SINGLE.size + len(name) + -(SINGLE.size + len(name)) % 8
+        self.meta, self.kind, self.tail = queue_fields(name)
         self.name = name
         self.place = place  # what the layer above calls the queue, until it calls it otherwise
-        self.head_size = FRAME_SIZE + record_size
+        self.pack = packer(len(self.tail))
+        self.head_size = PLAIN_NAME_AT + len(self.tail)
         self.bound = self.head_size + 8 + ROW_BYTES_MAX + len(name) + 1
-        self.meta = struct.pack("<I", record_size)
-        self.kind = struct.pack("<IIBBBBI", 1, 0, Operation.ADD, 0, len(name), 0, 1)
-        self.tail = name.ljust(record_size - SINGLE.size, b"\0")
-        self.pack = struct.Struct(f"<I4sQ24s16sQQI{len(self.tail)}s").pack
 
 
 @dataclass(slots=True)

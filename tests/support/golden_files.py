@@ -11,11 +11,11 @@ import numpy as np
 from oms_journal.index.held import KEY_PREFIX as HELD_KEY_PREFIX
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.format.headers import ALIGNMENT_MIN, Previous, xxh3
-from oms_journal.journal.format.records import MOVED, WHOLE_COMMIT, encode_properties
+from oms_journal.journal.format.records import MOVED, WHOLE_COMMIT, Added, encode_properties
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.dump import Dumped, DumpedDamage, dump
-from oms_journal.journal.writing.draft import Added, Composer, Draft
+from oms_journal.journal.writing.draft import Composer, Draft
 from oms_journal.journal.writing.log import Journal, JournalSettings, Opening
 from oms_journal.recovery.startup import recover
 

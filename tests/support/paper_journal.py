@@ -14,9 +14,9 @@ from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.live import Index
 from oms_journal.journal.format.contents import Contents, ContentsBuilder
 from oms_journal.journal.format.headers import HEADERS_SIZE
-from oms_journal.journal.format.records import MOVED, encode_properties
+from oms_journal.journal.format.records import MOVED, Added, encode_properties
 from oms_journal.journal.reading.message import Message
-from oms_journal.journal.writing.draft import Added, Composer, Draft
+from oms_journal.journal.writing.draft import Composer, Draft
 from oms_journal.journal.writing.groups import AnyDraft, form
 from oms_journal.journal.writing.single import Place
 

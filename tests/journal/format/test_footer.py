@@ -31,10 +31,10 @@ from oms_journal.journal.format.footer import (
     trailer_size,
 )
 from oms_journal.journal.format.headers import ALIGNMENT_MIN, CHECKSUM, HEADER_SIZE, FileHeader, encode_headers, xxh3
-from oms_journal.journal.format.records import MOVED, encode_properties
+from oms_journal.journal.format.records import MOVED, Added, encode_properties
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.datafile import DataFile, Footer
-from oms_journal.journal.writing.draft import Added, Composer
+from oms_journal.journal.writing.draft import Composer
 from oms_journal.journal.writing.log import Journal, JournalSettings, Opening
 
 HEADER = FileHeader(

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from oms_journal.journal.format.contents import BULK_FRAMES_MIN, COLUMNS, Tables, rows_of
 from oms_journal.journal.format.frames import FRAME_SIZE
-from oms_journal.journal.format.records import MOVED, decode_records
+from oms_journal.journal.format.records import MOVED, Added, decode_records
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import Added, Composer
+from oms_journal.journal.writing.draft import Composer
 from oms_journal.journal.writing.groups import form
 from oms_journal.journal.writing.single import Place
 

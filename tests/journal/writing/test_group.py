@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from oms_journal.journal.format.frames import FrameHeader, decode_frame
 from oms_journal.journal.format.headers import align, xxh3
-from oms_journal.journal.format.records import decode_records
+from oms_journal.journal.format.records import Added, decode_records
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.reading.walk import payloads
-from oms_journal.journal.writing.draft import Added, Composer, Draft
+from oms_journal.journal.writing.draft import Composer, Draft
 from oms_journal.journal.writing.groups import AnyDraft, Group, form
 from oms_journal.journal.writing.single import Place, PlainAdds, QueueTemplate, form_one
 

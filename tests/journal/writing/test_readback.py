@@ -8,8 +8,9 @@ import pytest
 
 from oms_journal import MessageDatabase, UnreadableCommit
 from oms_journal.database.drafting import first_number
+from oms_journal.journal.format.records import Added
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import Added, Composer, Draft, draft_plain
+from oms_journal.journal.writing.draft import Composer, Draft, draft_plain
 from oms_journal.journal.writing.groups import AnyDraft
 from oms_journal.journal.writing.single import QueueTemplate
 from oms_journal.journal.writing.unit import NewRun, RemovedRun, draft_unit

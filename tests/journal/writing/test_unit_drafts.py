@@ -13,8 +13,9 @@ from oms_journal.database.drafting import first_of
 from oms_journal.database.ledger import Effect
 from oms_journal.database.unit import RUNS_MAX, Unit
 from oms_journal.journal.errors import LimitExceeded, NotUndelivered
+from oms_journal.journal.format.records import NUMBER
 from oms_journal.journal.operations import VALUE_BYTES_MAX
-from oms_journal.journal.writing.draft import NUMBER, Draft, fill_values
+from oms_journal.journal.writing.draft import Draft, fill_values
 from oms_journal.journal.writing.groups import form
 from oms_journal.journal.writing.single import Place
 from oms_journal.journal.writing.unit import NewValue
