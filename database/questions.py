@@ -13,7 +13,7 @@ from oms_journal.database.compaction import FileFacts, plan_compaction
 from oms_journal.database.ledger import Ledger
 from oms_journal.database.reading import Files, Wanted, read_many, read_value
 from oms_journal.database.stats import FileExplanation, Pin, QueueStats, Stats
-from oms_journal.index.table import NUMBER_MAX, Place
+from oms_journal.index.table import NUMBER_MAX, MessageLocation
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, MessageDamaged
@@ -27,7 +27,7 @@ READ_ATTEMPTS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class DatabaseState:
     """A database to be asked."""
 
     disk: Disk
@@ -44,7 +44,7 @@ class Look:
     data_file_bytes_max: int = 25 << 20
 
 
-def find(ledger: Ledger, number: int) -> Place | None:
+def find(ledger: Ledger, number: int) -> MessageLocation | None:
     """Return where an undelivered message is."""
     with ledger.lock:
         return ledger.index.table.find(number)
@@ -93,7 +93,7 @@ def undelivered(
     ledger: Ledger,
     files: Files,
     queue: str | None,
-    find_again: Callable[[int], Place | None] | None = None,
+    find_again: Callable[[int], MessageLocation | None] | None = None,
     *,
     held: bool = False,
 ) -> Iterator[Message]:
@@ -106,7 +106,9 @@ def undelivered(
     return _readable(files, places, find_again or (lambda number: find(ledger, number)))
 
 
-def _readable(files: Files, batches: Iterator[Wanted], find_again: Callable[[int], Place | None]) -> Iterator[Message]:
+def _readable(
+    files: Files, batches: Iterator[Wanted], find_again: Callable[[int], MessageLocation | None]
+) -> Iterator[Message]:
     for found in read_many(files, batches, find_again):
         if isinstance(found, MessageDamaged):
             _log.error("%s", found)
@@ -164,20 +166,20 @@ def _places_up_to(ledger: Ledger, queue: str | None, last: int, *, held: bool) -
             yield block[0][part], block[1][part], block[2][part]
 
 
-def stats(look: Look) -> Stats:
+def stats(state: DatabaseState) -> Stats:
     """Return the figures of the database."""
-    facts = file_facts(look)
-    archives = [e for e in look.disk.list(look.directory) if isinstance(names.parse(e), ArchiveName)]
-    with look.ledger.lock:
-        table = look.ledger.index.table
+    facts = file_facts(state)
+    archives = [e for e in state.disk.list(state.directory) if isinstance(names.parse(e), ArchiveName)]
+    with state.ledger.lock:
+        table = state.ledger.index.table
         queues = table.queues.used()
-        undelivered_total, key_count = table.count, len(look.ledger.index.keyed)
-    oldest = _oldest(look.ledger)
-    ages = _ages(look, oldest.values())
+        undelivered_total, key_count = table.count, len(state.ledger.index.keyed)
+    oldest = _oldest(state.ledger)
+    ages = _ages(state, oldest.values())
     needed = next((fact for fact in facts if fact.is_needed), None)
-    held = _held_counts(look.ledger)
+    held = _held_counts(state.ledger)
     return Stats(
-        directory=str(look.directory),
+        directory=str(state.directory),
         files=len(facts),
         bytes=sum(fact.bytes for fact in facts),
         live_bytes=sum(fact.live_bytes for fact in facts),
@@ -194,21 +196,21 @@ def stats(look: Look) -> Stats:
             for name, (count, size) in queues.items()
         },
         keys=key_count,
-        pinned_by=_pins(look, [needed]).get(needed.sequence) if needed is not None else None,
+        pinned_by=_pins(state, [needed]).get(needed.sequence) if needed is not None else None,
         archives=len(archives),
-        archive_bytes=sum(_size(look, entry) for entry in archives),
-        reserve_bytes=_size(look, names.RESERVE),
-        owner=look.owner,
-        free_bytes=look.disk.free_bytes(look.directory),
+        archive_bytes=sum(_size(state, entry) for entry in archives),
+        reserve_bytes=_size(state, names.RESERVE),
+        owner=state.owner,
+        free_bytes=state.disk.free_bytes(state.directory),
     )
 
 
-def _oldest(ledger: Ledger) -> dict[str, Place]:
+def _oldest(ledger: Ledger) -> dict[str, MessageLocation]:
     """Return the first undelivered message of every queue, from one pass over the table."""
     with ledger.lock:
         table = ledger.index.table
         last, queue_count = ledger.index.highest_number(), len(table.queues.used())
-    found: dict[str, Place] = {}
+    found: dict[str, MessageLocation] = {}
     after = 0
     while len(found) < queue_count:
         with ledger.lock:
@@ -225,7 +227,7 @@ def _oldest(ledger: Ledger) -> dict[str, Place]:
     return found
 
 
-def _ages(look: Look, places: Iterable[Place]) -> dict[int, float]:
+def _ages(state: DatabaseState, places: Iterable[MessageLocation]) -> dict[int, float]:
     """Return how many seconds ago messages were added, those left out that cannot be read."""
     ages: dict[int, float] = {}
     in_order = sorted(places, key=lambda place: (place.sequence, place.offset))
@@ -233,37 +235,37 @@ def _ages(look: Look, places: Iterable[Place]) -> dict[int, float]:
         mine = [(place.number, place.sequence, place.offset) for place in part]
         wanted = np.array(mine, np.int64).reshape(-1, 3).T
         try:
-            for found in read_many(look.files, [(wanted[0], wanted[1], wanted[2])], lambda n: find(look.ledger, n)):
+            for found in read_many(state.files, [(wanted[0], wanted[1], wanted[2])], lambda n: find(state.ledger, n)):
                 if isinstance(found, Message):
-                    ages[found.number] = max(0.0, (look.now - found.added_us) / 1e6)
+                    ages[found.number] = max(0.0, (state.now - found.added_us) / 1e6)
         except DiskError as failure:
             _log.warning("%s", failure)
     return ages
 
 
-def _size(look: Look, name: str) -> int:
+def _size(state: DatabaseState, name: str) -> int:
     try:
-        return look.disk.size(look.directory / name)
+        return state.disk.size(state.directory / name)
     except OSError:
         return 0
 
 
-def data_sequences(look: Look) -> list[int]:
+def data_sequences(state: DatabaseState) -> list[int]:
     """Return the sequences of the data files that are there, oldest first. OSError."""
-    parsed = (names.parse(entry) for entry in look.disk.list(look.directory))
+    parsed = (names.parse(entry) for entry in state.disk.list(state.directory))
     return sorted(name.sequence for name in parsed if isinstance(name, DataFileName))
 
 
-def file_facts(look: Look) -> list[FileFacts]:
+def file_facts(state: DatabaseState) -> list[FileFacts]:
     """Return what is needed of every data file, oldest first."""
     facts = []
-    for sequence in data_sequences(look):
-        is_active = sequence == look.active
-        size = look.active_bytes if is_active else _size(look, str(DataFileName(sequence)))
-        with look.ledger.lock:
-            use = look.ledger.index.table.files.get(sequence)
-            live_keys = look.ledger.index.keyed.files.get(sequence, 0)
-        if look.active is not None and sequence > look.active:
+    for sequence in data_sequences(state):
+        is_active = sequence == state.active
+        size = state.active_bytes if is_active else _size(state, str(DataFileName(sequence)))
+        with state.ledger.lock:
+            use = state.ledger.index.table.files.get(sequence)
+            live_keys = state.ledger.index.keyed.files.get(sequence, 0)
+        if state.active is not None and sequence > state.active:
             continue  # prepared, nothing in it yet
         facts.append(
             FileFacts(
@@ -278,11 +280,11 @@ def file_facts(look: Look) -> list[FileFacts]:
     return facts
 
 
-def explain(look: Look) -> list[FileExplanation]:
+def explain(state: DatabaseState) -> list[FileExplanation]:
     """Say of each data file why it is still there."""
-    facts = file_facts(look)
-    doomed = plan_compaction(facts, share=max(look.compact_share, 0.5), data_file_bytes=look.data_file_bytes_max)
-    pins = _pins(look, facts)
+    facts = file_facts(state)
+    doomed = plan_compaction(facts, share=max(state.compact_share, 0.5), data_file_bytes=state.data_file_bytes_max)
+    pins = _pins(state, facts)
     found = []
     later_dead = sum(not fact.is_needed and not fact.is_active for fact in facts)
     for at, fact in enumerate(facts):
@@ -305,13 +307,13 @@ def explain(look: Look) -> list[FileExplanation]:
     return found
 
 
-def _pins(look: Look, facts: Iterable[FileFacts]) -> dict[int, Pin]:
+def _pins(state: DatabaseState, facts: Iterable[FileFacts]) -> dict[int, Pin]:
     """Return what keeps each of the files that are needed: its first live message, else a key."""
     wanted = {fact.sequence for fact in facts if fact.is_needed}
-    places = _firsts(look.ledger, wanted)
-    ages = _ages(look, [place for _, place in places.values()])
-    with look.ledger.lock:
-        keys = look.ledger.index.keyed.firsts(wanted - set(places))
+    places = _firsts(state.ledger, wanted)
+    ages = _ages(state, [place for _, place in places.values()])
+    with state.ledger.lock:
+        keys = state.ledger.index.keyed.firsts(wanted - set(places))
     pins = {
         sequence: Pin(
             sequence=sequence,
@@ -325,12 +327,12 @@ def _pins(look: Look, facts: Iterable[FileFacts]) -> dict[int, Pin]:
     return pins | {sequence: Pin(sequence=sequence, kind="key", key=key.decode()) for sequence, key in keys.items()}
 
 
-def _firsts(ledger: Ledger, wanted: Collection[int]) -> dict[int, tuple[str, Place]]:
+def _firsts(ledger: Ledger, wanted: Collection[int]) -> dict[int, tuple[str, MessageLocation]]:
     """Return the first undelivered message of each of these data files that has one, with its queue.
 
     From one pass over the table.
     """
-    found: dict[int, tuple[str, Place]] = {}
+    found: dict[int, tuple[str, MessageLocation]] = {}
     after = 0
     while len(found) < len(wanted):
         with ledger.lock:

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from oms_journal.database.encode import Encoder
-from oms_journal.database.ledger import Effect, Ledger, Run
+from oms_journal.database.ledger import IndexChanges, Ledger, Run
 from oms_journal.journal.errors import NotUndelivered
 from oms_journal.journal.format.records import NUMBER, Numbers
 from oms_journal.journal.operations import NAME_BYTES_MAX, VALUE_BYTES_MAX, Operation
@@ -57,7 +57,7 @@ def drafted_sent(encode: Encoder, queue: str, payload: bytes, key: bytes, number
     if not _are_first(places, width):
         return None
     draft = SentDraft(template, payload, key, value, places)
-    draft.effect = Effect((Run(template, (size,)),), None, True, (key,))
+    draft.effect = IndexChanges((Run(template, (size,)),), None, True, (key,))
     return draft
 
 
@@ -94,7 +94,7 @@ def drafted(unit: Unit, ledger: Ledger, encode: Encoder) -> Draft | None:
                     return None
                 removed.append(RemovedRun(kind, queue, numbers))
     draft = draft_unit(added, removed, unit.values, unit.drops)
-    draft.effect = Effect(
+    draft.effect = IndexChanges(
         runs,
         _numbers(removed) if removed else None,
         True,

@@ -19,7 +19,7 @@ from oms_journal.database.stats import FileExplanation, Stats
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.held import KEY_PREFIX
 from oms_journal.index.live import Index
-from oms_journal.index.table import Place
+from oms_journal.index.table import MessageLocation
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, JournalError
 from oms_journal.journal.lock import Holder, read_holder
@@ -30,7 +30,7 @@ from oms_journal.recovery.decision import Action
 from oms_journal.recovery.examination import read_contents
 from oms_journal.recovery.place import check_database, directory_of
 from oms_journal.recovery.restoring import refuse_unfinished
-from oms_journal.recovery.survey import Task
+from oms_journal.recovery.survey import Candidate
 from oms_journal.recovery.validation import LOOKS_MAX, Progress, examine_directory, has_gone_since, no_progress
 
 
@@ -98,7 +98,7 @@ class DatabaseView:
                 self._look_anew()
         return questions.get(self._ledger, self._files, name)
 
-    def _find(self, number: int) -> Place | None:
+    def _find(self, number: int) -> MessageLocation | None:
         """Return where a message is; look for it anew when its file has gone."""
         place = questions.find(self._ledger, number)
         if place is not None:
@@ -157,9 +157,9 @@ class DatabaseView:
         """Say of each data file why it is still there."""
         return questions.explain(self._look())
 
-    def _look(self) -> questions.Look:
+    def _look(self) -> questions.DatabaseState:
         holder = self.owner
-        return questions.Look(
+        return questions.DatabaseState(
             disk=self._disk,
             directory=self.directory,
             ledger=self._ledger,
@@ -205,7 +205,7 @@ def _read(disk: Disk, directory: Path, progress: Progress) -> _Read:
     return read
 
 
-def _vouched_only(task: Task) -> Task:
+def _vouched_only(task: Candidate) -> Candidate:
     """Return what is to be examined, but for what nothing vouches for at the end of an unsealed file."""
     return replace(task, vouched_only=True)
 

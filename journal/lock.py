@@ -139,7 +139,7 @@ def is_silent(seen: Holder, now: Holder) -> bool:
     return now.number == seen.number and now.count == seen.count > 0
 
 
-class Ownership:
+class DirectoryLock:
     """The lock of one opening, from `acquire` to `close`."""
 
     def __init__(self, lock: LockFile, path: Path, number: int, renew_seconds: float) -> None:
@@ -160,7 +160,7 @@ class Ownership:
         passing: Holder | None = None,
         is_shared: bool = False,
         renew_seconds: float = RENEW_SECONDS,
-    ) -> "Ownership":
+    ) -> "DirectoryLock":
         """Become the owner; DatabaseLocked, with pid and host, when somebody else is.
 
         `passing` is an owner that was silent for long enough: its lock does not count, as long as it stays silent.

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import xxhash
 
-from oms_journal.database.backup.snapshot import Wanted
+from oms_journal.database.backup.snapshot import FileToBackUp
 from oms_journal.journal import names
 from oms_journal.journal.disk import NO_LINKS, Disk, DiskFile
 from oms_journal.journal.errors import DiskError, NotReadBack
@@ -35,7 +35,7 @@ COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class CopiedFile:
     """One file that is now in the backup's directory."""
 
     file: BackupFile
@@ -44,7 +44,7 @@ class Brought:
     damage: str = ""
 
 
-class Bringer:
+class FileCopier:
     """Brings the files of one backup. What is `late` takes its place once the manifest is durable."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
@@ -53,7 +53,7 @@ class Bringer:
         self.late: list[str] = []
         self.archived: list[str] = []
 
-    def bring(self, source: Disk, wanted: Wanted, old: BackupFile | None, *, links: bool) -> Brought | None:
+    def bring(self, source: Disk, wanted: FileToBackUp, old: BackupFile | None, *, links: bool) -> CopiedFile | None:
         """Have a file of the database here, durable and read back; None when it has gone or changed meanwhile.
 
         `old` is what the backup has of it. DiskError; NotReadBack when what was written is not what is read.
@@ -67,7 +67,7 @@ class Bringer:
         except OSError as failure:
             raise DiskError(self.directory, failure, f"write {wanted.name} of the backup in") from failure
 
-    def _bring(self, source: Disk, wanted: Wanted, old: BackupFile | None, *, links: bool) -> Brought | None:
+    def _bring(self, source: Disk, wanted: FileToBackUp, old: BackupFile | None, *, links: bool) -> CopiedFile | None:
         path = self.directory / wanted.name
         size = _size(self.disk, path)
         if old is not None and old.identity == wanted.identity and size is not None and size >= old.size:
@@ -77,9 +77,9 @@ class Bringer:
                     self._cut(path, old.size)
                 elif size > old.size and is_same and not wanted.damage:  # never cut: it may be the database's by a link
                     return self._make(source, wanted, None, links=links)
-                return Brought(old, "kept")
+                return CopiedFile(old, "kept")
             if old.is_damaged and is_same and _checksum(source, wanted.task.path, wanted.size) == old.checksum:
-                return Brought(old, "kept", damage=wanted.damage or "still as damaged as it was")
+                return CopiedFile(old, "kept", damage=wanted.damage or "still as damaged as it was")
             if not old.is_sealed and wanted.size >= old.size:
                 extended = self._extend(source, wanted, old)
                 if extended is not None:
@@ -88,7 +88,7 @@ class Bringer:
             checksum = _checksum(source, wanted.task.path, wanted.size)
             if checksum == _checksum(self.disk, path, wanted.size):
                 _sync(self.disk, path)
-                return self._verified(source, wanted, path, Brought(_entry(wanted, checksum), "kept"))
+                return self._verified(source, wanted, path, CopiedFile(_entry(wanted, checksum), "kept"))
         return self._make(source, wanted, old, links=links)
 
     def _cut(self, path: Path, size: int) -> None:
@@ -100,7 +100,7 @@ class Bringer:
         finally:
             file.close()
 
-    def _extend(self, source: Disk, wanted: Wanted, old: BackupFile) -> Brought | None:
+    def _extend(self, source: Disk, wanted: FileToBackUp, old: BackupFile) -> CopiedFile | None:
         """Write what has come to a file since; None where its beginning is not what the backup has."""
         path = self.directory / wanted.name
         hasher = xxhash.xxh3_64()
@@ -129,10 +129,10 @@ class Bringer:
             reading.close()
         if _checksum(self.disk, path, wanted.size) != hasher.intdigest():
             return None  # what was there before has rotted: it is made anew
-        brought = Brought(_entry(wanted, hasher.intdigest()), "extended", wanted.size - old.size)
+        brought = CopiedFile(_entry(wanted, hasher.intdigest()), "extended", wanted.size - old.size)
         return self._verified(source, wanted, path, brought)
 
-    def _make(self, source: Disk, wanted: Wanted, old: BackupFile | None, *, links: bool) -> Brought | None:
+    def _make(self, source: Disk, wanted: FileToBackUp, old: BackupFile | None, *, links: bool) -> CopiedFile | None:
         """Make a file beside its place, and give it its name, at once where the manifest knows of no other."""
         path = self.directory / wanted.name
         new = self.directory / names.unfinished(wanted.name)
@@ -159,7 +159,7 @@ class Bringer:
             self.late.append(wanted.name)
         return brought
 
-    def _link(self, wanted: Wanted, new: Path) -> Brought | None:
+    def _link(self, wanted: FileToBackUp, new: Path) -> CopiedFile | None:
         """Give the sealed file a second name here; None where the file system cannot."""
         try:
             self.disk.link(wanted.task.path, new)
@@ -170,9 +170,9 @@ class Bringer:
         _sync(self.disk, new)  # its length may be in the cache alone
         if self.disk.size(new) != wanted.size:
             raise FileNotFoundError(errno.ENOENT, "replaced meanwhile", str(wanted.task.path))
-        return Brought(_entry(wanted, _checksum(self.disk, new, wanted.size)), "linked")
+        return CopiedFile(_entry(wanted, _checksum(self.disk, new, wanted.size)), "linked")
 
-    def _copy(self, source: Disk, wanted: Wanted, new: Path) -> Brought | None:
+    def _copy(self, source: Disk, wanted: FileToBackUp, new: Path) -> CopiedFile | None:
         hasher = xxhash.xxh3_64()
         reading = source.open(wanted.task.path)
         try:
@@ -193,9 +193,9 @@ class Bringer:
                 writing.close()
         finally:
             reading.close()
-        return Brought(_entry(wanted, hasher.intdigest()), "copied", wanted.size)
+        return CopiedFile(_entry(wanted, hasher.intdigest()), "copied", wanted.size)
 
-    def _verified(self, source: Disk, wanted: Wanted, path: Path, brought: Brought) -> Brought:
+    def _verified(self, source: Disk, wanted: FileToBackUp, path: Path, brought: CopiedFile) -> CopiedFile:
         """Return it with what validation says of it, read back; NotReadBack where the database's own file is better."""
         if _checksum(self.disk, path, brought.file.size) != brought.file.checksum:
             raise NotReadBack(f"{path} does not read back as it was written; the backup before is as it was")
@@ -237,7 +237,7 @@ def has(disk: Disk, path: Path, file: BackupFile) -> bool:
     return size is not None and size >= file.size and _checksum(disk, path, file.size) == file.checksum
 
 
-def _entry(wanted: Wanted, checksum: int) -> BackupFile:
+def _entry(wanted: FileToBackUp, checksum: int) -> BackupFile:
     return BackupFile(
         sequence=wanted.sequence,
         identity=wanted.identity,

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from oms_journal.database.backup.backup import Backup, BackupOptions, BackupReport
-from oms_journal.database.backup.tail import Tail, oldest_behind
-from oms_journal.journal.background import courteous
+from oms_journal.database.backup.tail import TailReader, oldest_behind
+from oms_journal.journal.background import yielding
 from oms_journal.journal.errors import DiskError, JournalError, NothingToBackUp
-from oms_journal.journal.format.headers import Previous
+from oms_journal.journal.format.headers import Ending
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import DataFileName
 from oms_journal.recovery.survey import data_files
@@ -50,7 +50,7 @@ class Follower:
 
     backup: Backup
     options: BackupOptions = field(default_factory=BackupOptions)
-    _tail: Tail | None = None
+    _tail: TailReader | None = None
     _names: list[int] = field(default_factory=list)
     _is_open: bool = False  # the database
     _is_sealed: bool = False  # the last file
@@ -68,7 +68,7 @@ class Follower:
     def poll(self) -> Shipped:
         """Bring the backup up to now. Errors as `Backup.run`; a DiskError is told, and tried again by the next poll."""
         try:
-            with courteous():
+            with yielding():
                 shipped = self._poll()
         except DiskError as failure:
             self._tail, self._names = None, []
@@ -83,7 +83,7 @@ class Follower:
         """
         source, known = self.backup.source, self.backup.manifest
         try:
-            since = oldest_behind(source.disk, source.directory, known.tail if known is not None else Previous())
+            since = oldest_behind(source.disk, source.directory, known.tail if known is not None else Ending())
         except (JournalError, OSError):
             since = max(self._whole_at, known.taken_at) if known is not None else None
         return max(0.0, (self.options.clock() - since) / 1e6) if since is not None else 0.0
@@ -112,7 +112,7 @@ class Follower:
         self._is_sealed = report.manifest.files[-1].is_sealed
         if header is not None and not self.backup.is_damaged and not self._is_sealed:
             try:
-                self._tail = Tail.begun(place.disk, place.directory, report.manifest, header)
+                self._tail = TailReader.begun(place.disk, place.directory, report.manifest, header)
             except OSError as failure:
                 raise DiskError(place.directory, failure, "read the backup in") from failure
         shipped = Shipped(manifest=report.manifest, is_new=report.is_new, bytes=report.written_bytes, report=report)
@@ -122,7 +122,7 @@ class Follower:
         total = shipped.bytes + more.bytes
         return replace(more, report=report, is_new=shipped.is_new or more.is_new, bytes=total)
 
-    def _ship(self, tail: Tail) -> Shipped | None:
+    def _ship(self, tail: TailReader) -> Shipped | None:
         """Ship what has come to the last file; None where it does not go on: gone, sealed, repaired or damaged."""
         source, place = self.backup.source, self.backup.place
         known = place.manifest

@@ -13,7 +13,7 @@ import xxhash
 from oms_journal.journal.disk import Disk, DiskFile
 from oms_journal.journal.format.footer import begins_footer
 from oms_journal.journal.format.frames import FRAME_SIZE, FrameHeader, decode_frame, joined_checksums
-from oms_journal.journal.format.headers import FileHeader, Previous, align
+from oms_journal.journal.format.headers import Ending, FileHeader, align
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.names import DataFileName
 from oms_journal.journal.reading.datafile import DataFile
@@ -23,11 +23,11 @@ CHUNK_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class TailPart:
     """What has come to the file: its bytes, and how the file ends with them."""
 
     data: bytes
-    ending: Previous
+    ending: Ending
     operations: int  # that the part holds
     waiting_since: int | None  # time of the first commit that is not vouched for yet, in microseconds
     is_stuck: bool  # behind it stands what is neither a frame nor zeros
@@ -35,16 +35,16 @@ class Part:
 
 
 @dataclass(slots=True)
-class Tail:
+class TailReader:
     """Where the shipping of one file has got to. Made by `begun`."""
 
     header: FileHeader
-    ending: Previous
+    ending: Ending
     chain: "xxhash.xxh3_64" = field(default_factory=xxhash.xxh3_64)
     content: "xxhash.xxh3_64" = field(default_factory=xxhash.xxh3_64)
 
     @classmethod
-    def begun(cls, disk: Disk, directory: Path, known: Manifest, header: FileHeader) -> "Tail | None":
+    def begun(cls, disk: Disk, directory: Path, known: Manifest, header: FileHeader) -> "TailReader | None":
         """Return where the backup's last file ends; None where its frames are not as its manifest says. OSError."""
         file = disk.open(directory / str(DataFileName(known.tail.sequence)))
         try:
@@ -59,7 +59,7 @@ class Tail:
         is_whole = tail.chain.intdigest() == known.tail.chain and frames and frames[-1].end == known.tail.end
         return tail if is_whole else None
 
-    def read(self, disk: Disk, path: Path) -> Part | None:
+    def read(self, disk: Disk, path: Path) -> TailPart | None:
         """Return what the file has behind what was shipped; None when it has gone. OSError."""
         try:
             file = disk.open(path)
@@ -80,7 +80,7 @@ class Tail:
         end = mine[-1].end if mine else start
         behind = frames[-1].end if frames else start
         rest = data[behind - start : behind - start + FRAME_SIZE]
-        return Part(
+        return TailPart(
             data=data[: end - start],
             ending=self._ending_with(mine),
             operations=sum(frame.operations for frame in mine),
@@ -99,14 +99,14 @@ class Tail:
         at = align(behind, self.header.alignment) - self.ending.end
         return begins_footer(data, at)
 
-    def _ending_with(self, frames: list[FrameHeader]) -> Previous:
+    def _ending_with(self, frames: list[FrameHeader]) -> Ending:
         if not frames:
             return self.ending
         chain = self.chain.copy()
         chain.update(joined_checksums(frames))
         return replace(self.ending, end=frames[-1].end, commit=frames[-1].commit, chain=chain.intdigest())
 
-    def take(self, part: Part) -> None:
+    def take(self, part: TailPart) -> None:
         """Note that a part was shipped."""
         frames = good_frames(part.data, self.ending.end, self.header, self.ending.end)
         self.chain.update(joined_checksums(frames))
@@ -114,7 +114,7 @@ class Tail:
         self.ending = part.ending
 
 
-def oldest_behind(disk: Disk, directory: Path, tail: Previous) -> int | None:
+def oldest_behind(disk: Disk, directory: Path, tail: Ending) -> int | None:
     """Return the time of a database's oldest commit behind an ending, None where there is none. DiskError, OSError."""
     for sequence, path in data_files(disk, directory):
         if sequence < tail.sequence:

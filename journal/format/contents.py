@@ -51,7 +51,7 @@ from oms_journal.journal.format.frames import (
     OPERATIONS_MAX,
     number_at,
 )
-from oms_journal.journal.format.headers import FileHeader, Previous
+from oms_journal.journal.format.headers import Ending, FileHeader
 from oms_journal.journal.format.heads import PACK_COUNT, Heads
 from oms_journal.journal.format.records import (
     MESSAGE_CHECKSUM_BYTES,
@@ -472,10 +472,9 @@ class Contents:
     def __len__(self) -> int:
         return len(self.columns["kind"])
 
-    def ending(self, header: FileHeader) -> Previous:
+    def ending(self, header: FileHeader) -> Ending:
         """Return how the file with this header ends, as its successor will say it."""
-        sequence, identity, commit = header.sequence, header.identity, self.last_commit
-        return Previous(sequence=sequence, identity=identity, end=self.end, commit=commit, chain=self.chain)
+        return header.ending(end=self.end, commit=self.last_commit, chain=self.chain)
 
     def value_head(self, key: bytes) -> bytes | None:
         """Return the first 128 bytes of the last undamaged value put under the key in this file."""

@@ -104,7 +104,7 @@ def encode_column(values: npt.NDArray[np.int64]) -> tuple[int, int, int, bytes]:
     return width, lowest & U64, 0, above.astype(f"<u{width}").tobytes()
 
 
-class Columns(dict[str, npt.NDArray[np.int64]]):
+class FooterColumns(dict[str, npt.NDArray[np.int64]]):
     """The columns of a footer, each decoded when it is first asked for: a start needs only some of them."""
 
     def __init__(self, rows: int) -> None:
@@ -396,18 +396,18 @@ def _is_directory_known(data: bytes, *, columns: int, rows: int) -> bool:
     return not missing and room == 0
 
 
-def decode_columns(data: bytes, summary: Summary) -> Columns:
+def decode_columns(data: bytes, summary: Summary) -> FooterColumns:
     """Return the columns alone, each to be decoded when it is asked for. BadRecord where they contradict the rest."""
     return _parts(data, summary)[0]
 
 
-def _parts(data: bytes, summary: Summary) -> tuple[Columns, dict[int, bytes], dict[int, int]]:
+def _parts(data: bytes, summary: Summary) -> tuple[FooterColumns, dict[int, bytes], dict[int, int]]:
     """Return the columns, and what is bytes, with its counts, by column id."""
     ids = {number: name for name, number in _NUMBER_IDS.items()}
     at = SUMMARY.size + HEADER_SIZE
     entries = [ENTRY.unpack_from(data, at + index * ENTRY.size) for index in range(summary.columns)]
     at += summary.columns * ENTRY.size
-    columns = Columns(summary.rows)
+    columns = FooterColumns(summary.rows)
     blobs: dict[int, bytes] = {}
     counts: dict[int, int] = {}
     for entry in entries:
@@ -421,7 +421,7 @@ def _parts(data: bytes, summary: Summary) -> tuple[Columns, dict[int, bytes], di
     return columns, blobs, counts
 
 
-def _check_columns(columns: Columns, summary: Summary, blobs: dict[int, bytes], counts: dict[int, int]) -> None:
+def _check_columns(columns: FooterColumns, summary: Summary, blobs: dict[int, bytes], counts: dict[int, int]) -> None:
     """Raise BadRecord where a column says what no writer does; costs a pass over the narrow ones."""
     if not columns.rows:
         return

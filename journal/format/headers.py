@@ -54,7 +54,7 @@ xxh3 = xxhash.xxh3_64_intdigest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Previous:
+class Ending:
     """How the file before this one ended, as its successor's header says it."""
 
     sequence: int = 0
@@ -79,11 +79,15 @@ class FileHeader:
     low_water: int
     created: int
     alignment: int = ALIGNMENT_MIN
-    previous: Previous = Previous()
+    previous: Ending = Ending()
 
     def start(self) -> int:
         """Return the offset of the first frame."""
         return align(HEADERS_SIZE, self.alignment)
+
+    def ending(self, *, end: int, commit: int, chain: int) -> Ending:
+        """Return how the file ends, as its successor will say it."""
+        return Ending(sequence=self.sequence, identity=self.identity, end=end, commit=commit, chain=chain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,7 @@ def decode_header(data: bytes) -> FileHeader | BadHeader:
     return FileHeader(
         **dict(zip(names.split(), values, strict=True)),
         alignment=alignment,
-        previous=Previous(sequence=sequence, identity=identity, end=end, commit=commit, chain=chain),
+        previous=Ending(sequence=sequence, identity=identity, end=end, commit=commit, chain=chain),
     )
 
 

@@ -51,7 +51,7 @@ from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import ManifestDamaged, NewerFormat, RestoreUnfinished
 from oms_journal.journal.files import put_in_place, read_whole
-from oms_journal.journal.format.headers import CHECKSUM, SECTOR_BYTES, Previous, align, xxh3
+from oms_journal.journal.format.headers import CHECKSUM, SECTOR_BYTES, Ending, align, xxh3
 
 MAGIC = b"\x89OMSB\r\n\x1a"
 VERSION = 1
@@ -85,7 +85,7 @@ class Manifest:
     parent: bytes = bytes(16)
     parent_sequence: int = 0
     low_water: int = 1
-    tail: Previous = field(default_factory=Previous)  # how the last file ends
+    tail: Ending = field(default_factory=Ending)  # how the last file ends
     next_message: int = 1
     next_commit: int = 1
     owner: int = 0  # number of the opening that had the database, or had it last
@@ -195,7 +195,7 @@ def _decode_copy(data: bytes) -> Manifest | BadManifest:
         parent=parent,
         parent_sequence=parent_sequence,
         low_water=low_water,
-        tail=Previous(sequence=sequence, identity=identity, end=end, commit=commit, chain=chain),
+        tail=Ending(sequence=sequence, identity=identity, end=end, commit=commit, chain=chain),
         next_message=next_message,
         next_commit=next_commit,
         owner=owner,

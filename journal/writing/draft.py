@@ -96,7 +96,7 @@ class ValueFixup(NamedTuple):
     numbers: Sequence[tuple[int, int]]  # where in the value a number goes, minus the first
 
 
-class Composer:
+class CommitBuilder:
     """Builds the draft of a commit of several operations, in their order."""
 
     def __init__(self) -> None:
@@ -198,7 +198,7 @@ def _check_name(name: bytes) -> None:
 
 
 def draft_plain(queue: bytes, payloads: Sequence[bytes], sizes: Sequence[int]) -> Draft:
-    """Return the draft of plain messages of one queue: what `Composer` makes of them, with less work.
+    """Return the draft of plain messages of one queue: what `CommitBuilder` makes of them, with less work.
 
     LimitExceeded when the commit is over 1 GiB or a million operations.
     """

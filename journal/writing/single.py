@@ -42,7 +42,7 @@ class QueueTemplate:
 
 
 @dataclass(slots=True)
-class Place:
+class WritePosition:
     """Where the next group goes, and which numbers come next. The committer's alone."""
 
     identity: int
@@ -86,7 +86,7 @@ class Frames(NamedTuple):
     end: int  # behind the last one
 
 
-def form_plain(drafts: Sequence[PlainAdds], place: Place, common: bytes) -> Frames:
+def form_plain(drafts: Sequence[PlainAdds], place: WritePosition, common: bytes) -> Frames:
     """Return one frame a message, from the place on; the drafts' first numbers are written into them.
 
     `common` are the GROUP_FIELDS.
@@ -105,7 +105,7 @@ def form_plain(drafts: Sequence[PlainAdds], place: Place, common: bytes) -> Fram
     return _form_mixed(queues, payloads, place, common)
 
 
-def _form_same(queue: QueueTemplate, payloads: Sequence[bytes], place: Place, common: bytes) -> Frames:
+def _form_same(queue: QueueTemplate, payloads: Sequence[bytes], place: WritePosition, common: bytes) -> Frames:
     """Return the frames of messages of one queue, column by column: this is what every message costs."""
     count, first, commit, start = len(payloads), place.next_message, place.next_commit, place.offset
     sizes = list(map(len, payloads))
@@ -137,7 +137,9 @@ def _form_same(queue: QueueTemplate, payloads: Sequence[bytes], place: Place, co
     return Frames(heads, offsets, buffers, end)
 
 
-def _form_mixed(queues: Sequence[QueueTemplate], payloads: Sequence[bytes], place: Place, common: bytes) -> Frames:
+def _form_mixed(
+    queues: Sequence[QueueTemplate], payloads: Sequence[bytes], place: WritePosition, common: bytes
+) -> Frames:
     """Return the frames of messages of several queues: one loop without a call of our own."""
     heads: list[bytes] = []
     offsets: list[int] = []
@@ -162,7 +164,7 @@ def _form_mixed(queues: Sequence[QueueTemplate], payloads: Sequence[bytes], plac
     return Frames(heads, offsets, buffers, offset)
 
 
-def form_one(adds: PlainAdds, place: Place, time: int) -> tuple[bytes, bytes]:
+def form_one(adds: PlainAdds, place: WritePosition, time: int) -> tuple[bytes, bytes]:
     """Return header and record of the one message's frame, and the whole frame: `form_plain` without its columns."""
     queue, payload = adds.queues[0], adds.payloads[0]
     size = len(payload)

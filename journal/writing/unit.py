@@ -1,6 +1,6 @@
 """The commits that a broker makes most: messages of one queue, a few keys, runs of removed messages.
 
-What `draft.Composer` makes of them, byte for byte, with less work: with many callers on a fast device that work is
+What `draft.CommitBuilder` makes of them, byte for byte, with less work: with many callers on a fast device that work is
 the limit.
 """
 
@@ -25,13 +25,13 @@ from oms_journal.journal.format.records import (
 )
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.writing.draft import Draft, ValueFixup, check_commit
-from oms_journal.journal.writing.single import Frames, Place, QueueTemplate
+from oms_journal.journal.writing.single import Frames, QueueTemplate, WritePosition
 
 _PADDING = tuple(bytes(size) for size in range(8))
 _FIRST = ((RECORD_NUMBER_AT, 0),)
 
 
-Numbers = Sequence[tuple[int, int]]  # where in a value a number of an added message goes: offset, and place from 0
+NumberPlaces = Sequence[tuple[int, int]]  # where in a value a number of an added message goes: offset, and place from 0
 
 
 class NewRun(NamedTuple):
@@ -55,7 +55,7 @@ class NewValue(NamedTuple):
 
     key: bytes
     value: bytes
-    numbers_at: Numbers
+    numbers_at: NumberPlaces
 
 
 def draft_unit(
@@ -145,7 +145,9 @@ class SentDraft(Draft):
     fixups = _FIRST
     has_add = True
 
-    def __init__(self, queue: QueueTemplate, payload: bytes, key: bytes, value: bytes, numbers_at: Numbers) -> None:
+    def __init__(
+        self, queue: QueueTemplate, payload: bytes, key: bytes, value: bytes, numbers_at: NumberPlaces
+    ) -> None:
         """Everything that Draft has, each once."""
         name, head = queue.name, value[:VALUE_HEAD_BYTES]
         self.queue = queue
@@ -164,7 +166,7 @@ class SentDraft(Draft):
         self.first = self.commit = self.sequence = self.offset = self.time = 0
 
 
-def form_sent(drafts: Sequence[SentDraft], place: Place, common: bytes) -> Frames:
+def form_sent(drafts: Sequence[SentDraft], place: WritePosition, common: bytes) -> Frames:
     """Return one frame a draft, from the place on, with the numbers in them: what `group.form` makes of each.
 
     `common` are the GROUP_FIELDS.

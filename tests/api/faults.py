@@ -10,12 +10,12 @@ from typing import Any
 from oms_journal.database import asynchronous, block, database, encode
 from oms_journal.database.arguments import every, message_number, plain_bytes, plain_properties, plain_text
 from oms_journal.database.block import CommitBlock
-from oms_journal.database.consumers import Taking
+from oms_journal.database.consumers import Consumers
 from oms_journal.database.database import MessageDatabase
 from oms_journal.database.drafting import Drafting
 from oms_journal.database.encode import Encoder
-from oms_journal.database.ledger import Effect, Ledger, Run
-from oms_journal.index.table import Place
+from oms_journal.database.ledger import IndexChanges, Ledger, Run
+from oms_journal.index.table import MessageLocation
 from oms_journal.journal.operations import VALUE_BYTES_MAX, check_size
 from oms_journal.journal.reading.message import Message
 from oms_journal.journal.writing.draft import Draft, draft_plain
@@ -169,7 +169,7 @@ def a_count_of_nothing_is_written() -> Iterator[None]:
             if draft is None:
                 template = self.encode.queue(queue)
                 draft = draft_plain(template.name, [], [])
-                draft.effect = Effect(runs=(Run(template, []),))
+                draft.effect = IndexChanges(runs=(Run(template, []),))
             return draft
 
         return add_many
@@ -258,13 +258,13 @@ def an_interrupted_take_keeps_its_message() -> Iterator[None]:
     """An exception that leaves `take` leaves its message with nobody."""
 
     def begun(before: Any) -> Any:
-        def begin(self: Taking, *given: Any) -> None:
+        def begin(self: Consumers, *given: Any) -> None:
             before(self, *given)
             self.given_back = _Forgetful()  # type: ignore[assignment]
 
         return begin
 
-    with changed(Taking, "__init__", begun):
+    with changed(Consumers, "__init__", begun):
         yield
 
 
@@ -272,7 +272,7 @@ def an_interrupted_take_keeps_its_message() -> Iterator[None]:
 def take_removes_before_it_notes() -> Iterator[None]:
     """`take` removes the number from its line, and only then notes that it is taken."""
 
-    def take(self: Taking, queue: str) -> Place | None:
+    def take(self: Consumers, queue: str) -> MessageLocation | None:
         line = self._lines.get(queue) or self._new_line(queue)
         while self.given_back:
             self.release(self.given_back.popleft())
@@ -291,7 +291,7 @@ def take_removes_before_it_notes() -> Iterator[None]:
                 self.taken[number] = queue
                 return place
 
-    with changed(Taking, "take", lambda _: take):
+    with changed(Consumers, "take", lambda _: take):
         yield
 
 
@@ -299,7 +299,7 @@ def take_removes_before_it_notes() -> Iterator[None]:
 def release_removes_before_it_returns() -> Iterator[None]:
     """`release` forgets who has the message, and only then puts it back into its line."""
 
-    def release(self: Taking, number: int) -> bool:
+    def release(self: Consumers, number: int) -> bool:
         queue = self.taken.pop(number, None)
         if queue is None:
             return False
@@ -308,7 +308,7 @@ def release_removes_before_it_returns() -> Iterator[None]:
             line.returned.sort()
         return True
 
-    with changed(Taking, "release", lambda _: release):
+    with changed(Consumers, "release", lambda _: release):
         yield
 
 
@@ -327,12 +327,12 @@ def what_is_delivered_stays_taken() -> Iterator[None]:
 def what_is_held_back_is_handed_out() -> Iterator[None]:
     """`take` hands out what is held back."""
 
-    def refill(self: Taking, queue: str, line: Any) -> None:
+    def refill(self: Consumers, queue: str, line: Any) -> None:
         for numbers, _, _ in self._table.batches(queue, line.after, 1 << 63):
             line.ready.extend(numbers.tolist())
             line.after = int(numbers[-1])
 
-    with changed(Taking, "_refill", lambda _: refill):
+    with changed(Consumers, "_refill", lambda _: refill):
         yield
 
 

@@ -75,7 +75,7 @@ def test_each_field_of_a_header_stands_where_the_table_says() -> None:
         low_water=7,
         created=-8,
         alignment=64,
-        previous=headers.Previous(sequence=9, identity=10, end=11, commit=12, chain=13),
+        previous=headers.Ending(sequence=9, identity=10, end=11, commit=12, chain=13),
     )
     data = headers.encode_header(header)
 
@@ -114,7 +114,7 @@ def _is_of(module: ModuleType, rows: Rows) -> bool:
 
 def test_the_frame_of_a_plain_message_has_its_fields_where_frame_and_record_have_them() -> None:
     template, payload = single.QueueTemplate("größe".encode(), 0), b"payload"
-    place = single.Place(
+    place = single.WritePosition(
         identity=1, sequence=2, owner=3, alignment=8, offset=800, synced=768, next_message=4, next_commit=5
     )
     head, _ = single.form_one(single.PlainAdds([template], [payload], 0), place, -6)
@@ -166,7 +166,7 @@ def test_the_entry_of_a_footers_directory_is_as_long_as_the_table_says() -> None
 
 def test_the_entry_of_the_duplicate_window_is_as_long_as_the_table_says() -> None:
     fixed = [int(row[1]) for row in _table("queue size")[1:] if row[1].isdecimal()]
-    seen = duplicates.Seen(1, 2, 3, 4, 5)
+    seen = duplicates.KnownIdentifier(1, 2, 3, 4, 5)
 
     (value,) = duplicates.carried({(b"queue", b"producer"): seen})
 

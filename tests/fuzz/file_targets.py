@@ -38,7 +38,7 @@ from oms_journal.journal.format.records import (
     encode_removal,
     encode_set,
 )
-from oms_journal.journal.lock import Ownership, read_holder
+from oms_journal.journal.lock import DirectoryLock, read_holder
 from oms_journal.journal.operations import Operation
 from oms_journal.journal.writing.segment import Sealed
 from oms_journal.recovery import findings
@@ -273,7 +273,7 @@ def lock_file(data: bytes) -> None:
         assert holder is None or holder.silent_seconds >= 0
         former = 0 if holder is None else holder.number
     try:
-        ownership = Ownership.acquire(disk, directory)
+        ownership = DirectoryLock.acquire(disk, directory)
     except JournalError:
         return
     try:

@@ -11,7 +11,7 @@ from oms_journal.database.ledger import Ledger
 from oms_journal.database.questions import file_facts
 from oms_journal.index.keyed import Keyed
 from oms_journal.index.live import Index
-from oms_journal.journal.lock import LOCK_BYTE_BASE, Ownership, _holder
+from oms_journal.journal.lock import LOCK_BYTE_BASE, DirectoryLock, _holder
 from oms_journal.journal.names import DataFileName
 from tests.simulation.fault import Instead, changed, fault, nothing
 
@@ -19,7 +19,7 @@ from tests.simulation.fault import Instead, changed, fault, nothing
 @fault("engine", budget=60)
 def the_owner_is_not_checked_before_an_answer() -> Iterator[None]:
     """A commit is acknowledged without a look whether the directory is still ours."""
-    with changed(Ownership, "is_ours", lambda _: lambda self: True):
+    with changed(DirectoryLock, "is_ours", lambda _: lambda self: True):
         yield
 
 

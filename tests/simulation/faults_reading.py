@@ -24,7 +24,7 @@ from oms_journal.index.live import Index
 from oms_journal.journal.format.frames import FRAME, BadFrame, FrameHeader
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.operations import Operation
-from oms_journal.recovery.numbering import Counters, Numbers
+from oms_journal.recovery.numbering import Counters, NumberFloor
 from oms_journal.recovery.startup import RecoveryOptions
 from tests.simulation.fault import EqualToAll, changed, fault, nothing
 
@@ -166,7 +166,7 @@ def a_read_error_is_taken_for_damage() -> Iterator[None]:
 @fault("engine", budget=300)
 def a_late_file_is_believed() -> Iterator[None]:
     """What a former owner wrote after it had lost the directory counts."""
-    with changed(oms_journal.recovery.survey, "late_files", lambda _: lambda headers: set()):
+    with changed(oms_journal.recovery.survey, "files_of_passed_owners", lambda _: lambda headers: set()):
         yield
 
 
@@ -262,7 +262,7 @@ def numbers_go_on_behind_what_is_undelivered() -> Iterator[None]:
 @fault("engine", budget=300)
 def numbers_of_a_dropped_file_are_forgotten() -> Iterator[None]:
     """A start that drops a file notes nothing of how far its numbers went."""
-    with changed(oms_journal.recovery.startup, "of_lost", lambda _: lambda examined: Numbers()):
+    with changed(oms_journal.recovery.startup, "numbers_of_lost", lambda _: lambda examined: NumberFloor()):
         yield
 
 

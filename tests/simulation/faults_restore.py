@@ -5,8 +5,8 @@ from typing import Any
 
 import oms_journal.database.backup.restore
 import oms_journal.recovery.startup
-from oms_journal.database.backup.snapshot import SourceReader
-from oms_journal.database.holds import Holding
+from oms_journal.database.backup.snapshot import SnapshotReader
+from oms_journal.database.holds import Holds
 from oms_journal.index.duplicates import DuplicateWindow
 from oms_journal.recovery.restoring import Split
 from oms_journal.recovery.startup import _Start
@@ -66,7 +66,7 @@ def what_is_let_go_is_held_again_after_a_restart() -> Iterator[None]:
     def of(write: Callable[..., None]) -> Callable[..., None]:
         return lambda self, held=None: write(self) if held is None else None
 
-    with changed(Holding, "write", of):
+    with changed(Holds, "write", of):
         yield
 
 
@@ -77,5 +77,5 @@ def a_backup_leaves_out_what_clean_up_has_acted_on() -> Iterator[None]:
     def of(_: Callable[..., Any]) -> Callable[..., Any]:
         return lambda self, found: list(found)
 
-    with changed(SourceReader, "_with_marks", of):
+    with changed(SnapshotReader, "_with_marks", of):
         yield
