@@ -14,10 +14,9 @@ from oms_journal.database import questions
 from oms_journal.database.arguments import Number, asked_queue, encodable_text, message_number, plain_text
 from oms_journal.database.ledger import Ledger
 from oms_journal.database.options import system_clock
-from oms_journal.database.reading import Files, read_known, read_value
+from oms_journal.database.reading import Files, read_known
 from oms_journal.database.stats import FileExplanation, Stats
 from oms_journal.index.duplicates import WindowBounds
-from oms_journal.index.held import KEY_PREFIX
 from oms_journal.index.live import Index
 from oms_journal.index.table import MessageLocation
 from oms_journal.journal.disk import Disk, RealDisk
@@ -27,8 +26,8 @@ from oms_journal.journal.operations import encode_name
 from oms_journal.journal.reading.message import Message
 from oms_journal.recovery import findings
 from oms_journal.recovery.decision import Action
-from oms_journal.recovery.examination import read_contents
 from oms_journal.recovery.place import check_database, directory_of
+from oms_journal.recovery.replay import identities, load_held, replay
 from oms_journal.recovery.restoring import refuse_unfinished
 from oms_journal.recovery.survey import Candidate
 from oms_journal.recovery.validation import LOOKS_MAX, Progress, examine_directory, has_gone_since, no_progress
@@ -193,38 +192,18 @@ def _read_beside(disk: Disk, directory: Path, progress: Progress) -> _Read:
 
 def _read(disk: Disk, directory: Path, progress: Progress) -> _Read:
     refuse_unfinished(disk, directory)
-    index = Index(WindowBounds())
-    read = _Read(index, None, 0)
-    for examined in examine_directory(disk, directory, progress, full=False, mark=_vouched_only):
-        contents = read_contents(disk, examined)
-        if contents is not None:
-            index.replay(contents, examined.sequence)
-            is_sealed = examined.decision.action is not Action.SEAL
-            read = _Read(index, None if is_sealed else examined.sequence, examined.end)
-    _load_held(disk, directory, index)
-    return read
+    examined = examine_directory(disk, directory, progress, full=False, mark=_vouched_only)
+    index, kept = replay(disk, examined, WindowBounds())
+    # What is held back, and what a start was about to hold when it was killed, or will hold.
+    up_to = max(findings.intended(disk, directory), load_held(disk, directory, index, identities(kept)))
+    if up_to:
+        index.hold_up_to(up_to)
+    if not kept:
+        return _Read(index, None, 0)
+    last = kept[-1]
+    return _Read(index, None if last.decision.action is not Action.SEAL else last.sequence, last.end)
 
 
 def _vouched_only(task: Candidate) -> Candidate:
     """Return what is to be examined, but for what nothing vouches for at the end of an unsealed file."""
     return replace(task, vouched_only=True)
-
-
-def _load_held(disk: Disk, directory: Path, index: Index) -> None:
-    """Take in what is held back, and what a start was about to hold when it was killed."""
-    files, up_to = Files(disk, directory), findings.intended(disk, directory)
-    try:
-        for key in list(index.keyed.keys(KEY_PREFIX)):
-            version = index.keyed.find(key)
-            assert version is not None
-            value = read_value(files, key, *version)
-            if isinstance(value, bytes):
-                index.held.load([value])
-            else:
-                up_to = max(up_to, version.sequence)  # as the next start will say
-    except FileNotFoundError as failure:
-        raise DiskError(Path(str(failure.filename)), failure, "read") from failure
-    finally:
-        files.close()
-    if up_to:
-        index.hold_up_to(up_to)

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from oms_journal.index import duplicates, held
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.live import Index
 from oms_journal.index.table import NUMBER_MAX
@@ -34,7 +33,6 @@ from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.lock import RENEW_SECONDS, DirectoryLock, Holder
 from oms_journal.journal.names import ArchiveName, DataFileName, UnfinishedName
 from oms_journal.journal.operations import MIB
-from oms_journal.journal.reading.message import FrameReader, Source
 from oms_journal.journal.reserve import Reserve, reserve_size
 from oms_journal.journal.writing.log import Opening
 from oms_journal.journal.writing.segment import Sealed
@@ -43,9 +41,10 @@ from oms_journal.recovery import findings as holding
 from oms_journal.recovery.bad_blocks import ForgivingDisk
 from oms_journal.recovery.continuation import Continuation
 from oms_journal.recovery.decision import Action
-from oms_journal.recovery.examination import Examination, ranges_of, read_contents
+from oms_journal.recovery.examination import Examination, ranges_of
 from oms_journal.recovery.numbering import Counters, NumberFloor, numbers_of_lost
 from oms_journal.recovery.repair import Before, Repairer
+from oms_journal.recovery.replay import load_duplicates, load_held, replay
 from oms_journal.recovery.report import FileReport, Loss, RecoveryReport, Suspect, Verdict
 from oms_journal.recovery.restoring import OWNERS_APART, Split, refuse_unfinished
 from oms_journal.recovery.survey import refuse_newer
@@ -125,9 +124,8 @@ class StartResult:
     report: RecoveryReport
     files: dict[int, FileHeader]  # the data files that are there, by sequence
     sealed: tuple[Sealed, ...]  # the same, as a reader without the lock wants to know them
-    kept: NumberFloor = field(
-        default_factory=NumberFloor
-    )  # what the next start must keep clear of, where this commits nothing
+    # What the next start must keep clear of, where this commits nothing.
+    kept: NumberFloor = field(default_factory=NumberFloor)
 
 
 def start(disk: Disk, directory: Path, options: RecoveryOptions) -> StartResult:
@@ -178,11 +176,7 @@ def recover(directory: Path | str, options: RecoveryOptions | None = None, *, dr
     began = options.seconds()
     run = _Start(disk, Path(directory), options)
     examined = run.examine()
-    index = Index(options.window)
-    for one in examined:
-        contents = read_contents(disk, one)
-        if contents is not None:
-            index.replay(contents, one.sequence)
+    index, _ = replay(disk, examined, options.window)
     files = [
         one.report(action=f"would be {one.decision.action.value}" if _needs_repair(one) else "") for one in examined
     ]
@@ -303,37 +297,15 @@ class _Start:
 
     def _load_engine_values(self, index: Index, files: dict[int, FileHeader]) -> None:
         """Read what clean-up carried forward of the duplicate window, and what is held back."""
-        window, lost_at = self._values(index, files, duplicates.KEY_PREFIX)
-        index.duplicates.load(window)
-        if lost_at:
+        identities = {sequence: header.identity for sequence, header in files.items()}
+        if lost_at := load_duplicates(self._disk, self._directory, index, identities):
             self._notes.append(f"part of the duplicate window is lost: it was in {DataFileName(lost_at)}")
-        ranges, lost_at = self._values(index, files, held.KEY_PREFIX)
-        index.held.load(ranges)
-        if lost_at:  # who waits for an operator waits longer, and nothing is handed out twice
+        if lost_at := load_held(self._disk, self._directory, index, identities):
+            # Who waits for an operator waits longer, and nothing is handed out twice.
             self._intend(lost_at)
             self._notes.append(
                 f"part of what is held back is lost: all that is undelivered up to {DataFileName(lost_at)} is held"
             )
-
-    def _values(self, index: Index, files: dict[int, FileHeader], prefix: bytes) -> tuple[list[bytes], int]:
-        """Return the values, and the last data file of those that cannot be read, 0 where all can. DiskError."""
-        values, lost_at = [], 0
-        for key in list(index.keyed.keys(prefix)):
-            version = index.keyed.find(key)
-            assert version is not None
-            path = self._directory / str(DataFileName(version.sequence))
-            try:
-                file = self._disk.open(path)
-                source = Source(file, path, files[version.sequence].identity, version.sequence)
-                value = FrameReader(source).value(key, version.offset)
-                file.close()
-            except OSError as failure:
-                raise DiskError(path, failure, "read") from failure
-            if isinstance(value, bytes):
-                values.append(value)
-            else:
-                lost_at = max(lost_at, version.sequence)
-        return values, lost_at
 
     def report(self, index: Index, files: Sequence[FileReport], began: float) -> RecoveryReport:
         """Return the report of what was found."""
