@@ -54,6 +54,7 @@ from oms_journal.journal import names
 from oms_journal.journal.background import yielding
 from oms_journal.journal.disk import NO_LINKS, Disk
 from oms_journal.journal.errors import DiskError, DiskFull, MessageDamaged
+from oms_journal.journal.files import are_same, build, copy
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.format.records import MOVED, Added, encode_low_water, encode_properties
 from oms_journal.journal.names import DataFileName
@@ -66,8 +67,6 @@ from oms_journal.journal.writing.draft import CommitBuilder, Draft
 from oms_journal.journal.writing.log import Journal
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.startup import StartResult
-
-COPY_BYTES = 1 << 20
 
 
 class Retention:
@@ -112,33 +111,17 @@ class Retention:
     def _is_same(self, path: Path, target: Path) -> bool:
         one, other = self._disk.open(path), self._disk.open(target)
         try:
-            size = one.size()
-            return size == other.size() and all(
-                one.read(COPY_BYTES, at) == other.read(COPY_BYTES, at) for at in range(0, size, COPY_BYTES)
-            )
+            return are_same(one, other)
         finally:
             one.close()
             other.close()
 
     def _copy(self, path: Path, target: Path) -> None:
-        unfinished = target.with_name(names.unfinished(target.name))
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.unlink(unfinished)
-        source, copy = self._disk.open(path), self._disk.create(unfinished)
+        source = self._disk.open(path)
         try:
-            at = 0
-            while data := source.read(COPY_BYTES, at):
-                copy.write(data, at)
-                at += len(data)
-            copy.sync()
-        except OSError:
-            with contextlib.suppress(OSError):
-                self._disk.unlink(unfinished)  # what is there of it takes room for nothing
-            raise
+            build(self._disk, target, lambda file: copy(source, file, 0, source.size()))
         finally:
             source.close()
-            copy.close()
-        self._disk.rename(unfinished, target)
 
     def trim(self) -> list[str]:
         """Remove the oldest files beyond the bounds on age and bytes; return their names."""

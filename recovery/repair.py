@@ -16,6 +16,7 @@ from typing import TypeVar
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk, DiskFile
 from oms_journal.journal.errors import DiskError, FormatError, RecoveryRefused
+from oms_journal.journal.files import COPY_BYTES, are_same, build, copy, pieces
 from oms_journal.journal.format.contents import Contents
 from oms_journal.journal.format.footer import encode_footer, footer_start
 from oms_journal.journal.format.frames import FRAME_BYTES_MAX, FRAME_SIZE, GAP, encode_frame_head
@@ -30,7 +31,6 @@ from oms_journal.recovery.decision import TORN_HEADER, Action
 from oms_journal.recovery.examination import Examination, mark_damaged, read_contents
 from oms_journal.recovery.report import Verdict
 
-COPY_BYTES = 1 << 20
 _T = TypeVar("_T")
 
 
@@ -158,8 +158,7 @@ class Repairer:
         try:
             if not start:
                 _write_headers(examined, file)
-            for at in range(start, examined.end, COPY_BYTES):
-                file.write(file.read(min(COPY_BYTES, examined.end - at), at), at)
+            copy(file, file, start, examined.end)
             file.sync()
         finally:
             file.close()
@@ -193,7 +192,7 @@ class Repairer:
             versions = self._versions(examined.sequence)
             for version in versions:
                 name = ArchiveName(examined.sequence, version)
-                if self._is_identical(source, size, self._directory / str(name)):
+                if self._is_identical(source, self._directory / str(name)):
                     return str(name)
             version = max(versions, default=0) + 1
             if version > names.VERSION_MAX:
@@ -210,33 +209,15 @@ class Repairer:
         parsed = [names.parse(entry) for entry in self._disk.list(self._directory)]
         return sorted(name.version for name in parsed if isinstance(name, ArchiveName) and name.sequence == sequence)
 
-    def _is_identical(self, source: DiskFile, size: int, path: Path) -> bool:
+    def _is_identical(self, source: DiskFile, path: Path) -> bool:
         file = self._disk.open(path)
         try:
-            if file.size() != size:
-                return False
-            return all(
-                source.read(COPY_BYTES, at) == file.read(COPY_BYTES, at) for at in range(0, max(size, 1), COPY_BYTES)
-            )
+            return are_same(source, file)
         finally:
             file.close()
 
     def _build(self, path: Path, fill: Callable[[DiskFile], None]) -> None:
-        """Make a file beside the path, durable, and then give it that name, durably."""
-        new = path.with_name(names.unfinished(path.name))
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.unlink(new)
-        file = self._disk.create(new)
-        try:
-            fill(file)
-            file.sync()
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self._disk.unlink(new)
-            raise
-        finally:
-            file.close()
-        self._disk.rename(new, path)
+        build(self._disk, path, fill)
         self._disk.sync_directory(self._directory)
 
     # The new file.
@@ -300,8 +281,7 @@ def _write_headers(examined: Examination, file: DiskFile) -> None:
 
 
 def _copy(source: DiskFile, size: int, file: DiskFile) -> None:
-    for at in range(0, size, COPY_BYTES):
-        data = source.read(COPY_BYTES, at)
+    for at, data in pieces(source, 0, size):
         if data.count(0) != len(data):  # what was only prepared stays a hole
             file.write(data, at)
     file.truncate(size)

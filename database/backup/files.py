@@ -15,7 +15,6 @@ before is as good as it was until the new manifest is durable:
 
 import contextlib
 import errno
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,13 +24,12 @@ from oms_journal.database.backup.snapshot import FileToBackUp
 from oms_journal.journal import names
 from oms_journal.journal.disk import NO_LINKS, Disk, DiskFile
 from oms_journal.journal.errors import DiskError, NotReadBack
+from oms_journal.journal.files import build, copy, pieces
 from oms_journal.journal.format.manifest import BackupFile
 from oms_journal.journal.names import ArchiveName
 from oms_journal.journal.reading.datafile import DataFile
 from oms_journal.recovery.report import Verdict
 from oms_journal.recovery.validation import examine
-
-COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +104,13 @@ class FileCopier:
         hasher = xxhash.xxh3_64()
         reading = source.open(wanted.task.path)
         try:
-            if not _read_all(reading, 0, old.size, hasher.update) or hasher.intdigest() != old.checksum:
+            for _, data in pieces(reading, 0, old.size):
+                hasher.update(data)
+            if hasher.intdigest() != old.checksum:  # as it does where the file is shorter
                 return None
             writing = self.disk.open(path, writable=True)
             try:
-                at = old.size
-
-                def write(data: bytes) -> None:
-                    nonlocal at
-                    writing.write(data, at)
-                    hasher.update(data)
-                    at += len(data)
-
-                if not _read_all(reading, old.size, wanted.size, write):
+                if not _copy_hashed(reading, writing, hasher, old.size, wanted.size):
                     return None
                 if writing.size() > wanted.size:
                     writing.truncate(wanted.size)  # what an interrupted back-up had written behind it
@@ -178,15 +170,7 @@ class FileCopier:
         try:
             writing = self.disk.create(new)
             try:
-                at = 0
-
-                def write(data: bytes) -> None:
-                    nonlocal at
-                    writing.write(data, at)
-                    hasher.update(data)
-                    at += len(data)
-
-                if not _read_all(reading, 0, wanted.size, write):
+                if not _copy_hashed(reading, writing, hasher, 0, wanted.size):
                     return None
                 writing.sync()
             finally:
@@ -217,17 +201,11 @@ class FileCopier:
         parsed = [names.parse(entry) for entry in self.disk.list(self.directory)]
         versions = [one.version for one in parsed if isinstance(one, ArchiveName) and one.sequence == old.sequence]
         archive = str(ArchiveName(old.sequence, max(versions, default=0) + 1))
-        building = self.directory / names.unfinished(archive)
-        with contextlib.suppress(FileNotFoundError):
-            self.disk.unlink(building)  # of an attempt that failed
-        reading, writing = self.disk.open(path), self.disk.create(building)
+        reading = self.disk.open(path)
         try:
-            _read_all(reading, 0, old.size, lambda data: writing.write(data, writing.size()))
-            writing.sync()
+            build(self.disk, self.directory / archive, lambda file: copy(reading, file, 0, old.size))
         finally:
             reading.close()
-            writing.close()
-        self.disk.rename(building, self.directory / archive)
         self.archived.append(archive)
 
 
@@ -268,13 +246,11 @@ def _sync(disk: Disk, path: Path) -> None:
         file.close()
 
 
-def _read_all(file: DiskFile, start: int, end: int, take: Callable[[bytes], object]) -> bool:
-    """Hand over the bytes from start to end; False when the file has not so many."""
-    at = start
-    while at < end:
-        data = file.read(min(COPY_BYTES, end - at), at)
-        if not data:
-            return False
-        take(data)
-        at += len(data)
-    return True
+def _copy_hashed(source: DiskFile, target: DiskFile, hasher: "xxhash.xxh3_64", start: int, end: int) -> bool:
+    """Copy the bytes from start to end and hash them; False when the source has not so many."""
+    reached = start
+    for at, data in pieces(source, start, end):
+        target.write(data, at)
+        hasher.update(data)
+        reached = at + len(data)
+    return reached == end

@@ -26,8 +26,9 @@ from oms_journal.database.options import system_clock
 from oms_journal.index import duplicates, held
 from oms_journal.index.table import NUMBER_MAX
 from oms_journal.journal import names
-from oms_journal.journal.disk import Disk, DiskFile, RealDisk
+from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import DiskError, JournalError, ManifestDamaged, RestoreRefused
+from oms_journal.journal.files import copy
 from oms_journal.journal.format import manifest
 from oms_journal.journal.format.manifest import BackupFile, Manifest
 from oms_journal.journal.lock import DirectoryLock, read_holder
@@ -46,7 +47,6 @@ from oms_journal.recovery.restoring import Split, refuse_unfinished
 from oms_journal.recovery.startup import RecoveryOptions, StartResult, refuse_backup, start
 from oms_journal.recovery.validation import Progress, no_progress
 
-COPY_BYTES = 1 << 20
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ATTEMPTS_MAX = 5  # a backup that is being added to lets go of files
 
@@ -248,7 +248,7 @@ def _copy(reading: Disk, disk: Disk, source: Path, target: Path, wanted: BackupF
     try:
         new = disk.create(target)
         try:
-            _copy_bytes(old, new, wanted.size)
+            copy(old, new, 0, wanted.size)
             new.sync()
         finally:
             new.close()
@@ -256,11 +256,6 @@ def _copy(reading: Disk, disk: Disk, source: Path, target: Path, wanted: BackupF
         old.close()
     with DataFile(disk, target) as file:
         return file.size() == wanted.size and file.checksum(wanted.size) == wanted.checksum
-
-
-def _copy_bytes(old: DiskFile, new: DiskFile, size: int) -> None:
-    for at in range(0, size, COPY_BYTES):
-        new.write(old.read(min(COPY_BYTES, size - at), at), at)
 
 
 # The first data file of the new database.
