@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from oms_journal.database.backup.tail import good_frames
 from oms_journal.journal import names
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.errors import DiskError, FormatError, JournalError, NewerFormat
@@ -21,6 +20,7 @@ from oms_journal.journal.format.headers import Ending, FileHeader, xxh3
 from oms_journal.journal.format.manifest import Manifest
 from oms_journal.journal.lock import Holder, read_holder
 from oms_journal.journal.reading.datafile import DataFile, Footer
+from oms_journal.journal.reading.walk import good_frames
 from oms_journal.recovery.bad_blocks import ForgivingDisk
 from oms_journal.recovery.decision import Action
 from oms_journal.recovery.examination import Examination, read_contents

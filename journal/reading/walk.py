@@ -30,7 +30,7 @@ from oms_journal.journal.format.frames import (
     decode_frame,
     words_of,
 )
-from oms_journal.journal.format.headers import align, xxh3
+from oms_journal.journal.format.headers import FileHeader, align, xxh3
 from oms_journal.journal.format.records import (
     MOVED,
     VALUE_HEAD_BYTES,
@@ -237,3 +237,19 @@ def payloads(
 def _bad_payload(record: Record, index: int, frame: int) -> BadPayload:
     number = record.message(index) if record.kind == Operation.ADD else 0
     return BadPayload(frame, Operation(record.kind), record.name, number)
+
+
+def good_frames(data: bytes, base: int, header: FileHeader, start: int) -> list[FrameHeader]:
+    """Return the good frames from `start` on, up to the first place that holds none; `data` begins at `base`."""
+    found: list[FrameHeader] = []
+    at = start
+    while True:
+        frame = decode_frame(data, at, identity=header.identity, base=base)
+        if not isinstance(frame, FrameHeader):
+            following = align(at, header.alignment)
+            if following == at or any(data[at - base : following - base]):
+                return found
+            at = following
+            continue
+        found.append(frame)
+        at = frame.end

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oms_journal import MessageDatabase
-from oms_journal.database import index_file as sealed
+from oms_journal.database import lookup
 from oms_journal.index import duplicates
 from oms_journal.journal import lock as owner
 from oms_journal.journal import names, operations
@@ -36,7 +36,7 @@ MODULES = (
         "oms_journal.journal.format.footer",
         "oms_journal.journal.names",
     ),
-    *("oms_journal.journal.operations", "oms_journal.journal.format.manifest", "oms_journal.database.index_file"),
+    *("oms_journal.journal.operations", "oms_journal.journal.format.manifest", "oms_journal.database.lookup"),
 )
 
 
@@ -135,7 +135,7 @@ def test_the_frame_of_a_plain_message_has_its_fields_where_frame_and_record_have
 
 
 def test_nothing_else_in_the_engine_packs_or_unpacks_bytes_of_data_files() -> None:
-    others = {"index/duplicates.py", "database/index_file.py", "recovery/findings.py"}  # bytes of their own
+    others = {"index/duplicates.py", "database/lookup.py", "recovery/findings.py"}  # bytes of their own
     sources = [
         path for room in ("journal", "index", "recovery", "database") for path in (REPOSITORY / room).rglob("*.py")
     ]
@@ -174,7 +174,9 @@ def test_the_entry_of_the_duplicate_window_is_as_long_as_the_table_says() -> Non
 
 
 def test_the_entry_of_the_index_file_is_as_long_as_the_table_says() -> None:
-    assert f"{sealed.ENTRY.size} × count" in {row[1] for row in docstring_tables("oms_journal.database.index_file")[0]}
+    assert f"{lookup.INDEX_ENTRY.size} × count" in {
+        row[1] for row in docstring_tables("oms_journal.database.lookup")[0]
+    }
 
 
 def test_the_lines_of_the_lock_file_stand_where_the_table_says(tmp_path: Path) -> None:
