@@ -44,9 +44,9 @@ from oms_journal.database.compaction import (
 from oms_journal.database.holds import Holds
 from oms_journal.database.ledger import IndexChanges, StaleDraft
 from oms_journal.database.options import Options
-from oms_journal.database.questions import DatabaseState, data_sequences, file_facts, find, held_count
+from oms_journal.database.queries import DatabaseState, find, held_count
 from oms_journal.database.reading import read_many, read_value
-from oms_journal.database.stats import CleanupReport
+from oms_journal.database.stats import CleanupReport, data_sequences, file_facts
 from oms_journal.index.duplicates import KEY_PREFIX, carried
 from oms_journal.index.keyed import Version
 from oms_journal.index.table import MessageLocation

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Unpack
 
-from oms_journal.database import questions
+from oms_journal.database import queries, stats
 from oms_journal.database.arguments import (
     Number,
     Payload,
@@ -440,34 +440,34 @@ class MessageDatabase:
     def read(self, number: Number) -> Message:
         """Return an undelivered message; NoSuchMessage, MessageDamaged."""
         known = message_number(number)
-        return read_known(self._files, known, lambda: questions.find(self._readable, known))
+        return read_known(self._files, known, lambda: queries.find(self._readable, known))
 
     def get(self, key: str) -> bytes | None:
         """Return the latest value of a key, None when it is not there; MessageDamaged when it is lost."""
-        return questions.get(self._readable, self._files, self._encode.key(key))
+        return queries.get(self._readable, self._files, self._encode.key(key))
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with the prefix, in order, as they were when asked."""
-        return questions.keys(self._readable, encodable_text(prefix, "prefix"))
+        return queries.keys(self._readable, encodable_text(prefix, "prefix"))
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all, in order, as they were when asked.
 
         Reserves nothing. What cannot be read any more is logged and passed over, what is held back is too.
         """
-        return questions.undelivered(self._readable, self._files, asked_queue(queue))
+        return queries.undelivered(self._readable, self._files, asked_queue(queue))
 
     def undelivered_count(self, queue: str | None = None) -> int:
         """Return how many messages of a queue, or of all, are undelivered."""
-        return questions.undelivered_count(self._readable, asked_queue(queue))
+        return queries.undelivered_count(self._readable, asked_queue(queue))
 
     def numbers(self, queue: str | None = None) -> Iterator[int]:
         """Yield the numbers of the undelivered messages of a queue, or of all, in order."""
-        return questions.numbers(self._readable, asked_queue(queue))
+        return queries.numbers(self._readable, asked_queue(queue))
 
     def queues(self) -> dict[str, int]:
         """Return how many messages are undelivered in every queue that has any."""
-        return questions.queues(self._readable)
+        return queries.queues(self._readable)
 
     def take(self, queue: str) -> Message | None:
         """Hand the queue's next message to this caller only, until it is released or removed; None for none.
@@ -484,7 +484,7 @@ class MessageDatabase:
                     place = self._consumers.take(queue)
                 if place is None:
                     return None
-                found = read_one(self._files, partial(questions.find, self._ledger, place.number), place)
+                found = read_one(self._files, partial(queries.find, self._ledger, place.number), place)
                 if isinstance(found, Message):
                     return found
                 if found is not None:
@@ -506,7 +506,7 @@ class MessageDatabase:
 
     def held(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages that are held back: they may have been delivered already."""
-        return questions.undelivered(self._readable, self._files, asked_queue(queue), held=True)
+        return queries.undelivered(self._readable, self._files, asked_queue(queue), held=True)
 
     def unhold(self, numbers: Iterable[Number] | None = None) -> int:
         """Hold these messages no longer, or none at all; return how many undelivered ones that were, durable."""
@@ -539,15 +539,15 @@ class MessageDatabase:
 
     def stats(self) -> Stats:
         """Return the figures of the database."""
-        return questions.stats(self.state())
+        return stats.stats(self.state())
 
     def explain(self) -> list[FileExplanation]:
         """Say of each data file why it is still there."""
-        return questions.explain(self.state())
+        return stats.explain(self.state())
 
-    def state(self) -> questions.DatabaseState:
+    def state(self) -> queries.DatabaseState:
         """Return what questions are asked of. For the layers of the engine itself; DatabaseClosed after close."""
-        return questions.DatabaseState(
+        return queries.DatabaseState(
             disk=self._disk,
             directory=self.directory,
             ledger=self._readable,

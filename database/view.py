@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
-from oms_journal.database import questions
+from oms_journal.database import queries, stats
 from oms_journal.database.arguments import Number, asked_queue, encodable_text, message_number, plain_text
 from oms_journal.database.ledger import Ledger
 from oms_journal.database.options import system_clock
@@ -90,22 +90,22 @@ class DatabaseView:
         name = encode_name(plain_text(key, "key"), "key")
         for _ in range(LOOKS_MAX):
             try:
-                return questions.get(self._ledger, self._files, name)
+                return queries.get(self._ledger, self._files, name)
             except DiskError as failure:
                 if not isinstance(failure.failure, FileNotFoundError):
                     raise
                 self._look_anew()
-        return questions.get(self._ledger, self._files, name)
+        return queries.get(self._ledger, self._files, name)
 
     def _find(self, number: int) -> MessageLocation | None:
         """Return where a message is; look for it anew when its file has gone."""
-        place = questions.find(self._ledger, number)
+        place = queries.find(self._ledger, number)
         if place is not None:
             try:
                 self._files.source(place.sequence)
             except FileNotFoundError:
                 self._look_anew()
-                place = questions.find(self._ledger, number)
+                place = queries.find(self._ledger, number)
         return place
 
     def _look_anew(self) -> None:
@@ -115,34 +115,34 @@ class DatabaseView:
 
     def keys(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that begin with the prefix, in order."""
-        return questions.keys(self._ledger, encodable_text(prefix, "prefix"))
+        return queries.keys(self._ledger, encodable_text(prefix, "prefix"))
 
     def undelivered(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages of a queue, or of all, in order."""
-        return questions.undelivered(self._ledger, self._files, asked_queue(queue), self._find)
+        return queries.undelivered(self._ledger, self._files, asked_queue(queue), self._find)
 
     def held(self, queue: str | None = None) -> Iterator[Message]:
         """Yield the undelivered messages that are held back: they may have been delivered already."""
-        return questions.undelivered(self._ledger, self._files, asked_queue(queue), self._find, held=True)
+        return queries.undelivered(self._ledger, self._files, asked_queue(queue), self._find, held=True)
 
     def held_numbers(self, queue: str | None = None) -> Iterator[int]:
         """Yield the numbers of the messages that `held` yields, and of those that cannot be read any more."""
-        return questions.numbers(self._ledger, asked_queue(queue), held=True)
+        return queries.numbers(self._ledger, asked_queue(queue), held=True)
 
     def is_held(self, number: Number) -> bool:
         """Say whether an undelivered message is held back."""
-        return questions.is_held(self._ledger, message_number(number))
+        return queries.is_held(self._ledger, message_number(number))
 
     def held_count(self, queue: str | None = None) -> int:
         """Return how many undelivered messages of a queue, or of all, are held back."""
-        return questions.held_count(self._ledger, asked_queue(queue))
+        return queries.held_count(self._ledger, asked_queue(queue))
 
     def undelivered_count(self, queue: str | None = None) -> int:
-        return questions.undelivered_count(self._ledger, asked_queue(queue))
+        return queries.undelivered_count(self._ledger, asked_queue(queue))
 
     def numbers(self, queue: str | None = None) -> Iterator[int]:
         """Yield the numbers of the undelivered messages of a queue, or of all, in order."""
-        return questions.numbers(self._ledger, asked_queue(queue))
+        return queries.numbers(self._ledger, asked_queue(queue))
 
     def queues(self) -> dict[str, int]:
         """Return how many messages are undelivered in every queue that has any."""
@@ -150,15 +150,15 @@ class DatabaseView:
 
     def stats(self) -> Stats:
         """Return the figures of the database."""
-        return questions.stats(self._look())
+        return stats.stats(self._look())
 
     def explain(self) -> list[FileExplanation]:
         """Say of each data file why it is still there."""
-        return questions.explain(self._look())
+        return stats.explain(self._look())
 
-    def _look(self) -> questions.DatabaseState:
+    def _look(self) -> queries.DatabaseState:
         holder = self.owner
-        return questions.DatabaseState(
+        return queries.DatabaseState(
             disk=self._disk,
             directory=self.directory,
             ledger=self._ledger,

@@ -9,10 +9,10 @@ from pathlib import Path
 from oms_journal.broker.codes import Code
 from oms_journal.broker.store.start import RESTORED_KEY, MessageUnreadable, StartRefused, StoreUnavailable
 from oms_journal.broker.store.stored import StoredIdentifier, StoredMessage
-from oms_journal.database import questions
+from oms_journal.database import queries
 from oms_journal.database.bulk import values
 from oms_journal.database.bulk.locked import LockedView
-from oms_journal.database.questions import DatabaseState
+from oms_journal.database.queries import DatabaseState
 from oms_journal.index.held import KEY_PREFIX
 from oms_journal.journal.disk import Disk, RealDisk
 from oms_journal.journal.errors import JournalError
@@ -95,7 +95,7 @@ class JournalSource:
 
     def messages(self) -> Iterator[StoredMessage]:
         try:
-            yield from map(stored, questions.undelivered(self._state.ledger, self._state.files, None))
+            yield from map(stored, queries.undelivered(self._state.ledger, self._state.files, None))
         except JournalError as failure:
             raise StoreUnavailable(str(failure)) from failure
 
@@ -106,10 +106,10 @@ class JournalSource:
         return self._standstill.highest
 
     def message_count(self) -> int:
-        return questions.undelivered_count(self._state.ledger, None)
+        return queries.undelivered_count(self._state.ledger, None)
 
     def record_count(self) -> int:
-        return sum(1 for _ in questions.keys(self._state.ledger, ""))
+        return sum(1 for _ in queries.keys(self._state.ledger, ""))
 
     def close(self) -> None:
         self._standstill.close()

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from oms_journal.database.questions import DatabaseState, explain
-from oms_journal.database.stats import CleanupReport, FileExplanation, Pin
+from oms_journal.database.queries import DatabaseState
+from oms_journal.database.stats import CleanupReport, FileExplanation, Pin, explain
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from oms_journal.database.ledger import Ledger
 from oms_journal.database.options import system_clock
-from oms_journal.database.questions import DatabaseState
+from oms_journal.database.queries import DatabaseState
 from oms_journal.database.reading import Files
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.journal.disk import Disk, RealDisk
@@ -64,7 +64,7 @@ class LockedView:
             raise
 
     def state(self) -> DatabaseState:
-        """Return the database to be asked (`database/questions.py`)."""
+        """Return the database to be asked (`database/queries.py`)."""
         return DatabaseState(
             disk=self._disk,
             directory=self.directory,

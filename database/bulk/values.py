@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oms_journal.database.questions import DatabaseState, get
+from oms_journal.database.queries import DatabaseState, get
 from oms_journal.index.table import Ints
 from oms_journal.journal.disk import DiskFile
 from oms_journal.journal.errors import DiskError, FormatError, MessageDamaged

@@ -6,7 +6,7 @@ import pytest
 
 from oms_journal import DatabaseView, MessageDatabase
 from oms_journal.database.bulk.locked import LockedView
-from oms_journal.database.questions import DatabaseState, undelivered_count
+from oms_journal.database.queries import DatabaseState, undelivered_count
 from oms_journal.index.duplicates import WindowBounds
 from oms_journal.index.held import Held
 from oms_journal.journal.disk import RealDisk

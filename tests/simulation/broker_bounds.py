@@ -9,7 +9,7 @@ from oms_journal.broker.kernel.state.unit import UnitOfWork
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.database.cleanup import ASKED_SHARE
 from oms_journal.database.compaction import plan_compaction
-from oms_journal.database.questions import file_facts
+from oms_journal.database.stats import file_facts
 from tests.simulation.engine_bounds import BOUNDED
 from tests.simulation.world import PromiseBroken
 from tests.support.crash_model import Unattended

@@ -8,7 +8,7 @@ import oms_journal.database.cleanup
 import oms_journal.journal.lock
 from oms_journal.database.cleanup import Cleanup
 from oms_journal.database.ledger import Ledger
-from oms_journal.database.questions import file_facts
+from oms_journal.database.stats import file_facts
 from oms_journal.index.keyed import Keyed
 from oms_journal.index.live import Index
 from oms_journal.journal.lock import LOCK_BYTE_BASE, DirectoryLock, _holder
