@@ -145,8 +145,8 @@ class MessageDatabase:
         self._index = SealedIndex(disk, directory, started.ownership.number, started.sealed)
         self._journal.wake = self._maintenance.wake
         self._journal.on_sealed(self._index.take)
-        self._closing = threading.RLock()  # guards the end, and the maintenance's beginning; a handler may close too
-        self._is_closed = self._is_ready = False  # ready: open, and the maintenance is at work
+        self._closing = threading.RLock()  # guards the end, and maintenance's beginning; a handler may close too
+        self._is_closed = self._is_ready = False  # ready: open, and maintenance is at work
         self._is_ending = self._has_ended = False
         self._end = self._closed()
         close_in_children(weakref.WeakMethod(self._abandon))
@@ -264,7 +264,7 @@ class MessageDatabase:
             raise draft.failure
 
     def check_open(self) -> None:
-        """Raise DatabaseClosed after close, and start the maintenance before the first commit."""
+        """Raise DatabaseClosed after close, and start maintenance before the first commit."""
         if self._is_closed:
             raise self._closed()
         if not self._maintenance.is_started:

@@ -88,7 +88,7 @@ class GroupCommit:
     """The one entrance to the journal for commits."""
 
     def __init__(self, journal: Journal, ledger: Ledger, is_ours: Callable[[], bool]) -> None:
-        self._journal = journal  # the leader's alone, but for its maintenance
+        self._journal = journal  # the leader's alone, but for what maintains it
         self._ledger = ledger  # the leader's alone
         self._is_ours = is_ours
         self._lock = threading.Lock()  # guards the queue, and who leads

@@ -92,10 +92,10 @@ class Journal:
         self._place: WritePosition | None = None
         self._room = 0  # what the active file can still take, footer included
         self._supply = Supply(disk, directory, opening.owner, opening.next_sequence)
-        self._maintaining = threading.Lock()  # one maintenance at a time
+        self._maintaining = threading.Lock()  # one at a time maintains it
         self._unvouched = False
         self._rolls_next = False
-        self._maintain_at = 0  # once the active file is written up to here, the maintenance is woken
+        self._maintain_at = 0  # once the active file is written up to here, maintenance is woken
         # Whether additions are refused, as far as was seen: an opening's first commit begins a file.
         self.is_full = self.is_cramped(FIRST_BYTES, of_opening=False)
         self._refused_bytes = 0  # of the largest commit that had no room last
@@ -174,7 +174,7 @@ class Journal:
         return FormedGroup(group, drafts[count:], refused)
 
     def _full(self, failure: OSError, *, is_addition: bool) -> DiskFull:
-        """Return what is said where the disk is full, and have the maintenance look whether it can make room."""
+        """Return what is said where the disk is full, and have maintenance look whether it can make room."""
         if is_addition:
             if not self.is_full:
                 self.wake()
@@ -184,7 +184,7 @@ class Journal:
     def _check_reserve(self, drafts: Sequence[AnyDraft]) -> None:
         """Raise OSError where messages would take space while the reserve is short of it.
 
-        Nor do they take what it needs where the maintenance has not come to fill it yet: a disk is filled in no time.
+        Nor do they take what it needs where maintenance has not come to fill it yet: a disk is filled in no time.
         """
         reserve = self._reserve
         if not (reserve.is_short or reserve.is_untried) or not any(draft.has_add for draft in drafts):
@@ -283,8 +283,8 @@ class Journal:
         self._maintain_at = 0
 
     def _catch_up(self) -> None:
-        """Seal what has been rolled, where files are begun faster than the maintenance seals them."""
-        with contextlib.suppress(DiskError):  # the maintenance's to report, when it comes to the next one
+        """Seal what has been rolled, where files are begun faster than maintenance seals them."""
+        with contextlib.suppress(DiskError):  # maintenance reports it, when it comes to the next one
             self.seal_all()
 
     def _replace_active(self, unused: Segment) -> None:
@@ -346,7 +346,7 @@ class Journal:
             self._ask_for_maintenance()
 
     def _ask_for_maintenance(self) -> None:
-        """Wake the maintenance if there is something to do for it, once; it says when it wants to be asked again."""
+        """Wake maintenance if there is something to do for it, once; it says when it wants to be asked again."""
         if self.needs_maintenance:
             self._maintain_at = 1 << 62
             self.wake()
@@ -357,7 +357,7 @@ class Journal:
         """Let the next commit begin a new file."""
         self._rolls_next = True
 
-    # The maintenance's side.
+    # The side of maintenance.
 
     def maintain(self) -> None:
         """Seal what was rolled, prepare what will be needed, fill the reserve. DiskError on a fault."""
@@ -414,7 +414,7 @@ class Journal:
         return self._active
 
     def _next_maintenance(self) -> int:
-        """Return how far the active file is written when the maintenance is needed again."""
+        """Return how far the active file is written when maintenance is needed again."""
         segment, place = self._active, self._place
         if segment is None or place is None or self.needs_maintenance:
             return 0

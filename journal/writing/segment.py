@@ -68,7 +68,7 @@ class Segment:
         self.is_begun = False  # its header is on disk
         self._disk = disk
         self.file: DiskFile = disk.create(path)
-        self._preparing = threading.Lock()  # guards `prepared`: the committer extends when the maintenance is late
+        self._preparing = threading.Lock()  # guards `prepared`: the committer extends when maintenance is late
         self._builder = ContentsBuilder()
         self._hasher = xxhash.xxh3_64()
         self._names: set[bytes] = set()

@@ -149,7 +149,7 @@ def _nothing(_: object) -> Sequence[int]:
 
 
 class Unattended(MessageDatabase):
-    """A database without its maintenance's thread: what there is to do is done after each commit.
+    """A database without its maintenance thread: what there is to do is done after each commit.
 
     So every run makes the same calls in the same order, and the n-th call is the same call.
     """
