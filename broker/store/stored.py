@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from oms_journal.database.questions import Look, explain
-from oms_journal.database.stats import CleanupReport, FileExplanation, Pin
+from oms_journal.database.queries import DatabaseState
+from oms_journal.database.stats import CleanupReport, FileExplanation, Pin, explain
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +159,9 @@ class MakesRoom(Protocol):
         """Make room; return what was done once it is. StoreUnavailable."""
 
 
-def of_journal(look: Look) -> list[StoredFile]:
+def of_journal(state: DatabaseState) -> list[StoredFile]:
     """Return the data files of a message database, from its own figures."""
-    return list(map(_file, explain(look)))
+    return list(map(_file, explain(state)))
 
 
 def _file(found: FileExplanation) -> StoredFile:

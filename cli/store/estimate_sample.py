@@ -25,10 +25,11 @@ from oms_journal.journal.format.footer import (
     row_bytes_max,
 )
 from oms_journal.journal.format.headers import FileHeader
+from oms_journal.journal.format.records import Added
 from oms_journal.journal.operations import Operation
-from oms_journal.journal.writing.draft import Added, Composer, Draft
+from oms_journal.journal.writing.draft import CommitBuilder, Draft
 from oms_journal.journal.writing.groups import form
-from oms_journal.journal.writing.single import Place
+from oms_journal.journal.writing.single import WritePosition
 
 if TYPE_CHECKING:
     from oms_journal.cli.store.estimate import Load
@@ -122,7 +123,7 @@ class Sample:
         for place, record in enumerate(self._records()):
             if place >= self._uows + self._statuses:
                 yield from self._begins(record)
-            composer = Composer()
+            composer = CommitBuilder()
             if record.status is Status.ACCEPTED:
                 composer.add(Added(queue=queue, payloads=[payload] * load.messages))
                 composer.put(self._key(record), UOW.encode(record), numbers_at=((FIRST_AT, 0),))
@@ -135,7 +136,7 @@ class Sample:
     def _begins(self, record: UowRecord) -> Iterator[Draft]:
         """Yield the commits of a unit of work until its sender's: with persistent status one of every SEND."""
         for _ in range(record.messages - 1 if self._load.statuses else 0):
-            composer = Composer()
+            composer = CommitBuilder()
             composer.put(self._key(record), UOW.encode(record._replace(status=Status.RECEIVED)))
             yield composer.draft()
 
@@ -145,18 +146,18 @@ class Sample:
         numbers = np.arange(record.first, record.first + record.messages, dtype=np.uint64)
         key = self._key(record)
         if not self._load.statuses:
-            composer = Composer()
+            composer = CommitBuilder()
             composer.remove(Operation.DELIVER, queue, numbers)
             composer.drop(key)
             yield composer.draft()
             return
         for status in (Status.DELIVERED, Status.PROCESSED):
-            composer = Composer()
+            composer = CommitBuilder()
             if status is Status.PROCESSED:
                 composer.remove(Operation.DELIVER, queue, numbers)
             composer.put(key, UOW.encode(record._replace(status=status)))
             yield composer.draft()
-        composer = Composer()
+        composer = CommitBuilder()
         composer.drop(key)
         yield composer.draft()
 
@@ -192,7 +193,7 @@ class _File:
             created=BEGUN,
         )
         self._builder = ContentsBuilder()
-        self.place = Place(
+        self.place = WritePosition(
             identity=IDENTITY,
             sequence=sequence,
             owner=1,

@@ -8,11 +8,11 @@ from typing import Any
 
 from oms_journal.database.arguments import every, message_number, plain_bytes, plain_properties, plain_text
 from oms_journal.database.block import CommitBlock
-from oms_journal.database.consumers import Taking
+from oms_journal.database.consumers import Consumers
 from oms_journal.database.drafting import Drafting
 from oms_journal.database.encode import Encoder
-from oms_journal.database.ledger import Effect, Run
-from oms_journal.index.table import Place
+from oms_journal.database.ledger import IndexChanges, Run
+from oms_journal.index.table import MessageLocation
 from oms_journal.journal.operations import VALUE_BYTES_MAX, check_size
 from oms_journal.journal.reading.message import Message
 from oms_journal.journal.writing.draft import Draft, draft_plain
@@ -166,7 +166,7 @@ def a_count_of_nothing_is_written() -> Iterator[None]:
             if draft is None:
                 template = self.encode.queue(queue)
                 draft = draft_plain(template.name, [], [])
-                draft.effect = Effect(runs=(Run(template, []),))
+                draft.effect = IndexChanges(runs=(Run(template, []),))
             return draft
 
         return add_many
@@ -233,7 +233,7 @@ def half_of_many_stays_in_the_block() -> Iterator[None]:
         yield
 
 
-# Taking.
+# Consumers.
 
 
 @fault("tasks", budget=20)
@@ -255,13 +255,13 @@ def an_interrupted_take_keeps_its_message() -> Iterator[None]:
     """An exception that leaves `take` leaves its message with nobody."""
 
     def begun(before: Any) -> Any:
-        def begin(self: Taking, *given: Any) -> None:
+        def begin(self: Consumers, *given: Any) -> None:
             before(self, *given)
             self.given_back = _Forgetful()  # type: ignore[assignment]
 
         return begin
 
-    with changed(Patched.TAKING_INIT, begun):
+    with changed(Patched.CONSUMERS_INIT, begun):
         yield
 
 
@@ -269,7 +269,7 @@ def an_interrupted_take_keeps_its_message() -> Iterator[None]:
 def take_removes_before_it_notes() -> Iterator[None]:
     """`take` removes the number from its line, and only then notes that it is taken."""
 
-    def take(self: Taking, queue: str) -> Place | None:
+    def take(self: Consumers, queue: str) -> MessageLocation | None:
         line = self._lines.get(queue) or self._new_line(queue)
         while self.given_back:
             self.release(self.given_back.popleft())
@@ -288,7 +288,7 @@ def take_removes_before_it_notes() -> Iterator[None]:
                 self.taken[number] = queue
                 return place
 
-    with changed(Patched.TAKING_TAKE, lambda _: take):
+    with changed(Patched.CONSUMERS_TAKE, lambda _: take):
         yield
 
 
@@ -296,7 +296,7 @@ def take_removes_before_it_notes() -> Iterator[None]:
 def release_removes_before_it_returns() -> Iterator[None]:
     """`release` forgets who has the message, and only then puts it back into its line."""
 
-    def release(self: Taking, number: int) -> bool:
+    def release(self: Consumers, number: int) -> bool:
         queue = self.taken.pop(number, None)
         if queue is None:
             return False
@@ -305,7 +305,7 @@ def release_removes_before_it_returns() -> Iterator[None]:
             line.returned.sort()
         return True
 
-    with changed(Patched.TAKING_RELEASE, lambda _: release):
+    with changed(Patched.CONSUMERS_RELEASE, lambda _: release):
         yield
 
 
@@ -324,12 +324,12 @@ def what_is_delivered_stays_taken() -> Iterator[None]:
 def what_is_held_back_is_handed_out() -> Iterator[None]:
     """`take` hands out what is held back."""
 
-    def refill(self: Taking, queue: str, line: Any) -> None:
+    def refill(self: Consumers, queue: str, line: Any) -> None:
         for numbers, _, _ in self._table.batches(queue, line.after, 1 << 63):
             line.ready.extend(numbers.tolist())
             line.after = int(numbers[-1])
 
-    with changed(Patched.TAKING_REFILL, lambda _: refill):
+    with changed(Patched.CONSUMERS_REFILL, lambda _: refill):
         yield
 
 

@@ -49,7 +49,7 @@ ALONE = {
 # What is for the layers of the engine, and not for who uses it.
 INSIDE = {
     "MessageDatabase": {
-        *("begun", "check_open", "give_back", "is_cramped", "is_full", "look", "reclaim", "want_room", "write"),
+        *("begun", "check_open", "give_back", "is_cramped", "is_full", "reclaim", "state", "want_room", "write"),
     },
 }
 

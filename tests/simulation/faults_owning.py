@@ -6,7 +6,7 @@ from typing import Any
 
 from oms_journal.database.cleanup import Cleanup
 from oms_journal.database.ledger import Ledger
-from oms_journal.database.questions import file_facts
+from oms_journal.database.stats import file_facts
 from oms_journal.index.live import Index
 from oms_journal.journal.lock import LOCK_BYTE_BASE, _holder
 from oms_journal.journal.names import DataFileName
@@ -17,7 +17,7 @@ from tests.simulation.fault import Instead, changed, fault, nothing
 @fault("engine", budget=60, near=["recovery/test_crash_owners"])
 def the_owner_is_not_checked_before_an_answer() -> Iterator[None]:
     """A commit is acknowledged without a look whether the directory is still ours."""
-    with changed(Patched.OWNERSHIP_IS_OURS, lambda _: lambda self: True):
+    with changed(Patched.DIRECTORY_LOCK_IS_OURS, lambda _: lambda self: True):
         yield
 
 

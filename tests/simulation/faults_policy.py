@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from oms_journal.database.holds import Holding
+from oms_journal.database.holds import Holds
 from oms_journal.journal.disk import Disk
 from oms_journal.journal.reserve import Reserve
 from oms_journal.recovery import findings
 from oms_journal.recovery.decision import Action
-from oms_journal.recovery.examination import Examined
+from oms_journal.recovery.examination import Examination
 from oms_journal.recovery.repair import Repairer
 from tests.planted.patched import Patched
 from tests.simulation.fault import changed, fault, nothing
@@ -21,7 +21,7 @@ def a_refusing_start_has_archived_already() -> Iterator[None]:
     """A start makes its archives before it looks whether its policy lets it go on."""
 
     def of(check: Callable[..., None]) -> Callable[..., None]:
-        def checked(self: Any, examined: Sequence[Examined]) -> None:
+        def checked(self: Any, examined: Sequence[Examination]) -> None:
             repairer = Repairer(self._disk, self._directory, Reserve(self._disk, self._directory, 0).release)
             for one in examined:
                 if one.decision.action in (Action.CUT, Action.REBUILD, Action.DROP):
@@ -49,17 +49,17 @@ def a_refusing_start_lets_torn_files_pass() -> Iterator[None]:
 def a_truncating_start_does_not_tell_what_it_cut_behind() -> Iterator[None]:
     """With the policy "truncate" the first bad place is reported, and not the good commits that go with it."""
 
-    def of(cut: Callable[..., Examined]) -> Callable[..., Examined]:
+    def of(cut: Callable[..., Examination]) -> Callable[..., Examination]:
         return lambda disk, examined: replace(cut(disk, examined), losses=examined.losses)
 
-    with changed(Patched.STARTUP_CUT, of):
+    with changed(Patched.STARTUP_TRUNCATE, of):
         yield
 
 
 @fault("engine", budget=200)
 def a_truncating_start_keeps_what_is_good_behind() -> Iterator[None]:
     """The policy "truncate" salvages."""
-    with changed(Patched.STARTUP_CUT, lambda _: lambda disk, examined: examined):
+    with changed(Patched.STARTUP_TRUNCATE, lambda _: lambda disk, examined: examined):
         yield
 
 
@@ -93,7 +93,7 @@ def the_intention_to_hold_goes_before_what_is_held_is_durable() -> Iterator[None
     """A start removes `omsmsg.hold` first, and then commits the ranges that it holds."""
 
     def of(_: Callable[..., None]) -> Callable[..., None]:
-        def settled(self: Holding, disk: Disk, directory: Path) -> None:
+        def settled(self: Holds, disk: Disk, directory: Path) -> None:
             if findings.intended(disk, directory):
                 findings.done(disk, directory)
                 with self.lock:
@@ -101,5 +101,5 @@ def the_intention_to_hold_goes_before_what_is_held_is_durable() -> Iterator[None
 
         return settled
 
-    with changed(Patched.HOLDING_SETTLE, of):
+    with changed(Patched.HOLDS_SETTLE, of):
         yield

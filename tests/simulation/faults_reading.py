@@ -10,7 +10,7 @@ from oms_journal.index.live import Index
 from oms_journal.journal.format.frames import FRAME, BadFrame, FrameHeader
 from oms_journal.journal.format.headers import FileHeader
 from oms_journal.journal.operations import Operation
-from oms_journal.recovery.numbering import Numbers
+from oms_journal.recovery.numbering import NumberFloor
 from tests.planted.patched import Patched
 from tests.simulation.fault import EqualToAll, changed, changed_in, fault, nothing
 
@@ -149,7 +149,7 @@ def a_read_error_is_taken_for_damage() -> Iterator[None]:
 @fault("engine", budget=300)
 def a_late_file_is_believed() -> Iterator[None]:
     """What a former owner wrote after it had lost the directory counts."""
-    with changed(Patched.SURVEY_LATE_FILES, lambda _: lambda headers: set()):
+    with changed(Patched.SURVEY_FILES_OF_PASSED_OWNERS, lambda _: lambda headers: set()):
         yield
 
 
@@ -248,7 +248,7 @@ def numbers_go_on_behind_what_is_undelivered() -> Iterator[None]:
 @fault("engine", budget=300)
 def numbers_of_a_dropped_file_are_forgotten() -> Iterator[None]:
     """A start that drops a file notes nothing of how far its numbers went."""
-    with changed(Patched.STARTUP_OF_LOST, lambda _: lambda examined: Numbers()):
+    with changed(Patched.STARTUP_NUMBERS_OF_LOST, lambda _: lambda examined: NumberFloor()):
         yield
 
 

@@ -61,7 +61,7 @@ def what_is_let_go_is_held_again_after_a_restart() -> Iterator[None]:
     def of(write: Callable[..., None]) -> Callable[..., None]:
         return lambda self, held=None: write(self) if held is None else None
 
-    with changed(Patched.HOLDING_WRITE, of):
+    with changed(Patched.HOLDS_WRITE, of):
         yield
 
 
@@ -72,5 +72,5 @@ def a_backup_leaves_out_what_clean_up_has_acted_on() -> Iterator[None]:
     def of(_: Callable[..., Any]) -> Callable[..., Any]:
         return lambda self, found: list(found)
 
-    with changed(Patched.SOURCE_READER_WITH_MARKS, of):
+    with changed(Patched.SNAPSHOT_READER_WITH_MARKS, of):
         yield

@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 
 from oms_journal.journal.errors import MessageDamaged
+from oms_journal.journal.format.records import Added
 from oms_journal.journal.reading.message import FrameReader, Message, Source
-from oms_journal.journal.writing.draft import Added, Composer
+from oms_journal.journal.writing.draft import CommitBuilder
 from oms_journal.journal.writing.groups import AnyDraft, form
-from oms_journal.journal.writing.single import Place, PlainAdds, QueueTemplate
+from oms_journal.journal.writing.single import PlainAdds, QueueTemplate, WritePosition
 from tests.support.faulty_disk import SimulatedDisk
 
 PATH = Path("/spool/omsmsg-0000000003.data")
-PLACE = Place(identity=5, sequence=3, owner=7, alignment=8, offset=4096, synced=2000, next_message=1000, next_commit=40)
+PLACE = WritePosition(
+    identity=5, sequence=3, owner=7, alignment=8, offset=4096, synced=2000, next_message=1000, next_commit=40
+)
 PAYLOAD = bytes(range(251)) * 20
 
 
@@ -22,9 +25,9 @@ def _plain() -> AnyDraft:
 
 
 def _composed() -> AnyDraft:
-    composer = Composer()
-    composer.add(Added(queue=b"queue", payloads=[PAYLOAD]))
-    return composer.draft()
+    builder = CommitBuilder()
+    builder.add(Added(queue=b"queue", payloads=[PAYLOAD]))
+    return builder.draft()
 
 
 def _read(disk: SimulatedDisk) -> Message | MessageDamaged:
