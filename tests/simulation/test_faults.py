@@ -66,6 +66,10 @@ def _assert_found(name: str) -> None:
     assert is_exception or found.failure.promise in found.seen.checked
 
 
+# What changes by itself, where a thread that another test has begun is still at work.
+STATE = {f"oms_journal.journal.background.{name}" for name in ("_before", "_count")}
+
+
 @for_each("name", FAULTS, sample=24)
 def test_a_fault_is_gone_when_its_block_ends(name: str) -> None:
     def product() -> dict[str, object]:
@@ -81,7 +85,7 @@ def test_a_fault_is_gone_when_its_block_ends(name: str) -> None:
 
     before = product()
     with FAULTS[name].made():
-        touched = [place for place, each in product().items() if before.get(place) is not each]
+        touched = [place for place, each in product().items() if before.get(place) is not each and place not in STATE]
         assert touched
     after = product()
     assert [place for place in touched if after[place] is not before[place]] == []
