@@ -333,11 +333,11 @@ TAMPERINGS: dict[str, Callable[[Path], None]] = {
 
 
 @with_table
-@pytest.mark.parametrize("tamper", TAMPERINGS.values(), ids=TAMPERINGS)
+@pytest.mark.parametrize("what", sampled(TAMPERINGS, 2, kind=lambda what: what.partition(" at ")[0]))
 def test_tampering_with_the_files_after_the_kill_is_found(
-    tamper: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oms_journal.cli.demo.flights.run.Demo", partial(Demo, after_kill=tamper))
+    monkeypatch.setattr("oms_journal.cli.demo.flights.run.Demo", partial(Demo, after_kill=TAMPERINGS[what]))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     result = oms(*few_flights("--rounds", "1"), code=1)
