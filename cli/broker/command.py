@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from oms_journal.broker.admin.commands import COMMANDS
 from oms_journal.cli import options, output
-from oms_journal.cli.broker import held, operator
+from oms_journal.cli.broker import operator
 from oms_journal.cli.broker.queries import shown
 from oms_journal.cli.failures import Usage
 from oms_journal.cli.output import Column, counted, printable
@@ -80,6 +81,8 @@ def command(  # noqa: PLR0913 - the command line's options
 
 def _release_rest(server: operator.Server, order: dict[str, Any], known: Path, *, yes: bool, as_json: bool) -> None:
     """Release what is held but for what a file names, which is discarded as PROCESSED."""
+    from oms_journal.cli.broker import held  # takes the engine, which no other command to a broker does
+
     held.check(order)
     split = held.compared(server, order, held.names_in(known))
     if split.found and not split.has:
@@ -129,8 +132,6 @@ def _value(name: str, value: str) -> Any:
 
 def _confirm(order: dict[str, Any], *, yes: bool) -> None:
     """Ask before something is lost or somebody cut off; without a terminal there is nobody to ask."""
-    from oms_journal.broker.admin.commands import COMMANDS
-
     known = COMMANDS.get(order["command"].replace("_", "-"))
     if yes or known is None or not known.destroys:
         return

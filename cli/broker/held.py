@@ -15,47 +15,50 @@ from datetime import datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from oms_journal.broker.admin.codes import CisRefused
+from oms_journal.broker.admin.commands import SELECTORS, order_of
+from oms_journal.broker.codes import BrokerError
+from oms_journal.broker.embedded.broker import Broker
+from oms_journal.broker.kernel.restart.hold import Held, Records, held_in
+from oms_journal.broker.kernel.state.effects import (
+    Command,
+    DiscardHeld,
+    DiscardPublications,
+    ReleaseHeld,
+    ReleasePublications,
+)
+from oms_journal.broker.records import MASTER, MASTER_KEY, RecordError, Status
+from oms_journal.broker.store.start import StartRefused
 from oms_journal.cli import interrupts, output
 from oms_journal.cli.broker.operator import Server
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 from oms_journal.cli.messages.sources import lines_of
 from oms_journal.cli.output import iso_microseconds
 from oms_journal.cli.stores import view, waited_for
+from oms_journal.database.view import DatabaseView
 from oms_journal.journal.errors import DatabaseLocked
-
-if TYPE_CHECKING:
-    from oms_journal.broker.embedded.broker import Broker
-    from oms_journal.broker.kernel.restart.hold import Held
-    from oms_journal.broker.kernel.state.effects import Command
-    from oms_journal.database.view import DatabaseView
-
 
 BY_NUMBER, BY_PRODUCER, BY_UOWID = "number", "producer-id", "uowid"  # a PUBLICATION-ID is meant by the last as well
 SHOWN_MAX = 10  # subscriptions in a message
 AT_ONCE = 1000  # of one commit, as many as a broker takes; nobody else calls this one
 
 
-def is_brokers(looking: "DatabaseView") -> bool:
+def is_brokers(looking: DatabaseView) -> bool:
     """Say whether the store is a broker's."""
-    from oms_journal.broker.records import MASTER_KEY
-
     return looking.get(MASTER_KEY) is not None
 
 
-def held_of(looking: "DatabaseView") -> "list[Held]":
+def held_of(looking: DatabaseView) -> list[Held]:
     """Return what is held of a broker's store, the oldest first."""
-    from oms_journal.broker.kernel.restart.hold import Records, held_in
-    from oms_journal.broker.records import RecordError
-
     try:
         return held_in(Records(looking.get, looking.keys, looking.held_count() > 0))
     except RecordError as failure:
         raise Failure(f"a record of the broker cannot be read: {failure}", ExitCode.UNUSABLE) from failure
 
 
-def print_held(found: "Iterable[Held]", limit: int | None, *, as_json: bool) -> None:
+def print_held(found: Iterable[Held], limit: int | None, *, as_json: bool) -> None:
     """Print what is held, at most so many; 0 and None are all."""
     every = list(found)
     shown = every[: limit or None]
@@ -80,11 +83,11 @@ def print_held(found: "Iterable[Held]", limit: int | None, *, as_json: bool) -> 
         output.print_line(f"… and {len(every) - len(shown):,} more; --limit 0 shows all")
 
 
-def _document(held: "Held") -> Mapping[str, Any]:
+def _document(held: Held) -> Mapping[str, Any]:
     return asdict(held) | {"committed": iso_microseconds(held.committed)}
 
 
-def _row(held: "Held") -> tuple[str, ...]:
+def _row(held: Held) -> tuple[str, ...]:
     committed = iso_microseconds(held.committed)[:19]
     return (
         held.identifier,
@@ -97,7 +100,7 @@ def _row(held: "Held") -> tuple[str, ...]:
     )
 
 
-def named(found: "Iterable[Held]", numbers: Collection[int]) -> "tuple[list[Held], int]":
+def named(found: Iterable[Held], numbers: Collection[int]) -> tuple[list[Held], int]:
     """Return what has one of these messages, and how many of the numbers are of nothing that is held."""
     left = set(numbers)
     chosen = []
@@ -109,20 +112,20 @@ def named(found: "Iterable[Held]", numbers: Collection[int]) -> "tuple[list[Held
     return chosen, len(left)
 
 
-def of(found: "list[Held]", subscriber: str | None) -> "list[Held]":
+def of(found: list[Held], subscriber: str | None) -> list[Held]:
     """Return what is held for a subscriber, said by USER-ID or as a subscription; all where none is said."""
     if subscriber is None:
         return found
     return [each for each in found if each.subscription_id and subscriber in (each.subscriber, each.subscription_id)]
 
 
-def refuse_several(found: "Iterable[Held]", discarded: "Iterable[Held]") -> None:
+def refuse_several(found: Iterable[Held], discarded: Iterable[Held]) -> None:
     """Raise Usage where a publication is to go by a list that may be any subscription's: others have not had it."""
     if any(each.subscription_id for each in discarded):
         _refuse_but_one({each.subscription_id: each for each in found if each.subscription_id})
 
 
-def refuse_several_of_one(discarded: "Iterable[Held]") -> None:
+def refuse_several_of_one(discarded: Iterable[Held]) -> None:
     """Raise Usage where one publication is to go for several subscriptions, none of which was named."""
     by_identifier: dict[str, dict[str, Held]] = {}
     for each in discarded:
@@ -131,16 +134,14 @@ def refuse_several_of_one(discarded: "Iterable[Held]") -> None:
         _refuse_but_one(one)
 
 
-def _refuse_but_one(subscriptions: "Mapping[str, Held]") -> None:
+def _refuse_but_one(subscriptions: Mapping[str, Held]) -> None:
     if len(subscriptions) > 1:
         found = [f"{each.queue} for {each.subscriber} ({each.subscription_id})" for each in subscriptions.values()]
         several = ", ".join([*found[:SHOWN_MAX], *(["…"] if len(found) > SHOWN_MAX else [])])
         raise Usage(f"what one subscriber has others may not have: say --subscriber, and --queue, for one of {several}")
 
 
-def between(
-    found: "Iterable[Held]", queue: str | None, before: datetime | None, after: datetime | None
-) -> "list[Held]":
+def between(found: Iterable[Held], queue: str | None, before: datetime | None, after: datetime | None) -> list[Held]:
     """Return what is of this queue, and was committed before one time and after the other."""
     earliest = 0 if after is None else round(after.timestamp() * 1_000_000)
     latest = None if before is None else round(before.timestamp() * 1_000_000)
@@ -153,7 +154,7 @@ def between(
     ]
 
 
-def split(found: "Collection[Held]", names: Collection[str], by: str | None) -> "tuple[list[Held], list[Held], int]":
+def split(found: Collection[Held], names: Collection[str], by: str | None) -> tuple[list[Held], list[Held], int]:
     """Return what of it nobody has named, what somebody has, and how many names are of nothing that is held.
 
     Names are of one kind, or of any. Usage where they may be of another kind than the one that they were found by.
@@ -172,11 +173,11 @@ def split(found: "Collection[Held]", names: Collection[str], by: str | None) -> 
     return released, discarded, len(wanted - met.keys())
 
 
-def _numbers(held: "Held") -> Iterable[str]:
+def _numbers(held: Held) -> Iterable[str]:
     return map(str, range(held.first, held.first + held.messages))
 
 
-_NAMES: "Mapping[str, Callable[[Held], Iterable[str]]]" = {
+_NAMES: Mapping[str, Callable[[Held], Iterable[str]]] = {
     BY_UOWID: lambda held: (held.identifier,),
     BY_PRODUCER: lambda held: (held.producer,),
     BY_NUMBER: _numbers,
@@ -191,22 +192,13 @@ def _refuse_doubtful(met: Mapping[str, Collection[str]], *, has_numbered: bool) 
             raise Usage(f"what {name} is in the list is not certain, nor what others are: say --by {kind}")
 
 
-def carry_out(spool: Path, released: "Collection[Held]", discarded: "Collection[Held]", wait_seconds: float) -> None:
+def carry_out(spool: Path, released: Collection[Held], discarded: Collection[Held], wait_seconds: float) -> None:
     """Discard as PROCESSED, and release, with a broker that is started for it. Failure where it cannot start.
 
     A broker that runs there is waited for so long.
     It is done in steps of bounded size: who is interrupted gives the command again, for what is left. Of publications
     the oldest are discarded and released before the next ones: nothing then has to note each of them.
     """
-    from oms_journal.broker.embedded.broker import Broker
-    from oms_journal.broker.kernel.state.effects import (
-        DiscardHeld,
-        DiscardPublications,
-        ReleaseHeld,
-        ReleasePublications,
-    )
-    from oms_journal.broker.records import Status
-    from oms_journal.broker.store.start import StartRefused
 
     def is_locked(failure: Exception) -> bool:
         return isinstance(failure, StartRefused) and isinstance(failure.__cause__, DatabaseLocked)
@@ -232,8 +224,8 @@ def carry_out(spool: Path, released: "Collection[Held]", discarded: "Collection[
 
 
 def _by_subscription(
-    released: "Iterable[Held]", discarded: "Iterable[Held]"
-) -> "Iterable[tuple[str, Sequence[Held], Collection[str]]]":
+    released: Iterable[Held], discarded: Iterable[Held]
+) -> Iterable[tuple[str, Sequence[Held], Collection[str]]]:
     """Yield what is to be decided about for each subscription, the oldest first, and what of it was discarded.
 
     Where a subscription's oldest publications are all decided about, one number says so, and else one for each.
@@ -250,9 +242,7 @@ def _by_subscription(
             yield subscription_id, part, has.get(subscription_id, ())
 
 
-def _give(broker: "Broker", command: Callable[..., "Command"], *about: Any) -> None:
-    from oms_journal.broker.codes import BrokerError
-
+def _give(broker: Broker, command: Callable[..., Command], *about: Any) -> None:
     try:
         with interrupts.held_back():
             broker.administer(lambda handle: command(handle, *about))
@@ -260,13 +250,11 @@ def _give(broker: "Broker", command: Callable[..., "Command"], *about: Any) -> N
         raise Failure(str(refused), ExitCode.UNUSABLE) from refused
 
 
-def _parts(found: "Sequence[Held]") -> "Iterable[Sequence[Held]]":
+def _parts(found: Sequence[Held]) -> Iterable[Sequence[Held]]:
     return (found[start : start + AT_ONCE] for start in range(0, len(found), AT_ONCE))
 
 
 def _broker_id(spool: Path) -> str:
-    from oms_journal.broker.records import MASTER, MASTER_KEY
-
     with view(spool) as looking:
         value = looking.get(MASTER_KEY)
     assert value is not None, "it is a broker's store"
@@ -294,9 +282,6 @@ class Split:
 
 def check(order: Mapping[str, Any]) -> None:
     """Usage for what the broker would refuse, or not be asked: what is not understood must not widen an order."""
-    from oms_journal.broker.admin.codes import CisRefused
-    from oms_journal.broker.admin.commands import SELECTORS, order_of
-
     try:
         checked = order_of(order)
     except CisRefused as refused:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
@@ -18,10 +18,8 @@ from oms_journal.cli.messages.sources import BadEntry, Entry, SourceFormat, entr
 from oms_journal.cli.output import age_text, counted, size_text
 from oms_journal.cli.progress import ProgressBar
 from oms_journal.cli.stores import database, engine_options
+from oms_journal.database.database import MessageDatabase
 from oms_journal.journal.errors import JournalError, OutcomeUnknown
-
-if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.database.database import MessageDatabase
 
 BATCH_BYTES_MAX = 8 << 20  # a commit is formed in memory
 FILE_SHARE = 4  # and does not span two files: at least so many should fit into one
@@ -196,7 +194,7 @@ def _batches(source: Iterator[Entry], queue: str | None, sizing: Sizing) -> Iter
 class _Loader:
     """Commits batches and counts what was acknowledged."""
 
-    def __init__(self, db: "MessageDatabase", tally: Tally, producer_prefix: str | None) -> None:
+    def __init__(self, db: MessageDatabase, tally: Tally, producer_prefix: str | None) -> None:
         self._db = db
         self._tally = tally
         self._prefix = producer_prefix

@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from oms_journal.broker.kernel.restart.hold import Held
 from oms_journal.cli import interrupts, options, output
 from oms_journal.cli.broker import held as held_units
 from oms_journal.cli.broker.held import BY_NUMBER, BY_PRODUCER, BY_UOWID
@@ -20,11 +21,8 @@ from oms_journal.cli.messages.remove import COMMIT_MESSAGES_MAX, ask, moment
 from oms_journal.cli.messages.sources import lines_of
 from oms_journal.cli.output import counted
 from oms_journal.cli.stores import database, view
-
-if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.broker.kernel.restart.hold import Held
-    from oms_journal.database.view import DatabaseView
-    from oms_journal.journal.reading.message import Message
+from oms_journal.database.view import DatabaseView
+from oms_journal.journal.reading.message import Message
 
 BY_PROPERTY = "property:"
 
@@ -164,7 +162,7 @@ def _planned(spool: Path, asked: _Asked) -> tuple[Plan, int]:
         return plan, looking.held_count() - len(plan.released) - len(plan.discarded)
 
 
-def _plan_of_broker(found: "list[Held]", asked: _Asked) -> Plan:
+def _plan_of_broker(found: list[Held], asked: _Asked) -> Plan:
     """Return the same of units of work and publications, by what any line of a file may name them."""
     if asked.by not in (None, BY_NUMBER, BY_PRODUCER, BY_UOWID):
         what = f"{BY_NUMBER}, {BY_PRODUCER} or {BY_UOWID}"
@@ -193,7 +191,7 @@ class _Told:
     """What a consumer says that it has."""
 
     names: frozenset[str]
-    name_of: Callable[["Message"], str | None] | None  # None: they are numbers
+    name_of: Callable[[Message], str | None] | None  # None: they are numbers
 
 
 def _told(file: Path | None, by: str | None) -> _Told | None:
@@ -204,12 +202,12 @@ def _told(file: Path | None, by: str | None) -> _Told | None:
         name_of = None
     elif by == BY_PRODUCER:
 
-        def name_of(message: "Message") -> str | None:
+        def name_of(message: Message) -> str | None:
             return message.producer_id
 
     elif by is not None and by.startswith(BY_PROPERTY) and (key := by.removeprefix(BY_PROPERTY)):
 
-        def name_of(message: "Message") -> str | None:
+        def name_of(message: Message) -> str | None:
             return message.properties.get(key)
 
     else:
@@ -228,28 +226,26 @@ def _numbers(file: Path) -> frozenset[str]:
     return frozenset(name.lstrip("0") or "0" for name in names.values())
 
 
-def _between(older: str | None, newer: str | None) -> "Callable[[Message], bool] | None":
+def _between(older: str | None, newer: str | None) -> Callable[[Message], bool] | None:
     """Return whether a message is of the right age; None where any age is."""
     if older is None and newer is None:
         return None
     before = None if older is None else moment(older, "--older")
     after = None if newer is None else moment(newer, "--newer")
 
-    def fits(message: "Message") -> bool:
+    def fits(message: Message) -> bool:
         return (before is None or message.added_at < before) and (after is None or message.added_at > after)
 
     return fits
 
 
-def _named(looking: "DatabaseView", numbers: Iterable[int]) -> Plan:
+def _named(looking: DatabaseView, numbers: Iterable[int]) -> Plan:
     wanted = set(numbers)
     held = sorted(number for number in wanted if looking.is_held(number))
     return Plan(held, unknown=len(wanted) - len(held))
 
 
-def _plan(
-    looking: "DatabaseView", queue: str | None, fits: "Callable[[Message], bool] | None", told: _Told | None
-) -> Plan:
+def _plan(looking: DatabaseView, queue: str | None, fits: Callable[[Message], bool] | None, told: _Told | None) -> Plan:
     """Return what is to be done; messages are only read where more than their numbers is asked."""
     if fits is None and (told is None or told.name_of is None):
         pairs = ((number, str(number)) for number in looking.held_numbers(queue))

@@ -11,6 +11,7 @@ from oms_journal.cli import interrupts, options, output
 from oms_journal.cli.failures import ExitCode, Usage
 from oms_journal.cli.output import counted, printable
 from oms_journal.cli.stores import database, view
+from oms_journal.database.options import parse_duration
 
 COMMIT_MESSAGES_MAX = 100_000  # of one DELETE commit
 
@@ -60,8 +61,6 @@ def _of_queue(spool: Path, queue: str, older: str | None) -> list[int]:
 
 def moment(age: str, option: str) -> datetime:
     """Return the time that was so long ago; Usage where it is no duration."""
-    from oms_journal.database.options import parse_duration
-
     try:
         return datetime.now(UTC) - timedelta(seconds=parse_duration(age))
     except (ValueError, OverflowError) as failure:

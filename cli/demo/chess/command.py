@@ -5,23 +5,22 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from oms_journal.cli import options, output
+from oms_journal.cli.demo.broker import opened
+from oms_journal.cli.demo.chess.match import Match, Played, Settings, Visit
 from oms_journal.cli.demo.chess.pgn import OPERA, RESULTS, Game, PgnError, Side, move_fault, numbered, read, written
-from oms_journal.cli.demo.chess.scoresheet import sheet_path
+from oms_journal.cli.demo.chess.scoresheet import Sheet, sheet_path
+from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, Call, Outcome, Said, step
 from oms_journal.cli.demo.directory import own_directory
 from oms_journal.cli.demo.screen import WIDTH_MAX, Screen
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 from oms_journal.cli.interrupts import held_back
 from oms_journal.cli.output import counted
 from oms_journal.journal.names import DataFileName, parse
-
-if TYPE_CHECKING:  # the broker is imported when the command runs
-    from oms_journal.cli.demo.chess.match import Played, Visit
-    from oms_journal.cli.demo.chess.step import Outcome, Said
 
 KILLS, KILLS_MAX, SEED = 12, 1000, 1858
 
@@ -86,11 +85,9 @@ def _game(pgn: Path | None) -> Game:
 
 
 def _play(spool: Path | None, game: Game, kills: int, seed: int, *, as_json: bool) -> None:
-    from oms_journal.cli.demo.chess.match import Match, Settings
-
     screen = Screen(is_silent=as_json)
 
-    def watch(visit: "Visit") -> None:
+    def watch(visit: Visit) -> None:
         if not as_json:
             _show(visit, is_last=visit.place == len(game.moves))
 
@@ -136,10 +133,8 @@ def _row(*cells: str) -> str:
     return f"{number:>5} {side:6} {last:10} {received:9} {sent:9} {end}".rstrip()
 
 
-def _show(visit: "Visit", *, is_last: bool) -> None:
+def _show(visit: Visit, *, is_last: bool) -> None:
     """Print what one process did."""
-    from oms_journal.cli.demo.chess.step import Call, Outcome
-
     last, received, sent, end = visit.answer(Call.LAST), visit.answer(Call.RECEIVE), "", ""
     for call in (Call.SEND_FIRST, Call.SEND, Call.COMMIT, Call.COMMIT_BOTH):
         if (answered := visit.answer(call)) is not None:
@@ -162,7 +157,7 @@ def _show(visit: "Visit", *, is_last: bool) -> None:
     sys.stdout.flush()
 
 
-def _tell(played: "Played", screen: Screen) -> None:
+def _tell(played: Played, screen: Screen) -> None:
     """Print what was seen, and the verdict."""
     settings, moves = played.settings, played.settings.game.moves
     screen.heading("What was seen")
@@ -190,10 +185,6 @@ def _tell(played: "Played", screen: Screen) -> None:
 
 
 def _make_step(spool: Path, side: Side, move: str | None, *, as_json: bool) -> None:
-    from oms_journal.cli.demo.broker import opened
-    from oms_journal.cli.demo.chess.scoresheet import Sheet
-    from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, Outcome, step
-
     said = None if move is None else _written(move)
     _check_directory(spool, begins=side is Side.WHITE and move is not None)
 
@@ -238,7 +229,7 @@ def _check_directory(spool: Path, *, begins: bool) -> None:
         raise Usage(f"--spool {spool} holds other things, and no game: give a directory of its own")
 
 
-def _document(side: Side, outcome: "Outcome", moves: Sequence[str], calls: Sequence["Said"]) -> dict[str, Any]:
+def _document(side: Side, outcome: Outcome, moves: Sequence[str], calls: Sequence[Said]) -> dict[str, Any]:
     return {
         "side": side.value,
         "outcome": outcome.value,
@@ -247,7 +238,7 @@ def _document(side: Side, outcome: "Outcome", moves: Sequence[str], calls: Seque
     }
 
 
-def _tell_step(spool: Path, side: Side, outcome: "Outcome", moves: Sequence[str], calls: Sequence["Said"]) -> None:
+def _tell_step(spool: Path, side: Side, outcome: Outcome, moves: Sequence[str], calls: Sequence[Said]) -> None:
     for said in calls:
         output.print_line(f"  {said.call.value:36} {said.answer:12} {said.move}".rstrip())
     output.print_line()
@@ -256,10 +247,8 @@ def _tell_step(spool: Path, side: Side, outcome: "Outcome", moves: Sequence[str]
     output.print_line(f"  {_next(side, outcome, moves, shlex.quote(str(spool)))}")
 
 
-def _next(side: Side, outcome: "Outcome", moves: Sequence[str], spool: str) -> str:
+def _next(side: Side, outcome: Outcome, moves: Sequence[str], spool: str) -> str:
     """Say how the game stands, and what can be done."""
-    from oms_journal.cli.demo.chess.step import Outcome
-
     other = side.other.value
     match outcome:
         case Outcome.MOVED if moves[-1] in RESULTS:

@@ -5,20 +5,19 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from oms_journal.cli import options, output
 from oms_journal.cli.demo.directory import Place, own_directory
+from oms_journal.cli.demo.flights.outcome import Seen, Settings
+from oms_journal.cli.demo.flights.run import Demo
 from oms_journal.cli.demo.flights.table import FLIGHTS
 from oms_journal.cli.demo.screen import Screen
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 from oms_journal.cli.output import counted, size_text
 from oms_journal.journal.iotest.place import look_at
-
-if TYPE_CHECKING:  # the engine is imported when the command runs
-    from oms_journal.cli.demo.flights.outcome import Seen
 
 FLIGHTS_MIN = 1000  # a day and more: from its first hour on a cancelled flight keeps the files
 IN_MEMORY = ("tmpfs", "ramfs")
@@ -56,9 +55,6 @@ def demo(  # noqa: PLR0913
     flights. Takes about a minute. Exits 1 when the proof fails; the
     directory is kept then.
     """
-    from oms_journal.cli.demo.flights.outcome import Settings
-    from oms_journal.cli.demo.flights.run import Demo
-
     screen = Screen(is_silent=as_json)
     wanted = None if no_report else _place_of_report(report)
     with own_directory(spool, "demo", keep=keep) as place, _beside(place) as retained:
@@ -75,7 +71,7 @@ def demo(  # noqa: PLR0913
     _end(seen)
 
 
-def _end(seen: "Seen") -> None:
+def _end(seen: Seen) -> None:
     """Exit with what the proof and the report came to."""
     if not seen.holds:
         raise typer.Exit(ExitCode.NO)
@@ -118,7 +114,7 @@ def _tell_where(spool: Path, retained: Path, screen: Screen) -> None:
     )
 
 
-def _tell(seen: "Seen", screen: Screen) -> None:
+def _tell(seen: Seen, screen: Screen) -> None:
     """Print what was seen, in figures, and the verdict."""
     screen.heading("What was seen")
     spool = seen.settings.spool
@@ -145,7 +141,7 @@ def _tell(seen: "Seen", screen: Screen) -> None:
         screen.say(f"- and {more:,} more")
 
 
-def _verdict(seen: "Seen") -> str:
+def _verdict(seen: Seen) -> str:
     if seen.holds:
         return f"Verdict: it holds. All {seen.acknowledged:,} acknowledged operations are there, none by half."
     return f"Verdict: it does NOT hold; {counted(seen.findings.count, 'difference')}."

@@ -462,7 +462,7 @@ def test_a_game_that_does_not_hold_is_told_and_its_directory_is_kept(
         def run(self) -> Played:
             return replace(super().run(), findings=["white has recorded Qe9"])
 
-    monkeypatch.setattr("oms_journal.cli.demo.chess.match.Match", Forging)
+    monkeypatch.setattr("oms_journal.cli.demo.chess.command.Match", Forging)
 
     result = oms("chess", "--pgn", str(pgn(tmp_path, ("*",))), "--kills", "0", code=1)
 

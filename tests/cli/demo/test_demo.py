@@ -337,7 +337,7 @@ TAMPERINGS: dict[str, Callable[[Path], None]] = {
 def test_tampering_with_the_files_after_the_kill_is_found(
     tamper: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oms_journal.cli.demo.flights.run.Demo", partial(Demo, after_kill=tamper))
+    monkeypatch.setattr("oms_journal.cli.demo.flights.command.Demo", partial(Demo, after_kill=tamper))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     result = oms(*few_flights("--rounds", "1"), code=1)
@@ -349,7 +349,7 @@ def test_tampering_with_the_files_after_the_kill_is_found(
 
 @with_table
 def test_what_is_found_stands_in_the_json_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oms_journal.cli.demo.flights.run.Demo", partial(Demo, after_kill=delete_one))
+    monkeypatch.setattr("oms_journal.cli.demo.flights.command.Demo", partial(Demo, after_kill=delete_one))
 
     seen = oms_json(*few_flights("--spool", str(tmp_path / "spool")), spool=tmp_path, code=1)
 

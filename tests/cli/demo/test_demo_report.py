@@ -139,7 +139,7 @@ def test_without_spark_or_java_one_line_says_what_to_install_and_the_verdict_sta
 def test_a_place_that_holds_something_else_is_refused_before_anything_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oms_journal.cli.demo.flights.run.Demo", None)
+    monkeypatch.setattr("oms_journal.cli.demo.flights.command.Demo", None)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
