@@ -1,5 +1,6 @@
 """`oms estimate`: what it says of a load is what the load takes, within a tenth."""
 
+import errno
 import gc
 import json
 import tracemalloc
@@ -13,7 +14,7 @@ from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.kernel.restart.restore import restored
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
-from oms_journal.broker.store.start import Pstore
+from oms_journal.broker.store.start import Pstore, StoreFull
 from oms_journal.cli.store.estimate import SAMPLE_MAX, Load, estimated
 from oms_journal.database.options import Options
 from tests.support.broker_restart_rows import RealDesk
@@ -165,6 +166,55 @@ def test_what_comes_and_goes_between_two_clean_ups_is_counted() -> None:
     assert busy.dead_bytes == pytest.approx(3 * busy.live_bytes, rel=0.01)
     assert busy.disk > quiet.disk
     assert estimated(Load(uows=0)).memory < 100_000
+
+
+@pytest.mark.parametrize(
+    "load", [Load(uows=3, messages=5000, size=1000), Load(uows=3, messages=2, size=10 << 20)], ids=str
+)
+def test_messages_that_are_large_or_many_are_told_without_writing_them(load: Load) -> None:
+    payloads = load.messages * load.size
+    assert payloads < estimated(load).uow_bytes < 1.1 * payloads
+
+
+def test_a_single_unit_of_work_among_many_statuses_is_counted() -> None:
+    assert estimated(Load(uows=1, statuses=100_000)).uow_bytes > 1000
+
+
+def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    estimated(Load(uows=10))
+    assert list(tmp_path.iterdir()) == []
+
+    def interrupted(*_: object, **__: object) -> None:
+        assert list(tmp_path.iterdir())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(JournalStore, "commit_many", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        estimated(Load(uows=10))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "there is no room"),
+        (StoreFull("disk full"), "there is no room"),
+        (PermissionError(errno.EACCES, "Permission denied"), "Permission denied"),
+    ],
+    ids=["full", "full store", "forbidden"],
+)
+def test_a_temporary_directory_that_takes_no_sample_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception, said: str
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(JournalStore, "commit_many", refused)
+    told = oms("estimate", "--uows", "10", code=4).stderr
+    assert said in told and "TMPDIR=DIR" in told
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_prints_a_table_and_json() -> None:
