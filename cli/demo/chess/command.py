@@ -10,12 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from oms_journal.cli import options, output
-from oms_journal.cli.demo.broker import opened
 from oms_journal.cli.demo.chess.match import Match, Played, Settings, Visit
 from oms_journal.cli.demo.chess.pgn import OPERA, RESULTS, Game, PgnError, Side, move_fault, numbered, read, written
 from oms_journal.cli.demo.chess.scoresheet import Sheet, sheet_path
-from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, Call, Outcome, Said, step
-from oms_journal.cli.demo.directory import own_directory
+from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, Call, Outcome, Said, opened, step
+from oms_journal.cli.demo.demonstration import demonstrate, own_place
 from oms_journal.cli.demo.screen import WIDTH_MAX, Screen
 from oms_journal.cli.failures import ExitCode, Failure, Usage
 from oms_journal.cli.interrupts import held_back
@@ -85,35 +84,28 @@ def _game(pgn: Path | None) -> Game:
 
 
 def _play(spool: Path | None, game: Game, kills: int, seed: int, *, as_json: bool) -> None:
-    screen = Screen(is_silent=as_json)
-
     def watch(visit: Visit) -> None:
-        if not as_json:
-            _show(visit, is_last=visit.place == len(game.moves))
+        _show(visit, is_last=visit.place == len(game.moves))
 
-    with own_directory(spool, "chess") as place:
-        _introduce(game, screen)
-        settings = Settings(spool=_spool(place.path, is_named=spool is not None), game=game, kills=kills, seed=seed)
-        played = Match(settings, watch).run()
-        place.is_kept |= not played.holds
-        if not as_json:
+    with own_place(spool, "chess") as place:
+        _check_beside(place.spool)
+        settings = Settings(spool=place.spool, game=game, kills=kills, seed=seed)
+
+        def show(screen: Screen) -> Played:
+            _introduce(game, screen)
+            played = Match(settings, watch if not as_json else lambda _: None).run()
             _tell(played, screen)
-    if as_json:
-        output.print_json(played.as_dict() | {"kept": place.is_kept})
-    elif place.is_kept:
-        screen.facts({"To look around:": f"oms dump --spool {shlex.quote(str(settings.spool))}"})
-    if not played.holds:
-        raise typer.Exit(ExitCode.NO)
+            return played
+
+        look_around = {"To look around:": f"oms dump --spool {shlex.quote(str(settings.spool))}"}
+        demonstrate(place, show, lambda: look_around, as_json=as_json)
 
 
-def _spool(place: Path, *, is_named: bool) -> Path:
-    """Return the spool directory: the scoresheets lie beside it, so a temporary place has one below it."""
-    if not is_named:
-        return place / "spool"
-    for path in (sheet_path(place, side) for side in Side):
+def _check_beside(spool: Path) -> None:
+    """Usage where a scoresheet lies already: they lie beside the spool directory."""
+    for path in (sheet_path(spool, side) for side in Side):
         if path.exists():
             raise Usage(f"{path} is there already, of another game")
-    return place
 
 
 def _introduce(game: Game, screen: Screen) -> None:
@@ -173,12 +165,8 @@ def _tell(played: Played, screen: Screen) -> None:
             f"sent {len(score.sent)}"
         )
     screen.facts(facts | {"took": f"{played.seconds:.0f} s"})
-    if played.holds:
-        screen.heading("Verdict: it holds. Each side has recorded the game, each move once, in order.")
-    else:
-        screen.heading(f"Verdict: it does NOT hold; {counted(len(played.findings), 'difference')}.")
-    for text in played.findings:
-        screen.say(f"- {text}")
+    text = "Each side has recorded the game, each move once, in order."
+    screen.verdict(text, played.findings, len(played.findings), holds=played.holds)
 
 
 # One step by hand.

@@ -18,11 +18,10 @@ import pytest
 from oms_journal import MessageDatabase
 from oms_journal.broker.embedded.broker import Broker
 from oms_journal.broker.records import Status
-from oms_journal.cli.demo.broker import opened
 from oms_journal.cli.demo.chess.match import Match, Played, Settings, Visit, differences
 from oms_journal.cli.demo.chess.pgn import OPERA, Game, PgnError, Side, numbered, parse, read, written
 from oms_journal.cli.demo.chess.scoresheet import Score, Sheet, sheet_path
-from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, SERVICE, TOKEN, Call, Outcome, Said, step
+from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, SERVICE, TOKEN, Call, Outcome, Said, opened, step
 from oms_journal.cli.failures import Failure
 from tests.support.cli_runner import command_line, environment, oms, oms_json
 from tests.support.sweeps import for_each
