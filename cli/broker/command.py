@@ -83,23 +83,25 @@ def _release_rest(server: operator.Server, order: dict[str, Any], known: Path, *
     """Release what is held but for what a file names, which is discarded as PROCESSED."""
     from oms_journal.cli.broker import held  # takes the engine, which no other command to a broker does
 
-    held.check(order)
-    split = held.compared(server, order, held.names_in(known))
-    if split.found and not split.has:
+    held.check_order(order)
+    found, split = held.compared(server, order, held.names_in(known))
+    if found and not split.discarded:
         output.note(f"nothing of what is held is named in {known}: is it the right list?")
-    if not yes and split.found:
+    if not yes and found:
         if not sys.stdin.isatty():
             raise Usage("there is no terminal to ask on: give --yes to RELEASE without a question")
-        question = f"Discard {len(split.has):,} as PROCESSED, which {known} names, and release {split.lacks:,}?"
+        question = (
+            f"Discard {len(split.discarded):,} as PROCESSED, which {known} names, and release {len(split.released):,}?"
+        )
         typer.confirm(printable(question), abort=True, err=True)
     done = {"DISCARD": 0, "RELEASE": 0}
-    for each in held.orders(order, split):
-        done[each["command"]] += held.given(server, each)
-    found = {"released": done["RELEASE"], "discarded": done["DISCARD"], "unknown": split.unknown}
+    for each in held.orders(order, found, split):
+        done[each["command"]] += held.give_order(server, each)
+    released, discarded = done["RELEASE"], done["DISCARD"]
     if as_json:
-        output.print_json(found)
+        output.print_json({"released": released, "discarded": discarded, "unknown": split.unknown})
         return
-    output.print_line(f"{found['released']:,} released, {found['discarded']:,} discarded as PROCESSED")
+    output.print_line(f"{released:,} released, {discarded:,} discarded as PROCESSED")
     if split.unknown:
         output.print_line(f"{split.unknown:,} of what {known} names {'is' if split.unknown == 1 else 'are'} not held")
 

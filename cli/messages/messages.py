@@ -140,7 +140,7 @@ def _list_held_of_broker(spool: Path, queue: str | None, limit: int | None, *, a
     with view(spool) as looking:
         if not held.is_brokers(looking):
             return False
-        found = held.between(held.held_of(looking), queue, None, None)
+        found = [each for each in held.held_of(looking) if queue in (None, each.queue)]
     shown = limit if limit is not None or as_json else LIST_COUNT
     held.print_held(found, shown, as_json=as_json)
     return True
