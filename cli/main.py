@@ -17,8 +17,8 @@ from oms_journal.cli.output import Notes
 from oms_journal.journal.errors import JournalError
 
 # The commands as they are listed: each name, the module of ours that is imported when it is called, and its function
-# there. Until then its line in the list of commands is all there is of it.
-_COMMANDS = {
+# there. Until then its line is all there is of it.
+COMMANDS = {
     "load": ("messages.load", "load", "Add each line, object or row of FILE as a message, durably."),
     "send": ("messages.messages", "send", "Add one message to a queue, durably, and print its number."),
     "receive": ("messages.receive", "receive", "Take messages in order: print each, then mark it delivered."),
@@ -42,7 +42,7 @@ _COMMANDS = {
     "estimate": ("store.estimate", "estimate", "Say how much disk and memory a load of units of work takes."),
     "chess": ("demo.chess.command", "chess", "Play chess by mail over a broker: a whole game, with kills."),
     "serve": ("broker.serve", "serve", "Serve programs over STOMP and HTTP until it is told to stop."),
-    "info": ("broker.queries", "information", "Show what a running broker knows."),
+    "info": ("broker.queries", "query", "Show what a running broker knows."),
     "cmd": ("broker.command", "command", "Give a running broker a command."),
     "top": ("broker.top", "top", "Watch a running broker."),
     "attributes": ("broker.attributes", "attributes", "Check a broker's attribute file, show the values that count."),
@@ -63,7 +63,7 @@ class Oms(Group):
         arguments = list(sys.argv[1:] if args is None else args)
         Notes.as_json = "--json" in arguments
         named["standalone_mode"] = False
-        sys.exit(_ended(lambda: super(Oms, self).main(arguments, *rest, **named), as_json=Notes.as_json))
+        sys.exit(_exit_code(lambda: super(Oms, self).main(arguments, *rest, **named), as_json=Notes.as_json))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; output whose reader has gone ends it without a word."""
@@ -81,17 +81,17 @@ class Oms(Group):
         return value
 
 
-class Late(Command):
+class LazyCommand(Command):
     """A command that is imported when it is called; until then its name and its line in the list are all there is."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Return the context of the imported command."""
         assert self.name is not None
-        return _imported(self.name).make_context(info_name, args, parent=parent, **extra)
+        return _import_command(self.name).make_context(info_name, args, parent=parent, **extra)
 
 
-def _imported(name: str) -> Any:
-    module, function, _ = _COMMANDS[name]
+def _import_command(name: str) -> Any:
+    module, function, _ = COMMANDS[name]
     found = getattr(import_module(f"oms_journal.cli.{module}"), function)
     if isinstance(found, typer.Typer):
         return typer.main.get_command(found)
@@ -100,7 +100,7 @@ def _imported(name: str) -> Any:
     return typer.main.get_command(alone)
 
 
-def _ended(run: Callable[[], Any], *, as_json: bool) -> int:
+def _exit_code(run: Callable[[], Any], *, as_json: bool) -> int:
     """Return the exit code, having said on stderr why, if it is a failure."""
     try:
         _check_streams()
@@ -184,8 +184,8 @@ def oms(
         raise typer.Exit(ExitCode.USAGE)
 
 
-for _name, (_, _, _line) in _COMMANDS.items():
-    app.command(_name, cls=Late, help=_line)(lambda: None)
+for _name, (_, _, _line) in COMMANDS.items():
+    app.command(_name, cls=LazyCommand, help=_line)(lambda: None)
 
 
 def main() -> None:

@@ -68,7 +68,7 @@ def database(
     elif spool.exists() and not spool.is_dir():
         raise Usage(f"{spool} is not a directory; give one with {HOW}")
     options = engine_options(**named)
-    with listening(), _opened(spool, options, wait_seconds) as db:
+    with show_warnings(), _opened(spool, options, wait_seconds) as db:
         tell_recovery(db.recovery)
         if not repairs:
             _check_is_nobodys(db, spool)
@@ -120,7 +120,7 @@ def view(spool: Path) -> Iterator[DatabaseView]:
     """Open the database for looking: no lock, nothing is changed, it may be running."""
     require(spool)
 
-    with listening():
+    with show_warnings():
         with ProgressBar() as progress:
             looking = DatabaseView.open(spool, progress=progress)
         with looking:
@@ -131,7 +131,7 @@ def looked_up(spool: Path, number: int) -> Message:
     """Return one undelivered message, found by the index file where there is one: no lock, nothing is changed."""
     require(spool)
 
-    with listening():
+    with show_warnings():
         return look_up(spool, number)
 
 
@@ -175,7 +175,7 @@ class _ToStandardError(logging.Handler):
 
 
 @contextmanager
-def listening() -> Iterator[None]:
+def show_warnings() -> Iterator[None]:
     """Make the engine's warnings visible while a database is open."""
     log = logging.getLogger("oms")
     listener = _ToStandardError(logging.WARNING)

@@ -15,7 +15,7 @@ from oms_journal.cli.failures import Usage
 
 FAULTS_SHOWN = 20  # to a person; --json has all
 
-File = Annotated[
+FileToCheck = Annotated[
     Path | None,
     typer.Argument(
         metavar="FILE",
@@ -31,7 +31,7 @@ Example = Annotated[
 ]
 
 
-def attributes(file: File = None, example: Example = False, as_json: options.AsJson = False) -> None:
+def attributes(file: FileToCheck = None, example: Example = False, as_json: options.AsJson = False) -> None:
     """Check a broker's attribute file, show the values that count.
 
     Names file, line and attribute of everything that is wrong, and exits 2. Of

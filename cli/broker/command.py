@@ -24,7 +24,7 @@ _OPTIONS = (
     *(f"LEVEL{number}" for number in range(1, 9)),
 )
 
-Words = Annotated[
+CommandWords = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[COMMAND] [OBJECT] [OPTION] [NAME=VALUE]...",
@@ -34,7 +34,7 @@ Words = Annotated[
 ]
 
 
-Except = Annotated[
+ExceptAtBroker = Annotated[
     Path | None,
     typer.Option(
         "--except",
@@ -45,8 +45,8 @@ Except = Annotated[
 
 
 def command(  # noqa: PLR0913 - the command line's options
-    words: Words = None,
-    known: Except = None,
+    words: CommandWords = None,
+    known: ExceptAtBroker = None,
     yes: options.Yes = False,
     broker: operator.Broker = operator.BROKER_DEFAULT,
     user: operator.User = "",
@@ -84,7 +84,7 @@ def _release_rest(server: operator.Server, order: dict[str, Any], known: Path, *
     from oms_journal.cli.broker import held  # takes the engine, which no other command to a broker does
 
     held.check_order(order)
-    found, split = held.compared(server, order, held.names_in(known))
+    found, split = held.compare_list(server, order, held.names_in(known))
     if found and not split.discarded:
         output.note(f"nothing of what is held is named in {known}: is it the right list?")
     if not yes and found:

@@ -277,7 +277,7 @@ def carry_out(spool: Path, wanted: Split[Held], wait_seconds: float) -> None:
 
 def _give(broker: Broker, command: Callable[..., Command], *about: Any) -> None:
     try:
-        with interrupts.held_back():
+        with interrupts.delay_signals():
             broker.administer(lambda handle: command(handle, *about))
     except BrokerError as refused:
         raise Failure(str(refused), ExitCode.UNUSABLE) from refused
@@ -307,7 +307,7 @@ def check_order(order: Mapping[str, Any]) -> None:
         raise Usage("say which: what they have in common, or all")
 
 
-def compared(server: Server, order: Mapping[str, Any], names: frozenset[str]) -> tuple[Sequence[str], Split[str]]:
+def compare_list(server: Server, order: Mapping[str, Any], names: frozenset[str]) -> tuple[Sequence[str], Split[str]]:
     """Return the identifiers of what the order is about, the oldest first, and what of it the consumer has and has not.
 
     Usage where that may be any subscription's list: what one has others may not have.

@@ -33,7 +33,7 @@ from oms_journal.cli.output import printable
 from oms_journal.cli.progress import ProgressBar
 from oms_journal.journal.errors import DatabaseLocked, NotADatabase
 
-File = Annotated[
+FileToServe = Annotated[
     Path | None,
     typer.Argument(
         metavar="ATTRIBUTE-FILE",
@@ -74,7 +74,7 @@ IsUnit = Annotated[bool, typer.Option("--systemd-unit", help="Print a unit file 
 
 
 def serve(  # noqa: PLR0913 - one for each option
-    file: File = None,
+    file: FileToServe = None,
     spool: Annotated[
         Path | None,
         typer.Option("--spool", "-s", envvar="SPOOL_DIRECTORY", metavar="DIR", help="The spool directory."),

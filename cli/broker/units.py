@@ -23,7 +23,9 @@ _USER, _PASSWORD, _CA_FILE = "OMS_USER", "OMS_PASSWORD", "OMS_CA_FILE"  # variab
 _MEANING = {"0008": ExitCode.NO, "0020": ExitCode.USAGE}  # of classes of return codes: denied, and a mistake of ours
 
 
-def send(url: str, name: str, payload: bytes, *, properties: Mapping[str, str], producer: str | None) -> dict[str, Any]:
+def send_unit(
+    url: str, name: str, payload: bytes, *, properties: Mapping[str, str], producer: str | None
+) -> dict[str, Any]:
     """Send a unit of work of one message, durably; return what it is. Its conversation ends with it."""
     service = _service(name)
     beside = {"properties": dict(properties), "producer": producer or ""}
@@ -47,7 +49,7 @@ class Wanted:
     wait: float | bool  # seconds for each unit; True: as long as it takes
 
 
-def receive(url: str, name: str, wanted: Wanted, printing: Callable[[Message], None]) -> int:
+def receive_units(url: str, name: str, wanted: Wanted, printing: Callable[[Message], None]) -> int:
     """Print the messages of units of work, commit each unit once it was printed; return how many messages there were.
 
     What ends the command before that, a closed pipe or Ctrl-C, leaves the unit to be received again.

@@ -35,7 +35,7 @@ user = typer.Typer(
     add_completion=False,
 )
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The users file, mode 0600.", show_default=False)]
+UsersFile = Annotated[Path, typer.Argument(metavar="FILE", help="The users file, mode 0600.", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="USER", help="The user, as programs log on.", show_default=False)]
 Pattern = Annotated[
     list[str],
@@ -60,7 +60,7 @@ Which = Annotated[RightName, typer.Argument(metavar="RIGHT", help="send, receive
 
 
 @user.command(cls=Command)
-def add(file: File, name: Name, as_json: options.AsJson = False) -> None:
+def add(file: UsersFile, name: Name, as_json: options.AsJson = False) -> None:
     """Add a user, with a password that is asked for, and no rights yet.
 
     Makes the file where there is none. Without a terminal the password is the
@@ -76,7 +76,7 @@ def add(file: File, name: Name, as_json: options.AsJson = False) -> None:
 
 
 @user.command(cls=Command)
-def remove(file: File, name: Name, as_json: options.AsJson = False) -> None:
+def remove(file: UsersFile, name: Name, as_json: options.AsJson = False) -> None:
     """Remove a user; its connections to a running server end within seconds."""
     with _refusing():
         _known(_users(file), name)
@@ -85,7 +85,7 @@ def remove(file: File, name: Name, as_json: options.AsJson = False) -> None:
 
 
 @user.command(cls=Command)
-def password(file: File, name: Name, as_json: options.AsJson = False) -> None:
+def password(file: UsersFile, name: Name, as_json: options.AsJson = False) -> None:
     """Give a user another password, which is asked for."""
     with _refusing():
         _known(_users(file), name)
@@ -95,21 +95,21 @@ def password(file: File, name: Name, as_json: options.AsJson = False) -> None:
 
 
 @user.command(cls=Command)
-def allow(file: File, name: Name, right: Which, patterns: Pattern, as_json: options.AsJson = False) -> None:
+def allow(file: UsersFile, name: Name, right: Which, patterns: Pattern, as_json: options.AsJson = False) -> None:
     """Allow a user something, and take back that just this was denied."""
     _change_rights(file, name, right, patterns, is_allowed=True)
     _say(f"{name} may {right.value} {', '.join(patterns)}", as_json, user=name, allowed={right.value: patterns})
 
 
 @user.command(cls=Command)
-def deny(file: File, name: Name, right: Which, patterns: Pattern, as_json: options.AsJson = False) -> None:
+def deny(file: UsersFile, name: Name, right: Which, patterns: Pattern, as_json: options.AsJson = False) -> None:
     """Deny a user something, whatever else allows it."""
     _change_rights(file, name, right, patterns, is_allowed=False)
     _say(f"{name} may not {right.value} {', '.join(patterns)}", as_json, user=name, denied={right.value: patterns})
 
 
 @user.command("list", cls=Command)
-def list_users(file: File, as_json: options.AsJson = False) -> None:
+def list_users(file: UsersFile, as_json: options.AsJson = False) -> None:
     """List the users and their rights; of passwords nothing is shown."""
     with _refusing():
         users = _users(file)

@@ -28,7 +28,7 @@ CHECKPOINT_MEANINGS = {"ETBC": "cold start", "ETBH": "hot start", "ETBT": "termi
 PREVIEW_CHARACTERS = 40
 
 
-class Kind(StrEnum):
+class OperationKind(StrEnum):
     """An operation as it is asked for."""
 
     ADD = "ADD"
@@ -47,7 +47,7 @@ def dump(  # noqa: PLR0913
     last: Annotated[int | None, typer.Option("--to", min=1, metavar="SEQ", help="Up to this data file.")] = None,
     queue: Annotated[str | None, typer.Option("--queue", "-q", metavar="Q", help="Of this queue only.")] = None,
     operation: Annotated[
-        list[Kind] | None,
+        list[OperationKind] | None,
         typer.Option("--operation", "-o", case_sensitive=False, help="Of this kind only; may be given again."),
     ] = None,
     payload: Annotated[bool, typer.Option("--payload", help="With the payloads; base64 with --json.")] = False,
@@ -65,7 +65,7 @@ def dump(  # noqa: PLR0913
         raise Usage("--payload shows what --redact hides: give one of them")
     for path in paths or [spool]:
         _check(path, how="PATH" if paths else HOW)
-    narrowed = _Narrowed(first, last, queue, frozenset(kind.value for kind in operation or Kind))
+    narrowed = _Narrowed(first, last, queue, frozenset(kind.value for kind in operation or OperationKind))
     shown = _Shown(as_json=as_json, payload=payload, redact=redact)
     if _dump(paths or [spool], narrowed, shown):
         raise typer.Exit(ExitCode.NO)

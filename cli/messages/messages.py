@@ -59,11 +59,11 @@ def send(  # noqa: PLR0913
         from oms_journal.cli.broker import units  # takes as long as the engine, and few send so
 
         units.refuse_beside(wait=wait, create=create)
-        sent = units.send(broker, queue, payload, properties=pairs, producer=producer_id)
+        sent = units.send_unit(broker, queue, payload, properties=pairs, producer=producer_id)
         output.print_json(sent, indent=None) if as_json else output.print_line(sent["uowid"])
         return
     opening = database(spool, begins=True, wait_seconds=wait, create=create, max_message_size=max_message_size)
-    with opening as db, interrupts.held_back():
+    with opening as db, interrupts.delay_signals():
         number = db.add(queue, payload, properties=pairs or None, producer_id=producer_id)
         if as_json:
             output.print_json({"number": number, "queue": queue, "length": len(payload)}, indent=None)

@@ -64,7 +64,7 @@ def receive(  # noqa: PLR0913
         units.refuse_beside(wait=wait, peek=peek, batch=batch != 1)
         asked = units.Wanted(count=wanted, wait=timeout if timeout is not None else follow)
         printing_units = _printer_of_units(units.document, as_json=as_json, raw=raw)
-        received = units.receive(broker, queue, asked, printing_units)
+        received = units.receive_units(broker, queue, asked, printing_units)
         _end(queue, received)
         return
     printing, is_held = _printer(as_json=as_json, raw=raw), False
@@ -142,7 +142,7 @@ class _Receiver:
             for message in taken:
                 self._print(message)
             sys.stdout.flush()
-            with interrupts.held_back():
+            with interrupts.delay_signals():
                 db.deliver_many([message.number for message in taken])
             received += len(taken)
         return received

@@ -43,7 +43,7 @@ Subscriber = Annotated[
         help="Of a broker's store: only what is held for WHO, a USER-ID or a subscription's identifier.",
     ),
 ]
-Except = Annotated[
+ExceptInStore = Annotated[
     Path | None,
     typer.Option(
         "--except",
@@ -90,7 +90,7 @@ def release(  # noqa: PLR0913
     newer: Annotated[str | None, typer.Option(metavar="AGE", help="Those newer than AGE.")] = None,
     subscriber: Subscriber = None,
     everything: Annotated[bool, typer.Option("--all", help="All that are held back.")] = False,
-    known: Except = None,
+    known: ExceptInStore = None,
     by: By = None,
     discard: Annotated[bool, typer.Option("--discard", help="Discard them: a consumer has them.")] = False,
     dry_run: options.DryRun = False,
@@ -125,7 +125,7 @@ def release(  # noqa: PLR0913
             _print(plan)
         ask(plan.question(), yes=yes)
         _carry_out(plan, spool, wait)
-    _tell(plan, left, dry_run=dry_run, as_json=as_json)
+    _print_done(plan, left, dry_run=dry_run, as_json=as_json)
     if numbers and plan.unknown:
         raise typer.Exit(ExitCode.NO)
 
@@ -241,14 +241,14 @@ def _carry_out(plan: Plan, spool: Path, wait: float) -> None:
     with database(spool, repairs=not plan.discarded, wait_seconds=wait) as db:
         numbers = iter(plan.discarded)
         while part := list(islice(numbers, COMMIT_MESSAGES_MAX)):
-            with interrupts.held_back():
+            with interrupts.delay_signals():
                 db.discard_held(part)
         if plan.released:
-            with interrupts.held_back():
+            with interrupts.delay_signals():
                 db.unhold(plan.released)
 
 
-def _tell(plan: Plan, left: int, *, dry_run: bool, as_json: bool) -> None:
+def _print_done(plan: Plan, left: int, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         found = {"released": len(plan.released), "discarded": len(plan.discarded)}
         output.print_json(found | {"unknown": plan.unknown, "held": left, "dry_run": dry_run}, indent=None)

@@ -14,7 +14,7 @@ import typer
 from oms_journal.broker.records import MASTER_KEY
 from oms_journal.cli import options, output
 from oms_journal.cli.failures import ExitCode, Failure, Usage
-from oms_journal.cli.interrupts import ended_by
+from oms_journal.cli.interrupts import watch_signals
 from oms_journal.cli.output import age_text, counted, note, size_text
 from oms_journal.cli.progress import ProgressBar
 from oms_journal.cli.store.inspect import print_verdicts
@@ -140,7 +140,7 @@ def _verify(directory: Path, *, as_json: bool) -> None:
 
 def _follow(spool: Path, directory: Path, interval: float, *, links: bool, as_json: bool) -> None:
     chosen = BackupOptions(links=links, key=MASTER_KEY.encode())
-    with ended_by(SIGTERM) as ending, Backup.open(spool, directory, chosen) as backup:
+    with watch_signals(SIGTERM) as ending, Backup.open(spool, directory, chosen) as backup:
         telling = _Telling(as_json=as_json)
         Follower(backup, chosen).follow(lambda: ending.wait(interval), telling.tell)
         telling.end()

@@ -42,11 +42,11 @@ SAMPLE_FILE = 1 << 20  # a data file, if those of the load are not smaller
 FLOW_SAMPLE = 1 << 8  # units of work that come and go
 MESSAGES_MAX = 1 << 10  # of a unit of work of the sample
 MESSAGE_ROOM = 1 << 8  # bytes that a message takes beside its payload, at most
-FILE_SHARE = 4  # a unit of work of the sample takes at most such a part of a data file
+UOW_FILE_SHARE = 4  # a unit of work of the sample takes at most such a part of a data file
 BEGUN = 1_700_000_000_000_000  # microseconds since 1970 UTC
 APART_MICROSECONDS = 10_000  # one unit of work and the next
 SENDERS = 10
-AT_ONCE = 100  # commits
+COMMITS_AT_ONCE = 100
 FIRST_AT = UOW.offset("first")
 
 
@@ -86,7 +86,7 @@ class Estimate:
         return self.live_bytes + self.dead_bytes + self.flow_bytes + self.ready_bytes + self.reserve_bytes
 
 
-def estimated(load: Load) -> Estimate:
+def estimate_load(load: Load) -> Estimate:
     """Return what the load takes: within a tenth, where messages are as long as is said. Failure."""
     shape = _Shape.of(load)
     uows, statuses = min(load.uows, max(1, load.uows >> shape.doublings)), load.statuses >> shape.doublings
@@ -134,8 +134,8 @@ class _Shape:
     @classmethod
     def of(cls, load: Load) -> "_Shape":
         file_bytes = min(load.data_file_bytes, SAMPLE_FILE)
-        messages = min(load.messages, MESSAGES_MAX, max(1, file_bytes // FILE_SHARE // MESSAGE_ROOM))
-        size = min(load.size, file_bytes // FILE_SHARE // messages)
+        messages = min(load.messages, MESSAGES_MAX, max(1, file_bytes // UOW_FILE_SHARE // MESSAGE_ROOM))
+        size = min(load.size, file_bytes // UOW_FILE_SHARE // messages)
         found = 0
         while (load.uows + load.statuses) >> found > SAMPLE_MAX or load.uows >> found > SAMPLE_MESSAGES // messages:
             found += 1
@@ -163,7 +163,7 @@ def _sample(shape: _Shape) -> Iterator["_Sample"]:
     log, unheard = logging.getLogger("oms"), logging.NullHandler()
     log.addHandler(unheard)  # what there is to say of the sample is said below
     try:
-        with interrupts.stopping(), tempfile.TemporaryDirectory(prefix="oms-estimate-") as place:
+        with interrupts.raise_on_signals(), tempfile.TemporaryDirectory(prefix="oms-estimate-") as place:
             yield _Sample(Path(place), shape)
     except (BrokerError, StoreError, JournalError, OSError) as failure:
         why = "there is no room" if isinstance(failure, StoreFull) or _is_full(failure) else str(failure)
@@ -189,7 +189,7 @@ class _Sample:
     def __init__(self, directory: Path, shape: _Shape) -> None:
         self._directory = directory
         self._shape = shape
-        moments = itertools.count(BEGUN, AT_ONCE * APART_MICROSECONDS)  # as far apart as those of the load
+        moments = itertools.count(BEGUN, COMMITS_AT_ONCE * APART_MICROSECONDS)  # as far apart as those of the load
         self._options = Options(
             max_data_file_size=shape.file_bytes,
             cleanup_interval=0,
@@ -208,7 +208,7 @@ class _Sample:
 
     def memory(self) -> int:
         """Return how many bytes a restart keeps."""
-        with interrupts.held_back():  # what a collection of garbage calls would swallow a Ctrl-C
+        with interrupts.delay_signals():  # what a collection of garbage calls would swallow a Ctrl-C
             return self._memory()
 
     def _memory(self) -> int:
@@ -312,7 +312,7 @@ def _put(uow: UowRecord) -> Changes:
 def _commit(store: JournalStore, commits: Iterator[Changes]) -> list[int]:
     """Make each a commit; return the numbers of their first messages. StoreError."""
     numbers = []
-    while batch := list(itertools.islice(commits, AT_ONCE)):
+    while batch := list(itertools.islice(commits, COMMITS_AT_ONCE)):
         for answer in store.commit_many(batch):
             if isinstance(answer, StoreError):
                 raise answer
@@ -362,7 +362,7 @@ def estimate(  # noqa: PLR0913
         cleanup_seconds=chosen.cleanup_interval,
         compact_share=chosen.compact_share,
     )
-    found = estimated(load)
+    found = estimate_load(load)
     if as_json:
         output.print_json({"load": asdict(load), "estimate": asdict(found) | {"disk": found.disk}})
     else:

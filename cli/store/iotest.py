@@ -14,7 +14,7 @@ import typer
 
 from oms_journal.cli import options, output
 from oms_journal.cli.failures import ExitCode, Failure, Usage
-from oms_journal.cli.interrupts import stopping
+from oms_journal.cli.interrupts import raise_on_signals
 from oms_journal.cli.output import Column, number_column, print_line, print_table, size_text
 from oms_journal.cli.stores import check_option
 from oms_journal.database.database import MessageDatabase
@@ -219,7 +219,7 @@ def io_test(  # noqa: PLR0913
     bounds = _bounds(seconds, bytes_max, max_data_file_size)
     journal = None if no_journal else _journal(bounds.data_file_size)
     try:
-        with stopping(), _progress() as progress:
+        with raise_on_signals(), _progress() as progress:
             report = measure(directory, bounds, journal=journal, progress=progress)
     except DiskError as failure:
         raise _told(failure) from failure

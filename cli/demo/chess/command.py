@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from oms_journal.cli import options, output
-from oms_journal.cli.demo.chess.match import Match, Played, Settings, Visit
+from oms_journal.cli.demo.chess.match import Match, MatchSettings, Played, Visit
 from oms_journal.cli.demo.chess.pgn import OPERA, RESULTS, Game, PgnError, Side, move_fault, numbered, read, written
 from oms_journal.cli.demo.chess.scoresheet import Sheet, sheet_path
-from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, Call, Outcome, Said, opened, step
+from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, Call, Outcome, Said, open_broker, step
 from oms_journal.cli.demo.demonstration import demonstrate, own_place
 from oms_journal.cli.demo.screen import WIDTH_MAX, Screen
 from oms_journal.cli.failures import ExitCode, Failure, Usage
-from oms_journal.cli.interrupts import held_back
+from oms_journal.cli.interrupts import delay_signals
 from oms_journal.cli.output import counted
 from oms_journal.journal.names import DataFileName, parse
 
@@ -89,12 +89,12 @@ def _play(spool: Path | None, game: Game, kills: int, seed: int, *, as_json: boo
 
     with own_place(spool, "chess") as place:
         _check_beside(place.spool)
-        settings = Settings(spool=place.spool, game=game, kills=kills, seed=seed)
+        settings = MatchSettings(spool=place.spool, game=game, kills=kills, seed=seed)
 
         def show(screen: Screen) -> Played:
             _introduce(game, screen)
             played = Match(settings, watch if not as_json else lambda _: None).run()
-            _tell(played, screen)
+            _print_seen(played, screen)
             return played
 
         look_around = {"To look around:": f"oms dump --spool {shlex.quote(str(settings.spool))}"}
@@ -149,7 +149,7 @@ def _show(visit: Visit, *, is_last: bool) -> None:
     sys.stdout.flush()
 
 
-def _tell(played: Played, screen: Screen) -> None:
+def _print_seen(played: Played, screen: Screen) -> None:
     """Print what was seen, and the verdict."""
     settings, moves = played.settings, played.settings.game.moves
     screen.heading("What was seen")
@@ -183,7 +183,7 @@ def _make_step(spool: Path, side: Side, move: str | None, *, as_json: bool) -> N
         return said
 
     calls: list[Said] = []
-    with held_back(), opened(spool, BROKER_ID, **ATTRIBUTES) as broker:
+    with delay_signals(), open_broker(spool, BROKER_ID, **ATTRIBUTES) as broker:
         sheet = Sheet(spool, side)
         outcome = step(broker, side, sheet, choose, calls.append)
     moves = list(sheet.score.moves)
@@ -192,7 +192,7 @@ def _make_step(spool: Path, side: Side, move: str | None, *, as_json: bool) -> N
     if as_json:
         output.print_json(_document(side, outcome, moves, calls))
     else:
-        _tell_step(spool, side, outcome, moves, calls)
+        _print_step(spool, side, outcome, moves, calls)
     if said is not None and outcome is not Outcome.MOVED:
         raise Failure(f"{said} was not sent", ExitCode.NO)
 
@@ -226,7 +226,7 @@ def _document(side: Side, outcome: Outcome, moves: Sequence[str], calls: Sequenc
     }
 
 
-def _tell_step(spool: Path, side: Side, outcome: Outcome, moves: Sequence[str], calls: Sequence[Said]) -> None:
+def _print_step(spool: Path, side: Side, outcome: Outcome, moves: Sequence[str], calls: Sequence[Said]) -> None:
     for said in calls:
         output.print_line(f"  {said.call.value:36} {said.answer:12} {said.move}".rstrip())
     output.print_line()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from oms_journal.cli.demo.chess.pgn import Side
 from oms_journal.cli.demo.chess.scoresheet import Sheet
-from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, Said, opened, step
+from oms_journal.cli.demo.chess.step import ATTRIBUTES, BROKER_ID, Said, open_broker, step
 from oms_journal.cli.demo.children import heard, report, work
 
 
@@ -28,7 +28,7 @@ def _play(spool: Path, side: Side, moves: Sequence[str]) -> None:
     def say(said: Said) -> None:
         report({"call": said.call.name, "answer": said.answer, "move": said.move})
 
-    with opened(spool, BROKER_ID, **ATTRIBUTES) as broker:
+    with open_broker(spool, BROKER_ID, **ATTRIBUTES) as broker:
         outcome = step(broker, side, Sheet(spool, side), choose, say)
     report({"outcome": outcome.value})
 

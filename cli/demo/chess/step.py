@@ -28,10 +28,10 @@ from oms_journal.broker.sessions.requests import UnitStatus
 from oms_journal.broker.sessions.session_parts import ReceivedUnit
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.store.start import StartRefused
-from oms_journal.cli.demo.chess.pgn import RESULTS, Side, move_fault, written
+from oms_journal.cli.demo.chess.pgn import RESULTS, Side, written
 from oms_journal.cli.demo.chess.scoresheet import Sheet
 from oms_journal.cli.failures import ExitCode, Failure, meaning
-from oms_journal.cli.stores import listening
+from oms_journal.cli.stores import show_warnings
 from oms_journal.journal.errors import DatabaseLocked, JournalError
 
 BROKER_ID = "CHESS"
@@ -196,22 +196,14 @@ def step(broker: Broker, side: Side, sheet: Sheet, choose: Choose, tell: Callabl
     return outcome
 
 
-def checked(move: str, moves: Sequence[str]) -> str:
-    """Return the move if it can come next, as far as its writing tells. ValueError says why not."""
-    fault = move_fault(move, moves)
-    if fault:
-        raise ValueError(fault)
-    return move
-
-
 @contextmanager
-def opened(spool: Path, broker_id: str, **given: Any) -> Iterator[Broker]:
+def open_broker(spool: Path, broker_id: str, **given: Any) -> Iterator[Broker]:
     """Open a broker on the directory for the block, and close it at the end; `given` are attributes by keyword.
 
     Failure: LOCKED where another process has the directory, UNUSABLE where it is another broker's or nobody's, and
     where the block is refused something that it does not expect.
     """
-    with listening():
+    with show_warnings():
         try:
             with Broker.open(spool, broker_id=broker_id, **given) as broker:
                 yield broker

@@ -10,7 +10,7 @@ import typer
 
 from oms_journal.cli import options, output
 from oms_journal.cli.demo.demonstration import Place, demonstrate, own_place
-from oms_journal.cli.demo.flights.outcome import Seen, Settings
+from oms_journal.cli.demo.flights.outcome import DemoOutcome, DemoSettings
 from oms_journal.cli.demo.flights.run import Demo
 from oms_journal.cli.demo.flights.table import FLIGHTS
 from oms_journal.cli.demo.screen import Screen
@@ -56,14 +56,14 @@ def demo(  # noqa: PLR0913
     """
     wanted = None if no_report else _place_of_report(report)
     with own_place(spool, "demo", keep=keep) as place:
-        settings = Settings(
+        settings = DemoSettings(
             spool=place.spool, retained=_beside(place), report=wanted, flights=flights, rounds=rounds, seed=seed
         )
 
-        def show(screen: Screen) -> Seen:
+        def show(screen: Screen) -> DemoOutcome:
             seen = Demo(settings, screen).run()
             place.is_kept |= bool(seen.report_failure)
-            _tell(seen, screen)
+            _print_seen(seen, screen)
             return seen
 
         seen = demonstrate(place, show, partial(_look_around, settings), as_json=as_json)
@@ -93,13 +93,13 @@ def _beside(place: Place) -> Path:
     return path
 
 
-def _look_around(settings: Settings) -> Mapping[str, str]:
+def _look_around(settings: DemoSettings) -> Mapping[str, str]:
     retained = [settings.retained] if settings.retained.exists() else []
     paths = [shlex.quote(str(path)) for path in (settings.spool, *retained)]
     return {"To look around:": f"oms stats --spool {paths[0]}", "Or:": f"oms analyze {' '.join(paths)} --out DIR"}
 
 
-def _tell(seen: Seen, screen: Screen) -> None:
+def _print_seen(seen: DemoOutcome, screen: Screen) -> None:
     """Print what was seen, in figures, and the verdict."""
     screen.heading("What was seen")
     spool = seen.settings.spool

@@ -13,7 +13,7 @@ from oms_journal.cli.demo.flights.writer import RECORD, Beginning, Report
 READ_BYTES = 4096 * RECORD.size
 
 
-class Heard:
+class WriterReports:
     """What all writers together have reported. `begun` and `durable` count commits, by carrier."""
 
     def __init__(self, flights: Flights) -> None:
