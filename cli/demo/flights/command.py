@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from oms_journal.analysis.outdir import NotAReport, check_place
 from oms_journal.cli import options, output
 from oms_journal.cli.demo.demonstration import Place, demonstrate, own_place
 from oms_journal.cli.demo.flights.outcome import DemoOutcome, DemoSettings
@@ -73,8 +74,6 @@ def demo(  # noqa: PLR0913
 
 def _place_of_report(report: Path) -> Path:
     """Return where the report goes, once it is known that it can: what is there is an earlier one, or nothing."""
-    from oms_journal.analysis.outdir import NotAReport, check_place
-
     try:
         is_replaced = check_place(report)
     except NotAReport as refused:
