@@ -20,12 +20,12 @@ NAME_BYTES_MAX = 2 * PART_BYTES
 def destination_of(names: ServiceName) -> str:
     """Return the text that names the service."""
     server_class, server, service = names
-    if server_class == QUEUE_CLASS and queue_service(text := _queue_name(server, service)) == names:
+    if server_class == QUEUE_CLASS and service_of_queue(text := _queue_name(server, service)) == names:
         return f"/queue/{text}"
     return f"/service/{server_class}/{server}/{service}"
 
 
-def queue_service(name: str) -> ServiceName:
+def service_of_queue(name: str) -> ServiceName:
     """Return the service of a queue; 00200183 for a name that is empty, or of more than 64 bytes."""
     if not name:
         text = f"the name of a queue is empty; write 1 to {NAME_BYTES_MAX} bytes"

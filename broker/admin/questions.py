@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from oms_journal.broker.admin.codes import Cis, CisRefused
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.patterns import fits
+from oms_journal.broker.patterns import matches
 from oms_journal.broker.records import Status
 
 LIMIT_DEFAULT = 100
@@ -55,7 +55,7 @@ class Question:
             return _everything
         if not any("*" in value for value in values):
             return frozenset(values).__contains__
-        return partial(fits, values)
+        return partial(matches, values)
 
     def statuses(self) -> frozenset[Status] | None:
         """Return the statuses that are asked for, None for any. CisRefused."""

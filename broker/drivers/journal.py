@@ -18,7 +18,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from oms_journal.broker.codes import Code
-from oms_journal.broker.drivers.journal_contents import has_data, holds_back, identifiers_of, records_of, stored
+from oms_journal.broker.drivers.journal_contents import has_data, holds_back, identifiers_of, read_records, stored
 from oms_journal.broker.store.changes import Changes, Put
 from oms_journal.broker.store.master import Opened
 from oms_journal.broker.store.start import (
@@ -33,7 +33,7 @@ from oms_journal.broker.store.start import (
     StoreUnavailable,
     Values,
     is_brokers,
-    mark,
+    read_mark,
 )
 from oms_journal.broker.store.stored import (
     LastNumber,
@@ -172,7 +172,7 @@ class JournalStore:
         """Let the broker hold what the engine holds back: it would not hold units of work, but messages. StoreError."""
         if not holds_back(self._database.look()) or not is_brokers(self):
             return
-        if mark(self.record, RESTORED_KEY) is None:
+        if read_mark(self.record, RESTORED_KEY) is None:
             self.commit(Changes(puts=[Put(RESTORED_KEY, NOTHING_SAID)]))
         try:
             self._database.unhold()
@@ -315,7 +315,7 @@ class JournalStore:
 
     def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         try:
-            yield from records_of(self._readable().look(), prefix)
+            yield from read_records(self._readable().look(), prefix)
         except (DiskError, DatabaseClosed) as failure:
             raise StoreUnavailable(str(failure)) from failure
 

@@ -40,7 +40,7 @@ def stored(message: Message) -> StoredMessage:
     )
 
 
-def records_of(look: Look, prefix: str) -> Iterator[tuple[str, bytes]]:
+def read_records(look: Look, prefix: str) -> Iterator[tuple[str, bytes]]:
     """Yield the keys with the prefix and their values, in order; MessageUnreadable."""
     for key, value in values.in_order(look, prefix):
         if value is None:
@@ -89,7 +89,7 @@ class JournalSource:
 
     def records(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         try:
-            yield from records_of(self._look, prefix)
+            yield from read_records(self._look, prefix)
         except JournalError as failure:
             raise StoreUnavailable(str(failure)) from failure
 

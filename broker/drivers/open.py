@@ -78,7 +78,7 @@ def _message_bytes_max(attributes: Attributes) -> int:
     return said or min(attributes.longest_message() + PROPERTIES_BYTES_MAX, MESSAGE_BYTES_MAX)
 
 
-def start_of(
+def start_options(
     attributes: Attributes, *, now: int, erase: str | None = None, job: str = "", is_standby: bool = False
 ) -> StoreStart:
     """Return how the attributes want their store begun; `erase` names the broker whose data a cold start may erase."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oms_journal.broker.codes import Code
-from oms_journal.broker.drivers.sqlite_commit import PAGE_BYTES, Limits, carry_out, connected, insert
-from oms_journal.broker.drivers.sqlite_contents import SqliteReading
+from oms_journal.broker.drivers.sqlite_commit import PAGE_BYTES, Limits, apply_changes, insert, open_file
+from oms_journal.broker.drivers.sqlite_contents import SqliteContents
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.master import Opened
 from oms_journal.broker.store.start import (
@@ -55,7 +55,7 @@ def _identity(file: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-class SqliteStore(SqliteReading):
+class SqliteStore(SqliteContents):
     """A broker's store in an SQLite file. Made by `open`."""
 
     def __init__(self, file: Path, connection: sqlite3.Connection, options: SqliteOptions) -> None:
@@ -87,7 +87,7 @@ class SqliteStore(SqliteReading):
             RealDisk().make_directory(path.parent)
             if not path.exists():
                 RealDisk().create(path).close()  # SQLite would let others read it; what it puts beside it is like it
-            connection = connected(path, pages_max=chosen.pages_max)
+            connection = open_file(path, pages_max=chosen.pages_max)
             try:
                 RealDisk().sync_directory(path.parent)
                 return cls(path, connection, chosen)
@@ -148,7 +148,7 @@ class SqliteStore(SqliteReading):
                 connection.execute("SAVEPOINT one")
                 try:
                     now = self._options.clock()
-                    answers.append(carry_out(connection, changes, limits=self._options.limits, now=now))
+                    answers.append(apply_changes(connection, changes, limits=self._options.limits, now=now))
                 except (CommitRefused, JournalError, ValueError) as refusal:
                     connection.execute("ROLLBACK TO one")
                     answers.append(refusal if isinstance(refusal, CommitRefused) else CommitRefused(str(refusal)))
@@ -324,7 +324,7 @@ class SqliteStore(SqliteReading):
         try:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.close()
-            self._connection = connected(self.file, pages_max=self._options.pages_max, creates=False)
+            self._connection = open_file(self.file, pages_max=self._options.pages_max, creates=False)
             self._prove()
         except sqlite3.Error as failure:
             raise StoreUnavailable(f"the persistent store cannot be opened again: {failure}") from failure

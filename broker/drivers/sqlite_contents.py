@@ -22,7 +22,7 @@ AT_ONCE_BYTES = 4 << 20  # of payloads
 _MESSAGE = "number, queue, payload, properties, added, producer"
 
 
-class SqliteReading:
+class SqliteContents:
     """What both the store and the source that is unloaded answer. StoreUnavailable of everything."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -157,7 +157,7 @@ def _key(key: bytes) -> str:
         raise StoreUnavailable("the persistent store has a key that is not UTF-8") from None
 
 
-class SqliteSource(SqliteReading):
+class SqliteSource(SqliteContents):
     """What is read of a store while it is moved. Made by `open`."""
 
     def __init__(self, file: Path, connection: sqlite3.Connection) -> None:

@@ -12,7 +12,7 @@ from itertools import count
 from types import TracebackType
 
 from oms_journal.broker.admin.questions import Page, Steps, gathered
-from oms_journal.broker.answers import Answered, Physical, spelled
+from oms_journal.broker.answers import Answered, Physical, with_enums
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import BrokerError, Code, detailed
@@ -96,18 +96,18 @@ class AsyncBroker:
 
     async def call(self, request: Request, *, caller: Physical) -> Answered:
         """Carry out one call, as Broker.call. Cancelled, it leaves nothing half done, and loses no unit of work."""
-        return await self._looped.call(spelled(request), caller)
+        return await self._looped.call(with_enums(request), caller)
 
     def ask(self, request: Request, *, caller: Physical, then: Callable[[Answered], None]) -> Asked:
         """Begin a call in this moment, whose answer goes to `then` in a later turn of the loop. Not awaited.
 
         Cheaper than `call` for who has many under way: no task waits. `cancel` of what it returns takes the call back.
         """
-        return self._looped.ask(spelled(request), caller, then)
+        return self._looped.ask(with_enums(request), caller, then)
 
     def post(self, request: Request, *, caller: Physical) -> None:
         """Carry out one call whose answer nobody waits for. Not awaited."""
-        self._looped.post(spelled(request), caller)
+        self._looped.post(with_enums(request), caller)
 
     def new_caller(self) -> Physical:
         """Return a number that no caller of this broker has yet. Not awaited."""

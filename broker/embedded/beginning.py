@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from oms_journal.broker.attributes.attributes import Attributes, built_in, read
+from oms_journal.broker.attributes.attributes import Attributes, built_in, read_attributes
 from oms_journal.broker.codes import Code
-from oms_journal.broker.drivers.open import DEFAULT_FILE, open_store, start_of, version
+from oms_journal.broker.drivers.open import DEFAULT_FILE, open_store, start_options, version
 from oms_journal.broker.kernel.kernel import Kernel
 from oms_journal.broker.kernel.restart.restore import restored, without_store
 from oms_journal.broker.store.master import Identifiers
 from oms_journal.broker.store.report import Report, report_path
-from oms_journal.broker.store.start import Begun, Pstore, StartRefused, Store, StoreError, begin
+from oms_journal.broker.store.start import Pstore, StartedStore, StartRefused, Store, StoreError, start_store
 from oms_journal.database.arguments import flag, plain_text, shown
 from oms_journal.database.options import system_clock
 from oms_journal.recovery.place import directory_of
@@ -59,7 +59,7 @@ class Beginning:
     attributes: Attributes
     kernel: Kernel
     store: Store | None
-    begun: Begun | None
+    begun: StartedStore | None
     report: Report | None
     clock: Callable[[], int]  # microseconds since 1970 UTC
     job: str
@@ -86,7 +86,7 @@ def attributes_of(
         return built_in(**said)
     if not isinstance(attributes, str | os.PathLike):
         raise TypeError(f"attributes must be the path of an attribute file, or Attributes, not {shown(attributes)}")
-    return read(Path(attributes), **said)
+    return read_attributes(Path(attributes), **said)
 
 
 def _text_of(name: str, value: Value) -> str:
@@ -122,16 +122,16 @@ def start(wanted: Wanted) -> Beginning:
         mode = attributes.broker.run_mode
         raise StartRefused(Code.VALUE_INVALID, f"RUN-MODE={mode} is for a broker that is a program of its own")
     job = f"{platform.node()[:HOST_BYTES_MAX]} {os.getpid()}"
-    asked = start_of(attributes, now=now, erase=wanted.erase, job=job, is_standby=wanted.is_standby)
+    asked = start_options(attributes, now=now, erase=wanted.erase, job=job, is_standby=wanted.is_standby)
     asked = replace(asked, erases_once=wanted.erases_once)
     store: Store | None = None
-    begun: Begun | None = None
+    begun: StartedStore | None = None
     found, identifiers = without_store(), Identifiers.without_store(now)
     try:
         if asked.pstore is not Pstore.NO:
             among_others = {"among_others": True} if wanted.create else {}
             store = wanted.open_store(attributes, creates=asked.pstore is not Pstore.HOT, **among_others)
-            begun = begin(store, asked)
+            begun = start_store(store, asked)
             found, identifiers = restored(store, now=now), begun.identifiers
         kernel = Kernel(attributes, found, identifiers)
     except StoreError as failure:
@@ -159,7 +159,7 @@ def _close(store: Store | None) -> None:
         store.close()
 
 
-def _report(attributes: Attributes, wanted: Wanted, begun: Begun | None, now: int) -> Report | None:
+def _report(attributes: Attributes, wanted: Wanted, begun: StartedStore | None, now: int) -> Report | None:
     if begun is None or not attributes.broker.pstore_report:
         return None
     path = report_path(attributes.broker.run_mode, os.environ, wanted.report)

@@ -17,7 +17,7 @@ from itertools import count
 from types import TracebackType
 
 from oms_journal.broker.admin.questions import Page, Steps
-from oms_journal.broker.answers import Answered, Physical, spelled
+from oms_journal.broker.answers import Answered, Physical, with_enums
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import BrokerError, Code, detailed
@@ -103,11 +103,11 @@ class Broker:
         refuses is an answer with its code, never an exception. From any thread; interrupted by a signal's exception
         it leaves nothing half done, and a message that nobody got to see is given back.
         """
-        return self._threads.call(spelled(request), caller)
+        return self._threads.call(with_enums(request), caller)
 
     def post(self, request: Request, *, caller: Physical) -> None:
         """Carry out one call whose answer nobody waits for; no handler of a signal ends it in its middle."""
-        self._threads.post(spelled(request), caller)
+        self._threads.post(with_enums(request), caller)
 
     def new_caller(self) -> Physical:
         """Return a number that no caller of this broker has yet."""

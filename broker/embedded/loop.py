@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from oms_journal.broker.answers import NO_REQUEST, Answered, Physical, handing_back, refusal, seconds_to_wait
+from oms_journal.broker.answers import NO_REQUEST, Answered, Physical, compensation, not_active, seconds_to_wait
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import BrokerError
 from oms_journal.broker.durations import MICROSECONDS
@@ -226,7 +226,7 @@ class Looped:
 
     def _hand_back(self, slot: Slot, *, is_untried: bool = True) -> None:
         assert slot.answer is not None, "nothing was handed out"
-        request = handing_back(slot.request, slot.answer.reply, is_untried=is_untried)
+        request = compensation(slot.request, slot.answer.reply, is_untried=is_untried)
         if request is not None:
             self.post(request, slot.caller)
 
@@ -422,18 +422,18 @@ class Looped:
         """
         try:
             if self._refusal is None:
-                self._refusal = refusal()
+                self._refusal = not_active()
                 self._give(None)
                 while not self._running.awaited().isdisjoint(self._slots):
                     await self._errand(lambda: None)
                 await self._errand(last)
         finally:
-            self._finish(refusal())
+            self._finish(not_active())
 
     def _die(self, failure: BaseException) -> None:
         """Answer nobody any more: what the kernel knows is no longer sure. What is durable stays so."""
         what = type(failure).__name__
-        self._finish(refusal(f"a decision was interrupted by {what}; close the broker and open it again"))
+        self._finish(not_active(f"a decision was interrupted by {what}; close the broker and open it again"))
 
     def _finish(self, end: Answered) -> None:
         if self._is_ended:

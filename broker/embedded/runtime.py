@@ -38,8 +38,15 @@ from oms_journal.broker.kernel.state.effects import (
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.store.changes import Changes, filled
 from oms_journal.broker.store.latencies import Latencies
-from oms_journal.broker.store.report import Reported
-from oms_journal.broker.store.start import CommitRefused, ProducerReused, StoreError, StoreFull, StoreUnavailable, end
+from oms_journal.broker.store.report import ReportLine
+from oms_journal.broker.store.start import (
+    CommitRefused,
+    ProducerReused,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    write_termination,
+)
 from oms_journal.broker.store.stored import MakesRoom
 
 _log = logging.getLogger("oms.broker")
@@ -63,7 +70,7 @@ class Running:
         self._is_short = False  # of free space
         self.latencies = Latencies()
         self._ticked = time.monotonic_ns()
-        self.aside: deque[Log | Reported] = deque()  # to be logged or reported by `tell`
+        self.aside: deque[Log | ReportLine] = deque()  # to be logged or reported by `tell`
         self._telling = threading.RLock()  # whoever logs or reports; a log's handler may call
 
     def _of_store(self) -> SqliteAttributes | JournalAttributes:
@@ -121,7 +128,7 @@ class Running:
             else:
                 answers = self.store.commit_many([commit.changes for commit in commits])
             if count := sum(not commit.changes.is_empty() for commit in commits):
-                self.latencies.note(time.perf_counter() - began, count)
+                self.latencies.record(time.perf_counter() - began, count)
         except Exception as failure:  # nothing that a driver says: whether it is there, nobody knows
             text = f"{type(failure).__name__}: {failure}"
             self.aside.append(Log(Level.ERROR, f"a mistake of the persistent store: {traceback.format_exc()}"))
@@ -239,7 +246,7 @@ class Running:
         try:
             if self.store.is_connected:
                 now = self._clock()
-                reported = end(self.store, self._begun, now=now, job=self._job)
+                reported = write_termination(self.store, self._begun, now=now, job=self._job)
                 if self._report is not None:
                     self._report.write(reported, now)
         except StoreError as failure:

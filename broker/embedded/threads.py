@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from oms_journal.broker.admin.questions import Page, Steps
-from oms_journal.broker.answers import NO_REQUEST, Answered, Physical, handing_back, refusal, seconds_to_wait
+from oms_journal.broker.answers import NO_REQUEST, Answered, Physical, compensation, not_active, seconds_to_wait
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.durations import MICROSECONDS
@@ -262,7 +262,7 @@ class Threaded:
 
     def _hand_back(self, slot: Slot, *, is_untried: bool = True) -> None:
         assert slot.answer is not None, "nothing was handed out"
-        request = handing_back(slot.request, slot.answer.reply, is_untried=is_untried)
+        request = compensation(slot.request, slot.answer.reply, is_untried=is_untried)
         if request is not None:
             self._take(self._call(request, slot.caller), None)
 
@@ -360,14 +360,14 @@ class Threaded:
         """
         try:
             if self._refusal is None:
-                self._refusal = refusal()
+                self._refusal = not_active()
                 self.tick()
                 while self._is_awaiting():
                     self._errand(lambda: None)
                 self._errand(last)
         finally:
             with self._lock:
-                self._finish(refusal())
+                self._finish(not_active())
 
     def _is_awaiting(self) -> bool:
         """Say whether a caller waits for the store."""
@@ -377,7 +377,7 @@ class Threaded:
     def _die(self, failure: BaseException) -> None:
         """Answer nobody any more: what the kernel knows is no longer sure. What is durable stays so."""
         what = type(failure).__name__
-        self._finish(refusal(f"a decision was interrupted by {what}; close the broker and open it again"))
+        self._finish(not_active(f"a decision was interrupted by {what}; close the broker and open it again"))
 
     def _finish(self, end: Answered) -> None:
         if self._is_ended:
@@ -395,4 +395,4 @@ class Threaded:
     def forget(self) -> None:
         """End in the child of a fork, whatever the other threads of the parent were at."""
         self._lock = threading.Lock()
-        self._finish(refusal("it belongs to the process that this one was forked from"))
+        self._finish(not_active("it belongs to the process that this one was forked from"))

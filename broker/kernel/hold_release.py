@@ -47,7 +47,7 @@ from oms_journal.broker.kernel.topics.removal import (
 )
 from oms_journal.broker.kernel.units.transitions import close, closing, status_after
 from oms_journal.broker.records import HOLD_KEY, Flag, Status
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.store.changes import Changes, merge
 
 UNITS_MAX = 1000  # of one command: who calls meanwhile waits for some 10 ms
 _WHAT_THEN = "decide about the oldest first, and let the subscriber receive what is released of them"
@@ -97,7 +97,7 @@ def discard_units(world: World, given: DiscardHeld) -> None:
             close(world, talk, done)
         world.answer(given.handle, Reply())
 
-    changes = together(done.changes for _, done in closings)
+    changes = merge(done.changes for _, done in closings)
     decide(world, changes, Decision(apply, talks, given.handle))
 
 
@@ -242,7 +242,7 @@ class Left:
         if self._ends:
             record = subscription_record(subscription)._replace(ends=self._ends)
             parts.append(Changes(puts=[put_subscription(record)]))
-        return together(parts)
+        return merge(parts)
 
     def apply(self) -> None:
         subscription = self._subscription

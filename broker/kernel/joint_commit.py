@@ -29,7 +29,7 @@ from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.topics.delivery import Acknowledging, control_publication
 from oms_journal.broker.kernel.units.repeating import check_are_all
 from oms_journal.broker.kernel.units.syncpoint import syncpoint
-from oms_journal.broker.store.changes import together
+from oms_journal.broker.store.changes import merge
 
 PARTS_MAX = 10_000
 NOBODY = -1  # whom the answers to the parts belong to
@@ -146,4 +146,4 @@ def _decide(world: World, joint: Joint, call: Call, participant: Participant) ->
     decision = Decision(apply, list(held.values()), call.handle, participant, code, undo)
     decision.is_new = any(each.is_new for each in joint.decisions)
     decision.is_ordered = any(each.is_ordered for each in joint.decisions)
-    decide(world, together(joint.changes), decision)
+    decide(world, merge(joint.changes), decision)

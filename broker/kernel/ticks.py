@@ -27,7 +27,7 @@ from oms_journal.broker.kernel.state.world import World, nonact_of
 from oms_journal.broker.kernel.topics.removal import expire
 from oms_journal.broker.kernel.units.expiry import end_lifetimes
 from oms_journal.broker.kernel.units.transitions import close, closing
-from oms_journal.broker.store.changes import together
+from oms_journal.broker.store.changes import merge
 
 
 def tick(world: World, given: Tick) -> None:
@@ -106,4 +106,4 @@ def _end_conversation(world: World, talk: Conversation) -> None:
         world.touch(talk)
 
     with suppress(BrokerError):  # no store: what is persistent stays until it is back
-        decide(world, together(done.changes for done in closings), Decision(apply, (talk,)))
+        decide(world, merge(done.changes for done in closings), Decision(apply, (talk,)))

@@ -21,14 +21,21 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal_contents import has_data
 from oms_journal.broker.drivers.open import open_store, place_of
 from oms_journal.broker.drivers.sqlite import SqliteStore
-from oms_journal.broker.migration.agreement import Mark, MoveRefused, Offer, decode_mark, encode_mark, partner_refusal
+from oms_journal.broker.migration.agreement import (
+    LoadMark,
+    MoveRefused,
+    StoreOffer,
+    decode_mark,
+    encode_mark,
+    partner_refusal,
+)
 from oms_journal.broker.migration.stream import (
     Decoder,
     NotAReplica,
     Tallies,
     Tally,
     differences,
-    encode,
+    encode_part,
     reported,
     scan,
 )
@@ -59,7 +66,7 @@ class Loading:
         self._report = report
         self._store: Store | None = None
         self._standstill: Standstill | None = None  # a journal with an unfinished load, locked and not opened
-        self._mark: Mark | None = None
+        self._mark: LoadMark | None = None
         self._decoder = Decoder()
         self.stage = Stage.EMPTY
         self.parts = 0  # taken in
@@ -101,7 +108,7 @@ class Loading:
                 "empty store: give another one; nothing was changed",
             )
 
-    def begin(self, source: Offer) -> bool:
+    def begin(self, source: StoreOffer) -> bool:
         """Begin, or begin again, the load of a source; False where it is there already, and only to be compared.
 
         MoveRefused: then nothing was changed. StoreError, StartRefused.
@@ -117,7 +124,7 @@ class Loading:
             )
         if self.stage is Stage.FINISHED:
             return False
-        self._mark = Mark(source, system_clock())
+        self._mark = LoadMark(source, system_clock())
         self._decoder, self.parts = Decoder(), 0
         put = Put(LOADING_KEY, encode_mark(self._mark))
         if self.stage is Stage.UNFINISHED:
@@ -169,7 +176,7 @@ class Loading:
         if mine.last < last:
             found.append(f"numbers: up to {mine.last:,} here, {last:,} there")
         if not found and self.stage is Stage.UNFINISHED:
-            self._mark = Mark(mark.source, mark.begun, mine.summary())
+            self._mark = LoadMark(mark.source, mark.begun, mine.summary())
             store.commit(Changes(puts=[Put(LOADED_KEY, encode_mark(self._mark))], drops=[LOADING_KEY]))
             self.stage = Stage.FINISHED
         return found
@@ -178,7 +185,7 @@ class Loading:
         tallies, report = Tallies(), begin_report(self._attributes, self._report)
         try:
             for part in scan(store):
-                tallies.take(part, encode(part))
+                tallies.take(part, encode_part(part))
                 if report is not None and (line := reported(part, Action.LOADED)) is not None:
                     report.write([line], system_clock())
                 progress(tallies.count)
@@ -200,7 +207,7 @@ def _record(standstill: Standstill, key: str) -> bytes | None:
     return next((value for found, value in in_order(standstill.look(), key) if found == key.encode()), None)
 
 
-def _mark_in(value: bytes) -> Mark:
+def _mark_in(value: bytes) -> LoadMark:
     try:
         return decode_mark(value)
     except ValueError as failure:

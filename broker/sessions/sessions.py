@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, Unpack
 
-from oms_journal.broker.answers import Answered, Physical, handing_back
+from oms_journal.broker.answers import Answered, Physical, compensation
 from oms_journal.broker.block import ANY, NONE, Function, Option, Request, ServiceName
 from oms_journal.broker.codes import Code
 from oms_journal.broker.sessions.requests import (
@@ -100,7 +100,7 @@ class Session:
             answered = self.ask(request)
             return made(answered)
         except BaseException:
-            back = handing_back(request, answered.reply) if answered is not None else None
+            back = compensation(request, answered.reply) if answered is not None else None
             if back is not None:
                 self.reading.lose(back.uowid)
                 self._broker.post(back, caller=self._caller)

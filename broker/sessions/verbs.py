@@ -3,7 +3,7 @@
 from enum import Enum, auto
 from typing import Any, Final, Generic, TypeVar
 
-from oms_journal.broker.answers import Answered, spelled
+from oms_journal.broker.answers import Answered, with_enums
 from oms_journal.broker.block import BOTH, NEW, Function, Option, Reception, Request
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.rules import check
@@ -142,7 +142,7 @@ AGAIN: Final = Again.AGAIN
 
 def check_said(request: Request) -> None:
     """Raise what the broker would refuse the request for by itself, before anything is done for it. BrokerError."""
-    refusal = check(spelled(request), is_server=True, is_logged_on=True)
+    refusal = check(with_enums(request), is_server=True, is_logged_on=True)
     if refusal is not None:
         raise BrokerError(refusal.code, detailed(refusal.code, refusal.detail))
 

@@ -73,7 +73,7 @@ class Opened(NamedTuple):
     times: int = 0  # no opening has had a higher number, damage or not; 0 where nobody counts
 
 
-def following_start(starts: int, since: int, opened: Opened, *, is_restored: bool) -> int:
+def next_start(starts: int, since: int, opened: Opened, *, is_restored: bool) -> int:
     """Return the count of the start that follows the one that was counted `starts`.
 
     `since` is how often the store had been opened by then, 0 where that cannot be told. `is_restored` says that it is
@@ -98,7 +98,7 @@ def as_noted(value: bytes) -> Opened:
     return Opened(identity, int(times) if times.isdecimal() else 0)
 
 
-def made_again(checkpoints: Iterable[bytes], broker_id: str) -> MasterRecord:
+def rebuild_master(checkpoints: Iterable[bytes], broker_id: str) -> MasterRecord:
     """Return a master record in the place of a lost one, from what checkpoints can be read."""
     found: list[CheckpointRecord] = []
     for value in checkpoints:

@@ -168,9 +168,9 @@ def said_of(words: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
 def _queue(name: str) -> tuple[str, str, str]:
     """Return the names of the service that a queue is."""
     from oms_journal.broker.codes import BrokerError
-    from oms_journal.broker.service_text import queue_service
+    from oms_journal.broker.service_text import service_of_queue
 
     try:
-        return queue_service(name)
+        return service_of_queue(name)
     except BrokerError as refused:
         raise Usage(refused.text) from None

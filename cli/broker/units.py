@@ -94,11 +94,11 @@ def document(message: "Message") -> dict[str, Any]:
 
 def _service(name: str) -> "ServiceName":
     from oms_journal.broker.codes import BrokerError
-    from oms_journal.broker.destinations import ToService, parse
-    from oms_journal.broker.service_text import queue_service
+    from oms_journal.broker.destinations import ToService, parse_destination
+    from oms_journal.broker.service_text import service_of_queue
 
     try:
-        found = parse(name) if name.startswith("/") else ToService(queue_service(name))
+        found = parse_destination(name) if name.startswith("/") else ToService(service_of_queue(name))
     except BrokerError as refused:
         raise Usage(refused.text) from None
     if not isinstance(found, ToService):

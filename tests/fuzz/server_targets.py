@@ -13,9 +13,16 @@ from oms_journal.broker.admin.commands import COMMANDS, order_of
 from oms_journal.broker.admin.subjects import SUBJECTS, question_of, subject_of
 from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.block import Function, Request
-from oms_journal.broker.block_json import BadBlock, answered_of, block_of, parsed, request_of, said_of
+from oms_journal.broker.block_json import (
+    BadBlock,
+    decode_answer,
+    decode_request,
+    encode_answer,
+    encode_request,
+    parse_json,
+)
 from oms_journal.broker.codes import BrokerError
-from oms_journal.broker.destinations import parse
+from oms_journal.broker.destinations import parse_destination
 from oms_journal.broker.server.http.connection import WebConnection
 from oms_journal.broker.server.http.listener import WebListener
 from oms_journal.broker.server.http.metrics import Exposition
@@ -122,10 +129,10 @@ def _destinations() -> Iterator[bytes]:
 @target(SERVER_TARGETS, _destinations)
 def destination(data: bytes) -> None:
     try:
-        found = parse(data.decode("utf-8", "replace"))
+        found = parse_destination(data.decode("utf-8", "replace"))
     except BrokerError:
         return
-    assert parse(str(found)) == found
+    assert parse_destination(str(found)) == found
 
 
 def _users() -> Iterator[bytes]:
@@ -157,7 +164,7 @@ def users_file(data: bytes) -> None:
 
 def _blocks() -> Iterator[bytes]:
     full = Request(function=Function.SEND, user_id="A", body=b"m", properties={"a": "1"}, msgid=b"x", wait="5S")
-    yield json.dumps(block_of(full)).encode()
+    yield json.dumps(encode_request(full)).encode()
     yield b'{"function": "LOGON", "body_text": "x", "as_text": true, "api_version": 9.0}'
     yield b'{"error_code": "00000000", "error_text": "", "body": "AA==", "conv_stat": "NEW", "uow_status": "ACCEPTED"}'
     yield b'{"error_code": "00000000", "body_text": "x", "properties": {"a": "b"}, "store": "BROKER"}'
@@ -167,20 +174,20 @@ def _blocks() -> Iterator[bytes]:
 def control_block(data: bytes) -> None:
     """A control block in JSON, and the answer to one."""
     try:
-        said = parsed(data)
+        said = parse_json(data)
     except BadBlock:
         return
     try:
-        request, _ = request_of(said)
+        request, _ = decode_request(said)
     except BadBlock:
         pass
     else:
-        assert request_of(json.loads(json.dumps(block_of(request))))[0] == request
+        assert decode_request(json.loads(json.dumps(encode_request(request))))[0] == request
     try:
-        answered = answered_of(said)
+        answered = decode_answer(said)
     except BadBlock:
         return
-    assert answered_of(json.loads(json.dumps(said_of(answered)))) == answered
+    assert decode_answer(json.loads(json.dumps(encode_answer(answered)))) == answered
 
 
 def _questions() -> Iterator[bytes]:

@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
-from oms_journal.broker.answers import NO_REQUEST, handing_back
-from oms_journal.broker.attributes.attributes import Attributes, parse
+from oms_journal.broker.answers import NO_REQUEST, compensation
+from oms_journal.broker.attributes.attributes import Attributes, parse_attributes
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import JournalStore
@@ -81,7 +81,7 @@ class Machine:
 
     def attributes_of(self, text: str) -> Attributes:
         """Return the attributes of a file for this machine's store."""
-        return parse(f"{text}\nDEFAULTS=JOURNAL\n  MIN-FREE-SPACE={self.setting.min_free}\n")
+        return parse_attributes(f"{text}\nDEFAULTS=JOURNAL\n  MIN-FREE-SPACE={self.setting.min_free}\n")
 
     def open(
         self, directory: Path | None = None, *, creates: bool = True, passing: Holder | None = None
@@ -236,7 +236,7 @@ class MachineDesk(OracleDesk):
         answered = self.running.read(NO_REQUEST, answer)
         if answer.bodies and answered.body is None:
             self.unread.add(answer.handle)
-            back = handing_back(request, answer.reply, is_untried=False)
+            back = compensation(request, answer.reply, is_untried=False)
             assert back is not None, "what was read from the store can be given back"
             self._back.append((back, connection))
         return Said(answered.reply, answered.body)

@@ -24,7 +24,7 @@ from oms_journal.broker.kernel.state.effects import Answer, Durable, taken_apart
 from oms_journal.broker.kernel.state.effects import Stored as StoredBody
 from oms_journal.broker.kernel.state.unit_states import VARIATIONS, Variation
 from oms_journal.broker.records import Status
-from oms_journal.broker.store.start import Begun, Pstore, Store, StoreStart, begin, end
+from oms_journal.broker.store.start import Pstore, StartedStore, Store, StoreStart, start_store, write_termination
 from oms_journal.database.options import Options
 from tests.support.kernel_desk import T0, Desk, Fields, Person, Said, attributes
 
@@ -62,7 +62,7 @@ class RealDesk(Desk):
 
     def __init__(self, store: Store, pstore: Pstore) -> None:
         self.store = store
-        self.begun: Begun = begin(store, StoreStart(broker_id=BROKER_ID, pstore=pstore, now=T0))
+        self.begun: StartedStore = start_store(store, StoreStart(broker_id=BROKER_ID, pstore=pstore, now=T0))
         given = attributes(
             postpone_attempts="1",
             max_delivery_count="1",
@@ -86,7 +86,7 @@ class RealDesk(Desk):
 
     def close(self) -> None:
         """End as a broker does."""
-        end(self.store, self.begun, now=T0)
+        write_termination(self.store, self.begun, now=T0)
         self.store.close()
 
 

@@ -11,7 +11,7 @@ from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.drivers.sqlite import SqliteOptions, SqliteStore
 from oms_journal.broker.drivers.sqlite_commit import Limits
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
-from oms_journal.broker.store.start import Begun, Pstore, Store, StoreStart, begin
+from oms_journal.broker.store.start import Pstore, StartedStore, Store, StoreStart, start_store
 from oms_journal.broker.store.stored import StoredMessage
 from oms_journal.database.options import Options
 from tests.support.crash_model import SPOOL
@@ -124,8 +124,8 @@ def start(broker_id: str = "ETB001", pstore: Pstore = Pstore.WARM, **fields: obj
     return StoreStart(**made)  # type: ignore[arg-type]
 
 
-def begun(store: Store, broker_id: str = "ETB001", pstore: Pstore = Pstore.WARM, **fields: object) -> Begun:
-    return begin(store, start(broker_id, pstore, **fields))
+def begun(store: Store, broker_id: str = "ETB001", pstore: Pstore = Pstore.WARM, **fields: object) -> StartedStore:
+    return start_store(store, start(broker_id, pstore, **fields))
 
 
 def added(*payloads: bytes, queue: str = "C/S/V", **fields: object) -> Changes:

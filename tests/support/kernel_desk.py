@@ -30,7 +30,7 @@ from oms_journal.broker.kernel.state.world import Restored
 from oms_journal.broker.records import UOW, UOWS, Status, UowRecord
 from oms_journal.broker.store.changes import Changes, NewMessage, filled
 from oms_journal.broker.store.master import Identifiers
-from oms_journal.broker.store.report import Reported
+from oms_journal.broker.store.report import ReportLine
 from oms_journal.broker.store.start import RESTORED_KEY, ProducerReused, Values
 from oms_journal.broker.store.start import Store as StorePort
 from oms_journal.broker.store.stored import StoredIdentifier
@@ -145,7 +145,7 @@ class Desk:
         self.kernel = Kernel(self.attributes, restored or Restored(), Identifiers(starts))
         self.answers: dict[int, Said] = {}
         self.logs: list[str] = []
-        self.reports: list[Reported] = []
+        self.reports: list[ReportLine] = []
         self.commits: deque[Commit] = deque()  # that wait for their answer
         self.is_slow = False
         self.now = T0
@@ -181,7 +181,7 @@ class Desk:
                     self.logs.append(text)
                 case Expect():
                     pass  # whoever tests lets time pass
-                case Reported():
+                case ReportLine():
                     self.reports.append(effect)
         if not self.is_slow:
             self.settle()

@@ -36,7 +36,7 @@ from oms_journal.broker.kernel.units.dead_letters import MOVED_BYTES_MAX
 from oms_journal.broker.kernel.units.receive import services_of
 from oms_journal.broker.kernel.units.receiver import Backing
 from oms_journal.broker.kernel.units.transitions import Closing, close, closing
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.store.changes import Changes, merge
 
 
 def log_on(world: World, call: Call, participant: Participant) -> None:
@@ -252,7 +252,7 @@ class Leaving:
 
     def _changes(self) -> Changes:
         parts = [done.changes for _, done in self._closings]
-        return together([*parts, *(backing.changes for backing in self._backings)])
+        return merge([*parts, *(backing.changes for backing in self._backings)])
 
     def _take_back(self, first: int) -> None:
         for talk, done in self._closings:

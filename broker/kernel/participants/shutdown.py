@@ -31,7 +31,7 @@ from oms_journal.broker.kernel.state.unit_states import Event
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.units.transitions import close, closing
 from oms_journal.broker.records import ConversationState
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.store.changes import Changes, merge
 
 
 def shut_server(world: World, given: ShutServer) -> None:
@@ -133,7 +133,7 @@ def shut_conversation(world: World, given: ShutConversation) -> None:
         world.touch(talk)
         world.answer(given.handle, Reply(conv_id=talk.conv_id))
 
-    changes = together([*(done.changes for done in closings), Changes(puts=[put(record) for record in records])])
+    changes = merge([*(done.changes for done in closings), Changes(puts=[put(record) for record in records])])
     decide(world, changes, Decision(apply, (talk,), given.handle))
 
 

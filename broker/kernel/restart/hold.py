@@ -39,7 +39,7 @@ from oms_journal.broker.records import (
     UowRecord,
 )
 from oms_journal.broker.store.changes import Changes, Put
-from oms_journal.broker.store.start import RESTORED_KEY, Store, mark
+from oms_journal.broker.store.start import RESTORED_KEY, Store, read_mark
 
 SOURCE_BYTES_MAX = 200  # of what a record tells people of the backup
 
@@ -57,7 +57,7 @@ class Found:
 
 def hold_all(store: Store, found: Found, now: int, *, has_units: bool) -> Found:
     """Return what is held once all that waits is; it is durable then. `has_units` says whether a unit of work waits."""
-    said = mark(store.record, RESTORED_KEY)
+    said = read_mark(store.record, RESTORED_KEY)
     assert said is not None, "only a store that was restored is held"
     last = store.highest()
     windows = {each.subscription_id: window_of(each, found, last) for each in found.subscriptions}

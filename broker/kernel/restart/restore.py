@@ -38,8 +38,8 @@ from oms_journal.broker.records import (
     RecordError,
     RecordKind,
 )
-from oms_journal.broker.store.report import Action, Reported
-from oms_journal.broker.store.start import RESTORED_KEY, MessageUnreadable, StartRefused, Store, mark
+from oms_journal.broker.store.report import Action, ReportLine
+from oms_journal.broker.store.start import RESTORED_KEY, MessageUnreadable, StartRefused, Store, read_mark
 
 _log = logging.getLogger("oms.broker")
 
@@ -62,11 +62,11 @@ def restored(store: Store, *, now: int) -> Restored:
     for key in columns.lost:
         _log.error("LOST: the record of the unit of work under %s is damaged; its messages stay in the store", key)
     clock = _clock(store, columns, lost)
-    is_restored = mark(store.record, RESTORED_KEY) is not None
-    reported: list[Reported] = []
+    is_restored = read_mark(store.record, RESTORED_KEY) is not None
+    reported: list[ReportLine] = []
     for changes in columns.restart(clock, now, holds_all=is_restored):
         store.commit(changes)
-        reported += [Reported(key.removeprefix(UOWS), RecordKind.UOW, Action.DELETED) for key in changes.drops]
+        reported += [ReportLine(key.removeprefix(UOWS), RecordKind.UOW, Action.DELETED) for key in changes.drops]
     found = _found(store, clock, lost)
     if is_restored:
         found = hold_all(store, found, now, has_units=bool(columns.withheld(store.highest())))

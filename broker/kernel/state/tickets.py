@@ -31,8 +31,8 @@ from oms_journal.broker.records import (
     RecordKind,
     kind_of,
 )
-from oms_journal.broker.store.changes import Changes, Put, together
-from oms_journal.broker.store.report import Action, Reported
+from oms_journal.broker.store.changes import Changes, Put, merge
+from oms_journal.broker.store.report import Action, ReportLine
 
 
 def report(world: World, changes: Changes) -> None:
@@ -42,14 +42,14 @@ def report(world: World, changes: Changes) -> None:
     for key in changes.drops:
         kind = kind_of(key)
         if kind is not None:
-            world.effects.append(Reported(_identifier(key), kind, Action.DELETED))
+            world.effects.append(ReportLine(_identifier(key), kind, Action.DELETED))
 
 
 def _identifier(key: str) -> str:
     return key.rpartition("/")[2]
 
 
-def _created(world: World, put: Put) -> Iterator[Reported]:
+def _created(world: World, put: Put) -> Iterator[ReportLine]:
     """Yield a line for a record that was not there before."""
     identifier, kind = _identifier(put.key), kind_of(put.key)
     if kind is RecordKind.UOW:
@@ -67,7 +67,7 @@ def _created(world: World, put: Put) -> Iterator[Reported]:
     else:
         return
     if is_new:
-        yield Reported(identifier, kind, Action.CREATED, elements, len(put.value) + length)
+        yield ReportLine(identifier, kind, Action.CREATED, elements, len(put.value) + length)
 
 
 NO_STORE = "the persistent store is not available"
@@ -97,7 +97,7 @@ def decide(world: World, changes: Changes, decision: Decision) -> None:
             decision.undo()
         raise BrokerError(decision.code, detailed(decision.code, NO_STORE))
     if world.clocks.persistent - world.dues.clock_written >= CLOCK_STEP and _wants_clock(world, changes):
-        changes, decision.clock = together([changes, clock_changes(world)]), world.clocks.persistent
+        changes, decision.clock = merge([changes, clock_changes(world)]), world.clocks.persistent
         world.dues.is_clock_pending = True
     if world.is_reporting:
         decision.changes = changes
@@ -217,7 +217,7 @@ def tell_store(world: World) -> None:
     world.dues.is_untold = bool(world.unwritten)
     parts = [_now(world, uowid, changes) for uowid, changes in sorted(missed.items()) if not changes.is_empty()]
     if parts:
-        decide(world, together(parts), Decision(lambda _: None, undo=lambda: world.unwritten.update(missed)))
+        decide(world, merge(parts), Decision(lambda _: None, undo=lambda: world.unwritten.update(missed)))
 
 
 def _is_on_its_way(world: World, uowid: str) -> bool:

@@ -14,7 +14,7 @@ from oms_journal.broker.answers import Physical
 from oms_journal.broker.attributes.attributes import Attributes, BrokerAttributes, ServiceAttributes
 from oms_journal.broker.block import Reply, Request, ServiceName
 from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.durations import NO, YES, Clocks, wait
+from oms_journal.broker.durations import NO, YES, Clocks, parse_wait
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.kernel.state.decision import Decision, Held, Joint, Leaver
 from oms_journal.broker.kernel.state.effects import Answer, Body, Call, Effect, Level, Log
@@ -32,7 +32,7 @@ from oms_journal.broker.kernel.tables.remembered import Remembered
 from oms_journal.broker.records import HeldRecord, PublicationRecord, SubscriptionRecord
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.master import Identifiers
-from oms_journal.broker.store.report import Reported
+from oms_journal.broker.store.report import ReportLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Restored:
     withheld: Withheld = field(default_factory=Withheld)  # units of work that are held
     held: Mapping[str, HeldRecord] = field(default_factory=dict)  # publications, by the subscription's identifier
     lost: Sequence[str] = ()  # keys whose values are damaged
-    reported: Sequence[Reported] = ()  # records that the restart has dropped
+    reported: Sequence[ReportLine] = ()  # records that the restart has dropped
     remembered: Remembered = field(default_factory=Remembered)  # producers' identifiers
 
 
@@ -391,7 +391,7 @@ class World:
 
 def park(world: World, call: Call, participant: Participant, ranks: Sequence[Rank], places: Sequence[Hashable]) -> bool:
     """Let the call wait as long as it says; False when it does not want to."""
-    waiting = wait(call.request.wait)
+    waiting = parse_wait(call.request.wait)
     if waiting is NO:
         return False
     parked = Parked(call, participant, ranks, places)

@@ -56,7 +56,7 @@ from oms_journal.broker.kernel.topics.removal import (
 )
 from oms_journal.broker.kernel.topics.subscribe import begin_subscription, make_durable, new_subscription
 from oms_journal.broker.records import Status
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.store.changes import Changes, merge
 
 _NOT_RECEIVED = "you are not receiving one of this PUBLICATION-ID; with NEW you receive the next one"
 _NOT_SETTLED = "{} is for its publisher while it is RECEIVED, and for a subscriber who is receiving it"
@@ -365,7 +365,7 @@ class Acknowledging:
                 expiration=subscription.topic.subscription_expiration // MICROSECONDS,
             )
             parts += [Changes(puts=[put_subscription(record)]), window_changes(subscription, self._window)]
-        return together(parts)
+        return merge(parts)
 
     def _apply(self) -> None:
         world, subscription = self._world, self._subscription

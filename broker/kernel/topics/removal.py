@@ -23,7 +23,7 @@ from oms_journal.broker.records import (
     Status,
     SubscriptionRecord,
 )
-from oms_journal.broker.store.changes import Changes, Put, together
+from oms_journal.broker.store.changes import Changes, Put, merge
 
 REMOVED_AT_ONCE = 1000  # publications in one commit
 PAST_MAX = 10_000  # last publications, by topic and publisher, that can still be told of once they are gone
@@ -168,7 +168,7 @@ def sweep(world: World, topic: Topic) -> None:
 
     topic.under_way += 1
     try:
-        changes = together(removal(each, is_delivered=True) for each in batch)
+        changes = merge(removal(each, is_delivered=True) for each in batch)
         decide(world, changes, Decision(again, undo=undo))
     except BrokerError:
         return  # it is tried again when the store is back
@@ -232,7 +232,7 @@ def decide_end(world: World, subscription: Subscription, decision: Decision) -> 
 
     decision.apply = apply
     decision.held = (subscription, *going_on.last)
-    changes = together([going_on.changes(), dropped(subscription)]) if subscription.is_durable else Changes()
+    changes = merge([going_on.changes(), dropped(subscription)]) if subscription.is_durable else Changes()
     decide(world, changes, decision)
 
 
@@ -313,7 +313,7 @@ def _expire_lasting(world: World) -> None:
 
     topics.is_ending = True
     leave(publications)
-    decide(world, together(map(_end, ended)), Decision(apply, ended, undo=undo))
+    decide(world, merge(map(_end, ended)), Decision(apply, ended, undo=undo))
 
 
 def _end(ended: Publication | Subscription) -> Changes:

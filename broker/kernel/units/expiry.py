@@ -20,7 +20,7 @@ from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.tables.order import Order
 from oms_journal.broker.kernel.units.transitions import Closing, close, closing
 from oms_journal.broker.records import Flag, Status, UowRecord
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.store.changes import Changes, merge
 
 ENDED_AT_ONCE = 250  # units of work and statuses in one commit: who calls meanwhile waits for some 10 ms
 
@@ -110,7 +110,7 @@ def _end_lasting(world: World) -> None:
     if not ending.held:
         return
     world.dues.is_ending = True
-    decide(world, together(ending.changes), Decision(ending.apply, ending.held, undo=ending.undo))
+    decide(world, merge(ending.changes), Decision(ending.apply, ending.held, undo=ending.undo))
 
 
 def _end_delays(world: World, clock: int) -> None:

@@ -32,7 +32,7 @@ from oms_journal.broker.kernel.units.transitions import (
     with_user_status,
 )
 from oms_journal.broker.records import Status, UowRecord
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.store.changes import Changes, merge
 
 
 def committed(world: World, talk: Conversation, unit: UnitOfWork, ustatus: str) -> Closing:
@@ -160,7 +160,7 @@ class Backing:
             record = done.record._replace(adcount=self.adcount, ustatus=self._ustatus)
             self._done = done._replace(record=record)
             parts.append(Changes(puts=[put(record)]))
-        self.changes = together(parts)
+        self.changes = merge(parts)
         return Status.CANCELLED
 
     def _record(self, status: Status) -> UowRecord:

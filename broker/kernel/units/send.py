@@ -36,7 +36,7 @@ from oms_journal.broker.kernel.units.posting import Posting, post
 from oms_journal.broker.kernel.units.repeating import is_answered
 from oms_journal.broker.kernel.units.transitions import accept, side_of_sender
 from oms_journal.broker.records import ConversationState
-from oms_journal.broker.store.changes import Changes, NewMessage, together
+from oms_journal.broker.store.changes import Changes, NewMessage, merge
 
 _SYNC, _COMMIT, _EOC = Option.SYNC, Option.COMMIT, Option.EOC
 _ENDED = ConversationState.EOC
@@ -223,7 +223,7 @@ def commit_sent(
 
     changes = committing.changes(state)
     if records:
-        changes = together([changes, Changes(puts=[put(record) for record in records])])
+        changes = merge([changes, Changes(puts=[put(record) for record in records])])
     undo = (lambda: give_back(world, sending)) if sending.is_begun else None
     if world.joint is not None and unit.producer:
         world.joint.begun.append(unit.producer)

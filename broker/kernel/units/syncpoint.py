@@ -46,7 +46,7 @@ from oms_journal.broker.kernel.units.transitions import (
     with_user_status,
 )
 from oms_journal.broker.records import ConversationState, Status, UowRecord
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.store.changes import Changes, merge
 
 _LAST, _COMMITTED = Option.LAST, Event.COMMIT
 _UNKNOWN = "{} was none, or is complete and left no persistent status"
@@ -133,7 +133,7 @@ def _commit(world: World, about: About) -> None:
     if done.changes is NOTHING and more is NOTHING and world.joint is None:
         apply(0)
         return
-    changes = done.changes if more is NOTHING else together([done.changes, more])
+    changes = done.changes if more is NOTHING else merge([done.changes, more])
     decide(world, changes, about.decision(apply))
 
 
@@ -386,7 +386,7 @@ def _commit_both(world: World, call: Call, participant: Participant) -> None:
     # Behind the binding, whose record of what was sent still says that it is not committed: the last one counts.
     parts = [binding(world, talks[1], received[0]), committing.changes(binds=binds), done.changes]
     decision = Decision(apply, talks, handle=call.handle, who=participant, code=code_of_loss(sent[0]), is_new=True)
-    decide(world, together(parts), decision)
+    decide(world, merge(parts), decision)
 
 
 def _repeat_in(participant: Participant, conv_id: str) -> Repeat | None:
@@ -414,7 +414,7 @@ def _commit_with_repeat(
         bind(world, talk, received)
         world.answer(call.handle, reply)
 
-    decide(world, together([binding(world, talk, received), done.changes]), about.decision(apply))
+    decide(world, merge([binding(world, talk, received), done.changes]), about.decision(apply))
 
 
 def _commit_received_alone(world: World, about: About, done: Closing, committing: Committing, first: int) -> None:
@@ -431,6 +431,6 @@ def _commit_received_alone(world: World, about: About, done: Closing, committing
     if drops is not NOTHING:
         decision.undo = committing.note_unwritten
     try:
-        decide(world, together([drops, binding(world, talk, found), done.changes]), decision)
+        decide(world, merge([drops, binding(world, talk, found), done.changes]), decision)
     except BrokerError as refusal:
         world.refuse(handle, refusal.code, refusal.text)

@@ -23,7 +23,7 @@ from oms_journal.broker.kernel.state.unit_records import key, put, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, DELIVERED, PROCESSED, RECEIVED, Event, Trace
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import Status, UowRecord
-from oms_journal.broker.store.changes import Changes, together
+from oms_journal.broker.store.changes import Changes, merge
 
 RECEIVER_COMMIT = Event.RECEIVER_COMMIT
 PROCESSED_END, CANCELLED_END = int(End.PROCESSED), int(End.CANCELLED)
@@ -214,7 +214,7 @@ def with_user_status(done: Closing, ustatus: str) -> Closing:
     if done.record is None or not ustatus:
         return done
     record = done.record._replace(ustatus=ustatus)
-    changes = together([done.changes, Changes(puts=[put(record)])])
+    changes = merge([done.changes, Changes(puts=[put(record)])])
     return Closing(done.unit, record, changes, done.end)
 
 

@@ -21,7 +21,7 @@ from oms_journal.broker.admin.questions import LIMIT_MAX, Page, Question, Row
 from oms_journal.broker.admin.services import servers
 from oms_journal.broker.admin.uows import uows
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.durations import duration
+from oms_journal.broker.durations import parse_duration
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.kernel.state.effects import (
     Command,
@@ -142,8 +142,8 @@ def _between(order: Order) -> Between:
     """Return the times between which something must have been committed. CisRefused for what is no age."""
     now = time.time_ns() // 1000
     try:
-        before = now - duration(order.older) if order.older else None
-        after = now - duration(order.newer) if order.newer else None
+        before = now - parse_duration(order.older) if order.older else None
+        after = now - parse_duration(order.newer) if order.newer else None
     except ValueError as wrong:
         raise CisRefused(Cis.INVALID_SELECTOR, f"older and newer are ages: {wrong}") from None
     return Between(after=after, before=before)

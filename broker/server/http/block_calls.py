@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Function, Reply, Request
-from oms_journal.broker.block_json import BadBlock, parsed, request_of, said_of
+from oms_journal.broker.block_json import BadBlock, decode_request, encode_answer, parse_json
 from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.rights import Identity
 from oms_journal.broker.server.http.calls import HEADER as CALL_HEADER
@@ -51,7 +51,7 @@ class Aci:
         request, as_text = await _read(http)
         identity = _identity_of(http)
         served: Served = http.app.state.served
-        refusal = served.guard.refusal(identity, request)
+        refusal = served.guard.check_call(identity, request)
         if refusal is not None:
             return _written(Answered(Reply(code=refusal[0], text=refusal[1])))
         request.password = ""  # the guard has asked who it is; the broker remembers what it is told
@@ -131,7 +131,7 @@ async def _read(http: HttpRequest) -> tuple[Request, bool]:
     if kind != "application/json":
         raise HTTPException(415, f"the control block comes as application/json, not as {shown(kind) or 'nothing'}")
     try:
-        return request_of(parsed(await http.body()))
+        return decode_request(parse_json(await http.body()))
     except BadBlock as failure:
         raise HTTPException(400, str(failure)) from None
 
@@ -197,4 +197,4 @@ def _written(answered: Answered, *, as_text: bool = False, session: str = "", ca
         headers[HEADER] = session
     if call:
         headers[CALL_HEADER] = call
-    return JSONResponse(said_of(answered, as_text=as_text), headers=headers)
+    return JSONResponse(encode_answer(answered, as_text=as_text), headers=headers)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
-from oms_journal.broker.answers import Answered, Physical, handing_back
+from oms_journal.broker.answers import Answered, Physical, compensation
 from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.embedded.async_broker import AsyncBroker
@@ -76,7 +76,7 @@ class Call:
     def back(self) -> Request | None:
         """What takes back what the answer tells of."""
         answered = self.answered
-        return handing_back(self.request, answered.reply) if answered is not None else None
+        return compensation(self.request, answered.reply) if answered is not None else None
 
     def is_of(self, request: Request) -> bool:
         """Say whether a request asks for this very call."""

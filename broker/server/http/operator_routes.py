@@ -9,7 +9,7 @@ from oms_journal.broker.admin.codes import Cis, CisRefused
 from oms_journal.broker.admin.commands import COMMANDS, REFUSED, SELECTORS
 from oms_journal.broker.admin.subjects import REFUSED as REFUSED_SUBJECTS
 from oms_journal.broker.admin.subjects import SUBJECTS
-from oms_journal.broker.block_json import BadBlock, parsed
+from oms_journal.broker.block_json import BadBlock, parse_json
 from oms_journal.broker.codes import Code
 from oms_journal.broker.rights import Identity
 from oms_journal.broker.server.admin.administration import Administration, refused_order, refused_page
@@ -118,7 +118,7 @@ async def command(request: Request) -> Response:
     if kind != "application/json":
         raise HTTPException(415, f"a command comes as application/json, not as {shown(kind) or 'nothing'}")
     try:
-        said = parsed(await request.body())
+        said = parse_json(await request.body())
     except BadBlock as wrong:
         text = f'no command: {wrong}; write it as in {{"command": "PURGE", "uowid": "…"}}'
         raise HTTPException(400, text) from None

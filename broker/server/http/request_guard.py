@@ -23,7 +23,7 @@ from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oms_journal.broker.codes import Code
-from oms_journal.broker.rights import ANONYMOUS, Guard, Identity, Nobody, Refused
+from oms_journal.broker.rights import ANONYMOUS, Guard, Identity, LogonRefused, Unidentified
 from oms_journal.broker.server.http.listener import refusal
 from oms_journal.broker.server.runtime.state import Served
 from oms_journal.broker.server.runtime.tls import Certificate
@@ -136,7 +136,7 @@ class WebGuard:
         if guard.is_open:
             return await guard.log_on(_basic(said)[0] if said else ANONYMOUS, "", peer)
         if is_public(scope["path"]):
-            return Nobody(peer)
+            return Unidentified(peer)
         if said is not None:
             return await logged_on(guard, *_basic(said), peer)
         secret = self._secret(headers)
@@ -159,7 +159,7 @@ async def logged_on(guard: Guard, user: str, password: str, peer: str) -> Identi
     """Return the user. Turned."""
     try:
         return await guard.log_on(user, password, peer)
-    except Refused as refused:
+    except LogonRefused as refused:
         status = _STATUS.get(refused.code, 401)
         raise Turned(status, f"{refused.code.value} {refused.text}") from None
 

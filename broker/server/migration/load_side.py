@@ -5,7 +5,7 @@ import logging
 import secrets
 from typing import Any
 
-from oms_journal.broker.migration.agreement import MoveRefused, Offer, encode_offer
+from oms_journal.broker.migration.agreement import MoveRefused, StoreOffer, encode_offer
 from oms_journal.broker.migration.load import Loading
 from oms_journal.broker.migration.stream import NotAReplica, Tally, told
 from oms_journal.broker.migration.unload import own_offer
@@ -40,7 +40,7 @@ class LoadSide:
         self._turn = asyncio.Lock()  # of who works with the store, in a thread
         self._load = ""  # which load this is, as the partner has to name it
         self._next = 0  # number of the chunk that is wanted
-        self._source: Offer | None = None
+        self._source: StoreOffer | None = None
         self._checking: asyncio.Task[list[str]] | None = None
         self._checked = (0, 0)  # parts compared, of how many
         self._summary: dict[str, Tally] = {}

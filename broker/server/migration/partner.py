@@ -10,7 +10,7 @@ with brought_by("server"):
     import httpx
 
 from oms_journal.broker.attributes.attributes import Attributes
-from oms_journal.broker.migration.agreement import Offer, decode_offer, encode_offer
+from oms_journal.broker.migration.agreement import StoreOffer, decode_offer, encode_offer
 from oms_journal.broker.reachability import reason_of
 from oms_journal.broker.server.migration.progress import MoveFailed, Refused
 from oms_journal.broker.server.runtime.partner import answer_of, partner_client, partner_url
@@ -88,7 +88,7 @@ class Partner:
         _log.warning("a request that said to be the partner's is not answered: %s", text)
         raise Refused(503, text)
 
-    async def farewell(self, text: str, mine: Offer) -> Offer | None:
+    async def farewell(self, text: str, mine: StoreOffer) -> StoreOffer | None:
         """Say that this side has failed, so that the other one stops too; return what that one has, if it answers."""
         try:
             said = {"text": text, "offer": encode_offer(mine)}
@@ -102,7 +102,7 @@ class Partner:
         await self._client.aclose()
 
 
-async def farewell(partner: Partner, mine: Offer, refused: StartRefused) -> MoveFailed | StartRefused:
+async def farewell(partner: Partner, mine: StoreOffer, refused: StartRefused) -> MoveFailed | StartRefused:
     """Tell the partner that the store cannot be opened; return why that is, now that its store is known."""
     theirs = await partner.farewell(refused.text, mine)
     if theirs is not None and mine.is_same_store(theirs):

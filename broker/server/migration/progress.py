@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from oms_journal.broker.block_json import parsed
-from oms_journal.broker.migration.agreement import Offer, decode_offer, decode_summary
+from oms_journal.broker.block_json import parse_json
+from oms_journal.broker.migration.agreement import StoreOffer, decode_offer, decode_summary
 from oms_journal.broker.migration.stream import Tally
 from oms_journal.broker.server.runtime.state import Served
 
@@ -52,7 +52,7 @@ class Telling:
             _log.info("%s%s", stage, amount)
 
 
-def hello_in(body: bytes) -> tuple[str, Offer]:
+def hello_in(body: bytes) -> tuple[str, StoreOffer]:
     """Return the nonce of a partner that begins, and what it says of its store. Refused."""
     try:
         document = _document(body)
@@ -73,7 +73,7 @@ def check_in(body: bytes) -> tuple[dict[str, Tally], int]:
         raise Refused(400, f"a summary that cannot be read: {failure}") from None
 
 
-def failure_in(body: bytes, mine: Offer) -> tuple[str, str]:
+def failure_in(body: bytes, mine: StoreOffer) -> tuple[str, str]:
     """Return what a partner says of its failure, in the words of who knows both stores, and its nonce. Refused."""
     try:
         document = _document(body)
@@ -93,7 +93,7 @@ def nonce_in(body: bytes) -> str:
 
 def _document(body: bytes) -> dict[str, Any]:
     """Return an object in JSON. ValueError; anybody may send these, before anything is known of who it is."""
-    found = parsed(body)
+    found = parse_json(body)
     if not isinstance(found, dict):
         raise ValueError("it is no object")
     return found

@@ -33,7 +33,7 @@ class Answering(Protocol):
     """This server's side of a store's move to another server."""
 
     async def answer(self, verb: str, names: tuple[str, ...], body: bytes) -> dict[str, Any]:
-        """Answer a request of the partner. `moving_words.Refused`."""
+        """Answer a request of the partner. `Refused`."""
         ...
 
 

@@ -26,8 +26,8 @@ from typing import Any
 
 from oms_journal.broker.block import FIELDS
 from oms_journal.broker.codes import BrokerError
-from oms_journal.broker.destinations import ToService, ToTopic, parse
-from oms_journal.broker.patterns import fits
+from oms_journal.broker.destinations import ToService, ToTopic, parse_destination
+from oms_journal.broker.patterns import matches
 from oms_journal.broker.rights import BROKER, Right, escaped, service_name, topic_name
 from oms_journal.broker.server.security import passwords
 from oms_journal.broker.service_text import PART_BYTES, QUEUE_CLASS
@@ -71,9 +71,11 @@ class User:
 
     def _has(self, right: Right, name: str) -> bool:
         rights = (right, Right.ADMINISTER) if right is Right.LOOK else (right,)
-        if fits(self.deny.get(right, ()), name):
+        if matches(self.deny.get(right, ()), name):
             return False
-        return any(fits(self.allow.get(each, ()), name) and not fits(self.deny.get(each, ()), name) for each in rights)
+        return any(
+            matches(self.allow.get(each, ()), name) and not matches(self.deny.get(each, ()), name) for each in rights
+        )
 
 
 Users = Mapping[str, User]
@@ -108,7 +110,7 @@ def _queues(text: str) -> str:
 
 def _destination(text: str) -> object:
     try:
-        return parse(text)
+        return parse_destination(text)
     except BrokerError as refusal:
         raise ValueError(refusal.text) from None
 

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from oms_journal.broker.block_json import BadBlock, parsed
+from oms_journal.broker.block_json import BadBlock, parse_json
 from oms_journal.broker.drivers.open import spool_directory
 from oms_journal.broker.server.runtime.partner import PING_HEADER, introduction, ping_header, sees_no_store
 from oms_journal.broker.server.runtime.state import Served
@@ -79,7 +79,7 @@ async def _state(served: Served) -> dict[str, Any]:
 async def _hello(request: Request) -> Response:
     served: Served = request.app.state.served
     try:
-        said = parsed(await request.body())
+        said = parse_json(await request.body())
     except BadBlock as failure:
         raise HTTPException(400, str(failure)) from None
     if not isinstance(said, dict) or said.keys() != HELLO or not all(_is_word(said[name]) for name in _WORDS):

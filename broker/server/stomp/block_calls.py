@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Function, Option, Request
-from oms_journal.broker.block_json import BadBlock, parsed, request_of, said_of
+from oms_journal.broker.block_json import BadBlock, decode_request, encode_answer, parse_json
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.server.stomp.flow import Flow
 from oms_journal.broker.server.stomp.frames import Frame
@@ -53,7 +53,7 @@ class Calls:
         if reply_to and (not reply_to.startswith(TEMPORARY) or reply_to == TEMPORARY):
             raise _refusal(Code.INVALID_OPTION, "reply-to names /temp/LABEL")
         try:
-            request, as_text = request_of(parsed(frame.body))
+            request, as_text = decode_request(parse_json(frame.body))
         except BadBlock as bad:
             raise _refusal(Code.INVALID_FUNCTION, str(bad)) from None
         self._flow.speaker.speak_for(request)
@@ -76,7 +76,7 @@ class Calls:
         }
         if "correlation-id" in frame.headers:
             headers["correlation-id"] = frame.headers["correlation-id"]
-        body = json.dumps(said_of(found, as_text=as_text)).encode()
+        body = json.dumps(encode_answer(found, as_text=as_text)).encode()
         self._flow.outlet.say(Frame("MESSAGE", headers, body))
 
 

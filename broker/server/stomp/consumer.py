@@ -4,7 +4,14 @@ from collections.abc import Callable, Mapping
 
 from oms_journal.broker.block import FIELDS, Option, Reply, Request
 from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.destinations import Destination, InConversation, Temporary, ToService, ToTopic, parse
+from oms_journal.broker.destinations import (
+    Destination,
+    InConversation,
+    Temporary,
+    ToService,
+    ToTopic,
+    parse_destination,
+)
 from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.stomp.flow import Cancellable, Flow, Then
 from oms_journal.broker.server.stomp.foreign import check_is_single
@@ -69,7 +76,7 @@ class Consumer:
     def subscribe(self, frame: Frame) -> None:
         """Begin to receive from a destination, once all that was begun before is answered."""
         headers = frame.headers
-        where = parse(_needed(headers, "destination"))
+        where = parse_destination(_needed(headers, "destination"))
         check_is_single(headers["destination"], "subscribe")
         id_ = headers.get("id") or (str(where) if self._flow.version == V10 else _needed(headers, "id"))
         if id_ in self._subscriptions:

@@ -23,7 +23,7 @@ from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.embedded.async_broker import AsyncBroker
-from oms_journal.broker.rights import OPEN, Guard, Refused
+from oms_journal.broker.rights import OPEN, Guard, LogonRefused
 from oms_journal.broker.server.runtime.limits import StompLimits, holder_of_most
 from oms_journal.broker.server.runtime.listeners import HeldPort
 from oms_journal.broker.server.runtime.log import event
@@ -325,7 +325,7 @@ class StompConnection(asyncio.Protocol):
     def log_on(self, user: str, password: str, then: LoggedOn) -> None:
         """Find out who it is, at once where everybody is let in; `then` is told None, or why not."""
 
-        def known(refused: Refused | None) -> None:
+        def known(refused: LogonRefused | None) -> None:
             then(refused or self._listener.seat(self))
 
         if self._login is None:
@@ -583,7 +583,7 @@ class StompListener:
             del self.connecting[oldest]
             oldest.end(Code.QUEUE_FULL, f"at most {self.limits.connections:,} connections, and this one says nothing")
 
-    def seat(self, newcomer: StompConnection) -> Refused | None:
+    def seat(self, newcomer: StompConnection) -> LogonRefused | None:
         """Return why there is no room for who logs on; where another user has more connections, one of them ends.
 
         So a user who holds all keeps nobody out. The first connection of the same user and token is let go first.
@@ -598,7 +598,7 @@ class StompListener:
             user, count = counts.most_common(1)[0]
             if count <= counts[newcomer.named[0]] + 1:
                 self.refused += 1
-                return Refused(Code.QUEUE_FULL, most)
+                return LogonRefused(Code.QUEUE_FULL, most)
             newest = max((each for each in seated if each.user == user), key=lambda each: each.number)
             newest.end(Code.QUEUE_FULL, f"{most}, and {user} has most of them")
         return None

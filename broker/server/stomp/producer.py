@@ -11,7 +11,7 @@ from typing import Any
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import NEW, Function, Option, Reply, Store
 from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.destinations import InConversation, Temporary, ToService, ToTopic, parse
+from oms_journal.broker.destinations import InConversation, Temporary, ToService, ToTopic, parse_destination
 from oms_journal.broker.server.stomp.consumer import Consumer, was_settled
 from oms_journal.broker.server.stomp.flow import Flow
 from oms_journal.broker.server.stomp.foreign import check_is_single
@@ -46,7 +46,7 @@ def taken_apart(frame: Frame) -> Sent:
     text = headers.get("destination")
     if text is None:
         raise _refusal(Code.INVALID_SERVICE_NAME, "the header destination is missing")
-    where = parse(text)
+    where = parse_destination(text)
     check_is_single(text, "send")
     conv_id = conversation_of(headers, where)
     properties = properties_of(headers, names_conversation=conv_id is not None)

@@ -19,7 +19,7 @@ from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Function, Reply
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.drivers.open import version
-from oms_journal.broker.rights import ANONYMOUS, Refused
+from oms_journal.broker.rights import ANONYMOUS, LogonRefused
 from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.stomp.block_calls import DESTINATION, Calls
 from oms_journal.broker.server.stomp.consumer import Consumer
@@ -127,7 +127,7 @@ class StompSession:
         flow.speaker = Speaker(self.user, self.token, {})
         flow.is_held = True
 
-        def logged_on(refused: Refused | None) -> None:
+        def logged_on(refused: LogonRefused | None) -> None:
             if refused is not None:
                 flow.fail(refused.code, refused.text, frame)
             elif flow.is_open:

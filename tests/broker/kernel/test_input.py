@@ -99,10 +99,12 @@ def test_another_store_value_in_the_same_unit_of_work_is_refused(white: Person) 
 
 
 def test_limits_of_conversations() -> None:
-    from oms_journal.broker.attributes.attributes import parse
+    from oms_journal.broker.attributes.attributes import parse_attributes
 
     text = "DEFAULTS=BROKER BROKER-ID=ETB001 MAX-UOWS=99 DEFERRED=YES NUM-CONVERSATION=3 DEFAULTS=SERVICE CLASS=GAME "
-    desk = Desk(parse(f"{text} SERVER=CHESS SERVICE=BLACK CONV-LIMIT=2 CLASS=GAME SERVER=CHESS SERVICE=OTHER"))
+    desk = Desk(
+        parse_attributes(f"{text} SERVER=CHESS SERVICE=BLACK CONV-LIMIT=2 CLASS=GAME SERVER=CHESS SERVICE=OTHER")
+    )
     white, black = Person(desk, "WHITE", "T"), Person(desk, "BLACK", "T", caller=2)
     black.register()
     sent = [white.send(b"x", store=Store.OFF), white.send(b"x", NONE)]

@@ -8,7 +8,7 @@ import pytest
 
 from oms_journal.broker.admin.broker import Around, statistics_row
 from oms_journal.broker.admin.figures import Meters
-from oms_journal.broker.attributes.attributes import BUILT_IN, parse
+from oms_journal.broker.attributes.attributes import BUILT_IN, parse_attributes
 from oms_journal.broker.block import Function, Option, Reply, ServiceName, Store
 from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state import unused_names
@@ -369,7 +369,7 @@ def test_what_waited_before_a_restart_waits_in_its_service_and_topic(is_held: bo
 def test_what_the_attributes_name_and_what_was_first_stay_with_their_counters() -> None:
     text = BUILT_IN.replace("SERVICE=*", "SERVICE=*\n  CLASS=MADE SERVER=UP SERVICE=100")
     text = text.replace("TOPIC=*", "TOPIC=T100 ALLOW-DURABLE=YES\n  TOPIC=*")
-    names = Names(Desk(parse(text, broker_id="")))
+    names = Names(Desk(parse_attributes(text, broker_id="")))
     for number in (1, 100, *range(2, 50), 100):
         is_sent_to_and_received(names, number)
         is_published_to(names, number)

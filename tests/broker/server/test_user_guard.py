@@ -10,7 +10,7 @@ import pytest
 
 from oms_journal.broker.block import NEW, Function, Request
 from oms_journal.broker.codes import Code
-from oms_journal.broker.rights import Identity, Refused, Right
+from oms_journal.broker.rights import Identity, LogonRefused, Right
 from oms_journal.broker.server.security.login_attempts import LoginBounds
 from oms_journal.broker.server.security.passwords import Cost, stored
 from oms_journal.broker.server.security.user_guard import UserGuard
@@ -43,7 +43,7 @@ async def code(guard: UserGuard, user: str, password: str, peer: str = HERE) -> 
     """Return how a login ends."""
     try:
         identity = await guard.log_on(user, password, peer)
-    except Refused as refused:
+    except LogonRefused as refused:
         assert password not in refused.text or not password
         return refused.code
     assert (identity.user, identity.peer, identity.is_current) == (user, peer, True)
@@ -55,7 +55,7 @@ def test_only_a_user_with_its_password_is_let_in_and_nobody_learns_which_was_wro
         assert await code(guard, "ALICE", SECRET) is Code.OK
         texts = set()
         for user, password in [("ALICE", SECRET + "!"), ("NOBODY", SECRET), ("alice", SECRET), ("BOB", SECRET)]:
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(LogonRefused) as refused:
                 await guard.log_on(user, password, HERE)
             texts.add((refused.value.code, refused.value.text))
         assert len(texts) == 1
@@ -116,7 +116,7 @@ def test_a_user_whose_rights_or_password_change_has_to_log_on_again_and_others_d
         sent = Request(
             function=Function.SEND, user_id="ALICE", conv_id=NEW, server_class="QUEUE", server_name="A", service="-"
         )
-        assert guard.refusal(alice, sent) is None
+        assert guard.check_call(alice, sent) is None
 
         write(path, {"ALICE": User("ALICE", ALICE.password, {Right.SEND: ("QUEUE/B*",)}), "BOB": BOB})
         guard.look()
@@ -137,7 +137,7 @@ def test_a_user_whose_rights_or_password_change_has_to_log_on_again_and_others_d
 
 
 def refused(guard: UserGuard, identity: Identity, request: Request) -> Code | None:
-    found = guard.refusal(identity, request)
+    found = guard.check_call(identity, request)
     return None if found is None else found[0]
 
 

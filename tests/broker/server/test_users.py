@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from oms_journal.broker.codes import BrokerError
-from oms_journal.broker.destinations import ToService, parse
-from oms_journal.broker.patterns import fits
+from oms_journal.broker.destinations import ToService, parse_destination
+from oms_journal.broker.patterns import matches
 from oms_journal.broker.rights import BROKER, Right, service_name, topic_name
 from oms_journal.broker.server.security import passwords
 from oms_journal.broker.server.security.passwords import Cost, stored
@@ -168,22 +168,22 @@ def test_a_pattern_fits_what_the_same_regular_expression_does(pattern: str) -> N
     expression = re.compile(".*".join(map(re.escape, pattern.split("*"))))
     names = ["".join(text) for length in range(5) for text in product("ab", repeat=length)]
 
-    assert [fits([pattern], name) for name in names] == [bool(expression.fullmatch(name)) for name in names]
+    assert [matches([pattern], name) for name in names] == [bool(expression.fullmatch(name)) for name in names]
 
 
 def test_a_pattern_of_very_many_stars_is_no_work() -> None:
-    assert not fits(["a*" * 120], "a" * 96 + "b")
-    assert not fits(["*a" * 120 + "b"], "a" * 96)
+    assert not matches(["a*" * 120], "a" * 96 + "b")
+    assert not matches(["*a" * 120 + "b"], "a" * 96)
 
 
 @pytest.mark.parametrize(
     "text", ["/queue/ORDERS", "/queue/" + "N" * 40, "/queue/a/b%", "/topic/NEWS", "/service/A/B/C"]
 )
 def test_a_destination_as_a_pattern_fits_what_it_names(text: str) -> None:
-    where = parse(text)
+    where = parse_destination(text)
     name = service_name(*where.names) if isinstance(where, ToService) else topic_name(str(where.topic))  # type: ignore[union-attr]
 
-    assert fits([pattern_of(text)], name)
+    assert matches([pattern_of(text)], name)
     assert pattern_of(pattern_of(text)) == pattern_of(text)
 
 
@@ -193,11 +193,11 @@ def test_a_pattern_of_queues_fits_every_queue_that_begins_so(length: int) -> Non
         for more in ("x", "-", "ü", "€", "😀"):
             name = begin + more * length
             try:
-                where = parse(f"/queue/{name}")
+                where = parse_destination(f"/queue/{name}")
             except BrokerError:
                 continue  # too long
             assert isinstance(where, ToService)
-            assert fits([pattern_of(f"/queue/{begin}*")], service_name(*where.names)), name
+            assert matches([pattern_of(f"/queue/{begin}*")], service_name(*where.names)), name
 
 
 @pytest.mark.parametrize(
