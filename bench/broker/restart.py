@@ -15,7 +15,7 @@ from oms_journal import Options
 from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.kernel.kernel import Kernel
-from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.restart.restore import restore
 from oms_journal.broker.queues import ServiceQueue
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
@@ -70,7 +70,7 @@ def started(path: Path, options: Options | None = None) -> tuple[JournalStore, K
     """Return the store of a broker that was started hot, and its kernel."""
     store = JournalStore.open(path, options)
     begun = start_store(store, _start(Pstore.WARM))
-    return store, Kernel(built_in(broker_id="BENCH"), restored(store, now=NOW), begun.identifiers)
+    return store, Kernel(built_in(broker_id="BENCH"), restore(store, now=NOW), begun.identifiers)
 
 
 def hot_seconds(path: Path) -> float:

@@ -18,7 +18,7 @@ from oms_journal.broker.admin.questions import (
 from oms_journal.broker.admin.services import ServiceFilter
 from oms_journal.broker.kernel.conversations.dormancy import identifier
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
-from oms_journal.broker.kernel.state.unit_records import service_name
+from oms_journal.broker.kernel.state.unit_records import service_of_record
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.tables.dormant_units import WAITING
 from oms_journal.broker.records import Flag
@@ -151,7 +151,7 @@ def _sleeping_row(world: World, conv_id: str) -> ConversationRow | None:
     found = next((record for record in records if record.status in WAITING), None)
     if found is None:
         return None
-    server_class, server_name, service = service_name(found)
+    server_class, server_name, service = service_of_record(found)
     to_client = bool(found.flags & Flag.FROM_SERVER)
     client = (found.receiver_user, found.receiver_token) if to_client else (found.sender_user, found.sender_token)
     server = (found.sender_user, found.sender_token) if to_client else (found.receiver_user, found.receiver_token)

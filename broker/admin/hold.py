@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from oms_journal.broker.admin.questions import STEP_LOOKS, Page, Question, Row, Steps
 from oms_journal.broker.admin.uows import Choice, records_of
-from oms_journal.broker.kernel.state.topics import Subscription
-from oms_journal.broker.kernel.state.unit_records import service_name
+from oms_journal.broker.kernel.state.topics import TopicSubscription
+from oms_journal.broker.kernel.state.unit_records import service_of_record
 from oms_journal.broker.kernel.state.world import World
 
 
@@ -42,7 +42,7 @@ def held_uows(world: World, question: Question, between: Between) -> Steps:
     for part in records_of(world, chosen, question, ""):
         for record, _ in part:
             if chosen(record) and between(record.committed):
-                names = dict(zip(("server_class", "server_name", "service"), service_name(record), strict=True))
+                names = dict(zip(("server_class", "server_name", "service"), service_of_record(record), strict=True))
                 found.append((record.first, {"uowid": record.uowid, **names}))
         yield
     found.sort(key=lambda each: each[0])
@@ -67,6 +67,6 @@ def held_publications(world: World, question: Question, between: Between) -> Ste
     return Page(rows=rows, total=len(rows))
 
 
-def _subscriptions(question: Question) -> Callable[[Subscription], bool]:
+def _subscriptions(question: Question) -> Callable[[TopicSubscription], bool]:
     is_topic, is_user, is_token = (question.fits(name) for name in ("topic", "user_id", "token"))
     return lambda one: is_topic(one.topic.name) and is_user(one.owner.user) and is_token(one.owner.token)

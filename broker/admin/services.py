@@ -9,7 +9,7 @@ from oms_journal.broker.block import ServiceName
 from oms_journal.broker.kernel.conversations.dormancy import identifier
 from oms_journal.broker.kernel.state.conversation import SERVER
 from oms_journal.broker.kernel.state.participant import Participant, with_instance, with_service
-from oms_journal.broker.kernel.state.service import End, Registration, Service, Waiting
+from oms_journal.broker.kernel.state.service import End, Registration, Service, WaitingConversations
 from oms_journal.broker.kernel.state.unit import Name, UnitOfWork
 from oms_journal.broker.kernel.state.world import World
 
@@ -132,11 +132,11 @@ class Bound:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._found: Mapping[ServiceName, list[Waiting]] | None = None
+        self._found: Mapping[ServiceName, list[WaitingConversations]] | None = None
 
-    def of(self, name: ServiceName) -> list[Waiting]:
+    def of(self, name: ServiceName) -> list[WaitingConversations]:
         if self._found is None:
-            found: dict[ServiceName, list[Waiting]] = {}
+            found: dict[ServiceName, list[WaitingConversations]] = {}
             for (_, service), waiting in islice(self._world.instances.items(), INSTANCES_MAX):
                 found.setdefault(service, []).append(waiting)
             self._found = found
@@ -154,7 +154,7 @@ def oldest_of(world: World, service: Service, bound: Bound) -> int:
     return min(times, default=0)
 
 
-def _firsts(waiting: Waiting) -> Iterator[int]:
+def _firsts(waiting: WaitingConversations) -> Iterator[int]:
     for order in waiting.orders:
         first = order.first()
         if first is not None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from oms_journal.broker.admin.questions import Question, Steps, left_of, page_of, seconds_of, time_of
 from oms_journal.broker.kernel.state.participant import with_subscription
-from oms_journal.broker.kernel.state.topics import Publication, Subscription, Topic
+from oms_journal.broker.kernel.state.topics import Publication, Topic, TopicSubscription
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import Status
 
@@ -105,7 +105,7 @@ def topic_row(world: World, topic: Topic) -> TopicRow:
     )
 
 
-def lag_of(subscription: Subscription) -> int:
+def lag_of(subscription: TopicSubscription) -> int:
     """Return how many publications there are that it is to have and has not acknowledged."""
     publications = subscription.topic.publications
     behind = len(publications) - publications.bisect_right(subscription.position)
@@ -133,7 +133,7 @@ def subscribers(world: World, question: Question) -> Steps:
     return page_of(question, keys, row, total=len(keys))
 
 
-def _subscriber_row(world: World, found: Subscription) -> SubscriberRow:
+def _subscriber_row(world: World, found: TopicSubscription) -> SubscriberRow:
     clock = world.clocks.persistent if found.is_durable else world.clocks.volatile
     return SubscriberRow(
         topic=found.topic.name,

@@ -31,10 +31,10 @@ from oms_journal.broker.admin.services import ServiceFilter
 from oms_journal.broker.block import ServiceName
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import record_of, service_name
+from oms_journal.broker.kernel.state.unit_records import record_of, service_of_record
 from oms_journal.broker.kernel.state.unit_states import COMPLETE, POSTPONED
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.tables.dormant_units import WAITING, Columns, Parties, Wanted, opened
+from oms_journal.broker.kernel.tables.dormant_units import WAITING, NumberColumns, Parties, RowFilter, decode_loose
 from oms_journal.broker.records import Flag, UowRecord
 
 _PARTIES = ("user_id", "token", "receiver_user", "receiver_token", "server_class", "server_name", "service")
@@ -145,13 +145,13 @@ class Choice:
             and self._token(record.sender_token)
             and self._receiver(record.receiver_user)
             and self._receiver_token(record.receiver_token)
-            and self._is_service(service_name(record))
+            and self._is_service(service_of_record(record))
         )
 
-    def wanted(self, world: World) -> Wanted:
+    def wanted(self, world: World) -> RowFilter:
         """Return what is known of those that sleep without reading each."""
         parties = world.units.places_of(self._may_be) if self._has_parties else None
-        return Wanted(self._statuses, parties)
+        return RowFilter(self._statuses, parties)
 
     def _may_be(self, parties: Parties) -> bool:
         return (
@@ -256,7 +256,7 @@ def uow_row(world: World, record: UowRecord, *, is_asleep: bool) -> UowRow:
     clock = world.clocks.persistent if lasting else world.clocks.volatile
     if is_held:
         clock = world.withheld.record.clock  # there its lifetime stands still
-    server_class, server_name, service = service_name(record)
+    server_class, server_name, service = service_of_record(record)
     return UowRow(
         uowid=record.uowid,
         conv_id=record.conv_id,
@@ -373,7 +373,7 @@ def _counted(world: World, sums: dict[ServiceName, Sum]) -> Iterator[None]:
         yield
     loose = world.units.loose()
     for start in range(0, len(loose), STEP_UNITS):
-        _count_records(map(opened, loose[start : start + STEP_UNITS]), sums)
+        _count_records(map(decode_loose, loose[start : start + STEP_UNITS]), sums)
         yield
     reached: int | None = 0
     while reached is not None:
@@ -389,10 +389,10 @@ def _of(sums: dict[ServiceName, Sum], name: ServiceName) -> Sum:
 def _count_records(records: Iterable[UowRecord], sums: dict[ServiceName, Sum]) -> None:
     for record in records:
         if record.status in WAITING:
-            _of(sums, service_name(record)).add(record.messages, record.size, record.created)
+            _of(sums, service_of_record(record)).add(record.messages, record.size, record.created)
 
 
-def _count_columns(world: World, columns: Columns, sums: dict[ServiceName, Sum]) -> None:
+def _count_columns(world: World, columns: NumberColumns, sums: dict[ServiceName, Sum]) -> None:
     is_waiting = np.isin(columns["status"], list(WAITING))
     if not is_waiting.any():
         return

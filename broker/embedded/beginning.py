@@ -18,7 +18,7 @@ from oms_journal.broker.attributes.attributes import Attributes, built_in, read_
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.open import DEFAULT_FILE, open_store, start_options, version
 from oms_journal.broker.kernel.kernel import Kernel
-from oms_journal.broker.kernel.restart.restore import restored, without_store
+from oms_journal.broker.kernel.restart.restore import restore, without_store
 from oms_journal.broker.store.master import Identifiers
 from oms_journal.broker.store.report import Report, report_path
 from oms_journal.broker.store.start import Pstore, StartedStore, StartRefused, Store, StoreError, start_store
@@ -132,7 +132,7 @@ def start(wanted: Wanted) -> Beginning:
             among_others = {"among_others": True} if wanted.create else {}
             store = wanted.open_store(attributes, creates=asked.pstore is not Pstore.HOT, **among_others)
             begun = start_store(store, asked)
-            found, identifiers = restored(store, now=now), begun.identifiers
+            found, identifiers = restore(store, now=now), begun.identifiers
         kernel = Kernel(attributes, found, identifiers)
     except StoreError as failure:
         _close(store)

@@ -33,7 +33,7 @@ from oms_journal.broker.kernel.state.effects import (
     Log,
     Stored,
     Tick,
-    taken_apart,
+    split_properties,
 )
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.store.changes import Changes, filled
@@ -212,7 +212,7 @@ class Running:
             else:
                 body = found
         if body is not None:
-            properties = taken_apart(reply, properties)
+            properties = split_properties(reply, properties)
             reply.return_length = len(body)
             if 0 < request.receive_length < len(body):
                 reply.code, reply.text = Code.TRUNCATED, Code.TRUNCATED.text

@@ -26,12 +26,12 @@ from oms_journal.broker.kernel.state.effects import (
     ReleasePublications,
 )
 from oms_journal.broker.kernel.state.tickets import decide
-from oms_journal.broker.kernel.state.topics import Publication, Subscription
+from oms_journal.broker.kernel.state.topics import Publication, TopicSubscription
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import put, record_of
+from oms_journal.broker.kernel.state.unit_records import put_of_unit, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, Event
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.tables.hold import Window, Withheld
+from oms_journal.broker.kernel.tables.hold import HeldWindow, Hold
 from oms_journal.broker.kernel.tables.ranges import NUMBERS_MAX
 from oms_journal.broker.kernel.topics.removal import (
     REMOVED_AT_ONCE,
@@ -66,7 +66,7 @@ def release_units(world: World, given: ReleaseHeld) -> None:
         status = status_after(each, Event.RELEASE)
         assert status is not None, "what is released waits"
         record = record_of(each, talk, status)._replace(ends=end, back=back, changed=now)
-        puts.append(put(record._replace(flags=record.flags | Flag.RELEASED)))
+        puts.append(put_of_unit(record._replace(flags=record.flags | Flag.RELEASED)))
 
     def apply(_: int) -> None:
         for (talk, each), end, back in zip(found, ends, backs, strict=True):
@@ -158,7 +158,7 @@ def _put_first(talk: Conversation, turns: dict[UnitOfWork, int]) -> None:
 def release_publications(world: World, given: ReleasePublications) -> None:
     """Let publications be handed out that are held for a subscription. UOW_NOT_FOUND where one of them is not."""
     subscription, window, orders = _of_window(world, given.subscription_id, given.publication_ids)
-    left = Left(
+    left = RemainingWindow(
         world,
         subscription,
         orders,
@@ -189,7 +189,7 @@ def discard_publications(world: World, given: DiscardPublications) -> None:
         if publications[order].remaining == 1 and not publications[order].inflight
     }
     gone = frozenset(removed.values())
-    left = Left(world, subscription, orders, window.without(orders, publications, removed), gone)
+    left = RemainingWindow(world, subscription, orders, window.without(orders, publications, removed), gone)
 
     def apply(_: int) -> None:
         left.apply()
@@ -208,15 +208,15 @@ def discard_publications(world: World, given: DiscardPublications) -> None:
     decide(world, left.changes(), Decision(apply, left.held, given.handle, None, Code.DURABLE_WITHOUT_STORE, undo))
 
 
-class Left:
+class RemainingWindow:
     """What a subscription has left of its window. With nothing held, its own expiration goes on."""
 
     def __init__(
         self,
         world: World,
-        subscription: Subscription,
+        subscription: TopicSubscription,
         orders: Sequence[int],
-        window: Window | None,
+        window: HeldWindow | None,
         gone: frozenset[Publication] = frozenset(),
     ) -> None:
         self._world = world
@@ -255,7 +255,7 @@ class Left:
 
 def _of_window(
     world: World, subscription_id: str, publication_ids: Sequence[str] | None
-) -> tuple[Subscription, Window, list[int]]:
+) -> tuple[TopicSubscription, HeldWindow, list[int]]:
     """Return a subscription, and which of the publications that are held for it are meant; None: all."""
     subscription = world.topics.subscriptions.get(subscription_id)
     if subscription is not None and subscription.is_pending:
@@ -289,7 +289,7 @@ def finish_hold(world: World) -> None:
         return
 
     def apply(_: int) -> None:
-        world.withheld = Withheld()
+        world.withheld = Hold()
         world.log(Level.NOTE, "nothing is held any more of what was restored from a backup")
 
     def undo() -> None:

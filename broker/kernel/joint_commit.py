@@ -19,12 +19,12 @@ from collections.abc import Callable
 from oms_journal.broker import rules
 from oms_journal.broker.block import BOTH, Function, Option, Reply, Request
 from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.kernel.state.decision import Decision, Held, Joint
+from oms_journal.broker.kernel.state.decision import Decision, JointDecision, Lockable
 from oms_journal.broker.kernel.state.effects import Answer, Call, Effect
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.producers import First
 from oms_journal.broker.kernel.state.tickets import decide
-from oms_journal.broker.kernel.state.topics import Publication, Subscription
+from oms_journal.broker.kernel.state.topics import Publication, TopicSubscription
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.topics.delivery import Acknowledging, control_publication
 from oms_journal.broker.kernel.units.repeating import check_are_all
@@ -48,7 +48,7 @@ def commit_together(world: World, call: Call, participant: Participant) -> None:
         )
     if len(parts) > PARTS_MAX:
         raise BrokerError(Code.OUT_OF_RANGE, detailed(Code.OUT_OF_RANGE, f"at most {PARTS_MAX:,} parts"))
-    joint = world.joint = Joint()
+    joint = world.joint = JointDecision()
     try:
         for part in parts:
             _take(world, Call(part, call.caller, NOBODY), participant, call.request)
@@ -77,10 +77,10 @@ def _take(world: World, call: Call, participant: Participant, whole: Request) ->
         control_publication(world, call, participant)
 
 
-def _acknowledge(world: World, joint: Joint, call: Call, participant: Participant) -> None:
+def _acknowledge(world: World, joint: JointDecision, call: Call, participant: Participant) -> None:
     """Let each subscription's publications move its position together."""
     for subscription, publications in joint.acknowledged.items():
-        assert isinstance(subscription, Subscription), "subscriptions acknowledge"
+        assert isinstance(subscription, TopicSubscription), "subscriptions acknowledge"
         read = [each for each in dict.fromkeys(publications) if isinstance(each, Publication)]
         Acknowledging(world, subscription, read).decide(call, participant, _nothing_more)
 
@@ -89,11 +89,11 @@ def _nothing_more() -> None:
     """Where a call by itself would be answered."""
 
 
-def _check(joint: Joint) -> None:
+def _check(joint: JointDecision) -> None:
     """Refuse what has to be decided with an eye on another part, or what a repeat would leave undone."""
     seen: set[int] = set()
     for decision in joint.decisions:
-        held = {id(each) for each in decision.held}
+        held = {id(each) for each in decision.locks}
         if held & seen:
             text = "two parts are about one conversation; an answer in it is committed with UOWID=BOTH"
             raise BrokerError(Code.FUNCTION_OPTION, detailed(Code.FUNCTION_OPTION, text))
@@ -107,14 +107,14 @@ def _check(joint: Joint) -> None:
         _order(joint)
 
 
-def _order(joint: Joint) -> None:
+def _order(joint: JointDecision) -> None:
     """Let units of work of one identifier be committed by queue: a repeat may name them in another order."""
     places = sorted(range(len(joint.changes)), key=lambda at: [each.queue for each in joint.changes[at].adds[:1]])
     joint.changes = [joint.changes[at] for at in places]
     joint.decisions = [joint.decisions[at] for at in places]
 
 
-def _undo(joint: Joint) -> None:
+def _undo(joint: JointDecision) -> None:
     for decision in reversed(joint.decisions):
         if decision.undo is not None:
             decision.undo()
@@ -124,7 +124,7 @@ def _is_to_nobody(effect: Effect) -> bool:
     return isinstance(effect, Answer) and effect.handle == NOBODY
 
 
-def _decide(world: World, joint: Joint, call: Call, participant: Participant) -> None:
+def _decide(world: World, joint: JointDecision, call: Call, participant: Participant) -> None:
     firsts: list[int] = []  # places of the first message of each among the adds of all
     place = 0
     for changes in joint.changes:
@@ -140,7 +140,7 @@ def _decide(world: World, joint: Joint, call: Call, participant: Participant) ->
         world.effects[mark:] = [each for each in world.effects[mark:] if not _is_to_nobody(each)]
         world.answer(call.handle, Reply())
 
-    held: dict[int, Held] = {id(each): each for decision in joint.decisions for each in decision.held}
+    held: dict[int, Lockable] = {id(each): each for decision in joint.decisions for each in decision.locks}
     code = joint.decisions[0].code if joint.decisions else Code.UOW_NOT_PERSISTED
     undo: Callable[[], object] = lambda: _undo(joint)  # noqa: E731 - a name for its type
     decision = Decision(apply, list(held.values()), call.handle, participant, code, undo)

@@ -36,7 +36,7 @@ from oms_journal.broker.kernel.state.effects import (
 from oms_journal.broker.kernel.state.replies import check_is_released, reply_of
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import put, record_of
+from oms_journal.broker.kernel.state.unit_records import put_of_unit, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, Event
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.topics.subscribe import subscribe_for, unsubscribe_for
@@ -124,7 +124,7 @@ def _accept(world: World, given: SetStatus, talk: Conversation, found: UnitOfWor
 
     changes = Changes()
     if found.back and found.is_recorded:
-        changes = Changes(puts=[put(record_of(found, talk, ACCEPTED)._replace(back=0, changed=world.now))])
+        changes = Changes(puts=[put_of_unit(record_of(found, talk, ACCEPTED)._replace(back=0, changed=world.now))])
     decide(world, changes, Decision(apply, (talk,), given.handle, code=code_of_loss(found)))
 
 

@@ -14,14 +14,14 @@ from contextlib import suppress
 
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.kernel.conversations.dormancy import identifier
-from oms_journal.broker.kernel.conversations.ending import end
+from oms_journal.broker.kernel.conversations.ending import end_side
 from oms_journal.broker.kernel.conversations.places import replace
 from oms_journal.broker.kernel.hold_release import finish_hold
 from oms_journal.broker.kernel.participants.logon import lose
 from oms_journal.broker.kernel.state.conversation import Conversation, Side
 from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import Tick
-from oms_journal.broker.kernel.state.tickets import CLOCK_STEP, clock_changes, decide, tell_store
+from oms_journal.broker.kernel.state.tickets import CLOCK_STEP, clock_changes, decide, write_missed
 from oms_journal.broker.kernel.state.unit_states import Event
 from oms_journal.broker.kernel.state.world import World, nonact_of
 from oms_journal.broker.kernel.topics.removal import expire
@@ -34,7 +34,7 @@ def tick(world: World, given: Tick) -> None:
     """Let time pass, and end what is due."""
     world.clocks = world.clocks.ticked(given.elapsed)
     if world.dues.is_untold and world.is_store_up:
-        tell_store(world)
+        write_missed(world)
     _write_clock(world)
     _end_waits(world)
     world.topics.come_again(world.clocks.volatile)
@@ -62,7 +62,7 @@ def _end_waits(world: World) -> None:
         world.refuse(parked.call.handle, Code.WAIT_TIMED_OUT)
         talk = world.conversations.get(str(parked.places[0]))
         if talk is not None and talk.is_one_shot:
-            end(talk, Side.CLIENT, Code.PARTNER_TIMED_OUT)
+            end_side(talk, Side.CLIENT, Code.PARTNER_TIMED_OUT)
             talk.plain[Side.SERVER].clear()
             replace(world, talk)
             world.touch(talk)

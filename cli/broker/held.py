@@ -27,7 +27,7 @@ from oms_journal.journal.errors import DatabaseLocked
 
 if TYPE_CHECKING:
     from oms_journal.broker.embedded.broker import Broker
-    from oms_journal.broker.kernel.restart.hold import Held
+    from oms_journal.broker.kernel.restart.hold import HeldItem
     from oms_journal.broker.kernel.state.effects import Command
     from oms_journal.database.view import DatabaseView
 
@@ -44,7 +44,7 @@ def is_brokers(looking: "DatabaseView") -> bool:
     return looking.get(MASTER_KEY) is not None
 
 
-def held_of(looking: "DatabaseView") -> "list[Held]":
+def held_of(looking: "DatabaseView") -> "list[HeldItem]":
     """Return what is held of a broker's store, the oldest first."""
     from oms_journal.broker.kernel.restart.hold import Records, held_in
     from oms_journal.broker.records import RecordError
@@ -55,7 +55,7 @@ def held_of(looking: "DatabaseView") -> "list[Held]":
         raise Failure(f"a record of the broker cannot be read: {failure}", ExitCode.UNUSABLE) from failure
 
 
-def print_held(found: "Iterable[Held]", limit: int | None, *, as_json: bool) -> None:
+def print_held(found: "Iterable[HeldItem]", limit: int | None, *, as_json: bool) -> None:
     """Print what is held, at most so many; 0 and None are all."""
     every = list(found)
     shown = every[: limit or None]
@@ -80,11 +80,11 @@ def print_held(found: "Iterable[Held]", limit: int | None, *, as_json: bool) -> 
         output.print_line(f"… and {len(every) - len(shown):,} more; --limit 0 shows all")
 
 
-def _document(held: "Held") -> Mapping[str, Any]:
+def _document(held: "HeldItem") -> Mapping[str, Any]:
     return asdict(held) | {"committed": iso_microseconds(held.committed)}
 
 
-def _row(held: "Held") -> tuple[str, ...]:
+def _row(held: "HeldItem") -> tuple[str, ...]:
     committed = iso_microseconds(held.committed)[:19]
     return (
         held.identifier,
@@ -97,7 +97,7 @@ def _row(held: "Held") -> tuple[str, ...]:
     )
 
 
-def named(found: "Iterable[Held]", numbers: Collection[int]) -> "tuple[list[Held], int]":
+def named(found: "Iterable[HeldItem]", numbers: Collection[int]) -> "tuple[list[HeldItem], int]":
     """Return what has one of these messages, and how many of the numbers are of nothing that is held."""
     left = set(numbers)
     chosen = []
@@ -109,29 +109,29 @@ def named(found: "Iterable[Held]", numbers: Collection[int]) -> "tuple[list[Held
     return chosen, len(left)
 
 
-def of(found: "list[Held]", subscriber: str | None) -> "list[Held]":
+def of(found: "list[HeldItem]", subscriber: str | None) -> "list[HeldItem]":
     """Return what is held for a subscriber, said by USER-ID or as a subscription; all where none is said."""
     if subscriber is None:
         return found
     return [each for each in found if each.subscription_id and subscriber in (each.subscriber, each.subscription_id)]
 
 
-def refuse_several(found: "Iterable[Held]", discarded: "Iterable[Held]") -> None:
+def refuse_several(found: "Iterable[HeldItem]", discarded: "Iterable[HeldItem]") -> None:
     """Raise Usage where a publication is to go by a list that may be any subscription's: others have not had it."""
     if any(each.subscription_id for each in discarded):
         _refuse_but_one({each.subscription_id: each for each in found if each.subscription_id})
 
 
-def refuse_several_of_one(discarded: "Iterable[Held]") -> None:
+def refuse_several_of_one(discarded: "Iterable[HeldItem]") -> None:
     """Raise Usage where one publication is to go for several subscriptions, none of which was named."""
-    by_identifier: dict[str, dict[str, Held]] = {}
+    by_identifier: dict[str, dict[str, HeldItem]] = {}
     for each in discarded:
         by_identifier.setdefault(each.identifier, {})[each.subscription_id] = each
     for one in by_identifier.values():
         _refuse_but_one(one)
 
 
-def _refuse_but_one(subscriptions: "Mapping[str, Held]") -> None:
+def _refuse_but_one(subscriptions: "Mapping[str, HeldItem]") -> None:
     if len(subscriptions) > 1:
         found = [f"{each.queue} for {each.subscriber} ({each.subscription_id})" for each in subscriptions.values()]
         several = ", ".join([*found[:SHOWN_MAX], *(["…"] if len(found) > SHOWN_MAX else [])])
@@ -139,8 +139,8 @@ def _refuse_but_one(subscriptions: "Mapping[str, Held]") -> None:
 
 
 def between(
-    found: "Iterable[Held]", queue: str | None, before: datetime | None, after: datetime | None
-) -> "list[Held]":
+    found: "Iterable[HeldItem]", queue: str | None, before: datetime | None, after: datetime | None
+) -> "list[HeldItem]":
     """Return what is of this queue, and was committed before one time and after the other."""
     earliest = 0 if after is None else round(after.timestamp() * 1_000_000)
     latest = None if before is None else round(before.timestamp() * 1_000_000)
@@ -153,15 +153,17 @@ def between(
     ]
 
 
-def split(found: "Collection[Held]", names: Collection[str], by: str | None) -> "tuple[list[Held], list[Held], int]":
+def split(
+    found: "Collection[HeldItem]", names: Collection[str], by: str | None
+) -> "tuple[list[HeldItem], list[HeldItem], int]":
     """Return what of it nobody has named, what somebody has, and how many names are of nothing that is held.
 
     Names are of one kind, or of any. Usage where they may be of another kind than the one that they were found by.
     """
     wanted = frozenset(names)
     met: dict[str, set[str]] = {}
-    released: list[Held] = []
-    discarded: list[Held] = []
+    released: list[HeldItem] = []
+    discarded: list[HeldItem] = []
     for each in found:
         its = [(kind, name) for kind in _NAMES if by in (None, kind) for name in _NAMES[kind](each) if name in wanted]
         for kind, name in its:
@@ -172,11 +174,11 @@ def split(found: "Collection[Held]", names: Collection[str], by: str | None) -> 
     return released, discarded, len(wanted - met.keys())
 
 
-def _numbers(held: "Held") -> Iterable[str]:
+def _numbers(held: "HeldItem") -> Iterable[str]:
     return map(str, range(held.first, held.first + held.messages))
 
 
-_NAMES: "Mapping[str, Callable[[Held], Iterable[str]]]" = {
+_NAMES: "Mapping[str, Callable[[HeldItem], Iterable[str]]]" = {
     BY_UOWID: lambda held: (held.identifier,),
     BY_PRODUCER: lambda held: (held.producer,),
     BY_NUMBER: _numbers,
@@ -191,7 +193,9 @@ def _refuse_doubtful(met: Mapping[str, Collection[str]], *, has_numbered: bool) 
             raise Usage(f"what {name} is in the list is not certain, nor what others are: say --by {kind}")
 
 
-def carry_out(spool: Path, released: "Collection[Held]", discarded: "Collection[Held]", wait_seconds: float) -> None:
+def carry_out(
+    spool: Path, released: "Collection[HeldItem]", discarded: "Collection[HeldItem]", wait_seconds: float
+) -> None:
     """Discard as PROCESSED, and release, with a broker that is started for it. Failure where it cannot start.
 
     A broker that runs there is waited for so long.
@@ -232,13 +236,13 @@ def carry_out(spool: Path, released: "Collection[Held]", discarded: "Collection[
 
 
 def _by_subscription(
-    released: "Iterable[Held]", discarded: "Iterable[Held]"
-) -> "Iterable[tuple[str, Sequence[Held], Collection[str]]]":
+    released: "Iterable[HeldItem]", discarded: "Iterable[HeldItem]"
+) -> "Iterable[tuple[str, Sequence[HeldItem], Collection[str]]]":
     """Yield what is to be decided about for each subscription, the oldest first, and what of it was discarded.
 
     Where a subscription's oldest publications are all decided about, one number says so, and else one for each.
     """
-    of: dict[str, list[Held]] = {}
+    of: dict[str, list[HeldItem]] = {}
     has: dict[str, set[str]] = {}
     for each in chain(released, discarded):
         if each.subscription_id:
@@ -260,7 +264,7 @@ def _give(broker: "Broker", command: Callable[..., "Command"], *about: Any) -> N
         raise Failure(str(refused), ExitCode.UNUSABLE) from refused
 
 
-def _parts(found: "Sequence[Held]") -> "Iterable[Sequence[Held]]":
+def _parts(found: "Sequence[HeldItem]") -> "Iterable[Sequence[HeldItem]]":
     return (found[start : start + AT_ONCE] for start in range(0, len(found), AT_ONCE))
 
 

@@ -22,7 +22,7 @@ from oms_journal.cli.output import counted
 from oms_journal.cli.stores import database, view
 
 if TYPE_CHECKING:  # the engine is imported when a command needs it
-    from oms_journal.broker.kernel.restart.hold import Held
+    from oms_journal.broker.kernel.restart.hold import HeldItem
     from oms_journal.database.view import DatabaseView
     from oms_journal.journal.reading.message import Message
 
@@ -164,7 +164,7 @@ def _planned(spool: Path, asked: _Asked) -> tuple[Plan, int]:
         return plan, looking.held_count() - len(plan.released) - len(plan.discarded)
 
 
-def _plan_of_broker(found: "list[Held]", asked: _Asked) -> Plan:
+def _plan_of_broker(found: "list[HeldItem]", asked: _Asked) -> Plan:
     """Return the same of units of work and publications, by what any line of a file may name them."""
     if asked.by not in (None, BY_NUMBER, BY_PRODUCER, BY_UOWID):
         what = f"{BY_NUMBER}, {BY_PRODUCER} or {BY_UOWID}"

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oms_journal.broker.kernel.restart.unit_columns import Columns
-from oms_journal.broker.kernel.tables.dormant_units import Units
+from oms_journal.broker.kernel.restart.unit_columns import UnitColumns
+from oms_journal.broker.kernel.tables.dormant_units import DormantUnits
 from oms_journal.broker.queues import ServiceQueue
 from oms_journal.broker.records import UOW, UOWS, Flag, Status, UowRecord, identifier
 from oms_journal.index.duplicates import WindowBounds
@@ -76,11 +76,11 @@ class Sample:
         for sequence, footer in enumerate(footers, start=1):
             summary = decode_summary(footer, identity=None)
             index.replay(decode_contents(footer, summary), sequence)  # type: ignore[arg-type]
-        columns = Columns()
-        columns.take(*values, ())
+        columns = UnitColumns()
+        columns.add_batch(*values, ())
         columns.sort()
         assert not list(columns.restart(0, 0)), "nothing of the sample changes at a restart"
-        units = Units()
+        units = DormantUnits()
         units.fill(columns.heads, columns.parties, columns.places, columns.texts)
         return index, units, columns.lines()
 

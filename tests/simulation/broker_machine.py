@@ -14,7 +14,7 @@ from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.embedded.beginning import Beginning
 from oms_journal.broker.embedded.runtime import Running
 from oms_journal.broker.kernel.kernel import Kernel
-from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.restart.restore import restore as restore_kernel
 from oms_journal.broker.kernel.state.effects import Answer, Call, Commit, Durable, Effect
 from oms_journal.broker.records import MASTER_KEY
 from oms_journal.broker.store.start import RESTORED_KEY, StartRefused, Store, StoreError
@@ -190,7 +190,7 @@ class MachineDesk(OracleDesk):
         self.is_short = False  # of free space
         store, self.attributes = self.store, self.machine.attributes
         self.begun = begun(store, now=self.now)
-        self.kernel = Kernel(self.attributes, restored(store, now=self.now), self.begun.identifiers)
+        self.kernel = Kernel(self.attributes, restore_kernel(store, now=self.now), self.begun.identifiers)
         beginning = Beginning(
             attributes=self.attributes,
             kernel=self.kernel,

@@ -15,7 +15,7 @@ from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.embedded.runtime import Running
 from oms_journal.broker.kernel.kernel import Kernel
-from oms_journal.broker.kernel.restart.unit_columns import Columns
+from oms_journal.broker.kernel.restart.unit_columns import UnitColumns
 from oms_journal.broker.kernel.state.effects import Answer, Commit, Durable, Effect, Failed
 from oms_journal.broker.kernel.state.service import End
 from oms_journal.broker.kernel.state.world import World
@@ -167,13 +167,13 @@ def conversations_are_restored_in_another_order() -> Iterator[None]:
     """After a restart the conversation that came last is the first."""
 
     def of(in_order: Callable[..., Any]) -> Callable[..., Any]:
-        def turned(self: Columns, rows: Any) -> Any:
+        def turned(self: UnitColumns, rows: Any) -> Any:
             orders, conversations = in_order(self, rows)
             return orders, array(conversations.typecode, reversed(conversations))
 
         return turned
 
-    with changed(Columns, "_in_order", of):
+    with changed(UnitColumns, "_in_order", of):
         yield
 
 

@@ -12,9 +12,9 @@ import oms_journal.broker.store.start
 import oms_journal.database.backup.restore
 from oms_journal.broker.kernel.state.decision import Decision
 from oms_journal.broker.kernel.state.tickets import decide
-from oms_journal.broker.kernel.state.topics import Subscription
+from oms_journal.broker.kernel.state.topics import TopicSubscription
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.tables.hold import Window, Withheld
+from oms_journal.broker.kernel.tables.hold import HeldWindow, Hold
 from oms_journal.broker.store.changes import Changes
 from oms_journal.journal.format.manifest import Manifest
 from tests.simulation.fault import changed, fault
@@ -73,7 +73,7 @@ def a_restart_forgets_what_is_held() -> Iterator[None]:
 @fault("broker", budget=200)
 def lifetimes_of_what_is_held_go_on() -> Iterator[None]:
     """What is released has no more time left than if it had not been held."""
-    with changed(Withheld, "ends_after", lambda _: lambda self, ends, clock: ends):
+    with changed(Hold, "ends_after", lambda _: lambda self, ends, clock: ends):
         yield
 
 
@@ -100,7 +100,7 @@ def held_publications_are_handed_out_after_a_restart() -> Iterator[None]:
     """What is held for a subscriber is listed, and handed out to it all the same."""
 
     def of(withhold: Callable[..., None]) -> Callable[..., None]:
-        def handed(world: World, subscription: Subscription, window: Window) -> None:
+        def handed(world: World, subscription: TopicSubscription, window: HeldWindow) -> None:
             withhold(world, subscription, window)
             for order in window.withheld(subscription.topic.publications):
                 heappush(subscription.again, order)
@@ -120,5 +120,5 @@ def a_restored_broker_counts_its_starts_on() -> Iterator[None]:
             starts + 1 if is_restored else following_start(starts, since, opened, is_restored=False)
         )
 
-    with changed(oms_journal.broker.store.start, "following_start", of):
+    with changed(oms_journal.broker.store.start, "next_start", of):
         yield

@@ -19,8 +19,8 @@ from oms_journal.broker.block import Store as Stored
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.drivers.sqlite import SqliteStore
-from oms_journal.broker.kernel.restart.restore import restored
-from oms_journal.broker.kernel.state.effects import Answer, Durable, taken_apart
+from oms_journal.broker.kernel.restart.restore import restore
+from oms_journal.broker.kernel.state.effects import Answer, Durable, split_properties
 from oms_journal.broker.kernel.state.effects import Stored as StoredBody
 from oms_journal.broker.kernel.state.unit_states import VARIATIONS, Variation
 from oms_journal.broker.records import Status
@@ -71,7 +71,7 @@ class RealDesk(Desk):
             client_nonact="UNLIM",
             server_nonact="UNLIM",
         )
-        super().__init__(given, restored(store, now=T0), self.begun.master.starts)
+        super().__init__(given, restore(store, now=T0), self.begun.master.starts)
 
     def settle(self, count: int = 1_000_000) -> None:
         while self.commits:
@@ -82,7 +82,7 @@ class RealDesk(Desk):
         if not answer.bodies or not isinstance(answer.bodies[0], StoredBody):
             return super()._read(answer)
         message = self.store.read(answer.bodies[0].number)
-        return Said(answer.reply, message.payload, taken_apart(answer.reply, message.properties))
+        return Said(answer.reply, message.payload, split_properties(answer.reply, message.properties))
 
     def close(self) -> None:
         """End as a broker does."""

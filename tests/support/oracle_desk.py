@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from oms_journal.broker.attributes.attributes import Attributes, parse_attributes
 from oms_journal.broker.block import Function, Reply, Request
 from oms_journal.broker.kernel.kernel import Kernel
-from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.restart.restore import restore
 from oms_journal.broker.kernel.state.effects import (
     AllowNew,
     Answer,
@@ -84,7 +84,7 @@ class OracleDesk:
 
     def _start(self) -> None:
         self.begun = begun(self.store, now=self.now)
-        self.kernel = Kernel(self.attributes, restored(self.store, now=self.now), self.begun.identifiers)
+        self.kernel = Kernel(self.attributes, restore(self.store, now=self.now), self.begun.identifiers)
         self._go_on()
 
     def _go_on(self) -> None:

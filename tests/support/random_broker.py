@@ -9,7 +9,7 @@ from oms_journal.broker.attributes.attributes import Attributes, built_in
 from oms_journal.broker.block import BOTH, Function, Option, Reply, Request, Store
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.kernel.kernel import Kernel
-from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.restart.restore import restore
 from oms_journal.broker.kernel.state.effects import (
     Answer,
     Call,
@@ -136,7 +136,7 @@ class BrokerWriter:
             erase=BROKER_ID,
         )
         begun = start_store(self._store, wanted)
-        found = restored(self._store, now=self.clock.now)
+        found = restore(self._store, now=self.clock.now)
         self._kernel = Kernel(attributes(), found, begun.identifiers)
         for caller, (user, token) in enumerate((*WHITES, *BLACKS, *READERS)):
             self.call(Function.LOGON, user_id=user, token=token, caller=caller)

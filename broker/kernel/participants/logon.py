@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable
 
 from oms_journal.broker.block import Option, Reply, ServiceName
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.kernel.conversations.dormancy import identifier, retire
-from oms_journal.broker.kernel.conversations.ending import end
-from oms_journal.broker.kernel.conversations.places import release
+from oms_journal.broker.kernel.conversations.dormancy import identifier, sleep_unserved
+from oms_journal.broker.kernel.conversations.ending import end_side
+from oms_journal.broker.kernel.conversations.places import release_conversation
 from oms_journal.broker.kernel.state.conversation import Conversation, Side
-from oms_journal.broker.kernel.state.decision import Busy, Decision, Held
+from oms_journal.broker.kernel.state.decision import Busy, Decision, Lockable
 from oms_journal.broker.kernel.state.effects import Call
 from oms_journal.broker.kernel.state.participant import Participant, with_instance
 from oms_journal.broker.kernel.state.service import Rank, Registration, Service
@@ -102,7 +102,7 @@ def register(world: World, call: Call, participant: Participant) -> None:
     world.quiescing -= known is not None and known.is_quiescing
     service.servers[participant.name] = Registration(participant.name, is_attach=is_attach)
     participant.services[service.name] = service
-    service.look()
+    service.update_served()
     world.arm_participant(participant, nonact_of(world, participant))
     world.answer(call.handle, Reply(server_class=names[0], server_name=names[1], service=names[2]))
 
@@ -118,8 +118,8 @@ def deregister(world: World, call: Call, participant: Participant) -> None:
         for service in services:
             world.quiescing += not service.servers[participant.name].is_quiescing
             service.servers[participant.name].is_quiescing = True
-            service.look()
-            retire(world, service)
+            service.update_served()
+            sleep_unserved(world, service)
             finish_quiescing(world, participant.name, service)
         world.answer(call.handle, Reply())
         return
@@ -243,7 +243,7 @@ class Leaving:
         except BrokerError:
             return  # there is no store; it is done
 
-    def _held(self) -> list[Held]:
+    def _held(self) -> list[Lockable]:
         return [*self._talks, self._participant]
 
     def _give_way(self) -> bool:
@@ -279,7 +279,7 @@ def unregister(world: World, participant: Participant, service: Service, code: C
     """Let a participant serve a service no longer."""
     name = participant.name
     world.quiescing -= service.servers.pop(name).is_quiescing
-    service.look()
+    service.update_served()
     del participant.services[service.name]
     for parked in list(participant.parked.values()):
         if service.name in parked.places or with_instance(participant, service.name) in parked.places:
@@ -290,12 +290,12 @@ def unregister(world: World, participant: Participant, service: Service, code: C
             if not talk.is_uow:
                 _end(world, talk, Side.SERVER, code)
             elif not talk.is_bound:
-                release(world, talk)
+                release_conversation(world, talk)
     if not service.servers:
         for _, number in list(service.waiting.orders[Rank.MESSAGES]):
             talk = world.conversations[identifier(number)]
             _end(world, talk, Side.SERVER, code)
-    retire(world, service)
+    sleep_unserved(world, service)
     world.unused.see(service)
 
 
@@ -306,7 +306,7 @@ def _leave(world: World, name: Name, talk: Conversation, code: Code) -> None:
         _end(world, talk, side, code)
         return
     if side is Side.SERVER and not name[1]:
-        release(world, talk)
+        release_conversation(world, talk)
     if talk.is_empty() and not world.units.of_conversation(talk.conv_id):
         _end(world, talk, side, code)
     world.touch(talk)
@@ -314,7 +314,7 @@ def _leave(world: World, name: Name, talk: Conversation, code: Code) -> None:
 
 def _end(world: World, talk: Conversation, side: Side, code: Code) -> None:
     if talk.ended[side] is None:
-        end(talk, side, code)
+        end_side(talk, side, code)
     for messages in talk.plain:  # nobody is to have them any more
         messages.clear()
     world.touch(talk)

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 
 from oms_journal.broker.block import Reply
 from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.kernel.conversations.dormancy import conversation, retire
-from oms_journal.broker.kernel.conversations.ending import EOC_CODES, ending_records, keep_records, reason_of
+from oms_journal.broker.kernel.conversations.dormancy import conversation, sleep_unserved
+from oms_journal.broker.kernel.conversations.ending import EOC_CODES, ending_records, keep_records, reason_number
 from oms_journal.broker.kernel.participants.logon import Leaving, depart, finish_quiescing, unregister
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.kernel.state.decision import Busy, Decision
@@ -26,7 +26,7 @@ from oms_journal.broker.kernel.state.effects import ShutConversation, ShutPartic
 from oms_journal.broker.kernel.state.participant import Participant, with_instance, with_service
 from oms_journal.broker.kernel.state.service import Service
 from oms_journal.broker.kernel.state.tickets import decide
-from oms_journal.broker.kernel.state.unit_records import put
+from oms_journal.broker.kernel.state.unit_records import put_of_unit
 from oms_journal.broker.kernel.state.unit_states import Event
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.units.transitions import close, closing
@@ -63,8 +63,8 @@ def _quiesce(world: World, participant: Participant, service: Service) -> None:
     registration = service.servers[participant.name]
     world.quiescing += not registration.is_quiescing
     registration.is_quiescing = registration.is_ordered = True
-    service.look()
-    retire(world, service)
+    service.update_served()
+    sleep_unserved(world, service)
     _refuse_waiting(world, participant, [service], Code.SHUTDOWN_QUIESCE)
     finish_quiescing(world, participant.name, service)
 
@@ -133,12 +133,12 @@ def shut_conversation(world: World, given: ShutConversation) -> None:
         world.touch(talk)
         world.answer(given.handle, Reply(conv_id=talk.conv_id))
 
-    changes = merge([*(done.changes for done in closings), Changes(puts=[put(record) for record in records])])
+    changes = merge([*(done.changes for done in closings), Changes(puts=[put_of_unit(record) for record in records])])
     decide(world, changes, Decision(apply, (talk,), given.handle))
 
 
 def _end(talk: Conversation, state: ConversationState, *, clears: bool) -> None:
-    talk.state, talk.reason = state, reason_of(state)
+    talk.state, talk.reason = state, reason_number(state)
     talk.ended = [EOC_CODES[state], EOC_CODES[state]]
     if clears:
         for messages in talk.plain:

@@ -288,7 +288,7 @@ def stored_properties(request: Request) -> Mapping[str, str] | None:
     return properties
 
 
-def taken_apart(reply: Reply, properties: Mapping[str, str] | None) -> Mapping[str, str] | None:
+def split_properties(reply: Reply, properties: Mapping[str, str] | None) -> Mapping[str, str] | None:
     """Put the block's fields among a stored message's properties into the reply; return the caller's own."""
     if not properties or RESERVED_PROPERTIES.isdisjoint(properties):
         return properties or None

@@ -15,8 +15,8 @@ from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.decision import Decision
 from oms_journal.broker.kernel.state.effects import Commit, Durable, Failed, Level
 from oms_journal.broker.kernel.state.participant import Participant
-from oms_journal.broker.kernel.state.topics import Subscription
-from oms_journal.broker.kernel.state.unit_records import put, record_of, written
+from oms_journal.broker.kernel.state.topics import TopicSubscription
+from oms_journal.broker.kernel.state.unit_records import put_of_unit, record_of, written
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import (
     CLOCK,
@@ -103,7 +103,7 @@ def decide(world: World, changes: Changes, decision: Decision) -> None:
         decision.changes = changes
     world.ticket += 1
     world.pending[world.ticket] = decision
-    for held in decision.held:
+    for held in decision.locks:
         held.is_pending = True
     if decision.who is not None:
         decision.who.pending += 1
@@ -137,7 +137,7 @@ def _arrived(world: World, ticket: int) -> Decision | None:
         return None
     if decision.clock:
         world.dues.is_clock_pending = False
-    for held in decision.held:
+    for held in decision.locks:
         held.is_pending = False
         if held.queued:
             world.released.append(held)
@@ -145,7 +145,7 @@ def _arrived(world: World, ticket: int) -> Decision | None:
             world.touch(held)
         elif isinstance(held, Participant):
             world.stayed.append(held)
-        elif isinstance(held, Subscription):  # what was published meanwhile nobody has got
+        elif isinstance(held, TopicSubscription):  # what was published meanwhile nobody has got
             world.topics.ready.append(held)
     who = decision.who
     if who is not None:
@@ -155,7 +155,7 @@ def _arrived(world: World, ticket: int) -> Decision | None:
     return decision
 
 
-def make_durable(world: World, given: Durable) -> None:
+def confirm(world: World, given: Durable) -> None:
     """Make a decision visible: it would survive a power cut."""
     decision = _arrived(world, given.ticket)
     if decision is not None:
@@ -165,7 +165,7 @@ def make_durable(world: World, given: Durable) -> None:
         decision.apply(given.first)
 
 
-def give_up(world: World, given: Failed) -> None:
+def reject(world: World, given: Failed) -> None:
     """Keep the old state, and say so."""
     decision = _arrived(world, given.ticket)
     if decision is None:
@@ -202,10 +202,10 @@ def find_store(world: World) -> None:
         return
     world.clocks = world.clocks.connected(True)
     world.log(Level.NOTE, "the persistent store is available")
-    tell_store(world)
+    write_missed(world)
 
 
-def tell_store(world: World) -> None:
+def write_missed(world: World) -> None:
     """Tell the store what it has not heard of since it was not there or full.
 
     What else is on its way to it about the same comes first: such a thing is told another time, with a later tick.
@@ -230,8 +230,8 @@ def _now(world: World, uowid: str, missed: Changes) -> Changes:
     """Return what the store has to be told about a unit of work by now."""
     unit = world.active.get(uowid)
     if unit is not None:
-        return Changes(puts=[put(record_of(unit, world.conversations[unit.conv_id], written(unit)))])
+        return Changes(puts=[put_of_unit(record_of(unit, world.conversations[unit.conv_id], written(unit)))])
     record = world.units.find(uowid)
     if record is None:  # it ended then, or has since, in a commit of its own
         return Changes(drops=missed.drops, deleted=missed.deleted)
-    return Changes(puts=[put(record)], deleted=missed.deleted)
+    return Changes(puts=[put_of_unit(record)], deleted=missed.deleted)

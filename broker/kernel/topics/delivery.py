@@ -23,13 +23,13 @@ from oms_journal.broker.kernel.state.participant import Participant, with_subscr
 from oms_journal.broker.kernel.state.redelivery import delay
 from oms_journal.broker.kernel.state.tickets import NO_STORE, decide
 from oms_journal.broker.kernel.state.topics import (
+    Outstanding,
     Publication,
-    Reading,
-    Subscription,
     Topic,
+    TopicSubscription,
     durable_key,
-    key_of,
     passing_key,
+    subscription_key,
 )
 from oms_journal.broker.kernel.state.world import World, park
 from oms_journal.broker.kernel.topics.publish import (
@@ -93,14 +93,14 @@ def subscribe(world: World, call: Call, participant: Participant) -> None:
     begin(world, subscription, Decision(apply, (), call.handle, participant, Code.DURABLE_WITHOUT_STORE))
 
 
-def _new(world: World, topic: Topic, participant: Participant, request: Request) -> Subscription:
+def _new(world: World, topic: Topic, participant: Participant, request: Request) -> TopicSubscription:
     owner, label = participant.owner, request.subscription
     if request.option is Option.DURABLE:
         return new_subscription(world, topic, world.owner(owner.user, owner.token + label), None)
     return new_subscription(world, topic, owner, participant.name, label)
 
 
-def _settled(topic: Topic, participant: Participant, label: str) -> Subscription | None:
+def _settled(topic: Topic, participant: Participant, label: str) -> TopicSubscription | None:
     """Return what the caller has subscribed; Busy while something about it is on its way to the store.
 
     So is one that is not there yet: a call that was made behind its SUBSCRIBE counts for it.
@@ -113,7 +113,7 @@ def _settled(topic: Topic, participant: Participant, label: str) -> Subscription
     return found
 
 
-def _replaced(world: World, participant: Participant, subscription: Subscription) -> Subscription:
+def _replaced(world: World, participant: Participant, subscription: TopicSubscription) -> TopicSubscription:
     """Return the durable subscription that the caller's user has from elsewhere, in the place of its own; else that."""
     topic, key = subscription.topic, durable_key(participant.owner, subscription.label)
     durable = topic.coming.get(key) or topic.subscribers.get(key)
@@ -140,7 +140,7 @@ def unsubscribe(world: World, call: Call, participant: Participant) -> None:
     decide_end(world, subscription, Decision(apply, (), call.handle, participant, Code.DURABLE_WITHOUT_STORE))
 
 
-def _own(world: World, topic: Topic, participant: Participant, label: str) -> Subscription:
+def _own(world: World, topic: Topic, participant: Participant, label: str) -> TopicSubscription:
     """Return the caller's subscription; Busy while something about it is on its way."""
     found = _settled(topic, participant, label)
     if found is None:
@@ -151,14 +151,14 @@ def _own(world: World, topic: Topic, participant: Participant, label: str) -> Su
     return found
 
 
-def _use(participant: Participant, subscription: Subscription) -> None:
+def _use(participant: Participant, subscription: TopicSubscription) -> None:
     """Let its topic be among the participant's, until one of both is no more."""
     topic = subscription.topic
     participant.topics[topic.name, subscription.label_of(participant.owner)] = topic
     subscription.users.add(participant.name)
 
 
-def _renew(world: World, subscription: Subscription) -> None:
+def _renew(world: World, subscription: TopicSubscription) -> None:
     """Note that a subscription is used."""
     subscription.active = world.now
     world.topics.renew(subscription, world.present)
@@ -198,21 +198,21 @@ def receive_publication(world: World, call: Call, participant: Participant) -> N
     Acknowledging(world, subscription, done).decide(call, participant, go_on)
 
 
-def _read(subscription: Subscription, participant: Participant) -> list[Publication]:
+def _read(subscription: TopicSubscription, participant: Participant) -> list[Publication]:
     """Return the publications that were handed out to the participant, to their end."""
     name, publications = participant.name, subscription.topic.publications
     found = ((publications.get(order), reading) for order, reading in subscription.outstanding.items())
     return [each for each, (given, reader) in found if each is not None and reader == name and given >= each.count]
 
 
-def _receive_or_wait(world: World, call: Call, participant: Participant, subscription: Subscription) -> None:
+def _receive_or_wait(world: World, call: Call, participant: Participant, subscription: TopicSubscription) -> None:
     if receive_next(world, call, participant, subscription):
         return
     if not park(world, call, participant, (), [with_subscription(subscription)]):
         raise about_publication(Code.NO_UOWS)
 
 
-def receive_next(world: World, call: Call, participant: Participant, subscription: Subscription) -> bool:
+def receive_next(world: World, call: Call, participant: Participant, subscription: TopicSubscription) -> bool:
     """Hand out the first message of the next publication; False when there is none."""
     publication = subscription.next()
     if publication is None:
@@ -225,7 +225,7 @@ def receive_next(world: World, call: Call, participant: Participant, subscriptio
 
 
 def hand_out(
-    world: World, call: Call, participant: Participant, subscription: Subscription, publication: Publication
+    world: World, call: Call, participant: Participant, subscription: TopicSubscription, publication: Publication
 ) -> None:
     at = subscription.outstanding[publication.order].given
     body: Body
@@ -235,7 +235,7 @@ def hand_out(
         body, properties = Stored(publication.first + at), None
     else:
         body, properties = publication.messages[at].payload, publication.messages[at].properties
-    subscription.outstanding[publication.order] = Reading(at + 1, participant.name)
+    subscription.outstanding[publication.order] = Outstanding(at + 1, participant.name)
     reply = shown(publication)
     if publication.count == 1:
         reply.uow_status = Reception.RECV_ONLY
@@ -252,9 +252,9 @@ def serve_subscribers(world: World, topic: Topic) -> None:
         serve_subscriber(world, subscription)
 
 
-def serve_subscriber(world: World, subscription: Subscription) -> None:
+def serve_subscriber(world: World, subscription: TopicSubscription) -> None:
     """Give who waits with a subscription what there is for it, unless it has ended."""
-    if subscription.topic.subscribers.get(key_of(subscription)) is not subscription:
+    if subscription.topic.subscribers.get(subscription_key(subscription)) is not subscription:
         return
     for parked in world.parking.at(with_subscription(subscription)):
         if subscription.is_pending or subscription.next() is None:
@@ -325,7 +325,7 @@ def _by_subscriber(world: World, call: Call, participant: Participant, publicati
 class Acknowledging:
     """Publications that a subscriber is done with; the last one who is removes it. Busy where one may be gone."""
 
-    def __init__(self, world: World, subscription: Subscription, publications: list[Publication]) -> None:
+    def __init__(self, world: World, subscription: TopicSubscription, publications: list[Publication]) -> None:
         self._world = world
         self._subscription = subscription
         self._publications = publications
@@ -391,7 +391,7 @@ class Acknowledging:
         stay(self._world, self._last)
 
 
-def give_back(world: World, subscription: Subscription, order: int, *, is_counted: bool = True) -> None:
+def give_back(world: World, subscription: TopicSubscription, order: int, *, is_counted: bool = True) -> None:
     """Let a publication be handed out again: at once the first time, and then after a delay that grows.
 
     It is not counted over a restart, and nothing ends it but its lifetime: others may have it as well.

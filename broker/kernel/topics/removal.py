@@ -7,10 +7,10 @@ from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.participant import with_subscription
 from oms_journal.broker.kernel.state.tickets import decide
-from oms_journal.broker.kernel.state.topics import Past, Publication, Subscription, Topic, key_of
+from oms_journal.broker.kernel.state.topics import Past, Publication, Topic, TopicSubscription, subscription_key
 from oms_journal.broker.kernel.state.unit import Name
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.tables.hold import Window
+from oms_journal.broker.kernel.tables.hold import HeldWindow
 from oms_journal.broker.records import (
     HELD,
     HELDS,
@@ -55,7 +55,7 @@ def put_publication(record: PublicationRecord, *, is_new: bool = False) -> Put:
     return Put(PUBLICATIONS + record.publication_id, PUBLICATION.encode(record), at)
 
 
-def subscription_record(subscription: Subscription) -> SubscriptionRecord:
+def subscription_record(subscription: TopicSubscription) -> SubscriptionRecord:
     return SubscriptionRecord(
         subscription.subscription_id,
         subscription.subscribed,
@@ -177,7 +177,7 @@ def sweep(world: World, topic: Topic) -> None:
 class GoingOn:
     """Publications that a subscription has no longer held: their lifetimes go on with the last one that had."""
 
-    def __init__(self, world: World, subscription: Subscription, orders: Sequence[int]) -> None:
+    def __init__(self, world: World, subscription: TopicSubscription, orders: Sequence[int]) -> None:
         self._world = world
         self._freed = [subscription.topic.publications[order] for order in orders]
         self.last = [each for each in self._freed if each.withheld == 1]
@@ -203,7 +203,7 @@ class GoingOn:
             self._world.topics.arm(each)
 
 
-def window_changes(subscription: Subscription, window: Window | None) -> Changes:
+def window_changes(subscription: TopicSubscription, window: HeldWindow | None) -> Changes:
     """Return what is written when a subscription's window is this from now on."""
     if window is subscription.window:
         return Changes()
@@ -213,13 +213,13 @@ def window_changes(subscription: Subscription, window: Window | None) -> Changes
     return Changes(puts=[Put(key, HELD.encode(window.record(subscription.subscription_id)))])
 
 
-def dropped(subscription: Subscription) -> Changes:
+def dropped(subscription: TopicSubscription) -> Changes:
     """Return what removes a durable subscription from the store."""
     held = [] if subscription.window is None else [HELDS + subscription.subscription_id]
     return Changes(drops=[SUBSCRIPTIONS + subscription.subscription_id, *held])
 
 
-def decide_end(world: World, subscription: Subscription, decision: Decision) -> None:
+def decide_end(world: World, subscription: TopicSubscription, decision: Decision) -> None:
     """Let a subscription end, and then do what is decided with it."""
     window = subscription.window
     orders = [] if window is None else window.withheld(subscription.topic.publications)
@@ -231,18 +231,18 @@ def decide_end(world: World, subscription: Subscription, decision: Decision) -> 
         then(first)
 
     decision.apply = apply
-    decision.held = (subscription, *going_on.last)
+    decision.locks = (subscription, *going_on.last)
     changes = merge([going_on.changes(), dropped(subscription)]) if subscription.is_durable else Changes()
     decide(world, changes, decision)
 
 
-def end_subscription(world: World, subscription: Subscription) -> None:
+def end_subscription(world: World, subscription: TopicSubscription) -> None:
     """Know a subscription no longer; what only it was still to have goes."""
     topic = subscription.topic
     for parked in list(world.parking.at(with_subscription(subscription))):
         world.parking.remove(parked)
         world.refuse(parked.call.handle, Code.UOW_NOT_FOUND, f"Subscription not found: yours of {topic.name} was ended")
-    del topic.subscribers[key_of(subscription)]
+    del topic.subscribers[subscription_key(subscription)]
     world.topics.disarm_subscription(subscription)
     for publication in list(topic.publications.values()):
         if subscription.wants(publication):
@@ -253,7 +253,7 @@ def end_subscription(world: World, subscription: Subscription) -> None:
     world.forget_idle(subscription.owner)
 
 
-def _part_from(world: World, name: Name, subscription: Subscription) -> None:
+def _part_from(world: World, name: Name, subscription: TopicSubscription) -> None:
     """Let a participant have the topic among its own no longer, unless it has another subscription there."""
     participant, topic = world.participants.get(name), subscription.topic
     if participant is not None:
@@ -278,7 +278,7 @@ def expire(world: World) -> None:
         _expire_lasting(world)
 
 
-def _is_unused(world: World, subscription: Subscription, clock: int) -> bool:
+def _is_unused(world: World, subscription: TopicSubscription, clock: int) -> bool:
     """Say whether nobody has used the subscription up to now; else it is looked at again later."""
     if subscription.is_held() or any(True for _ in world.parking.at(with_subscription(subscription))):
         world.topics.renew(subscription, world.clocks)
@@ -316,7 +316,7 @@ def _expire_lasting(world: World) -> None:
     decide(world, merge(map(_end, ended)), Decision(apply, ended, undo=undo))
 
 
-def _end(ended: Publication | Subscription) -> Changes:
+def _end(ended: Publication | TopicSubscription) -> Changes:
     if isinstance(ended, Publication):
         return removal(ended, is_delivered=False)
     return dropped(ended)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from oms_journal.broker.block import Reply
 from oms_journal.broker.codes import BrokerError, Code
 from oms_journal.broker.kernel.conversations.dormancy import conversation, unit_of_number
-from oms_journal.broker.kernel.conversations.ending import reason_of
+from oms_journal.broker.kernel.conversations.ending import reason_number
 from oms_journal.broker.kernel.conversations.places import count_talks
 from oms_journal.broker.kernel.state.conversation import OPEN, Conversation
 from oms_journal.broker.kernel.state.decision import Decision
@@ -20,7 +20,7 @@ from oms_journal.broker.kernel.state.producers import First
 from oms_journal.broker.kernel.state.replies import reply_of, reply_of_record
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import bound, key, put, put_with_messages, record_of
+from oms_journal.broker.kernel.state.unit_records import bound, key, put_of_unit, put_with_messages, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, PROCESSED
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.tables.remembered import scoped
@@ -130,12 +130,12 @@ class Committing:
                 changed=self._now,
                 begun=talk.begun or self._now,
                 state=state,
-                eoc_reason=reason_of(state),
+                eoc_reason=reason_number(state),
             )
         if binds:
             record = bound(record, talk)
         if not unit.is_persistent:
-            return Changes(puts=[put(record)])
+            return Changes(puts=[put_of_unit(record)])
         begins = not talk.key
         producer = scoped(unit.owner.user, unit.owner.token, unit.producer) if unit.producer else None
         return Changes(adds=messages, puts=[put_with_messages(record, 0, is_first=begins)], producer=producer)

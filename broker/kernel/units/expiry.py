@@ -10,14 +10,14 @@ from oms_journal.broker.durations import MICROSECONDS, ends, status_lifetime
 from oms_journal.broker.kernel.conversations.dormancy import identifier, unit
 from oms_journal.broker.kernel.conversations.places import replace
 from oms_journal.broker.kernel.state.conversation import Conversation
-from oms_journal.broker.kernel.state.decision import Decision, Held
+from oms_journal.broker.kernel.state.decision import Decision, Lockable
 from oms_journal.broker.kernel.state.service import End, Rank
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import is_persistent, key, put, record_of, service_name
+from oms_journal.broker.kernel.state.unit_records import is_persistent, key, put_of_unit, record_of, service_of_record
 from oms_journal.broker.kernel.state.unit_states import COMPLETE, Event
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.tables.order import Order
+from oms_journal.broker.kernel.tables.order import KeyedOrder
 from oms_journal.broker.kernel.units.transitions import Closing, close, closing
 from oms_journal.broker.records import Flag, Status, UowRecord
 from oms_journal.broker.store.changes import Changes, merge
@@ -43,7 +43,7 @@ class Ending:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.held: list[Held] = []
+        self.held: list[Lockable] = []
         self.closings: list[tuple[Conversation, Closing]] = []  # of those that are awake
         self.accepted: list[tuple[Conversation, UnitOfWork]] = []  # whose delay is over
         self.asleep: list[Sleeper] = []
@@ -58,7 +58,7 @@ class Ending:
             self.accepted.append((talk, found))
             if found.has_status:
                 accepted = record_of(found, talk, Status.ACCEPTED)
-                self.changes.append(Changes(puts=[put(accepted._replace(back=0, changed=self.world.now))]))
+                self.changes.append(Changes(puts=[put_of_unit(accepted._replace(back=0, changed=self.world.now))]))
             return
         done = closing(self.world, talk, found, Event.LIFETIME_OVER)
         self.closings.append((talk, done))
@@ -155,7 +155,7 @@ class Sleeper:
         self._record = record
         self._left: UowRecord | None = None  # the status that is kept of it
         self._key = 0  # its conversation's place among those that wait
-        self.held = Held()
+        self.held = Lockable()
         world.holds[record.uowid] = self.held
         if record.status in COMPLETE:
             self.changes = Changes(drops=[key(record.uowid)])
@@ -166,7 +166,7 @@ class Sleeper:
         numbers = [range(record.first, record.first + record.messages)] if is_persistent(record) else []
         if record.flags & Flag.STATUS_PERSISTENT:
             self._left = self._timed_out()
-            self.changes = Changes(puts=[put(self._left)], deleted=numbers)
+            self.changes = Changes(puts=[put_of_unit(self._left)], deleted=numbers)
         else:
             self.changes = Changes(drops=[key(record.uowid)], deleted=numbers)
 
@@ -182,8 +182,8 @@ class Sleeper:
             ends=ends(world.clocks.persistent, lifetime),
         )
 
-    def _order(self) -> Order:
-        return self._world.service_of_old(service_name(self._record)).waiting.orders[Rank.STORED]
+    def _order(self) -> KeyedOrder:
+        return self._world.service_of_old(service_of_record(self._record)).waiting.orders[Rank.STORED]
 
     def apply(self) -> None:
         """Forget the record, but for the status."""
@@ -197,7 +197,7 @@ class Sleeper:
         owner = world.owner(record.sender_user, record.sender_token)
         owner.live -= 1
         world.forget_idle(owner)
-        service = world.service_of_old(service_name(record))
+        service = world.service_of_old(service_of_record(record))
         service.units -= 1
         service.completed[End.TIMED_OUT] += 1
         world.active_count -= 1

@@ -10,13 +10,13 @@ import struct
 from oms_journal.broker.block import Option, Reply, Store
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.conversations.dormancy import wants_more
-from oms_journal.broker.kernel.conversations.ending import end_as, reason_of
+from oms_journal.broker.kernel.conversations.ending import end_as, reason_number
 from oms_journal.broker.kernel.state.conversation import CLIENT, OPEN, Conversation
 from oms_journal.broker.kernel.state.decision import Decision
 from oms_journal.broker.kernel.state.effects import Call, stored_properties
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.replies import commit_time
-from oms_journal.broker.kernel.state.service import STORED, Service, Terms
+from oms_journal.broker.kernel.state.service import STORED, Service, UnitTerms
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit import UnitOfWork
 from oms_journal.broker.kernel.state.unit_records import AT_THE_FIRST, FIRST_FLAGS
@@ -44,7 +44,7 @@ class Posting:
         *("service", "state", "terms", "uowid", "value", "world"),
     )
 
-    def __init__(self, world: World, call: Call, participant: Participant, service: Service, terms: Terms) -> None:
+    def __init__(self, world: World, call: Call, participant: Participant, service: Service, terms: UnitTerms) -> None:
         self.world = world
         self.call = call
         self.participant = participant
@@ -64,7 +64,7 @@ class Posting:
     def _encode(self) -> bytes:
         """Return its record, as `unit_records.record_of` would have it; the numbers are not known yet."""
         owner, terms, state, now = self.participant.owner, self.terms, self.state, self.now
-        reason = reason_of(state) if state else 0
+        reason = reason_number(state) if state else 0
         lifetime, size = terms.lifetime // MICROSECONDS, len(self.message.payload)
         status, flags = (_ACCEPTED, FIRST_FLAGS[terms.variation.status])
         fields = (

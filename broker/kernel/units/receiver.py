@@ -11,7 +11,7 @@ from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Convers
 from oms_journal.broker.kernel.state.effects import Expect
 from oms_journal.broker.kernel.state.redelivery import delay, is_at_its_end
 from oms_journal.broker.kernel.state.unit import VARIATION, UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import bound, put, record_of, written
+from oms_journal.broker.kernel.state.unit_records import bound, put_of_unit, record_of, written
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, GONE, POSTPONED, Event, after
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.units.dead_letters import Move
@@ -43,7 +43,7 @@ def committed(world: World, talk: Conversation, unit: UnitOfWork, ustatus: str) 
     record = done.record._replace(ustatus=ustatus or unit.ustatus)
     if side_of_sender(unit) is CLIENT:
         record = bound(record, talk)
-    changes = Changes(puts=[put(record)], delivered=done.changes.delivered)
+    changes = Changes(puts=[put_of_unit(record)], delivered=done.changes.delivered)
     return Closing(unit, record, changes, PROCESSED_END)
 
 
@@ -54,7 +54,7 @@ def binding(world: World, talk: Conversation, unit: UnitOfWork) -> Changes:
     if len(talk.lines[SERVER]) == 1 and not talk.lines[CLIENT] and not any(talk.sending):
         return NOTHING  # nothing else waits, as with most
     records = _other_records(world, talk, unit)
-    return Changes(puts=[put(record) for record in records]) if records else NOTHING
+    return Changes(puts=[put_of_unit(record) for record in records]) if records else NOTHING
 
 
 def _other_records(world: World, talk: Conversation, unit: UnitOfWork) -> list[UowRecord]:
@@ -147,7 +147,7 @@ class Backing:
         world, unit = self._world, self._unit
         self.wait = wait
         self.back = world.clock_of(unit) + world.late + wait if wait else 0
-        self.changes = Changes(puts=[put(self._record(status))]) if unit.is_recorded else Changes()
+        self.changes = Changes(puts=[put_of_unit(self._record(status))]) if unit.is_recorded else Changes()
         return status
 
     def _bury(self, *, is_marked: bool) -> Status:
@@ -159,7 +159,7 @@ class Backing:
         if done.record is not None:
             record = done.record._replace(adcount=self.adcount, ustatus=self._ustatus)
             self._done = done._replace(record=record)
-            parts.append(Changes(puts=[put(record)]))
+            parts.append(Changes(puts=[put_of_unit(record)]))
         self.changes = merge(parts)
         return Status.CANCELLED
 

@@ -25,10 +25,10 @@ from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import Call, check_properties, stored_properties
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.replies import reply_of
-from oms_journal.broker.kernel.state.service import Service, Terms
+from oms_journal.broker.kernel.state.service import Service, UnitTerms
 from oms_journal.broker.kernel.state.tickets import NO_STORE, decide
 from oms_journal.broker.kernel.state.unit import VARIATION, UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import put, record_of
+from oms_journal.broker.kernel.state.unit_records import put_of_unit, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, RECEIVED, Variation
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.units.committing import Committing, Sending, enter, give_back, reserve
@@ -141,7 +141,7 @@ def _check_limits(world: World, service: Service) -> None:
         raise BrokerError(Code.MAX_UOWS, detailed(Code.MAX_UOWS, str(limit)))
 
 
-def _new_unit(world: World, terms: Terms, request: Request, participant: Participant) -> UnitOfWork:
+def _new_unit(world: World, terms: UnitTerms, request: Request, participant: Participant) -> UnitOfWork:
     """Return a unit of work as the call and the attributes say."""
     conv_id = world.identifiers.next() if request.conv_id.upper() == NEW else request.conv_id
     unit = UnitOfWork(world.identifiers.next(), conv_id, participant.owner, terms.variation)
@@ -189,7 +189,7 @@ def _add(world: World, sending: Sending, call: Call, message: NewMessage) -> Non
     undo = (lambda: give_back(world, sending)) if sending.is_begun else None
     decision = Decision(apply, (talk,), call.handle, sending.participant, Code.STATUS_NOT_PERSISTED, undo)
     decision.is_new = True
-    decide(world, Changes(puts=[put(record)]), decision)
+    decide(world, Changes(puts=[put_of_unit(record)]), decision)
 
 
 def commit_sent(
@@ -223,7 +223,7 @@ def commit_sent(
 
     changes = committing.changes(state)
     if records:
-        changes = merge([changes, Changes(puts=[put(record) for record in records])])
+        changes = merge([changes, Changes(puts=[put_of_unit(record) for record in records])])
     undo = (lambda: give_back(world, sending)) if sending.is_begun else None
     if world.joint is not None and unit.producer:
         world.joint.begun.append(unit.producer)

@@ -22,14 +22,14 @@ from oms_journal.broker.block import BOTH, Option
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.kernel.conversations.dormancy import check_may_end, conversation, unit
 from oms_journal.broker.kernel.state.conversation import OPEN, Conversation
-from oms_journal.broker.kernel.state.decision import Busy, Decision, Held
+from oms_journal.broker.kernel.state.decision import Busy, Decision, Lockable
 from oms_journal.broker.kernel.state.effects import Call
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.producers import Repeat
 from oms_journal.broker.kernel.state.replies import check_is_released, reply_of, reply_of_record
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import key, put, record_of
+from oms_journal.broker.kernel.state.unit_records import key, put_of_unit, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, DELIVERED, PROCESSED, Event
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.units.committing import Committing, Sending, reply_to_end
@@ -244,7 +244,7 @@ def _set_user_status(world: World, about: About) -> None:
     changes = Changes()
     if found.is_recorded:
         written = status if found.has_status else ACCEPTED
-        changes = Changes(puts=[put(record_of(found, talk, written)._replace(ustatus=ustatus, changed=now))])
+        changes = Changes(puts=[put_of_unit(record_of(found, talk, written)._replace(ustatus=ustatus, changed=now))])
     decide(world, changes, about.decision(apply))
 
 
@@ -306,7 +306,7 @@ def _of_complete(world: World, call: Call, participant: Participant, record: Uow
 
 def delete_status(world: World, record: UowRecord, handle: int, who: Participant | None) -> None:
     """Let nothing be left of a complete unit of work."""
-    held = world.holds[record.uowid] = Held()
+    held = world.holds[record.uowid] = Lockable()
 
     def apply(_: int) -> None:
         del world.holds[record.uowid]

@@ -13,13 +13,13 @@ from oms_journal.broker.kernel.conversations.dormancy import (
     is_kept,
     put_to_sleep,
 )
-from oms_journal.broker.kernel.conversations.places import give_age, release, replace
+from oms_journal.broker.kernel.conversations.places import give_age, release_conversation, replace
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation, Side
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.producers import ProducerKey
 from oms_journal.broker.kernel.state.service import KEPT, STORED, End
 from oms_journal.broker.kernel.state.unit import UnitOfWork
-from oms_journal.broker.kernel.state.unit_records import key, put, record_of
+from oms_journal.broker.kernel.state.unit_records import key, put_of_unit, record_of
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, DELIVERED, PROCESSED, RECEIVED, Event, Trace
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import Status, UowRecord
@@ -125,7 +125,7 @@ def _begin_age(world: World, talk: Conversation, unit: UnitOfWork) -> None:
 def release_unbound(world: World, talk: Conversation, unit: UnitOfWork) -> None:
     """Give a conversation back whose server has backed a unit of work out, unless it has committed one, or answers."""
     if not unit.from_server and not talk.is_bound and talk.sending[SERVER] is None:
-        release(world, talk)
+        release_conversation(world, talk)
 
 
 # Receiving.
@@ -197,7 +197,7 @@ def closing_as(world: World, talk: Conversation, unit: UnitOfWork, status: Statu
         unit,
         record,
         Changes(
-            puts=[put(record)] if record is not None else (),
+            puts=[put_of_unit(record)] if record is not None else (),
             drops=[key(unit.uowid)] if record is None else (),
             delivered=numbers if is_done else (),
             deleted=() if is_done else numbers,
@@ -214,7 +214,7 @@ def with_user_status(done: Closing, ustatus: str) -> Closing:
     if done.record is None or not ustatus:
         return done
     record = done.record._replace(ustatus=ustatus)
-    changes = merge([done.changes, Changes(puts=[put(record)])])
+    changes = merge([done.changes, Changes(puts=[put_of_unit(record)])])
     return Closing(done.unit, record, changes, done.end)
 
 

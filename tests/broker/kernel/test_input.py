@@ -732,7 +732,7 @@ def test_a_mistake_of_the_kernel_is_answered_and_logged_and_has_changed_nothing(
         raise Mistake
 
     with monkeypatch.context() as patched:
-        patched.setitem(kernel_module._ROOMS, function, fails)
+        patched.setitem(kernel_module._FUNCTIONS, function, fails)
         request = Request(
             function=function, option=SYNC, user_id="WHITE", token="PC1", conv_id=sent.conv_id, uowid=sent.uowid
         )
@@ -749,7 +749,7 @@ def test_a_mistake_outside_a_call_is_logged(desk: Desk, white: Person, monkeypat
     def fails(*_: object) -> None:
         raise Mistake
 
-    monkeypatch.setattr(kernel_module, "make_durable", fails)
+    monkeypatch.setattr(kernel_module, "confirm", fails)
     effects = desk.kernel.take(Durable(1, 0), 0)
     assert len(effects) == 1 and isinstance(effects[0], Log) and "Mistake" in effects[0].text
 

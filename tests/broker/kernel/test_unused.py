@@ -14,11 +14,11 @@ from oms_journal.broker.codes import Code
 from oms_journal.broker.kernel.state import unused_names
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.effects import Gone, ReleaseHeld, StoreBack, StoreLost
-from oms_journal.broker.kernel.state.service import Registration, Service, Waiting
-from oms_journal.broker.kernel.state.topics import Publication, Subscription, Topic
+from oms_journal.broker.kernel.state.service import Registration, Service, WaitingConversations
+from oms_journal.broker.kernel.state.topics import Publication, Topic, TopicSubscription
 from oms_journal.broker.kernel.state.unit import Owner
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.tables.order import Order
+from oms_journal.broker.kernel.tables.order import KeyedOrder
 from oms_journal.broker.records import Status
 from oms_journal.broker.store.latencies import Latencies
 from tests.support.kernel_desk import Desk, Fields, Person, Said, attributes
@@ -27,7 +27,17 @@ from tests.support.stomp_desk import StompDesk
 COUNT = 10_000  # of all uses together
 KEPT = 5  # names that stay though nothing is left of them, here
 SYNC, COMMIT, BACKOUT, EOC, IMMED = Option.SYNC, Option.COMMIT, Option.BACKOUT, Option.EOC, Option.IMMED
-COUNTED = (Service, Registration, Waiting, Order, Conversation, Topic, Subscription, Publication, Owner)
+COUNTED = (
+    Service,
+    Registration,
+    WaitingConversations,
+    KeyedOrder,
+    Conversation,
+    Topic,
+    TopicSubscription,
+    Publication,
+    Owner,
+)
 OPERATOR = 900_000
 AROUND = Around(
     version="",

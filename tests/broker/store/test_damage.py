@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.restart.restore import restore
 from oms_journal.broker.records import (
     CLOCK,
     CLOCK_KEY,
@@ -84,7 +84,7 @@ def test_wherever_one_bit_is_wrong_the_broker_starts_and_gives_no_identifier_twi
         found = begun(store)
         assert found.master.starts > STARTS, f"{name} at {at}"
         assert found.master.broker_id == "ETB001"
-        restored(store, now=NOW)
+        restore(store, now=NOW)
         store.close()
 
 
@@ -118,7 +118,7 @@ def test_one_value_that_cannot_be_read_is_told_of_and_keeps_nobody_from_the_othe
     driver = damaged(driver.killed(), name, data[name].rindex(value) + len(value) - 1)
     store = driver.open()
     begun(store)
-    found = restored(store, now=NOW)
+    found = restore(store, now=NOW)
     assert key in found.lost or key.startswith("broker/checkpoint")
     assert found.clock >= CLOCK_NOW - 300_000_000
     assert len(found.units.counts()) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from oms_journal.broker.codes import Code
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.kernel.restart.restore import restored, without_store
+from oms_journal.broker.kernel.restart.restore import restore, without_store
 from oms_journal.broker.kernel.restart.table import RESTART_1, RESTART_2, RESTART_POSTPONED
 from oms_journal.broker.kernel.state.unit_states import Variation
 from oms_journal.broker.kernel.state.world import Line, Restored
@@ -105,7 +105,7 @@ def restarted(driver: Driver, store: Store) -> tuple[Store, Restored]:
     again = driver.killed().open()
     store.close()
     begun(again)
-    return again, restored(again, now=NOW + 5)
+    return again, restore(again, now=NOW + 5)
 
 
 def with_variation(number: int, status: Status, variation: Variation) -> UowRecord:
@@ -184,9 +184,9 @@ def test_a_restart_twice_finds_the_same_and_writes_nothing_more(driver: Driver) 
         )
     ]
     again, _ = restarted(driver, store_of(driver, *records))
-    second = restored(again, now=NOW + 99)
+    second = restore(again, now=NOW + 99)
     before = contents(again)
-    third = restored(again, now=NOW + 999)
+    third = restore(again, now=NOW + 999)
     assert contents(again) == before
     assert [second.units.find(one.uowid) for one in records] == [third.units.find(one.uowid) for one in records]
     assert second.lines == third.lines
@@ -362,7 +362,7 @@ def test_subscriptions_and_publications_are_restored(driver: Driver) -> None:
 def test_an_empty_store_restores_nothing(driver: Driver) -> None:
     store = driver.open()
     begun(store)
-    found = restored(store, now=NOW)
+    found = restore(store, now=NOW)
     assert (len(found.units), found.lines, found.senders, found.clock) == (0, [], {}, 0)
     assert found.has_store
     assert not without_store().has_store
@@ -400,7 +400,7 @@ def test_a_record_that_cannot_be_read_stops_the_start_and_changes_nothing(
     before = contents(store)
     for _ in range(2):
         with pytest.raises(StartRefused) as refused:
-            restored(store, now=NOW)
+            restore(store, now=NOW)
         assert refused.value.code is code
         assert contents(store) == before
     store.close()
@@ -418,7 +418,7 @@ def test_a_damaged_record_is_named_and_all_others_are_restored(
     driver.disk.put(Path("/spool") / name, data[:at] + b"K" + data[at + 1 :])
 
     again = driver.open()
-    found = restored(again, now=NOW)
+    found = restore(again, now=NOW)
     assert list(found.lost) == [UOWS + record(3).uowid]
     assert [number for number in range(1, 6) if found.units.find(record(number).uowid) is None] == [3]
     assert any("LOST" in line.message for line in caplog.records)

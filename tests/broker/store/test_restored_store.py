@@ -10,7 +10,7 @@ from oms_journal.broker.admin.questions import Question
 from oms_journal.broker.admin.uows import uows
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.embedded.broker import Broker
-from oms_journal.broker.kernel.restart.restore import restored
+from oms_journal.broker.kernel.restart.restore import restore
 from oms_journal.broker.kernel.state.effects import ReleaseHeld, ReleasePublications
 from oms_journal.broker.records import HELDS, HOLD, HOLD_KEY, MASTER, MASTER_KEY, UOW, UOWS, Flag
 from oms_journal.broker.store.changes import Changes
@@ -36,7 +36,7 @@ def test_a_restored_store_begins_with_all_that_waits_held(driver: Driver) -> Non
     store.commit(MARK)
     highest = store.highest()
 
-    found = restored(store, now=NOW)
+    found = restore(store, now=NOW)
 
     assert (found.withheld.units, found.withheld.last) == ({SERVICE: 3}, highest)
     assert [(line.is_withheld, len(line.conversations)) for line in found.lines] == [(True, 3)]
@@ -45,7 +45,7 @@ def test_a_restored_store_begins_with_all_that_waits_held(driver: Driver) -> Non
     assert HOLD.decode(value) == (highest, found.clock, NOW, "/backup/orders")
     assert store.record(RESTORED_KEY) is None
     assert not found.units.has_dues, "what is held comes to no end"
-    assert restored(store, now=NOW + 9).withheld.record == found.withheld.record
+    assert restore(store, now=NOW + 9).withheld.record == found.withheld.record
     store.close()
 
 
@@ -55,7 +55,7 @@ def test_a_restored_store_begins_with_all_that_waits_held(driver: Driver) -> Non
 def test_a_mark_that_says_anything_holds_all_the_same(value: bytes) -> None:
     store = store_of(JournalDriver(Path()), record(1))
     store.commit(put(RESTORED_KEY, value))
-    assert restored(store, now=NOW).withheld.unit_count == 1
+    assert restore(store, now=NOW).withheld.unit_count == 1
     store.close()
 
 
@@ -91,14 +91,14 @@ def test_a_start_that_is_killed_holds_everything_or_begins_again(
     try:
         dying = Dying(store, commits, is_durable=is_durable)
         begun(dying)
-        restored(dying, now=NOW)
+        restore(dying, now=NOW)
     except StoreError:
         assert commits < 3
     again = driver.killed().open()
     store.close()
     begun(again)
 
-    found = restored(again, now=NOW)
+    found = restore(again, now=NOW)
 
     assert found.withheld.unit_count == 3
     assert again.record(RESTORED_KEY) is None
@@ -114,7 +114,7 @@ def test_no_identifier_of_the_lost_broker_comes_again(driver: Driver) -> None:
     found = begun(store)
     assert found.master.starts > lost + RESTORED_STARTS
     assert int(found.identifiers.next(), 16) >> 32 & 0xFFFFFFF == found.master.starts
-    restored(store, now=NOW)
+    restore(store, now=NOW)
     assert begun(store).master.starts == found.master.starts + 1
     store.close()
 
@@ -125,11 +125,11 @@ def test_a_cold_start_erases_the_hold(driver: Driver) -> None:
         if is_begun:
             begun(store)
             store.commit(MARK)
-            restored(store, now=NOW)
+            restore(store, now=NOW)
         else:
             store.commit(MARK)
         begun(store, pstore=Pstore.COLD, erase="ETB001")
-        assert restored(store, now=NOW).withheld.last == 0
+        assert restore(store, now=NOW).withheld.last == 0
         assert store.record(RESTORED_KEY) is None and store.record(HOLD_KEY) is None
         store.close()
 
