@@ -35,8 +35,8 @@ from oms_journal.broker.kernel.tables.hold import HeldWindow, Hold
 from oms_journal.broker.kernel.tables.ranges import NUMBERS_MAX
 from oms_journal.broker.kernel.topics.removal import (
     REMOVED_AT_ONCE,
-    GoingOn,
-    forget,
+    ResumedLifetimes,
+    forget_publication,
     leave,
     one_less,
     put_subscription,
@@ -45,7 +45,7 @@ from oms_journal.broker.kernel.topics.removal import (
     subscription_record,
     window_changes,
 )
-from oms_journal.broker.kernel.units.transitions import close, closing, status_after
+from oms_journal.broker.kernel.units.transitions import complete, completion_by, status_after
 from oms_journal.broker.records import HOLD_KEY, Flag, Status
 from oms_journal.broker.store.changes import Changes, merge
 
@@ -87,14 +87,14 @@ def discard_units(world: World, given: DiscardHeld) -> None:
     """Complete held units of work that nobody receives any more. UOW_NOT_FOUND, WRONG_STATUS as above."""
     found = _withheld(world, given.uowids)
     event = Event.CONFIRM if given.status is Status.PROCESSED else Event.DISCARD
-    closings = [(talk, closing(world, talk, each, event)) for talk, each in found]
+    closings = [(talk, completion_by(world, talk, each, event)) for talk, each in found]
     talks, turns = _talks(found), {each: at for at, (_, each) in enumerate(found)}
 
     def apply(_: int) -> None:
         for talk in talks:
             _put_first(talk, turns)
         for talk, done in closings:
-            close(world, talk, done)
+            complete(world, talk, done)
         world.answer(given.handle, Reply())
 
     changes = merge(done.changes for _, done in closings)
@@ -196,7 +196,7 @@ def discard_publications(world: World, given: DiscardPublications) -> None:
         for order in orders:
             if order in removed:
                 removed[order].remaining = 0
-                forget(world, removed[order], Status.PROCESSED)
+                forget_publication(world, removed[order], Status.PROCESSED)
             else:
                 one_less(world, publications[order])
         world.answer(given.handle, Reply(topic=subscription.topic.name))
@@ -223,7 +223,7 @@ class RemainingWindow:
         self._gone = gone  # that nobody is to have any more
         self._subscription = subscription
         self._window = window
-        self._going_on = GoingOn(world, subscription, orders)
+        self._going_on = ResumedLifetimes(world, subscription, orders)
         self.held = (subscription, *self._going_on.last)
         before = subscription.window.size if subscription.window is not None else 0
         if window is not None and window.size > max(RELEASED_MAX, before):

@@ -26,7 +26,7 @@ from oms_journal.broker.kernel.state.producers import First
 from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.topics import Publication, TopicSubscription
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.topics.delivery import Acknowledging, control_publication
+from oms_journal.broker.kernel.topics.delivery import Acknowledgement, control_publication
 from oms_journal.broker.kernel.units.repeating import check_are_all
 from oms_journal.broker.kernel.units.syncpoint import syncpoint
 from oms_journal.broker.store.changes import merge
@@ -82,7 +82,7 @@ def _acknowledge(world: World, joint: JointDecision, call: Call, participant: Pa
     for subscription, publications in joint.acknowledged.items():
         assert isinstance(subscription, TopicSubscription), "subscriptions acknowledge"
         read = [each for each in dict.fromkeys(publications) if isinstance(each, Publication)]
-        Acknowledging(world, subscription, read).decide(call, participant, _nothing_more)
+        Acknowledgement(world, subscription, read).decide(call, participant, _nothing_more)
 
 
 def _nothing_more() -> None:

@@ -17,7 +17,14 @@ from oms_journal.broker.kernel.conversations.ending import end_conversation
 from oms_journal.broker.kernel.conversations.messages import reply_error, send_message, undo
 from oms_journal.broker.kernel.joint_commit import commit_together
 from oms_journal.broker.kernel.operator_commands import administer
-from oms_journal.broker.kernel.participants.logon import deregister, finish_quiescing, log_off, log_on, lose, register
+from oms_journal.broker.kernel.participants.logon import (
+    deregister,
+    drop_participant,
+    finish_quiescing,
+    log_off,
+    log_on,
+    register,
+)
 from oms_journal.broker.kernel.restart.start import place_restored
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.decision import Busy, Lockable, Waiter
@@ -50,7 +57,7 @@ from oms_journal.broker.kernel.topics.delivery import (
     unsubscribe,
 )
 from oms_journal.broker.kernel.topics.publish import send_publication
-from oms_journal.broker.kernel.topics.removal import sweep
+from oms_journal.broker.kernel.topics.removal import remove_done
 from oms_journal.broker.kernel.units.receive import receive, serve, serve_all, serve_participant, services_of
 from oms_journal.broker.kernel.units.send import send
 from oms_journal.broker.kernel.units.syncpoint import syncpoint
@@ -146,7 +153,7 @@ class Kernel:
             self._guard(lambda: serve_subscribers(world, topic))
         elif world.topics.sweeping:
             topic = world.topics.sweeping.popleft()
-            self._guard(lambda: sweep(world, topic))
+            self._guard(lambda: remove_done(world, topic))
         else:
             who = world.leaving.popleft()
             if who.later and not who.pending:
@@ -291,7 +298,7 @@ def _lose_connection(world: World, given: Gone) -> None:
         if participant.pending:
             participant.later.append(given)
         else:
-            lose(world, participant, is_untried=given.is_untried)
+            drop_participant(world, participant, is_untried=given.is_untried)
 
 
 def _abandon(world: World, handle: int) -> None:

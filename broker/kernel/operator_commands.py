@@ -43,7 +43,7 @@ from oms_journal.broker.kernel.topics.subscribe import subscribe_for, unsubscrib
 from oms_journal.broker.kernel.units.expiry import accept_again
 from oms_journal.broker.kernel.units.send import code_of_loss
 from oms_journal.broker.kernel.units.syncpoint import delete_status
-from oms_journal.broker.kernel.units.transitions import close, closing, closing_as, status_after
+from oms_journal.broker.kernel.units.transitions import complete, completion_as, completion_by, status_after
 from oms_journal.broker.records import Status, UowRecord
 from oms_journal.broker.store.changes import Changes
 
@@ -82,11 +82,11 @@ def purge(world: World, given: Purge) -> None:
         delete_status(world, found, given.handle, None)
         return
     talk = _talk(world, found)
-    done = closing_as(world, talk, found, None)
+    done = completion_as(world, talk, found, None)
 
     def apply(_: int) -> None:
         reply = reply_of(talk, found, found.status)
-        close(world, talk, done)
+        complete(world, talk, done)
         world.answer(given.handle, reply)
 
     decide(world, done.changes, Decision(apply, (talk,), given.handle, code=code_of_loss(found)))
@@ -103,11 +103,11 @@ def set_status(world: World, given: SetStatus) -> None:
     if given.status is ACCEPTED:
         _accept(world, given, talk, found)
         return
-    done = closing(world, talk, found, Event.STOP)
+    done = completion_by(world, talk, found, Event.STOP)
 
     def apply(_: int) -> None:
         reply = reply_of(talk, found, Status.CANCELLED)
-        close(world, talk, done)
+        complete(world, talk, done)
         world.answer(given.handle, reply)
 
     decide(world, done.changes, Decision(apply, (talk,), given.handle, code=code_of_loss(found)))

@@ -17,7 +17,7 @@ from oms_journal.broker.kernel.conversations.dormancy import identifier
 from oms_journal.broker.kernel.conversations.ending import end_side
 from oms_journal.broker.kernel.conversations.places import replace
 from oms_journal.broker.kernel.hold_release import finish_hold
-from oms_journal.broker.kernel.participants.logon import lose
+from oms_journal.broker.kernel.participants.logon import drop_participant
 from oms_journal.broker.kernel.state.conversation import Conversation, Side
 from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import Tick
@@ -26,7 +26,7 @@ from oms_journal.broker.kernel.state.unit_states import Event
 from oms_journal.broker.kernel.state.world import World, nonact_of
 from oms_journal.broker.kernel.topics.removal import expire
 from oms_journal.broker.kernel.units.expiry import end_lifetimes
-from oms_journal.broker.kernel.units.transitions import close, closing
+from oms_journal.broker.kernel.units.transitions import complete, completion_by
 from oms_journal.broker.store.changes import merge
 
 
@@ -80,7 +80,7 @@ def _end_participants(world: World) -> None:
         world.arm_participant(participant, nonact_of(world, participant))
         if participant.due and participant.due <= world.clocks.volatile and not participant.pending:
             with suppress(Busy):  # it is looked at again with the next tick
-                lose(world, participant, Code.PARTNER_TIMED_OUT)
+                drop_participant(world, participant, Code.PARTNER_TIMED_OUT)
 
 
 def _end_conversations(world: World) -> None:
@@ -95,11 +95,11 @@ def _end_conversations(world: World) -> None:
 
 
 def _end_conversation(world: World, talk: Conversation) -> None:
-    closings = [closing(world, talk, sent, Event.CONVERSATION_OVER) for sent in talk.sending if sent is not None]
+    closings = [completion_by(world, talk, sent, Event.CONVERSATION_OVER) for sent in talk.sending if sent is not None]
 
     def apply(_: int) -> None:
         for done in closings:
-            close(world, talk, done)
+            complete(world, talk, done)
         talk.ended = [Code.CONVERSATION_TIMED_OUT, Code.CONVERSATION_TIMED_OUT]
         for messages in talk.plain:
             messages.clear()

@@ -142,7 +142,7 @@ def a_lost_connection_leaves_its_units_open() -> Iterator[None]:
     def made(_: Any) -> Any:
         return lambda world, participant, **_named: depart(world, participant, Code.PARTNER_LOGGED_OFF)
 
-    with changed(kernel, "lose", made):
+    with changed(kernel, "drop_participant", made):
         yield
 
 

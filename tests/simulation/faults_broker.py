@@ -19,7 +19,7 @@ from oms_journal.broker.kernel.restart.unit_columns import UnitColumns
 from oms_journal.broker.kernel.state.effects import Answer, Commit, Durable, Effect, Failed
 from oms_journal.broker.kernel.state.service import End
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.topics.delivery import Acknowledging
+from oms_journal.broker.kernel.topics.delivery import Acknowledgement
 from oms_journal.broker.records import CLOCK, SUBSCRIPTION
 from oms_journal.broker.store.changes import Changes
 from oms_journal.database.cleanup import Cleanup
@@ -115,7 +115,7 @@ def a_receivers_commit_is_not_written() -> Iterator[None]:
 
         return closed
 
-    with changed(oms_journal.broker.kernel.units.transitions, "closing_as", of):
+    with changed(oms_journal.broker.kernel.units.transitions, "completion_as", of):
         yield
 
 
@@ -254,7 +254,7 @@ def a_publication_goes_with_its_first_acknowledgement() -> Iterator[None]:
 
         return all_last
 
-    with changed(Acknowledging, "__init__", of):
+    with changed(Acknowledgement, "__init__", of):
         yield
 
 

@@ -40,7 +40,7 @@ def a_discarded_unit_of_work_comes_back_after_a_restart() -> Iterator[None]:
     def of(closing: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *arguments: closing(*arguments)._replace(changes=Changes())
 
-    with changed(oms_journal.broker.kernel.hold_release, "closing", of):
+    with changed(oms_journal.broker.kernel.hold_release, "completion_by", of):
         yield
 
 

@@ -34,8 +34,8 @@ from oms_journal.broker.kernel.topics.delivery import change_connection, leave_t
 from oms_journal.broker.kernel.topics.publish import drop_all_uncommitted
 from oms_journal.broker.kernel.units.dead_letters import MOVED_BYTES_MAX
 from oms_journal.broker.kernel.units.receive import services_of
-from oms_journal.broker.kernel.units.receiver import Backing
-from oms_journal.broker.kernel.units.transitions import Closing, close, closing
+from oms_journal.broker.kernel.units.receiver import Backout
+from oms_journal.broker.kernel.units.transitions import Completion, complete, completion_by
 from oms_journal.broker.store.changes import Changes, merge
 
 
@@ -62,7 +62,7 @@ def log_on(world: World, call: Call, participant: Participant) -> None:
     if participant.physical == call.caller:
         apply()
         return
-    leaving = Leaving(world, participant, participant.talks.values())
+    leaving = Departure(world, participant, participant.talks.values())
     leaving.then(apply, call.handle)
 
 
@@ -76,17 +76,17 @@ def log_off(world: World, call: Call, participant: Participant) -> None:
         depart(world, participant, Code.PARTNER_LOGGED_OFF)
         world.answer(call.handle, Reply())
 
-    Leaving(world, participant, participant.talks.values()).then(apply, call.handle)
+    Departure(world, participant, participant.talks.values()).then(apply, call.handle)
 
 
-def lose(
+def drop_participant(
     world: World, participant: Participant, code: Code = Code.PARTNER_LOGGED_OFF, *, is_untried: bool = False
 ) -> None:
     """Let a participant go whose connection is lost, or who was silent too long; nothing can keep it.
 
     Busy when it has to be tried again once something has reached the store.
     """
-    leaving = Leaving(world, participant, participant.talks.values(), is_untried=is_untried)
+    leaving = Departure(world, participant, participant.talks.values(), is_untried=is_untried)
     leaving.force(lambda: depart(world, participant, code, is_untried=is_untried))
 
 
@@ -126,7 +126,7 @@ def deregister(world: World, call: Call, participant: Participant) -> None:
     talks = [
         talk for talk in participant.talks.values() if talk.service.name in names and talk.server == participant.name
     ]
-    leaving = Leaving(world, participant, talks)
+    leaving = Departure(world, participant, talks)
     if call.request.option is Option.NONE and not leaving.is_nothing:
         leaving.stay()
         raise BrokerError(Code.DEREGISTER_NOT_COMPLETE)
@@ -139,7 +139,7 @@ def deregister(world: World, call: Call, participant: Participant) -> None:
     leaving.then(apply, call.handle)
 
 
-class Leaving:
+class Departure:
     """What a participant was in the middle of, and how it is taken back. Busy when some of it is on its way."""
 
     def __init__(
@@ -149,7 +149,7 @@ class Leaving:
         self._participant = participant
         self._is_untried = is_untried
         self._talks: list[Conversation] = []
-        self._closings: list[tuple[Conversation, Closing]] = []
+        self._closings: list[tuple[Conversation, Completion]] = []
         self._received: list[tuple[Conversation, Side, UnitOfWork]] = []
         for talk in talks:
             if talk.is_pending:
@@ -167,27 +167,27 @@ class Leaving:
                 continue
             sent, received = talk.sending[side], talk.reading[side]
             if sent is not None:
-                self._closings.append((talk, closing(self._world, talk, sent, Event.CONVERSATION_OVER)))
+                self._closings.append((talk, completion_by(self._world, talk, sent, Event.CONVERSATION_OVER)))
             if received is not None:
                 self._received.append((talk, side, received))
             if sent is not None or received is not None:
                 self._talks.append(talk)
 
-    def _backed_out(self) -> list[Backing]:
+    def _backed_out(self) -> list[Backout]:
         """Give back what it was receiving: of each service, and of the answers from it, the first counts as tried.
 
         That one its program was at; what it had got ahead it had not begun with. Where the broker has ended the
         connection, as at its own end, or an operator has, it is no fault of what was received: none counts.
         """
         received = {unit.uowid: (talk, side, unit) for talk, side, unit in self._received}
-        backings: list[Backing] = []
+        backings: list[Backout] = []
         tried: set[tuple[ServiceName, Side]] = set()
         moved = 0
         in_order = (uowid for uowid in self._participant.owner.reading if uowid in received)
         for uowid in dict.fromkeys([*in_order, *received]):
             talk, side, unit = received[uowid]
             place = (talk.service.name, side)
-            backing = Backing(self._world, talk, unit, "", is_counted=place not in tried and not self._is_untried)
+            backing = Backout(self._world, talk, unit, "", is_counted=place not in tried and not self._is_untried)
             tried.add(place)
             if moved and moved + backing.moved_bytes > MOVED_BYTES_MAX:
                 backing.stay()
@@ -256,7 +256,7 @@ class Leaving:
 
     def _take_back(self, first: int) -> None:
         for talk, done in self._closings:
-            close(self._world, talk, done)
+            complete(self._world, talk, done)
         for backing in self._backings:
             backing.apply(first)
             first += len(backing.changes.adds)

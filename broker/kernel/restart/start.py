@@ -8,7 +8,7 @@ from oms_journal.broker.kernel.state.topics import Publication, TopicSubscriptio
 from oms_journal.broker.kernel.state.world import Restored, World
 from oms_journal.broker.kernel.tables.hold import HeldWindow
 from oms_journal.broker.kernel.tables.ranges import Ranges
-from oms_journal.broker.kernel.topics.removal import let_go
+from oms_journal.broker.kernel.topics.removal import remove_publication
 from oms_journal.broker.records import PublicationRecord
 
 
@@ -76,7 +76,7 @@ def _start_topics(world: World, restored: Restored) -> None:
     for topic in world.topics.topics.values():
         for each in list(topic.publications.values()):
             if not each.remaining:
-                let_go(world, each)
+                remove_publication(world, each)
 
 
 def _withhold(world: World, subscription: TopicSubscription, window: HeldWindow) -> None:

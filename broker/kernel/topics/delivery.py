@@ -37,15 +37,15 @@ from oms_journal.broker.kernel.topics.publish import (
     check_enabled,
     commit_publication,
     drop_all_uncommitted,
+    reply_of_publication,
     set_user_status,
     show_last,
     show_past,
-    shown,
 )
 from oms_journal.broker.kernel.topics.removal import (
     decide_end,
     end_subscription,
-    forget,
+    forget_publication,
     leave,
     one_less,
     put_subscription,
@@ -54,7 +54,7 @@ from oms_journal.broker.kernel.topics.removal import (
     subscription_record,
     window_changes,
 )
-from oms_journal.broker.kernel.topics.subscribe import begin_subscription, make_durable, new_subscription
+from oms_journal.broker.kernel.topics.subscribe import begin_subscription, make_subscription_durable, new_subscription
 from oms_journal.broker.records import Status
 from oms_journal.broker.store.changes import Changes, merge
 
@@ -89,7 +89,7 @@ def subscribe(world: World, call: Call, participant: Participant) -> None:
         _use(participant, subscription)
         world.answer(call.handle, Reply(topic=topic.name))
 
-    begin = begin_subscription if known is None else make_durable
+    begin = begin_subscription if known is None else make_subscription_durable
     begin(world, subscription, Decision(apply, (), call.handle, participant, Code.DURABLE_WITHOUT_STORE))
 
 
@@ -181,7 +181,7 @@ def receive_publication(world: World, call: Call, participant: Participant) -> N
             raise about_publication(Code.UOW_NOT_FOUND, _NOT_RECEIVED)
         if subscription.outstanding[publication.order].given >= publication.count:
             raise about_publication(Code.END_OF_UOW)
-        hand_out(world, call, participant, subscription, publication)
+        hand_out_publication(world, call, participant, subscription, publication)
         return
     subscription = _own(world, world.topics.topic(request.topic), participant, request.subscription)
     done = _read(subscription, participant) if subscription.topic.attributes.auto_commit_for_subscriber else []
@@ -195,7 +195,7 @@ def receive_publication(world: World, call: Call, participant: Participant) -> N
         except BrokerError as refusal:
             world.refuse(call.handle, refusal.code, refusal.text)
 
-    Acknowledging(world, subscription, done).decide(call, participant, go_on)
+    Acknowledgement(world, subscription, done).decide(call, participant, go_on)
 
 
 def _read(subscription: TopicSubscription, participant: Participant) -> list[Publication]:
@@ -220,11 +220,11 @@ def receive_next(world: World, call: Call, participant: Participant, subscriptio
     if publication.is_stored and publication.messages is None and not world.is_store_up:
         raise BrokerError(Code.DURABLE_WITHOUT_STORE, detailed(Code.DURABLE_WITHOUT_STORE, NO_STORE))
     subscription.begin(publication.order, participant.name)
-    hand_out(world, call, participant, subscription, publication)
+    hand_out_publication(world, call, participant, subscription, publication)
     return True
 
 
-def hand_out(
+def hand_out_publication(
     world: World, call: Call, participant: Participant, subscription: TopicSubscription, publication: Publication
 ) -> None:
     at = subscription.outstanding[publication.order].given
@@ -236,7 +236,7 @@ def hand_out(
     else:
         body, properties = publication.messages[at].payload, publication.messages[at].properties
     subscription.outstanding[publication.order] = Outstanding(at + 1, participant.name)
-    reply = shown(publication)
+    reply = reply_of_publication(publication)
     if publication.count == 1:
         reply.uow_status = Reception.RECV_ONLY
     elif not at:
@@ -291,7 +291,7 @@ def control_publication(world: World, call: Call, participant: Participant) -> N
     if request.option is Option.QUERY:
         if not is_own:
             raise about_publication(Code.NOT_THE_CREATOR)
-        world.answer(call.handle, shown(publication))
+        world.answer(call.handle, reply_of_publication(publication))
         return
     if is_own and publication.status is Status.RECEIVED:
         if request.option is Option.COMMIT:
@@ -309,20 +309,20 @@ def _by_subscriber(world: World, call: Call, participant: Participant, publicati
         code = Code.WRONG_STATUS if is_own or subscription is not None else Code.NOT_THE_CREATOR
         raise about_publication(code, _NOT_SETTLED.format(Option(call.request.option).name))
     if call.request.option is Option.BACKOUT:
-        give_back(world, subscription, publication.order, is_counted=not call.request.is_untried)
-        world.answer(call.handle, shown(publication))
+        give_back_publication(world, subscription, publication.order, is_counted=not call.request.is_untried)
+        world.answer(call.handle, reply_of_publication(publication))
         return
     if world.joint is not None:
         world.joint.acknowledged.setdefault(subscription, []).append(publication)
         return
-    reply = shown(publication)
+    reply = reply_of_publication(publication)
     reply.uow_status = Status.PROCESSED
-    Acknowledging(world, subscription, [publication]).decide(
+    Acknowledgement(world, subscription, [publication]).decide(
         call, participant, lambda: world.answer(call.handle, reply)
     )
 
 
-class Acknowledging:
+class Acknowledgement:
     """Publications that a subscriber is done with; the last one who is removes it. Busy where one may be gone."""
 
     def __init__(self, world: World, subscription: TopicSubscription, publications: list[Publication]) -> None:
@@ -380,7 +380,7 @@ class Acknowledging:
                 publication.attempts.pop(subscription, None)
             if publication in self._last:
                 publication.remaining = 0
-                forget(world, publication, Status.PROCESSED)
+                forget_publication(world, publication, Status.PROCESSED)
             elif publication.status is Status.ACCEPTED:
                 one_less(world, publication)
         world.topics.ready.append(subscription)  # it may have been too far ahead for the next one
@@ -391,7 +391,9 @@ class Acknowledging:
         stay(self._world, self._last)
 
 
-def give_back(world: World, subscription: TopicSubscription, order: int, *, is_counted: bool = True) -> None:
+def give_back_publication(
+    world: World, subscription: TopicSubscription, order: int, *, is_counted: bool = True
+) -> None:
     """Let a publication be handed out again: at once the first time, and then after a delay that grows.
 
     It is not counted over a restart, and nothing ends it but its lifetime: others may have it as well.
@@ -446,4 +448,4 @@ def _take_back_publications(world: World, participant: Participant, *, is_untrie
         durable = topic.subscribers.get(durable_key(participant.owner, label))
         if durable is not None:
             for place, order in enumerate(durable.of_reader(participant.name)):
-                give_back(world, durable, order, is_counted=not place and not is_untried)
+                give_back_publication(world, durable, order, is_counted=not place and not is_untried)

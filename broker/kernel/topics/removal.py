@@ -87,7 +87,7 @@ def removal(publication: Publication, *, is_delivered: bool) -> Changes:
     )
 
 
-def forget(world: World, publication: Publication, status: Status) -> None:
+def forget_publication(world: World, publication: Publication, status: Status) -> None:
     """Know a publication no longer, but as its publisher's last one."""
     topic, owner = publication.topic, publication.owner
     world.topics.leave(publication)
@@ -139,19 +139,19 @@ def stay(world: World, publications: Iterable[Publication]) -> None:
 def _let_go_of_unwanted(world: World, publication: Publication) -> None:
     is_there = publication.status is Status.ACCEPTED and not publication.is_leaving
     if is_there and not publication.remaining:
-        let_go(world, publication)
+        remove_publication(world, publication)
 
 
-def let_go(world: World, publication: Publication) -> None:
+def remove_publication(world: World, publication: Publication) -> None:
     """Remove a publication that everybody has."""
-    forget(world, publication, Status.PROCESSED)
+    forget_publication(world, publication, Status.PROCESSED)
     if publication.is_stored:
         publication.topic.done.append(publication)
         if publication.topic not in world.topics.sweeping:
             world.topics.sweeping.append(publication.topic)
 
 
-def sweep(world: World, topic: Topic) -> None:
+def remove_done(world: World, topic: Topic) -> None:
     """Let the store forget what everybody has."""
     batch, topic.done = topic.done[:REMOVED_AT_ONCE], topic.done[REMOVED_AT_ONCE:]
     if not batch:
@@ -174,7 +174,7 @@ def sweep(world: World, topic: Topic) -> None:
         return  # it is tried again when the store is back
 
 
-class GoingOn:
+class ResumedLifetimes:
     """Publications that a subscription has no longer held: their lifetimes go on with the last one that had."""
 
     def __init__(self, world: World, subscription: TopicSubscription, orders: Sequence[int]) -> None:
@@ -223,7 +223,7 @@ def decide_end(world: World, subscription: TopicSubscription, decision: Decision
     """Let a subscription end, and then do what is decided with it."""
     window = subscription.window
     orders = [] if window is None else window.withheld(subscription.topic.publications)
-    going_on, then = GoingOn(world, subscription, orders), decision.apply
+    going_on, then = ResumedLifetimes(world, subscription, orders), decision.apply
 
     def apply(first: int) -> None:
         going_on.apply()
@@ -271,7 +271,7 @@ def expire(world: World) -> None:
     topics, clocks = world.topics, world.clocks
     for each in topics.overdue(topics.passing, clocks.volatile):
         if isinstance(each, Publication):
-            forget(world, each, Status.TIMEOUT)
+            forget_publication(world, each, Status.TIMEOUT)
         elif _is_unused(world, each, clocks.volatile):
             end_subscription(world, each)
     if world.is_store_up and not topics.is_ending:
@@ -302,7 +302,7 @@ def _expire_lasting(world: World) -> None:
         topics.is_ending = False
         for each in ended:
             if isinstance(each, Publication):
-                forget(world, each, Status.TIMEOUT)
+                forget_publication(world, each, Status.TIMEOUT)
             else:
                 end_subscription(world, each)
         expire(world)

@@ -52,7 +52,7 @@ def begin_subscription(world: World, subscription: TopicSubscription, decision: 
     decide(world, Changes(), decision)
 
 
-def make_durable(world: World, subscription: TopicSubscription, decision: Decision) -> None:
+def make_subscription_durable(world: World, subscription: TopicSubscription, decision: Decision) -> None:
     """Let a subscription outlive its participant, and then do what is decided with it.
 
     It stays the same one: whoever waits for its publications goes on waiting, and what was handed out can be

@@ -18,7 +18,7 @@ from oms_journal.broker.kernel.state.unit_records import is_persistent, key, put
 from oms_journal.broker.kernel.state.unit_states import COMPLETE, Event
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.tables.order import KeyedOrder
-from oms_journal.broker.kernel.units.transitions import Closing, close, closing
+from oms_journal.broker.kernel.units.transitions import Completion, complete, completion_by
 from oms_journal.broker.records import Flag, Status, UowRecord
 from oms_journal.broker.store.changes import Changes, merge
 
@@ -33,20 +33,20 @@ def end_lifetimes(world: World) -> None:
         if found.back and found.back <= world.clocks.volatile:
             accept_again(world, talk, found)
         if found.due and found.due <= world.clocks.volatile and not talk.is_pending:
-            close(world, talk, closing(world, talk, found, Event.LIFETIME_OVER))
+            complete(world, talk, completion_by(world, talk, found, Event.LIFETIME_OVER))
     if world.is_store_up and not world.dues.is_ending:
         _end_lasting(world)
 
 
-class Ending:
+class ExpiryBatch:
     """What is ended in one commit."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.held: list[Lockable] = []
-        self.closings: list[tuple[Conversation, Closing]] = []  # of those that are awake
+        self.closings: list[tuple[Conversation, Completion]] = []  # of those that are awake
         self.accepted: list[tuple[Conversation, UnitOfWork]] = []  # whose delay is over
-        self.asleep: list[Sleeper] = []
+        self.asleep: list[DormantExpiry] = []
         self.changes: list[Changes] = []
 
     def take_awake(self, found: UnitOfWork) -> None:
@@ -60,7 +60,7 @@ class Ending:
                 accepted = record_of(found, talk, Status.ACCEPTED)
                 self.changes.append(Changes(puts=[put_of_unit(accepted._replace(back=0, changed=self.world.now))]))
             return
-        done = closing(self.world, talk, found, Event.LIFETIME_OVER)
+        done = completion_by(self.world, talk, found, Event.LIFETIME_OVER)
         self.closings.append((talk, done))
         self.changes.append(done.changes)
 
@@ -76,14 +76,14 @@ class Ending:
             assert isinstance(found, UnitOfWork), "what waits can be woken"
             self.take_awake(found)
             return
-        sleeper = Sleeper(world, record)
+        sleeper = DormantExpiry(world, record)
         self.held.append(sleeper.held)
         self.asleep.append(sleeper)
         self.changes.append(sleeper.changes)
 
     def apply(self, _: int) -> None:
         for talk, done in self.closings:
-            close(self.world, talk, done)
+            complete(self.world, talk, done)
         for talk, found in self.accepted:
             accept_again(self.world, talk, found)
         for sleeper in self.asleep:
@@ -101,7 +101,7 @@ class Ending:
 def _end_lasting(world: World) -> None:
     clock = world.clocks.persistent
     _end_delays(world, clock)
-    ending = Ending(world)
+    ending = ExpiryBatch(world)
     for _, number in list(islice(world.dues.lasting.up_to(clock), ENDED_AT_ONCE)):
         ending.take_awake(world.active[identifier(number)])
     room = ENDED_AT_ONCE - len(ending.held)
@@ -145,7 +145,7 @@ def _is_alone(world: World, record: UowRecord) -> bool:
     return not record.flags & (Flag.FROM_SERVER | Flag.BOUND) and len(world.units.of_conversation(record.conv_id)) == 1
 
 
-class Sleeper:
+class DormantExpiry:
     """A record that comes to its end without being woken: a status, or the only unit of work of a conversation."""
 
     __slots__ = ("_key", "_left", "_record", "_world", "changes", "held")

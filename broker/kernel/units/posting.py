@@ -22,7 +22,7 @@ from oms_journal.broker.kernel.state.unit import UnitOfWork
 from oms_journal.broker.kernel.state.unit_records import AT_THE_FIRST, FIRST_FLAGS
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.kernel.units.transitions import accept, begin
+from oms_journal.broker.kernel.units.transitions import accept, begin_unit
 from oms_journal.broker.records import UOW, UOWS, ConversationState
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 
@@ -36,7 +36,7 @@ _BEHIND = _AT + _NUMBERS.size
 assert UOW.offset("conversation") == _AT + 8, "the two numbers lie side by side"
 
 
-class Posting:
+class SingleSend:
     """A unit of work on its way to the store: what is to be done when it is there, or not."""
 
     __slots__ = (
@@ -103,7 +103,7 @@ class Posting:
         unit.created = unit.committed = unit.changed = now
         unit.messages, unit.count, unit.size = [self.message], 1, len(self.message.payload)
         unit.ustatus = request.ustatus
-        begin(world, talk, unit)
+        begin_unit(world, talk, unit)
         if self.state is not OPEN:
             end_as(talk, CLIENT, self.state)
         accept(world, talk, unit, first)
@@ -121,21 +121,21 @@ class Posting:
 
     def give_back(self) -> None:
         """Count it no longer: it was not begun."""
-        count(self.world, self.service, -1)
+        count_unit(self.world, self.service, -1)
 
 
-def post(world: World, posting: Posting) -> None:
+def post(world: World, posting: SingleSend) -> None:
     """Begin and commit a unit of work in a conversation of its own, which ends with it if the call says so."""
     put = Put(UOWS + posting.uowid, posting.value, AT_THE_FIRST)
     changes = Changes(adds=(posting.message,), puts=(put,))
-    count(world, posting.service, 1)
+    count_unit(world, posting.service, 1)
     decision = Decision(
         posting.apply, (), posting.call.handle, posting.participant, undo=posting.give_back, is_new=True
     )
     decide(world, changes, decision)
 
 
-def count(world: World, service: Service, difference: int) -> None:
+def count_unit(world: World, service: Service, difference: int) -> None:
     """Count a unit of work and its conversation before they are visible, so that no limit is passed meanwhile."""
     service.units += difference
     world.active_count += difference

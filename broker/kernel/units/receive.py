@@ -62,7 +62,7 @@ def receive(world: World, call: Call, participant: Participant) -> None:
     waitings = _waitings(world, participant, services, word)
     talk = _oldest(world, waitings, ranks)
     if talk is not None:
-        hand_out(world, call, participant, talk, SERVER)
+        hand_out_message(world, call, participant, talk, SERVER)
         return
     places = [with_instance(participant, service.name) for service in services] if word in ("OLD", "ANY") else []
     if word in ("NEW", "ANY"):
@@ -187,7 +187,7 @@ def _receive_from(world: World, call: Call, participant: Participant, ranks: Seq
     if side is CLIENT:
         world.come_back(participant, talk)
     if can_have(world, talk, side):
-        hand_out(world, call, participant, talk, side)
+        hand_out_message(world, call, participant, talk, side)
         return
     if talk.has_for(side) and not world.is_store_up:
         raise BrokerError(
@@ -257,7 +257,7 @@ def _serve_side(world: World, talk: Conversation, side: Side) -> None:
         if parked is None:
             return
         world.parking.remove(parked)
-        hand_out(world, parked.call, parked.participant, talk, side)
+        hand_out_message(world, parked.call, parked.participant, talk, side)
     code = talk.ended[side]
     if code is None or talk.is_pending or talk.lines[side] or talk.plain[side]:
         return
@@ -294,7 +294,7 @@ def _is_for(talk: Conversation, side: Side, participant: Participant) -> bool:
 # Handing out.
 
 
-def hand_out(world: World, call: Call, participant: Participant, talk: Conversation, side: Side) -> None:
+def hand_out_message(world: World, call: Call, participant: Participant, talk: Conversation, side: Side) -> None:
     """Hand out the next message for the side; there is one, and it can be had."""
     talk.used = world.clocks.volatile + world.late
     if not talk.is_uow:

@@ -21,10 +21,10 @@ from oms_journal.broker.kernel.units.transitions import (
     PROCESSED_END,
     RECEIVER_COMMIT,
     TIMED_OUT_END,
-    Closing,
-    close,
-    closing,
-    closing_as,
+    Completion,
+    complete,
+    completion_as,
+    completion_by,
     hand_back,
     release_unbound,
     side_of_sender,
@@ -35,16 +35,16 @@ from oms_journal.broker.records import Status, UowRecord
 from oms_journal.broker.store.changes import Changes, merge
 
 
-def committed(world: World, talk: Conversation, unit: UnitOfWork, ustatus: str) -> Closing:
+def committed(world: World, talk: Conversation, unit: UnitOfWork, ustatus: str) -> Completion:
     """Return how the receiver's commit completes the unit of work."""
-    done = closing(world, talk, unit, RECEIVER_COMMIT)
+    done = completion_by(world, talk, unit, RECEIVER_COMMIT)
     if done.record is None:
         return done
     record = done.record._replace(ustatus=ustatus or unit.ustatus)
     if side_of_sender(unit) is CLIENT:
         record = bound(record, talk)
     changes = Changes(puts=[put_of_unit(record)], delivered=done.changes.delivered)
-    return Closing(unit, record, changes, PROCESSED_END)
+    return Completion(unit, record, changes, PROCESSED_END)
 
 
 def binding(world: World, talk: Conversation, unit: UnitOfWork) -> Changes:
@@ -82,7 +82,7 @@ def bind(world: World, talk: Conversation, unit: UnitOfWork) -> None:
     talk.is_bound = True
 
 
-class Backing:
+class Backout:
     """A unit of work that is given back by its receiver; not counted where it was not its turn to be tried.
 
     `redelivery.py` says what comes of it. A dead letter is moved in the same commit. Where the store does not take the
@@ -102,7 +102,7 @@ class Backing:
         self._talk = talk
         self._unit = unit
         self._ustatus = ustatus or unit.ustatus
-        self._done: Closing | None = None
+        self._done: Completion | None = None
         self._move: Move | None = None
         self._now = world.now
         self._is_counted = is_counted
@@ -119,7 +119,7 @@ class Backing:
         is_timed = world.is_store_up or not unit.is_lasting  # nothing in the store times out while it is away
         if unit.ends and world.clock_of(unit) >= unit.ends and is_timed:
             outcome = after(ACCEPTED, Event.LIFETIME_OVER, VARIATION[unit.is_persistent, unit.has_status])
-            done = closing_as(world, talk, unit, None if outcome is GONE else Status.TIMEOUT, TIMED_OUT_END)
+            done = completion_as(world, talk, unit, None if outcome is GONE else Status.TIMEOUT, TIMED_OUT_END)
             self._done = with_user_status(done, self._ustatus)
             self.changes, self.adcount = self._done.changes, unit.adcount + 1
             return Status.TIMEOUT
@@ -154,7 +154,7 @@ class Backing:
         """Let it become a dead letter."""
         world, talk, unit = self._world, self._talk, self._unit
         self._move = Move(world, talk.service.name, unit, self.adcount, is_marked=is_marked)
-        self._done = done = closing_as(world, talk, unit, status_after(unit, Event.DEAD_LETTER), CANCELLED_END)
+        self._done = done = completion_as(world, talk, unit, status_after(unit, Event.DEAD_LETTER), CANCELLED_END)
         parts = [self._move.changes(), done.changes]
         if done.record is not None:
             record = done.record._replace(adcount=self.adcount, ustatus=self._ustatus)
@@ -212,7 +212,7 @@ class Backing:
         """Give it back; `first` is the number of the first message that its changes have added."""
         unit = self._unit
         if self._done is not None:
-            close(self._world, self._talk, self._done)
+            complete(self._world, self._talk, self._done)
             release_unbound(self._world, self._talk, unit)
             if self._move is not None:
                 self._move.apply(first)

@@ -48,7 +48,7 @@ def is_answered(world: World, call: Call, participant: Participant) -> bool:
         if request.conv_id != repeat.first.conv_id or not repeat.is_last_call(request.body):
             check_is_same(repeat, request.body)
             check_are_all([repeat.first], [])
-        forget(participant, repeat)
+        forget_repeat(participant, repeat)
         world.answer(call.handle, reply_to_end(world, repeat.first))
     return True
 
@@ -80,7 +80,7 @@ def _reused(first: First) -> BrokerError:
     return BrokerError(Code.PRODUCER_REUSED, detailed(Code.PRODUCER_REUSED, f"{which}; nothing was added"))
 
 
-def forget(participant: Participant, repeat: Repeat) -> None:
+def forget_repeat(participant: Participant, repeat: Repeat) -> None:
     """Let a repeat be over: committed, or backed out."""
     participant.repeats = {name: each for name, each in participant.repeats.items() if each is not repeat}
 
