@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from oms_journal.broker.admin.questions import Page, Question, Row, finished, page_of, seconds_of, time_of
+from oms_journal.broker.admin.questions import Page, Query, Row, page_of, run_steps, seconds_of, time_of
 from oms_journal.broker.kernel.state.service import End
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.store.latencies import Latencies
@@ -11,7 +11,7 @@ from oms_journal.broker.store.stored import StoredFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class ServerFacts:
     """What is known of the broker outside of its kernel."""
 
     version: str
@@ -101,7 +101,7 @@ class StatisticsRow:
     publications_ended: int
 
 
-def broker_row(world: World, around: Around) -> BrokerRow:
+def broker_row(world: World, around: ServerFacts) -> BrokerRow:
     """Return the broker's row."""
     said = world.attributes.broker
     return BrokerRow(
@@ -152,7 +152,7 @@ def broker_row(world: World, around: Around) -> BrokerRow:
     )
 
 
-def statistics_row(world: World, around: Around) -> StatisticsRow:
+def statistics_row(world: World, around: ServerFacts) -> StatisticsRow:
     """Return the row of what was counted."""
     services, topics = list(world.services.values()), list(world.topics.topics.values())
     latencies = around.latencies
@@ -200,8 +200,8 @@ def files(found: Sequence[StoredFile], place: str, free_bytes: int | None) -> Pa
     return Page(rows=[asdict(each) for each in found], total=len(found), summary=summary)
 
 
-def sliced(page: Page, question: Question) -> Page:
+def sliced(page: Page, question: Query) -> Page:
     """Return the part of a page that is asked for, by the places of its rows."""
     steps = page_of(question, range(len(page.rows)), lambda at: page.rows[at], total=page.total)
-    part = finished(steps)
+    part = run_steps(steps)
     return Page(rows=part.rows, total=part.total, next=part.next, summary=page.summary)

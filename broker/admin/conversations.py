@@ -8,9 +8,9 @@ from oms_journal.broker.admin.questions import (
     STEP_LOOKS,
     STEP_ROWS,
     Page,
-    Question,
+    PageSteps,
+    Query,
     Row,
-    Steps,
     as_row,
     cursor_of,
     time_of,
@@ -54,7 +54,7 @@ class ConversationRow:
     asleep: bool
 
 
-def conversations(world: World, question: Question) -> Steps:
+def conversations(world: World, question: Query) -> PageSteps:
     """Return the conversations, by CONV-ID."""
     after = question.after_identifier()
     is_wanted, total = _choice(question), None if question.selectors else question.total(world.talk_count)
@@ -75,7 +75,7 @@ def conversations(world: World, question: Question) -> Steps:
     return Page(rows=rows, total=total)
 
 
-def _choice(question: Question) -> Callable[[ConversationRow], bool]:
+def _choice(question: Query) -> Callable[[ConversationRow], bool]:
     is_service = ServiceFilter(question)
     names = ("conv_id", "type", "user_id", "token")
     is_one, is_type, is_user, is_token = (question.fits(name) for name in names)
@@ -94,7 +94,7 @@ def _choice(question: Question) -> Callable[[ConversationRow], bool]:
     return is_wanted
 
 
-def _identifiers(world: World, question: Question, after: str) -> Iterator[str]:
+def _identifiers(world: World, question: Query, after: str) -> Iterator[str]:
     """Yield the identifiers of what is awake and of what sleeps, in order; "" where there may be a pause."""
     one = question.one("conv_id")
     if one is not None:

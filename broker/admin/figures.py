@@ -6,7 +6,7 @@ Those that were used first keep their names, so that what is counted of the othe
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from oms_journal.broker.admin.questions import Page, Steps
+from oms_journal.broker.admin.questions import Page, PageSteps
 from oms_journal.broker.admin.services import Bound, ServiceRow, service_row
 from oms_journal.broker.admin.topics import TopicRow, topic_row
 from oms_journal.broker.kernel.state.world import World
@@ -22,7 +22,7 @@ _TOPIC_SUMS = ("publications", "subscribers", "published", "ended")
 
 
 @dataclass(slots=True)
-class Meters:
+class Figures:
     """Rows by name, and what all others add up to; `others` are empty where there are no others."""
 
     services: list[ServiceRow] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Meters:
     oldest_age: float = 0.0  # seconds; of all services
     largest_lag: int = 0  # of all topics
 
-    def read(self, world: World) -> Steps:
+    def read(self, world: World) -> PageSteps:
         """Read the figures."""
         bound = Bound(world)
         for at, service in enumerate(list(world.services.values())):

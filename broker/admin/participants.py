@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from oms_journal.broker.admin.questions import Question, Steps, page_of
+from oms_journal.broker.admin.questions import PageSteps, Query, page_of
 from oms_journal.broker.kernel.state.participant import Participant
 from oms_journal.broker.kernel.state.unit import Name
 from oms_journal.broker.kernel.state.world import World
@@ -28,17 +28,17 @@ class ParticipantRow:
     idle: float
 
 
-def participants(world: World, question: Question) -> Steps:
+def participants(world: World, question: Query) -> PageSteps:
     """Return everybody, by USER-ID and TOKEN."""
     return _chosen(world, question, clients_only=False)
 
 
-def clients(world: World, question: Question) -> Steps:
+def clients(world: World, question: Query) -> PageSteps:
     """Return who serves nothing."""
     return _chosen(world, question, clients_only=True)
 
 
-def _chosen(world: World, question: Question, *, clients_only: bool) -> Steps:
+def _chosen(world: World, question: Query, *, clients_only: bool) -> PageSteps:
     is_user, is_token = question.fits("user_id"), question.fits("token")
     is_client = question.fits("client_id")
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.patterns import matches
 from oms_journal.broker.records import Status
@@ -32,7 +32,7 @@ _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Query:
     """What is asked of a subject: rows that fit all selectors, from behind the cursor on, at most so many.
 
     Rows that who asks may not see are as if they were not there: no cursor and no total tells of them.
@@ -65,7 +65,9 @@ class Question:
         known = tuple(status.name for status in Status)
         wrong = sorted(set(map(str.upper, said)) - set(known))
         if wrong:
-            raise CisRefused(Cis.INVALID_SELECTOR, f"status={wrong[0][:SHOWN_MAX]!r} is none of {', '.join(known)}")
+            raise CisRefused(
+                CommandCode.INVALID_SELECTOR, f"status={wrong[0][:SHOWN_MAX]!r} is none of {', '.join(known)}"
+            )
         return frozenset(Status[each.upper()] for each in said)
 
     def sees(self, row: Row) -> bool:
@@ -84,7 +86,8 @@ class Question:
             return _as_key(json.loads(self.cursor))
         except (ValueError, RecursionError):
             raise CisRefused(
-                Cis.INVALID_SELECTOR, "the cursor is none that an answer has said; take `next` of a page as it is"
+                CommandCode.INVALID_SELECTOR,
+                "the cursor is none that an answer has said; take `next` of a page as it is",
             ) from None
 
     def after_identifier(self) -> str:
@@ -94,7 +97,7 @@ class Question:
             return ""
         if not isinstance(found, str) or not _IDENTIFIER.fullmatch(found):
             raise CisRefused(
-                Cis.INVALID_SELECTOR,
+                CommandCode.INVALID_SELECTOR,
                 "the cursor is one of another information object; take `next` of a page of this one",
             )
         return found
@@ -110,11 +113,11 @@ class Page:
     summary: Row | None = None
 
 
-Steps = Generator[None, None, Page]
+PageSteps = Generator[None, None, Page]
 K = TypeVar("K", bound=Hashable)
 
 
-def finished(steps: Steps) -> Page:
+def run_steps(steps: PageSteps) -> Page:
     """Return what the steps come to, where nobody else has to have a turn between two of them."""
     while True:
         try:
@@ -124,7 +127,7 @@ def finished(steps: Steps) -> Page:
             return found
 
 
-async def gathered(steps: Steps) -> Page:
+async def run_steps_async(steps: PageSteps) -> Page:
     """Return what the steps come to; between two of them the loop has as much time for others as the step has taken."""
     while True:
         began = time.perf_counter()
@@ -137,19 +140,20 @@ async def gathered(steps: Steps) -> Page:
 
 
 def page_of(
-    question: Question,
+    question: Query,
     keys: Iterable[K],
     row: Callable[[K], object | None],
     *,
     total: int | None = None,
-) -> Steps:
+) -> PageSteps:
     """Return the page of the rows that `row` makes of keys, in their order; None is no row that is wanted."""
     after = question.after()
     try:
         ordered: list[Any] = sorted([key for key in keys if after is None or key > after])
     except TypeError:
         raise CisRefused(
-            Cis.INVALID_SELECTOR, "the cursor is one of another information object; take `next` of a page of this one"
+            CommandCode.INVALID_SELECTOR,
+            "the cursor is one of another information object; take `next` of a page of this one",
         ) from None
     rows: list[Row] = []
     effort, last = 0, None

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from oms_journal.broker.admin.questions import Question, Steps, page_of, seconds_of, time_of
+from oms_journal.broker.admin.questions import PageSteps, Query, page_of, seconds_of, time_of
 from oms_journal.broker.block import ServiceName
 from oms_journal.broker.kernel.conversations.dormancy import identifier
 from oms_journal.broker.kernel.state.conversation import SERVER
@@ -72,7 +72,7 @@ class ServerRow:
 class ServiceFilter:
     """Whether a service is one that is asked for."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Query) -> None:
         names = ("server_class", "server_name", "service")
         self.is_everything = not any(name in question.selectors for name in names)
         self._fits = [question.fits(name) for name in names]
@@ -83,7 +83,7 @@ class ServiceFilter:
         return all(fits(part) for fits, part in zip(self._fits, name, strict=True))
 
 
-def services(world: World, question: Question) -> Steps:
+def services(world: World, question: Query) -> PageSteps:
     """Return the services, by their names."""
     is_wanted, bound = ServiceFilter(question), Bound(world)
 
@@ -177,7 +177,7 @@ def _committed(world: World, number: int) -> int:
     return record.committed if record is not None else 0
 
 
-def servers(world: World, question: Question) -> Steps:
+def servers(world: World, question: Query) -> PageSteps:
     """Return who serves which service, by service."""
     is_wanted = ServiceFilter(question)
     is_user, is_token = question.fits("user_id"), question.fits("token")

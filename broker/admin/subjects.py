@@ -10,10 +10,10 @@ from difflib import get_close_matches
 from typing import Any
 
 from oms_journal.broker.admin.broker import BrokerRow, StatisticsRow
-from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.admin.conversations import ConversationRow, conversations
 from oms_journal.broker.admin.participants import ParticipantRow, clients, participants
-from oms_journal.broker.admin.questions import LIMIT_DEFAULT, LIMIT_MAX, SHOWN_MAX, Question, Steps
+from oms_journal.broker.admin.questions import LIMIT_DEFAULT, LIMIT_MAX, SHOWN_MAX, PageSteps, Query
 from oms_journal.broker.admin.services import ServerRow, ServiceRow, servers, services
 from oms_journal.broker.admin.topics import PublicationRow, SubscriberRow, TopicRow, publications, subscribers, topics
 from oms_journal.broker.admin.uows import UowRow, UowStatisticsRow, uow_statistics, uows
@@ -22,7 +22,7 @@ from oms_journal.broker.kernel.state.world import World
 _SERVICE = ("server_class", "server_name", "service")
 _USER = ("user_id", "token")
 _RECEIVER = ("receiver_user", "receiver_token")
-Look = Callable[[World, Question], Steps]
+Look = Callable[[World, Query], PageSteps]
 LISTED = "`oms info` and GET /info list them"
 
 
@@ -175,17 +175,17 @@ def subject_of(name: str) -> Subject:
     """Return the subject of a name, in any case. CisRefused."""
     wanted = name.strip().upper().replace("_", "-")
     if not wanted:
-        raise CisRefused(Cis.SUBJECT_MISSING, LISTED)
+        raise CisRefused(CommandCode.SUBJECT_MISSING, LISTED)
     found = SUBJECTS.get(ALIASES.get(wanted, wanted))
     if found is None:
         near = get_close_matches(wanted, SUBJECTS, n=1)
         meant = f"did you mean {near[0]}? " if near else ""
         why = REFUSED.get(wanted, f"there is none of this name; {meant}{LISTED}")
-        raise CisRefused(Cis.INVALID_SUBJECT, f"{wanted[:SHOWN_MAX]}: {why}")
+        raise CisRefused(CommandCode.INVALID_SUBJECT, f"{wanted[:SHOWN_MAX]}: {why}")
     return found
 
 
-def question_of(subject: Subject, said: Sequence[tuple[str, str]]) -> Question:
+def question_of(subject: Subject, said: Sequence[tuple[str, str]]) -> Query:
     """Return the question of names and values, as an address has them behind the question mark. CisRefused."""
     selectors: dict[str, list[str]] = {}
     limit, cursor = LIMIT_DEFAULT, ""
@@ -199,12 +199,14 @@ def question_of(subject: Subject, said: Sequence[tuple[str, str]]) -> Question:
         else:
             known = ", ".join((*subject.selectors, "limit", "cursor"))
             raise CisRefused(
-                Cis.INVALID_SELECTOR, f"{subject.name} has no selector {name[:SHOWN_MAX]!r}; it has {known}"
+                CommandCode.INVALID_SELECTOR, f"{subject.name} has no selector {name[:SHOWN_MAX]!r}; it has {known}"
             )
-    return Question(selectors=selectors, limit=limit, cursor=cursor)
+    return Query(selectors=selectors, limit=limit, cursor=cursor)
 
 
 def _limit(value: str) -> int:
     if not (value.isascii() and value.isdigit() and len(value) < 10 and 1 <= int(value) <= LIMIT_MAX):
-        raise CisRefused(Cis.INVALID_SELECTOR, f"limit={value[:20]!r} is not a whole number from 1 to {LIMIT_MAX}")
+        raise CisRefused(
+            CommandCode.INVALID_SELECTOR, f"limit={value[:20]!r} is not a whole number from 1 to {LIMIT_MAX}"
+        )
     return int(value)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from oms_journal.broker.admin.questions import Question, Steps, left_of, page_of, seconds_of, time_of
+from oms_journal.broker.admin.questions import PageSteps, Query, left_of, page_of, seconds_of, time_of
 from oms_journal.broker.kernel.state.participant import with_subscription
 from oms_journal.broker.kernel.state.topics import Publication, Topic, TopicSubscription
 from oms_journal.broker.kernel.state.world import World
@@ -73,7 +73,7 @@ class PublicationRow:
     producer: str
 
 
-def topics(world: World, question: Question) -> Steps:
+def topics(world: World, question: Query) -> PageSteps:
     """Return the topics, by their names."""
     is_topic, known = question.fits("topic"), world.topics.topics
 
@@ -113,7 +113,7 @@ def lag_of(subscription: TopicSubscription) -> int:
     return behind if subscription.window is None else behind + len(subscription.window.orders(publications))
 
 
-def subscribers(world: World, question: Question) -> Steps:
+def subscribers(world: World, question: Query) -> PageSteps:
     """Return the subscribers, by topic."""
     is_topic, is_user, is_token = (question.fits(name) for name in ("topic", "user_id", "token"))
     is_durable, known = question.fits("durable"), world.topics.subscriptions
@@ -152,7 +152,7 @@ def _subscriber_row(world: World, found: TopicSubscription) -> SubscriberRow:
     )
 
 
-def publications(world: World, question: Question) -> Steps:
+def publications(world: World, question: Query) -> PageSteps:
     """Return the publications, by their identifiers: those that are being published too."""
     names = ("publication_id", "topic", "user_id", "token")
     is_one, is_topic, is_user, is_token = (question.fits(name) for name in names)

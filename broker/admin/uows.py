@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.admin.questions import (
     STEP_LOOKS,
     STEP_ROWS,
     Page,
-    Question,
+    PageSteps,
+    Query,
     Row,
-    Steps,
     as_row,
     cursor_of,
     left_of,
@@ -83,9 +83,9 @@ class UowRow:
     held: bool
 
 
-def uows(world: World, question: Question) -> Steps:
+def uows(world: World, question: Query) -> PageSteps:
     """Return the units of work, by UOWID."""
-    chosen = Choice(world, question)
+    chosen = UnitFilter(world, question)
     after = question.after_identifier()
     total = question.total(world.active_count + _statuses(world)) if not question.selectors else None
     found = records_of(world, chosen, question, after)
@@ -113,10 +113,10 @@ def _statuses(world: World) -> int:
     return len(world.units) - sum(count.units for count in world.units.counts().values())
 
 
-class Choice:
+class UnitFilter:
     """Whether a record is of a unit of work that is asked for."""
 
-    def __init__(self, world: World, question: Question) -> None:
+    def __init__(self, world: World, question: Query) -> None:
         self._withheld = world.withheld
         self._held = _yes_or_no(question, "held")
         self._statuses = question.statuses()
@@ -166,22 +166,22 @@ class Choice:
 Part = Sequence[tuple[UowRecord, bool]]  # and whether it sleeps
 
 
-def _yes_or_no(question: Question, name: str) -> bool | None:
+def _yes_or_no(question: Query, name: str) -> bool | None:
     """Return what a selector says that is yes or no; None where it says nothing, or both."""
     said = {value.lower() for value in question.selectors.get(name, ())}
     if not said <= YES_OR_NO.keys():
-        raise CisRefused(Cis.INVALID_SELECTOR, f"{name} is yes or no")
+        raise CisRefused(CommandCode.INVALID_SELECTOR, f"{name} is yes or no")
     found = {YES_OR_NO[value] for value in said}
     return found.pop() if len(found) == 1 else None
 
 
-def records_of(world: World, chosen: Choice, question: Question, after: str) -> Iterator[Part]:
+def records_of(world: World, chosen: UnitFilter, question: Query, after: str) -> Iterator[Part]:
     """Yield the records that may be asked for, behind a UOWID, a part at a time."""
     named = _named(world, question)
     return _those(world, named, after) if named is not None else _all(world, chosen, after)
 
 
-def _named(world: World, question: Question) -> list[str] | None:
+def _named(world: World, question: Query) -> list[str] | None:
     """Return the UOWIDs that the question names, by themselves or by their conversation; None where it does not."""
     uowids, conv_id = question.selectors.get("uowid"), question.one("conv_id")
     if uowids is not None and not any("*" in uowid for uowid in uowids):
@@ -212,7 +212,7 @@ def _those(world: World, uowids: list[str], after: str) -> Iterator[Part]:
     yield found
 
 
-def _awake(world: World, uowid: str, chosen: Choice | None = None) -> UowRecord | None:
+def _awake(world: World, uowid: str, chosen: UnitFilter | None = None) -> UowRecord | None:
     unit = world.active.get(uowid)
     talk = world.conversations.get(unit.conv_id) if unit is not None else None
     if unit is None or talk is None:
@@ -222,7 +222,7 @@ def _awake(world: World, uowid: str, chosen: Choice | None = None) -> UowRecord 
     return record_of(unit, talk, unit.status)
 
 
-def _all(world: World, chosen: Choice, after: str) -> Iterator[Part]:
+def _all(world: World, chosen: UnitFilter, after: str) -> Iterator[Part]:
     """Yield what is awake and what sleeps, in the order of the UOWIDs, a part at a time."""
     awake = sorted([uowid for uowid in world.active if uowid > after])
     wanted, at, number = chosen.wanted(world), 0, int(after, 16) if after else 0
@@ -336,7 +336,7 @@ class Sum:
         self.newest = max(self.newest, newest)
 
 
-def uow_statistics(world: World, question: Question) -> Steps:
+def uow_statistics(world: World, question: Query) -> PageSteps:
     """Return the sums of every service that has an active unit of work."""
     is_wanted, sums = ServiceFilter(question), dict[ServiceName, Sum]()
     for _ in _counted(world, sums):

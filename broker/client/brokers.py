@@ -38,7 +38,7 @@ from oms_journal.broker.client.calls import (
     RemoteOptions,
     Unreached,
 )
-from oms_journal.broker.embedded.interrupts import apart, whole
+from oms_journal.broker.embedded.interrupts import apart, uninterrupted
 from oms_journal.broker.reachability import reason_of, trusting
 from oms_journal.broker.sessions.async_sessions import AsyncSession
 from oms_journal.broker.sessions.sessions import Session
@@ -122,7 +122,7 @@ class RemoteBroker:
 
     def close(self) -> None:
         """Let go of all connections; sessions that were not logged off end by time. Idempotent."""
-        with whole():
+        with uninterrupted():
             self._client.close()
 
     def _called(self, request: Request, caller: Physical) -> Answered:

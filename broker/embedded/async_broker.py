@@ -11,15 +11,15 @@ from collections.abc import Callable
 from itertools import count
 from types import TracebackType
 
-from oms_journal.broker.admin.questions import Page, Steps, gathered
+from oms_journal.broker.admin.questions import Page, PageSteps, run_steps_async
 from oms_journal.broker.answers import Answered, Physical, with_enums
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.drivers.open import open_store
-from oms_journal.broker.embedded.beginning import Beginning, OpenStore, Value, Wanted, attributes_of, start
-from oms_journal.broker.embedded.loop import Asked, Looped
-from oms_journal.broker.embedded.runtime import TICK_SECONDS, Running
+from oms_journal.broker.embedded.beginning import Beginning, OpenStore, StartOptions, Value, attributes_of, start
+from oms_journal.broker.embedded.loop import LoopDispatcher, PendingCallback
+from oms_journal.broker.embedded.runtime import TICK_SECONDS, Runtime
 from oms_journal.broker.kernel.state.effects import (
     AllowNew,
     Command,
@@ -44,13 +44,13 @@ _ENTERED = "this AsyncBroker was entered already; make another one with AsyncBro
 class AsyncBroker:
     """A broker in this process, for the tasks of one event loop. Made by `open`, begun by `async with`."""
 
-    def __init__(self, wanted: Wanted, *, tick_seconds: float = TICK_SECONDS) -> None:
+    def __init__(self, wanted: StartOptions, *, tick_seconds: float = TICK_SECONDS) -> None:
         self.attributes = wanted.attributes
         self._wanted = wanted
         self._tick_seconds = tick_seconds
         self._callers = count(1)
-        self._running: Running | None = None
-        self._tasks: Looped | None = None
+        self._running: Runtime | None = None
+        self._tasks: LoopDispatcher | None = None
         self._closing: asyncio.Task[None] | None = None
         self._is_entered = False
 
@@ -69,7 +69,7 @@ class AsyncBroker:
     ) -> "AsyncBroker":
         """Return a broker that is begun by `async with`; arguments and errors as Broker.open."""
         found = attributes_of(directory, attributes, given)
-        wanted = Wanted(attributes=found, erase=erase, report=report, open_store=open_store, create=create)
+        wanted = StartOptions(attributes=found, erase=erase, report=report, open_store=open_store, create=create)
         return cls(wanted, tick_seconds=number_of_seconds(tick_seconds, "tick_seconds"))
 
     async def __aenter__(self) -> "AsyncBroker":
@@ -85,8 +85,8 @@ class AsyncBroker:
             if isinstance(failure, asyncio.CancelledError):
                 beginning.add_done_callback(_let_go)
             raise
-        self._running = Running(begun)
-        self._tasks = Looped(self._running, loop, tick_seconds=self._tick_seconds)
+        self._running = Runtime(begun)
+        self._tasks = LoopDispatcher(self._running, loop, tick_seconds=self._tick_seconds)
         return self
 
     async def __aexit__(
@@ -98,7 +98,7 @@ class AsyncBroker:
         """Carry out one call, as Broker.call. Cancelled, it leaves nothing half done, and loses no unit of work."""
         return await self._looped.call(with_enums(request), caller)
 
-    def ask(self, request: Request, *, caller: Physical, then: Callable[[Answered], None]) -> Asked:
+    def ask(self, request: Request, *, caller: Physical, then: Callable[[Answered], None]) -> PendingCallback:
         """Begin a call in this moment, whose answer goes to `then` in a later turn of the loop. Not awaited.
 
         Cheaper than `call` for who has many under way: no task waits. `cancel` of what it returns takes the call back.
@@ -129,7 +129,7 @@ class AsyncBroker:
         return AsyncSession(self, user, token, fields)
 
     @property
-    def _looped(self) -> Looped:
+    def _looped(self) -> LoopDispatcher:
         if self._tasks is None:
             raise BrokerError(Code.NOT_ACTIVE, "enter the broker first: async with AsyncBroker.open(...) as broker")
         return self._tasks
@@ -150,12 +150,12 @@ class AsyncBroker:
 
     # Looking.
 
-    async def look(self, look: Callable[[World], Steps]) -> Page:
+    async def look(self, look: Callable[[World], PageSteps]) -> Page:
         """Return what a look at the kernel's state finds, made in steps: between two of them others have their turn.
 
         `look` is one of `broker/looking`, with its question. BrokerError 02150148 once the broker is closed.
         """
-        return await gathered(look(self._looped.world))
+        return await run_steps_async(look(self._looped.world))
 
     @property
     def store(self) -> Store | None:
@@ -195,13 +195,13 @@ class AsyncBroker:
     async def connect_pstore(self) -> None:
         """Go on with the store, as Broker.connect_pstore."""
         try:
-            await self._looped.errand(self._store().connect, then=StoreBack())
+            await self._looped.barrier(self._store().connect, then=StoreBack())
         except StoreUnavailable as failure:
             raise BrokerError(Code.UOW_NOT_PERSISTED, str(failure)) from failure
 
     async def disconnect_pstore(self) -> None:
         """Go on without the store, as Broker.disconnect_pstore."""
-        await self._looped.errand(self._store().disconnect, before=StoreLost("it was disconnected"))
+        await self._looped.barrier(self._store().disconnect, before=StoreLost("it was disconnected"))
 
     def _store(self) -> Store:
         if self._running is None or self._running.store is None:
@@ -226,7 +226,7 @@ class AsyncBroker:
             self._closing = asyncio.get_running_loop().create_task(self._close(self._running, self._tasks))
         await asyncio.shield(self._closing)
 
-    async def _close(self, running: Running, tasks: Looped) -> None:
+    async def _close(self, running: Runtime, tasks: LoopDispatcher) -> None:
         try:
             await tasks.end(running.end)
         finally:
@@ -237,4 +237,4 @@ class AsyncBroker:
 def _let_go(beginning: "asyncio.Future[Beginning]") -> None:
     """Close what was begun for a task that had been cancelled by then."""
     if not beginning.cancelled() and beginning.exception() is None:
-        Running(beginning.result()).close()
+        Runtime(beginning.result()).close()

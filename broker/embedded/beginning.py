@@ -33,7 +33,7 @@ OpenStore = Callable[..., Store]  # with the attributes, and `creates`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class StartOptions:
     """How a broker is to be begun."""
 
     attributes: Attributes
@@ -115,7 +115,7 @@ def with_start(attributes: Attributes, pstore: str) -> Attributes:
     return other
 
 
-def start(wanted: Wanted) -> Beginning:
+def start(wanted: StartOptions) -> Beginning:
     """Open the store, begin it as PSTORE says, and restore what it holds. StartRefused: then nothing is left open."""
     attributes, now = wanted.attributes, wanted.clock()
     if attributes.broker.run_mode != "STANDARD" and not wanted.is_standby:
@@ -159,7 +159,7 @@ def _close(store: Store | None) -> None:
         store.close()
 
 
-def _report(attributes: Attributes, wanted: Wanted, begun: StartedStore | None, now: int) -> Report | None:
+def _report(attributes: Attributes, wanted: StartOptions, begun: StartedStore | None, now: int) -> Report | None:
     if begun is None or not attributes.broker.pstore_report:
         return None
     path = report_path(attributes.broker.run_mode, os.environ, wanted.report)

@@ -16,15 +16,15 @@ from collections.abc import Callable
 from itertools import count
 from types import TracebackType
 
-from oms_journal.broker.admin.questions import Page, Steps
+from oms_journal.broker.admin.questions import Page, PageSteps
 from oms_journal.broker.answers import Answered, Physical, with_enums
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.drivers.open import open_store
-from oms_journal.broker.embedded.beginning import OpenStore, Value, Wanted, attributes_of, start
-from oms_journal.broker.embedded.runtime import TICK_SECONDS, Running
-from oms_journal.broker.embedded.threads import Threaded
+from oms_journal.broker.embedded.beginning import OpenStore, StartOptions, Value, attributes_of, start
+from oms_journal.broker.embedded.runtime import TICK_SECONDS, Runtime
+from oms_journal.broker.embedded.threads import ThreadDispatcher
 from oms_journal.broker.embedded.ticker import Ticker
 from oms_journal.broker.kernel.state.effects import (
     AllowNew,
@@ -48,10 +48,10 @@ from oms_journal.database.database import close_in_children
 class Broker:
     """A broker in this process, for its threads. Made by `open`."""
 
-    def __init__(self, running: Running, *, tick_seconds: float = TICK_SECONDS) -> None:
+    def __init__(self, running: Runtime, *, tick_seconds: float = TICK_SECONDS) -> None:
         self.attributes = running.attributes
         self._running = running
-        self._threads = Threaded(running)
+        self._threads = ThreadDispatcher(running)
         self._callers = count(1)
         self._closing = threading.Lock()
         self._is_closed = False
@@ -83,8 +83,10 @@ class Broker:
         AttributesInvalid. (EntireX 8.0, Concepts of Persistent Messaging, "Persistent Store".)
         """
         found, seconds = attributes_of(directory, attributes, given), number_of_seconds(tick_seconds, "tick_seconds")
-        beginning = start(Wanted(attributes=found, erase=erase, report=report, open_store=open_store, create=create))
-        return cls(Running(beginning), tick_seconds=seconds)
+        beginning = start(
+            StartOptions(attributes=found, erase=erase, report=report, open_store=open_store, create=create)
+        )
+        return cls(Runtime(beginning), tick_seconds=seconds)
 
     def __enter__(self) -> "Broker":
         return self
@@ -143,7 +145,7 @@ class Broker:
         """Carry out an operator's command, made with the handle of its answer. BrokerError with what refuses it."""
         return checked(self._threads.command(command)).reply
 
-    def look(self, look: Callable[[World], Steps]) -> Page:
+    def look(self, look: Callable[[World], PageSteps]) -> Page:
         """Return what a look at the kernel's state finds, made in steps: between two of them others have their turn.
 
         `look` is one of `broker/looking`, with its question. BrokerError 02150148 once the broker is closed.
@@ -166,7 +168,7 @@ class Broker:
         """
         store = self._store()
         try:
-            self._threads.errand(store.connect, then=StoreBack())
+            self._threads.barrier(store.connect, then=StoreBack())
         except StoreUnavailable as failure:
             raise BrokerError(Code.UOW_NOT_PERSISTED, str(failure)) from failure
 
@@ -176,7 +178,7 @@ class Broker:
         What is on its way to it arrives. Then calls about what is persistent are refused with 00780388 or 00780389,
         all others go on, and no persistent lifetime ends. No other process gets the store.
         """
-        self._threads.errand(self._store().disconnect, before=StoreLost("it was disconnected"))
+        self._threads.barrier(self._store().disconnect, before=StoreLost("it was disconnected"))
 
     def _store(self) -> Store:
         if self._running.store is None:
@@ -193,7 +195,7 @@ class Broker:
 
         The store makes what room it can first: who has drained a full one can fill it again.
         """
-        self._threads.errand(self._running.make_room, then=AllowNew())
+        self._threads.barrier(self._running.make_room, then=AllowNew())
 
     def close(self) -> None:
         """Write what is on its way and a checkpoint, refuse what waits with 02150148, and let go. Idempotent."""

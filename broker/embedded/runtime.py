@@ -54,7 +54,7 @@ TICK_SECONDS = 1.0  # a crash costs the pseudo-clock at most so much
 BATCH_MAX = 10_000  # commits that one sync takes
 
 
-class Running:
+class Runtime:
     """The kernel with what it needs of the world, between a beginning and an end."""
 
     def __init__(self, beginning: Beginning) -> None:

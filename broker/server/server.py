@@ -28,17 +28,17 @@ from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.open import open_store, spool_directory
 from oms_journal.broker.embedded.async_broker import AsyncBroker
-from oms_journal.broker.embedded.beginning import Wanted, with_start
+from oms_journal.broker.embedded.beginning import StartOptions, with_start
 from oms_journal.broker.server.admin.commands import tell_held
 from oms_journal.broker.server.http.routes import web_listener
 from oms_journal.broker.server.migration.progress import Show, no_show
 from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.runtime.listeners import HeldPort
-from oms_journal.broker.server.runtime.log import Complaints, event
-from oms_journal.broker.server.runtime.state import Listener, PortRefused, Served
+from oms_journal.broker.server.runtime.log import LoopErrorLog, event
+from oms_journal.broker.server.runtime.state import Listener, PortRefused, ServerState
 from oms_journal.broker.server.runtime.tls import HANDSHAKES_MAX
 from oms_journal.broker.server.security.access import Access
-from oms_journal.broker.server.security.file_modes import warn_of_wide
+from oms_journal.broker.server.security.file_modes import warn_of_wide_modes
 from oms_journal.broker.server.standby.standby import Standby, StandbyEnds
 from oms_journal.broker.server.stomp.listener import StompListener
 from oms_journal.journal.disk import RealDisk
@@ -88,7 +88,7 @@ class Server:
         self._stopping = asyncio.Event()
         self._why = "it was asked to"
         run_mode, started = attributes.broker.run_mode, datetime.now(UTC).timestamp()
-        self._served = Served(
+        self._served = ServerState(
             attributes=attributes,
             stop=self.stop,
             run_mode=run_mode,
@@ -115,7 +115,7 @@ class Server:
         AccessRefused, StartRefused, PortRefused; StandbyEnds of a standby that cannot be one; StoreTaken; MoveFailed.
         """
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(Complaints())
+        loop.set_exception_handler(LoopErrorLog())
         _tell(self._attributes)
         for number in _SIGNALS:
             loop.add_signal_handler(number, self.stop, number.name)
@@ -173,8 +173,8 @@ class Server:
 
     # The run modes.
 
-    def _wanted(self) -> Wanted:
-        return Wanted(
+    def _wanted(self) -> StartOptions:
+        return StartOptions(
             attributes=self._attributes,
             erase=self._erase,
             erases_once=True,
@@ -182,13 +182,13 @@ class Server:
             create=self._create,
         )
 
-    async def _begin(self, wanted: Wanted) -> None:
+    async def _begin(self, wanted: StartOptions) -> None:
         """Be the standard broker: open the store, restore it, and listen for STOMP. StartRefused, PortRefused."""
         served, began = self._served, time.monotonic()
         broker = AsyncBroker(wanted)
         async with AsyncExitStack() as undone:
             await undone.enter_async_context(broker)
-            await asyncio.to_thread(warn_of_wide, self._attributes)
+            await asyncio.to_thread(warn_of_wide_modes, self._attributes)
             undone.callback(self._refuse)
             for name, host, port in self._stomp_ports():
                 listener = self._stomp_listener(broker, name)
@@ -330,7 +330,7 @@ def _port_refused(name: str, host: str, port: int) -> Iterator[None]:
         raise PortRefused(f"cannot listen for {name} on {host}:{port}: {reason}") from failure
 
 
-def _by_whom(served: Served) -> str:
+def _by_whom(served: ServerState) -> str:
     """Return who has the store, as far as its lock file says it."""
     with suppress(JournalError, OSError):
         holder = read_holder(RealDisk(), spool_directory(served.attributes))

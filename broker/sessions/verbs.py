@@ -10,7 +10,7 @@ from oms_journal.broker.rules import check
 from oms_journal.broker.sessions.requests import (
     Message,
     PublicationStatus,
-    Speaker,
+    RequestFactory,
     UnitStatus,
     message,
     publication_status,
@@ -24,10 +24,10 @@ _WAS_LOST = "{} was given back meanwhile; use what it was received with again"
 StatusT = TypeVar("StatusT", UnitStatus, PublicationStatus)
 
 
-class Sending:
+class OutgoingUnit:
     """A unit of work that is being sent."""
 
-    def __init__(self, speaker: Speaker, to: dict[str, Any], terms: dict[str, Any]) -> None:
+    def __init__(self, speaker: RequestFactory, to: dict[str, Any], terms: dict[str, Any]) -> None:
         self._speaker = speaker
         self._to = to
         self._terms = terms
@@ -67,7 +67,7 @@ class Sending:
 class Publishing:
     """A publication that is being sent."""
 
-    def __init__(self, speaker: Speaker, topic: str, user_status: str) -> None:
+    def __init__(self, speaker: RequestFactory, topic: str, user_status: str) -> None:
         self._speaker = speaker
         self._user_status = user_status
         self.topic = topic
@@ -79,7 +79,7 @@ class Publishing:
         fields = {"publication_id": self.publication_id}
         if not self.publication_id:
             fields = {"publication_id": NEW, "topic": self.topic, "ustatus": self._user_status}
-        return self._speaker.say(Function.SEND_PUBLICATION, Option.SYNC, body=body, **fields, **beside)
+        return self._speaker.request(Function.SEND_PUBLICATION, Option.SYNC, body=body, **fields, **beside)
 
     def _sent(self, answered: Answered) -> None:
         self.status = publication_status(answered)
@@ -98,7 +98,7 @@ class Publishing:
 class Receiving(Generic[StatusT]):
     """What is being received, message by message."""
 
-    def __init__(self, speaker: Speaker, first: Message) -> None:
+    def __init__(self, speaker: RequestFactory, first: Message) -> None:
         self._speaker = speaker
         self._heard_of = [first]
         self._count = 0  # of these, that were handed out
@@ -181,7 +181,7 @@ class Reading:
 class ReceivingUnit(Receiving[UnitStatus]):
     """A unit of work that is being received."""
 
-    def __init__(self, speaker: Speaker, reading: Reading, first: Message) -> None:
+    def __init__(self, speaker: RequestFactory, reading: Reading, first: Message) -> None:
         super().__init__(speaker, first)
         self._reading = reading
         self.uowid = first.uowid
@@ -219,7 +219,7 @@ class ReceivingUnit(Receiving[UnitStatus]):
     def _to_go_on(self) -> Request:
         return self._speaker.receive(None, self.conv_id, None, option=Option.SYNC)
 
-    def _to_settle(self, option: Option, user_status: str, answer: Sending | None) -> Request:
+    def _to_settle(self, option: Option, user_status: str, answer: OutgoingUnit | None) -> Request:
         """Return what completes it or gives it back; a commit has an answer committed with it. BrokerError 00780307."""
         self._check_is_open()
         if answer is not None and answer.is_open and option is Option.COMMIT:
@@ -236,7 +236,7 @@ class ReceivingUnit(Receiving[UnitStatus]):
 class ReceivingPublication(Receiving[PublicationStatus]):
     """A publication that is being received."""
 
-    def __init__(self, speaker: Speaker, first: Message) -> None:
+    def __init__(self, speaker: RequestFactory, first: Message) -> None:
         super().__init__(speaker, first)
         self.publication_id = first.publication_id
         self.topic = first.topic

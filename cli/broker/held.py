@@ -299,10 +299,10 @@ class Split:
 def check(order: Mapping[str, Any]) -> None:
     """Usage for what the broker would refuse, or not be asked: what is not understood must not widen an order."""
     from oms_journal.broker.admin.codes import CisRefused
-    from oms_journal.broker.admin.commands import SELECTORS, order_of
+    from oms_journal.broker.admin.commands import SELECTORS, parse_command
 
     try:
-        checked = order_of(order)
+        checked = parse_command(order)
     except CisRefused as refused:
         raise Usage(refused.text) from None
     if checked.command != "RELEASE":

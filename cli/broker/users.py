@@ -18,7 +18,7 @@ from oms_journal.cli.failures import ExitCode, Failure, Usage
 if TYPE_CHECKING:  # the broker is imported when the command needs it
     from collections.abc import Iterator
 
-    from oms_journal.broker.server.security.passwords import Stored
+    from oms_journal.broker.server.security.passwords import PasswordHash
     from oms_journal.broker.server.security.users import Patterns, User, Users
 
 user = typer.Typer(name="user", cls=Group, rich_markup_mode=None, add_completion=False)
@@ -156,9 +156,9 @@ def _refusing() -> "Iterator[None]":
 
 
 def _users(file: Path, *, is_new: bool = False) -> "Users":
-    from oms_journal.broker.server.security.users import read
+    from oms_journal.broker.server.security.users import read_users
 
-    return {} if is_new and not file.exists() else read(file)
+    return {} if is_new and not file.exists() else read_users(file)
 
 
 def _known(users: "Users", name: str) -> "User":
@@ -201,14 +201,14 @@ def _without(patterns: "Patterns", right: Any, unwanted: list[str]) -> "Patterns
     return {**patterns, right: tuple(each for each in patterns.get(right, ()) if each not in unwanted)}
 
 
-def _asked(name: str) -> "Stored":
+def _asked(name: str) -> "PasswordHash":
     """Ask for a new password: twice at a terminal, else it is the first line of standard input."""
-    from oms_journal.broker.server.security.passwords import stored
+    from oms_journal.broker.server.security.passwords import hash_password
 
     if not sys.stdin.isatty():
-        return stored(sys.stdin.readline().rstrip("\r\n"))
+        return hash_password(sys.stdin.readline().rstrip("\r\n"))
     first = getpass.getpass(f"Password of {name}: ")
-    kept = stored(first)
+    kept = hash_password(first)
     if getpass.getpass("The same again: ") != first:
         raise Failure("the two are not the same; nothing was changed", ExitCode.NO)
     return kept

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from oms_journal.broker import codes
-from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.advice import ADVICE
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Reply
@@ -142,8 +142,8 @@ def test_what_is_done_needs_no_advice() -> None:
     assert "error_advice" not in encode_answer(Answered(Reply()))
 
 
-@for_each("code", Cis)
-def test_what_an_operator_is_told_is_a_sentence(code: Cis) -> None:
+@for_each("code", CommandCode)
+def test_what_an_operator_is_told_is_a_sentence(code: CommandCode) -> None:
     assert code.text[0].isupper() and not code.text.endswith(".")
     assert faults_of(CisRefused(code, "uowid must say which").text, ("uowid",)) == []
 
@@ -156,7 +156,7 @@ RAISED = {
     "BadBlock",
     "CisRefused",
     "Refusal",
-    "Turned",
+    "RequestRefused",
     "LogonRefused",
     "Refused",
 }

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 
 from oms_journal.broker import destinations, rules
 from oms_journal.broker.admin.codes import CisRefused
-from oms_journal.broker.admin.questions import Question
+from oms_journal.broker.admin.questions import Query
 from oms_journal.broker.admin.subjects import question_of, subject_of
 from oms_journal.broker.attributes.attributes import BUILT_IN, parse_attributes
 from oms_journal.broker.block import Function, Option, Request
@@ -21,7 +21,7 @@ from oms_journal.broker.drivers.sqlite_commit import SCHEMA
 from oms_journal.broker.drivers.sqlite_contents import SqliteContents
 from oms_journal.broker.migration.agreement import UNLOAD, LoadMark, StoreOffer, decode_mark, encode_mark, encode_offer
 from oms_journal.broker.server.http.request_guard import session_secret
-from oms_journal.broker.server.migration.progress import Refused, check_in, failure_in, hello_in, nonce_in
+from oms_journal.broker.server.migration.progress import ExchangeRefused, check_in, failure_in, hello_in, nonce_in
 from oms_journal.broker.store.start import StoreError
 from tests.support.sweeps import for_each
 from tests.support.web_place import WebPlace
@@ -83,7 +83,7 @@ def test_who_asks_with_very_many_stars_is_answered_at_once() -> None:
     stars = "*a" * 15 + "*b"
     attributes = BUILT_IN + f"\nDEFAULTS=SERVICE\n CLASS={stars} SERVER=* SERVICE=*\nDEFAULTS=TOPIC\n TOPIC={stars}"
 
-    assert not Question(selectors={"server_class": [stars]}).fits("server_class")("a" * 32)
+    assert not Query(selectors={"server_class": [stars]}).fits("server_class")("a" * 32)
     found = parse_attributes(attributes).service("a" * 32, "B", "C")
     assert found is not None and found.server_class == "*"
 
@@ -122,7 +122,7 @@ WORDS: dict[str, bytes] = {
 @pytest.mark.parametrize("what", WORDS)
 def test_what_no_partner_says_is_refused(what: str) -> None:
     for read in (hello_in, check_in, nonce_in, lambda body: failure_in(body, OFFER)):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(ExchangeRefused) as refused:
             read(WORDS[what])
         assert refused.value.status == 400
 

@@ -9,8 +9,8 @@ from oms_journal.broker import answers
 from oms_journal.broker.block import Reply
 from oms_journal.broker.codes import Code
 from oms_journal.broker.durations import Clocks
-from oms_journal.broker.embedded.loop import Looped
-from oms_journal.broker.embedded.threads import Threaded
+from oms_journal.broker.embedded.loop import LoopDispatcher
+from oms_journal.broker.embedded.threads import ThreadDispatcher
 from oms_journal.broker.kernel import kernel, operator_commands
 from oms_journal.broker.kernel.participants.logon import depart
 from oms_journal.broker.kernel.state.effects import ForbidNew
@@ -18,7 +18,7 @@ from oms_journal.broker.kernel.state.replies import reply_of
 from oms_journal.broker.kernel.units import receiver, repeating, send, syncpoint
 from oms_journal.broker.records import UowRecord
 from oms_journal.broker.sessions import session_parts, sessions
-from oms_journal.broker.sessions.requests import Speaker
+from oms_journal.broker.sessions.requests import RequestFactory
 from oms_journal.broker.sessions.sessions import Session
 from oms_journal.broker.sessions.verbs import Reading, Receiving
 from oms_journal.database.arguments import plain_bytes, plain_properties
@@ -67,7 +67,7 @@ def a_service_is_kept_by_reference() -> Iterator[None]:
 class _Kept(Mapping[str, Any]):
     """The fields of a service, made of its names whenever somebody looks."""
 
-    def __init__(self, speaker: Speaker, parts: list[str]) -> None:
+    def __init__(self, speaker: RequestFactory, parts: list[str]) -> None:
         self._speaker = speaker
         self._parts = parts
 
@@ -110,14 +110,14 @@ def a_service_that_is_served_is_kept_by_reference() -> Iterator[None]:
 @fault("tasks", budget=20)
 def a_cancelled_receive_keeps_its_unit() -> Iterator[None]:
     """What a cancelled task was about to get is given back by nobody."""
-    with changed(Looped, "_hand_back", lambda _: nothing):
+    with changed(LoopDispatcher, "_hand_back", lambda _: nothing):
         yield
 
 
 @fault(budget=20, swept=["interrupted receive_unit"])
 def an_interrupted_receive_keeps_its_unit() -> Iterator[None]:
     """What a thread was about to get when it was interrupted is given back by nobody."""
-    with changed(Threaded, "_hand_back", lambda _: nothing):
+    with changed(ThreadDispatcher, "_hand_back", lambda _: nothing):
         yield
 
 
@@ -281,7 +281,7 @@ def what_was_forbidden_is_taken() -> Iterator[None]:
     def made(before: Any) -> Any:
         return lambda self, given: None if isinstance(given, ForbidNew) else before(self, given)
 
-    with changed(Threaded, "give", made):
+    with changed(ThreadDispatcher, "give", made):
         yield
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from oms_journal.broker.admin.codes import CisRefused
-from oms_journal.broker.admin.commands import COMMANDS, order_of
+from oms_journal.broker.admin.commands import COMMANDS, parse_command
 from oms_journal.broker.admin.subjects import SUBJECTS, question_of, subject_of
 from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.block import Function, Request
@@ -28,10 +28,10 @@ from oms_journal.broker.server.http.listener import WebListener
 from oms_journal.broker.server.http.metrics import Exposition
 from oms_journal.broker.server.http.routes import web_listener
 from oms_journal.broker.server.runtime.limits import FrameLimits, WebLimits
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.server.security import passwords, users
 from oms_journal.broker.server.stomp.frames import VERSIONS, BadFrame, Frame, FrameReader
-from oms_journal.broker.server.stomp.frames import encode as encode_frame
+from oms_journal.broker.server.stomp.frames import encode_frame as encode_frame
 from tests.fuzz.file_targets import folder
 from tests.fuzz.target import Taker, Target, target
 from tests.support.stomp_desk import Connection, StompDesk
@@ -136,7 +136,7 @@ def destination(data: bytes) -> None:
 
 
 def _users() -> Iterator[bytes]:
-    password = str(passwords.stored("long enough", passwords.Cost(log_n=4)))
+    password = str(passwords.hash_password("long enough", passwords.Cost(log_n=4)))
     rights = {"send": ["QUEUE/*", "topic/a"], "administer": ["*"]}
     for given in ({}, {"ALICE": {"password": password, "allow": rights, "deny": {"look": ["broker"]}}}):
         yield json.dumps({"format": users.FORMAT, "users": given}).encode()
@@ -149,17 +149,17 @@ def users_file(data: bytes) -> None:
     path.touch(0o600)
     path.write_bytes(data)
     try:
-        found = users.read(path)
+        found = users.read_users(path)
     except users.UsersInvalid:
         pass
     else:
         users.write(path, found)
-        assert users.read(path) == found
+        assert users.read_users(path) == found
     try:
-        stored = passwords.parse(data.decode("utf-8", "replace"))
+        stored = passwords.parse_password_hash(data.decode("utf-8", "replace"))
     except ValueError:
         return
-    assert passwords.parse(str(stored)) == stored
+    assert passwords.parse_password_hash(str(stored)) == stored
 
 
 def _blocks() -> Iterator[bytes]:
@@ -214,7 +214,7 @@ def operator_words(data: bytes) -> None:
     except CisRefused:
         pass
     try:
-        order_of(json.loads(data))
+        parse_command(json.loads(data))
     except (CisRefused, ValueError, RecursionError):
         return
 
@@ -276,7 +276,9 @@ def _listener() -> tuple[asyncio.AbstractEventLoop, WebListener]:
     loop = asyncio.new_event_loop()
 
     async def made() -> WebListener:
-        served = Served(attributes=built_in(broker_id="ETB"), stop=lambda _: None, run_mode="STANDARD", started=0.0)
+        served = ServerState(
+            attributes=built_in(broker_id="ETB"), stop=lambda _: None, run_mode="STANDARD", started=0.0
+        )
         found = web_listener(served, WebLimits(body_bytes=3000))
         assert isinstance(found, WebListener)
         return found

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oms_journal.broker.admin.hold import Between, held_publications, held_uows
-from oms_journal.broker.admin.questions import Question, finished
+from oms_journal.broker.admin.hold import CommitPeriod, held_publications, held_uows
+from oms_journal.broker.admin.questions import Query, run_steps
 from oms_journal.broker.kernel.restart.hold import HeldItem, Records, held_in
 from oms_journal.broker.store.start import StoreUnavailable
 from tests.simulation.broker_promises import Promises, Reader
@@ -135,9 +135,9 @@ class HoldingPlay(RestartingPlay):
         """Return what an operator is told of a service or topic, "" for all: units of work, and topics with readers."""
         self.compare_held()
         world, named = self.desk.kernel.world, {"service": [queue]} if queue else {}
-        units = finished(held_uows(world, Question(selectors={"held": ["yes"], **named}), Between()))
+        units = run_steps(held_uows(world, Query(selectors={"held": ["yes"], **named}), CommitPeriod()))
         topics = {"topic": [queue]} if queue else {}
-        news = finished(held_publications(world, Question(selectors=topics), Between()))
+        news = run_steps(held_publications(world, Query(selectors=topics), CommitPeriod()))
         owners = world.topics.subscriptions
         readers = []
         for row in news.rows:

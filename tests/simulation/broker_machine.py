@@ -12,7 +12,7 @@ from oms_journal.broker.block import Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.embedded.beginning import Beginning
-from oms_journal.broker.embedded.runtime import Running
+from oms_journal.broker.embedded.runtime import Runtime
 from oms_journal.broker.kernel.kernel import Kernel
 from oms_journal.broker.kernel.restart.restore import restore as restore_kernel
 from oms_journal.broker.kernel.state.effects import Answer, Call, Commit, Durable, Effect
@@ -200,7 +200,7 @@ class MachineDesk(OracleDesk):
             clock=lambda: self.now,
             job="",
         )
-        self.running = Running(beginning)
+        self.running = Runtime(beginning)
         self._go_on()
 
     def taken_over(self) -> "MachineDesk":

@@ -13,7 +13,7 @@ import oms_journal.broker.kernel.units.transitions
 import oms_journal.recovery.examination
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.durations import MICROSECONDS
-from oms_journal.broker.embedded.runtime import Running
+from oms_journal.broker.embedded.runtime import Runtime
 from oms_journal.broker.kernel.kernel import Kernel
 from oms_journal.broker.kernel.restart.unit_columns import UnitColumns
 from oms_journal.broker.kernel.state.effects import Answer, Commit, Durable, Effect, Failed
@@ -282,7 +282,7 @@ def compaction_moves_nothing() -> Iterator[None]:
 @fault("broker", budget=100)
 def the_mark_of_free_space_is_not_looked_at() -> Iterator[None]:
     """New units of work are taken for as long as there is any room at all."""
-    with changed(Running, "room", lambda _: nothing):
+    with changed(Runtime, "room", lambda _: nothing):
         yield
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oms_journal.broker.admin.broker import BrokerRow
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.state import ServerState
 
 if sys.platform != "win32":
     import resource
@@ -60,7 +60,7 @@ def files_max() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def transports(served: Served) -> list[Transport]:
+def transports(served: ServerState) -> list[Transport]:
     """Return the listeners."""
     found = []
     for listener in served.listeners:
@@ -76,7 +76,7 @@ def transports(served: Served) -> list[Transport]:
     return found
 
 
-def resources(served: Served, broker: BrokerRow | None) -> Sequence[Resource]:
+def resources(served: ServerState, broker: BrokerRow | None) -> Sequence[Resource]:
     """Return what is used; without a broker what the process uses."""
     found = [
         Resource(resource="memory", used=memory_bytes() or 0, limit=None, unit="bytes"),

@@ -22,12 +22,12 @@ from oms_journal.broker.codes import Code, detailed
 from oms_journal.broker.rights import Identity
 from oms_journal.broker.server.http.calls import HEADER as CALL_HEADER
 from oms_journal.broker.server.http.calls import NAME, TAKEN_BACK, Calls, OtherCall
-from oms_journal.broker.server.http.calls import Call as Begun
+from oms_journal.broker.server.http.calls import HttpCall as Begun
 from oms_journal.broker.server.http.listener import shown
 from oms_journal.broker.server.http.openapi import CALL, LEAVE, described
-from oms_journal.broker.server.http.sessions import HEADER, NEW_SESSION, Callers, NoSession, TakenBack, TooMany
+from oms_journal.broker.server.http.sessions import HEADER, NEW_SESSION, HttpSessions, NoSession, TakenBack, TooMany
 from oms_journal.broker.server.runtime.limits import WebLimits
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.state import ServerState
 
 _OVER = detailed(Code.LOGON_REQUIRED, "the session is over")
 
@@ -43,14 +43,14 @@ class Aci:
     """The control block's entrance, and the sessions of who uses it."""
 
     def __init__(self) -> None:
-        self._callers: Callers | None = None
+        self._callers: HttpSessions | None = None
 
     async def call(self, http: HttpRequest) -> Response:
         """Carry out one call and answer it."""
         name = _name_of(http)
         request, as_text = await _read(http)
         identity = _identity_of(http)
-        served: Served = http.app.state.served
+        served: ServerState = http.app.state.served
         refusal = served.guard.check_call(identity, request)
         if refusal is not None:
             return _written(Answered(Reply(code=refusal[0], text=refusal[1])))
@@ -95,16 +95,16 @@ class Aci:
         stands = await caller.known.take_back(name)
         return Response(status_code=204) if stands is None else _written(stands, session=caller.name, call=name)
 
-    def _callers_of(self, http: HttpRequest) -> Callers | None:
+    def _callers_of(self, http: HttpRequest) -> HttpSessions | None:
         """Return the sessions of the broker that is served; None while there is none."""
-        served: Served = http.app.state.served
+        served: ServerState = http.app.state.served
         known = self._callers
         if known is not None and known.broker is not served.broker:
             known.close()
             known = None
         if known is None and served.broker is not None:
             limits: WebLimits = http.app.state.limits
-            known = Callers(served.broker, limits, guard=served.guard)
+            known = HttpSessions(served.broker, limits, guard=served.guard)
         self._callers = known
         return known
 

@@ -24,7 +24,7 @@ class _Session:
     used: float
 
 
-class Sessions:
+class BrowserSessions:
     """The sessions there are."""
 
     def __init__(self) -> None:

@@ -14,8 +14,8 @@ from starlette.routing import Route
 
 from oms_journal.broker.rights import BROKER, Right
 from oms_journal.broker.server.http.browser_sessions import LIFE_SECONDS
-from oms_journal.broker.server.http.listener import refusal
-from oms_journal.broker.server.http.request_guard import Turned, cookie_name, logged_on, session_secret
+from oms_journal.broker.server.http.listener import error_response
+from oms_journal.broker.server.http.request_guard import RequestRefused, cookie_name, logged_on, session_secret
 
 BODY_BYTES_MAX = 16 << 10
 
@@ -23,20 +23,20 @@ BODY_BYTES_MAX = 16 << 10
 def login_routes() -> list[Route]:
     """Return the routes."""
     return [
-        Route("/login", log_on, methods=["POST"]),
-        Route("/logout", log_off, methods=["POST"]),
+        Route("/login", log_on_browser, methods=["POST"]),
+        Route("/logout", log_off_browser, methods=["POST"]),
         Route("/whoami", who_am_i, methods=["GET"]),
     ]
 
 
-async def log_on(request: Request) -> Response:
+async def log_on_browser(request: Request) -> Response:
     """Begin a session; one that the browser had before ends."""
     try:
         user, password = await _said(request)
         peer = request.client.host if request.client is not None else ""
         identity = await logged_on(request.app.state.served.guard, user, password, peer)
-    except Turned as turned:
-        return refusal(turned.status, turned.text, turned.headers)
+    except RequestRefused as turned:
+        return error_response(turned.status, turned.text, turned.headers)
     sessions, name = request.app.state.sessions, _name(request)
     sessions.end(session_secret(request.headers, name))
     answer = JSONResponse({"user": identity.user})
@@ -48,7 +48,7 @@ async def log_on(request: Request) -> Response:
     return answer
 
 
-async def log_off(request: Request) -> Response:
+async def log_off_browser(request: Request) -> Response:
     """End the session."""
     name = _name(request)
     request.app.state.sessions.end(session_secret(request.headers, name))
@@ -70,19 +70,19 @@ def _name(request: Request) -> str:
 
 
 async def _said(request: Request) -> tuple[str, str]:
-    """Return the user and the password of the body. Turned."""
+    """Return the user and the password of the body. RequestRefused."""
     data = b""
     async for part in request.stream():
         data += part
         if len(data) > BODY_BYTES_MAX:
-            raise Turned(413, f"a login has at most {BODY_BYTES_MAX:,} bytes")
+            raise RequestRefused(413, f"a login has at most {BODY_BYTES_MAX:,} bytes")
     try:
         said = json.loads(data)
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict) or set(said) != {"user", "password"}:
-        raise Turned(400, 'a login is {"user": …, "password": …}')
+        raise RequestRefused(400, 'a login is {"user": …, "password": …}')
     user, password = said["user"], said["password"]
     if not isinstance(user, str) or not isinstance(password, str):
-        raise Turned(400, "user and password are text")
+        raise RequestRefused(400, "user and password are text")
     return user, password

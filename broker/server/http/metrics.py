@@ -14,9 +14,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from oms_journal.broker.admin.broker import BrokerRow
-from oms_journal.broker.admin.codes import Cis, CisRefused
-from oms_journal.broker.admin.figures import Meters
-from oms_journal.broker.admin.questions import Question
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
+from oms_journal.broker.admin.figures import Figures
+from oms_journal.broker.admin.questions import Query
 from oms_journal.broker.admin.services import ServiceRow
 from oms_journal.broker.admin.subjects import SUBJECTS
 from oms_journal.broker.admin.topics import TopicRow
@@ -24,7 +24,7 @@ from oms_journal.broker.rights import BROKER, Right
 from oms_journal.broker.server.admin.administration import Administration
 from oms_journal.broker.server.admin.resources import files_max, memory_bytes, open_files, transports
 from oms_journal.broker.server.http.operator_routes import administration_of, identity_of
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.store.latencies import BOUNDS, Latencies
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -128,14 +128,14 @@ async def health(_: Request) -> Response:
 
 async def readiness(request: Request) -> Response:
     """Say whether units of work can be sent and received here; 503 and why not where they cannot."""
-    served: Served = request.app.state.served
+    served: ServerState = request.app.state.served
     why = await _why_not(served, administration_of(request))
     status = {"status": "not ready" if why else "ready", "run_mode": served.run_mode, "reasons": why}
     status["warnings"] = [each for each in served.attributes.warnings() if each not in why]
     return JSONResponse(status, 503 if why else 200)
 
 
-async def _why_not(served: Served, administration: Administration) -> list[str]:
+async def _why_not(served: ServerState, administration: Administration) -> list[str]:
     row = await administration.broker()
     if row is None:
         return [str(served.refusal)]
@@ -158,7 +158,7 @@ async def metrics(request: Request) -> Response:
     identity = identity_of(request)
     if not identity.may(Right.LOOK, BROKER):
         return JSONResponse({"status": 403, "error": f"{identity.user} may not look at the broker"}, 403)
-    served: Served = request.app.state.served
+    served: ServerState = request.app.state.served
     administration = administration_of(request)
     page = Exposition()
     _machine(page, served)
@@ -169,7 +169,7 @@ async def metrics(request: Request) -> Response:
     return PlainTextResponse(page.text(), media_type=CONTENT_TYPE)
 
 
-def _machine(page: Exposition, served: Served) -> None:
+def _machine(page: Exposition, served: ServerState) -> None:
     said = served.attributes.broker
     page.gauge("oms_run_mode", "The mode that the server runs in.", 1, {"mode": served.run_mode})
     page.gauge("oms_broker_info", "Who the broker is.", 1, {"broker_id": said.broker_id})
@@ -190,7 +190,7 @@ def _machine(page: Exposition, served: Served) -> None:
 
 
 async def _broker(page: Exposition, administration: Administration, row: BrokerRow) -> None:
-    meters = Meters()
+    meters = Figures()
     try:
         await administration.look(meters.read)
         (counted,) = (await administration.rows("STATISTICS")).rows
@@ -219,9 +219,9 @@ async def _broker(page: Exposition, administration: Administration, row: BrokerR
 
 async def _stored(administration: Administration) -> Mapping[str, int] | None:
     try:
-        return (await administration.page(SUBJECTS["FILES"], Question(limit=1))).summary
+        return (await administration.page(SUBJECTS["FILES"], Query(limit=1))).summary
     except CisRefused as refused:
-        if refused.code is Cis.WRONG_RUN_MODE:
+        if refused.code is CommandCode.WRONG_RUN_MODE:
             raise
         return None
 
@@ -237,7 +237,7 @@ def _latencies(page: Exposition, latencies: Latencies) -> None:
     page.histogram("oms_commit_group_seconds", "Time of a group of commits: one write and one sync.", counts, total)
 
 
-def _services(page: Exposition, meters: Meters) -> None:
+def _services(page: Exposition, meters: Figures) -> None:
     rows = [(dict(zip(LABELS_OF_SERVICE, _names(row), strict=True)), row) for row in meters.services]
     others, label = meters.other_services, dict.fromkeys(LABELS_OF_SERVICE, OTHERS)
 
@@ -264,7 +264,7 @@ def _names(row: ServiceRow) -> tuple[str, str, str]:
     return (row.server_class, row.server_name, row.service)
 
 
-def _topics(page: Exposition, meters: Meters) -> None:
+def _topics(page: Exposition, meters: Figures) -> None:
     rows, others = meters.topics, meters.other_topics
 
     def of(column: str) -> Iterable[tuple[dict[str, str], float]]:

@@ -5,7 +5,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from oms_journal.broker.admin.codes import Cis, CisRefused
+from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.admin.commands import COMMANDS, REFUSED, SELECTORS
 from oms_journal.broker.admin.subjects import REFUSED as REFUSED_SUBJECTS
 from oms_journal.broker.admin.subjects import SUBJECTS
@@ -24,17 +24,17 @@ from oms_journal.broker.server.http.openapi import (
 )
 
 _STATUSES = {
-    Cis.NOT_AUTHORIZED: 403,
-    Cis.INVALID_SELECTOR: 400,
-    Cis.SUBJECT_MISSING: 400,
-    Cis.INVALID_SUBJECT: 404,
-    Cis.INVALID_COMMAND: 404,
-    Cis.PARTICIPANT_NOT_FOUND: 404,
-    Cis.SERVICE_NOT_FOUND: 404,
-    Cis.CONVERSATION_NOT_FOUND: 404,
-    Cis.WRONG_RUN_MODE: 503,
-    Cis.CONNECT_FAILED: 503,
-    Cis.DISCONNECT_FAILED: 503,
+    CommandCode.NOT_AUTHORIZED: 403,
+    CommandCode.INVALID_SELECTOR: 400,
+    CommandCode.SUBJECT_MISSING: 400,
+    CommandCode.INVALID_SUBJECT: 404,
+    CommandCode.INVALID_COMMAND: 404,
+    CommandCode.PARTICIPANT_NOT_FOUND: 404,
+    CommandCode.SERVICE_NOT_FOUND: 404,
+    CommandCode.CONVERSATION_NOT_FOUND: 404,
+    CommandCode.WRONG_RUN_MODE: 503,
+    CommandCode.CONNECT_FAILED: 503,
+    CommandCode.DISCONNECT_FAILED: 503,
 }
 _MISSING = (Code.UOW_NOT_FOUND.value,)
 _AWAY = (Code.UOW_NOT_PERSISTED.value, Code.STATUS_NOT_PERSISTED.value, Code.DURABLE_WITHOUT_STORE.value)

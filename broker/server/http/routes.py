@@ -5,7 +5,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 from oms_journal.broker.server.runtime.limits import WebLimits
-from oms_journal.broker.server.runtime.state import Listener, Served
+from oms_journal.broker.server.runtime.state import Listener, ServerState
 from oms_journal.broker.server.runtime.tls import Certificate
 
 _log = logging.getLogger("oms.server")
@@ -13,7 +13,7 @@ _LIBRARIES = ("starlette", "uvicorn", "h11")
 
 
 def web_listener(
-    served: Served, limits: WebLimits | None = None, *, certificate: Certificate | None = None
+    served: ServerState, limits: WebLimits | None = None, *, certificate: Certificate | None = None
 ) -> Listener | None:
     """Return the listener of HTTP with all routes; None, and a line in the log, where a library is missing."""
     missing = [name for name in _LIBRARIES if find_spec(name) is None]

@@ -19,9 +19,9 @@ import asyncio
 from typing import Protocol
 
 from oms_journal.broker.server.migration.load_side import LoadSide
-from oms_journal.broker.server.migration.progress import MoveFailed, Show, Telling, no_show
+from oms_journal.broker.server.migration.progress import MoveFailed, MoveProgress, Show, no_show
 from oms_journal.broker.server.migration.unload_side import UnloadSide
-from oms_journal.broker.server.runtime.state import Answering, Served
+from oms_journal.broker.server.runtime.state import Answering, ServerState
 
 
 class Moving(Answering, Protocol):
@@ -36,9 +36,9 @@ class Moving(Answering, Protocol):
         ...
 
 
-def begun(served: Served, show: Show = no_show, *, report: str | None = None) -> Moving:
+def begun(served: ServerState, show: Show = no_show, *, report: str | None = None) -> Moving:
     """Return this server's side of a move; nothing of it has begun. `report` is where the report goes."""
-    telling = Telling(served, show)
+    telling = MoveProgress(served, show)
     is_source = served.run_mode == "PSTORE-UNLOAD"
     moving: Moving = (UnloadSide if is_source else LoadSide)(served, telling, report)
     served.moving = moving

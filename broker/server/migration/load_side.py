@@ -11,15 +11,15 @@ from oms_journal.broker.migration.stream import NotAReplica, Tally, told
 from oms_journal.broker.migration.unload import own_offer
 from oms_journal.broker.server.migration.partner import Partner, farewell
 from oms_journal.broker.server.migration.progress import (
+    ExchangeRefused,
     MoveFailed,
-    Refused,
-    Telling,
+    MoveProgress,
     check_in,
     failure_in,
     hello_in,
     nonce_in,
 )
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.store.start import StartRefused, StoreError
 
 _log = logging.getLogger("oms.server")
@@ -30,7 +30,7 @@ LINGER_SECONDS = 10.0  # for the partner to ask again how the comparison went, w
 class LoadSide:
     """This server's side of a load."""
 
-    def __init__(self, served: Served, telling: Telling, report: str | None) -> None:
+    def __init__(self, served: ServerState, telling: MoveProgress, report: str | None) -> None:
         self._served = served
         self._telling = telling
         self._report = report
@@ -95,18 +95,18 @@ class LoadSide:
             self._fail(f"the unload broker has failed: {text}")
             return {"offer": encode_offer(self._offer)}
         if self._loading is None or self._turn.locked() or self._result.done():
-            raise Refused(503, "the load broker is at work: ask again")
+            raise ExchangeRefused(503, "the load broker is at work: ask again")
         if verb == "hello":
             return await self._hello(body)
         if not names or names[0] != self._load:
-            raise Refused(409, "no such load: it has to begin anew")
+            raise ExchangeRefused(409, "no such load: it has to begin anew")
         if verb == "chunk" and len(names) == 2 and names[1].isdecimal():
             return await self._chunk(int(names[1]), body)
         if verb == "check":
             return await self._check(body)
         if verb == "end":
             return self._end()
-        raise Refused(404, f"no such request: {verb}")
+        raise ExchangeRefused(404, f"no such request: {verb}")
 
     async def _hello(self, body: bytes) -> dict[str, Any]:
         nonce, source = hello_in(body)
@@ -119,10 +119,10 @@ class LoadSide:
                 is_new = await asyncio.to_thread(loading.begin, source)
             except MoveRefused as refused:
                 self._fail(str(refused))
-                raise Refused(422, str(refused)) from None
+                raise ExchangeRefused(422, str(refused)) from None
             except (StoreError, StartRefused) as failure:
                 self._fail(f"the load cannot begin: {failure}")
-                raise Refused(422, f"the load cannot begin: {failure}") from None
+                raise ExchangeRefused(422, f"the load cannot begin: {failure}") from None
             self._load, self._next, self._source = secrets.token_hex(8), 0, source
         _log.info("%s: %s", "the load begins" if is_new else "loaded before, and only compared", source)
         return {"load": self._load, "is_new": is_new, "offer": encode_offer(loading.offer)}
@@ -131,7 +131,7 @@ class LoadSide:
         if number == self._next - 1:  # its answer was lost
             return {"next": self._next}
         if number != self._next:
-            raise Refused(409, f"chunk {number} comes out of turn: {self._next} was expected")
+            raise ExchangeRefused(409, f"chunk {number} comes out of turn: {self._next} was expected")
         async with self._turn:
             loading = self._loading
             assert loading is not None, "the store is open while it is asked"
@@ -139,7 +139,7 @@ class LoadSide:
                 await asyncio.to_thread(loading.take, body)
             except (StoreError, NotAReplica, StartRefused) as failure:
                 self._fail(f"the store cannot be loaded: {failure}")
-                raise Refused(422, f"the store cannot be loaded: {failure}") from None
+                raise ExchangeRefused(422, f"the store cannot be loaded: {failure}") from None
             self._next += 1
         return {"next": self._next}
 
@@ -155,11 +155,11 @@ class LoadSide:
             found = self._checking.result()
         except (StoreError, NotAReplica) as failure:
             self._fail(f"what was loaded cannot be compared: {failure}")
-            raise Refused(422, f"what was loaded cannot be compared: {failure}") from None
+            raise ExchangeRefused(422, f"what was loaded cannot be compared: {failure}") from None
         if found:
             text = "what was loaded is not what was unloaded: " + "; ".join(found)
             self._fail(text)
-            raise Refused(422, text)
+            raise ExchangeRefused(422, text)
         asyncio.get_running_loop().call_later(LINGER_SECONDS, self._end)
         return {"state": "equal"}
 
@@ -180,7 +180,7 @@ class LoadSide:
     def _end(self) -> dict[str, Any]:
         is_equal = self._checking is not None and self._checking.done() and not self._checking.cancelled()
         if not is_equal:
-            raise Refused(409, "it has not been compared yet")
+            raise ExchangeRefused(409, "it has not been compared yet")
         if not self._result.done():
             owner = "" if self._source is None else self._source.owner
             start = f"start it with PSTORE=HOT and BROKER-ID={owner}, and never beside the old one"

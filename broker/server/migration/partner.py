@@ -12,7 +12,7 @@ with brought_by("server"):
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.migration.agreement import StoreOffer, decode_offer, encode_offer
 from oms_journal.broker.reachability import reason_of
-from oms_journal.broker.server.migration.progress import MoveFailed, Refused
+from oms_journal.broker.server.migration.progress import ExchangeRefused, MoveFailed
 from oms_journal.broker.server.runtime.partner import answer_of, partner_client, partner_url
 from oms_journal.broker.store.start import StartRefused
 
@@ -70,13 +70,13 @@ class Partner:
             self._nonces.discard(nonce)
 
     def confirm(self, nonce: str) -> dict[str, Any]:
-        """Answer a partner that asks whether it was this server. Refused."""
+        """Answer a partner that asks whether it was this server. ExchangeRefused."""
         if nonce not in self._nonces:
-            raise Refused(409, "it was not this broker that asked")
+            raise ExchangeRefused(409, "it was not this broker that asked")
         return {}
 
     async def see_confirmed(self, nonce: str) -> None:
-        """See that a request came from the partner that this server's own attributes name. Refused."""
+        """See that a request came from the partner that this server's own attributes name. ExchangeRefused."""
         try:
             await self.ask("confirm", {"nonce": nonce})
         except Unreachable as failure:
@@ -86,7 +86,7 @@ class Partner:
         else:
             return
         _log.warning("a request that said to be the partner's is not answered: %s", text)
-        raise Refused(503, text)
+        raise ExchangeRefused(503, text)
 
     async def farewell(self, text: str, mine: StoreOffer) -> StoreOffer | None:
         """Say that this side has failed, so that the other one stops too; return what that one has, if it answers."""

@@ -8,7 +8,7 @@ from typing import Any
 from oms_journal.broker.block_json import parse_json
 from oms_journal.broker.migration.agreement import StoreOffer, decode_offer, decode_summary
 from oms_journal.broker.migration.stream import Tally
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.runtime.state import ServerState
 
 _log = logging.getLogger("oms.server")
 LINE_SECONDS = 10.0  # between two lines in the log of what goes on
@@ -24,7 +24,7 @@ class MoveFailed(Exception):
     """The store was not moved. What it says is for people."""
 
 
-class Refused(Exception):
+class ExchangeRefused(Exception):
     """A request of the partner cannot be carried out; with the status of its answer."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -32,10 +32,10 @@ class Refused(Exception):
         self.status = status
 
 
-class Telling:
+class MoveProgress:
     """Says how far a move is: on the terminal, in the log now and then, and to who asks the server."""
 
-    def __init__(self, served: Served, show: Show) -> None:
+    def __init__(self, served: ServerState, show: Show) -> None:
         self._served = served
         self._show = show
         self._stage = ""
@@ -53,16 +53,16 @@ class Telling:
 
 
 def hello_in(body: bytes) -> tuple[str, StoreOffer]:
-    """Return the nonce of a partner that begins, and what it says of its store. Refused."""
+    """Return the nonce of a partner that begins, and what it says of its store. ExchangeRefused."""
     try:
         document = _document(body)
         return _nonce(document), decode_offer(document["offer"])
     except (KeyError, ValueError) as failure:
-        raise Refused(400, f"a hello that cannot be read: {failure}") from None
+        raise ExchangeRefused(400, f"a hello that cannot be read: {failure}") from None
 
 
 def check_in(body: bytes) -> tuple[dict[str, Tally], int]:
-    """Return what a partner has counted of its store, and the last number there. Refused."""
+    """Return what a partner has counted of its store, and the last number there. ExchangeRefused."""
     try:
         document = _document(body)
         last = document["last"]
@@ -70,25 +70,25 @@ def check_in(body: bytes) -> tuple[dict[str, Tally], int]:
             raise ValueError("its last number is none")
         return decode_summary(document["summary"]), last
     except (KeyError, ValueError) as failure:
-        raise Refused(400, f"a summary that cannot be read: {failure}") from None
+        raise ExchangeRefused(400, f"a summary that cannot be read: {failure}") from None
 
 
 def failure_in(body: bytes, mine: StoreOffer) -> tuple[str, str]:
-    """Return what a partner says of its failure, in the words of who knows both stores, and its nonce. Refused."""
+    """Return what a partner says of its failure, in the words of who knows both, and its nonce. ExchangeRefused."""
     try:
         document = _document(body)
         text, nonce, theirs = str(document["text"]), _nonce(document), decode_offer(document["offer"])
     except (KeyError, ValueError):
-        raise Refused(400, "a failure that cannot be read") from None
+        raise ExchangeRefused(400, "a failure that cannot be read") from None
     return (f"both brokers have the same store, {mine}" if mine.is_same_store(theirs) else text), nonce
 
 
 def nonce_in(body: bytes) -> str:
-    """Return the nonce that a partner wants confirmed. Refused."""
+    """Return the nonce that a partner wants confirmed. ExchangeRefused."""
     try:
         return _nonce(_document(body))
     except (KeyError, ValueError):
-        raise Refused(400, "a confirmation that cannot be read") from None
+        raise ExchangeRefused(400, "a confirmation that cannot be read") from None
 
 
 def _document(body: bytes) -> dict[str, Any]:

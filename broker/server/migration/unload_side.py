@@ -15,8 +15,8 @@ from oms_journal.broker.migration.agreement import (
 from oms_journal.broker.migration.stream import told
 from oms_journal.broker.migration.unload import Unloading, own_offer
 from oms_journal.broker.server.migration.partner import HELLO_SECONDS, Partner, PartnerSays, Unreachable, farewell
-from oms_journal.broker.server.migration.progress import MoveFailed, Refused, Telling, failure_in, nonce_in
-from oms_journal.broker.server.runtime.state import Served
+from oms_journal.broker.server.migration.progress import ExchangeRefused, MoveFailed, MoveProgress, failure_in, nonce_in
+from oms_journal.broker.server.runtime.state import ServerState
 from oms_journal.broker.store.start import StartRefused, StoreError
 
 _log = logging.getLogger("oms.server")
@@ -31,7 +31,7 @@ class _Interrupted(Exception):
 class UnloadSide:
     """This server's side of an unload."""
 
-    def __init__(self, served: Served, telling: Telling, report: str | None) -> None:
+    def __init__(self, served: ServerState, telling: MoveProgress, report: str | None) -> None:
         self._served = served
         self._telling = telling
         self._report = report
@@ -80,7 +80,7 @@ class UnloadSide:
             if not self._heard.done():
                 self._heard.set_result(f"the load broker has failed: {text}")
             return {"offer": encode_offer(self._offer)}
-        raise Refused(404, f"no such request: {verb}")
+        raise ExchangeRefused(404, f"no such request: {verb}")
 
     # Moving.
 

@@ -21,7 +21,7 @@ from oms_journal.broker.rights import Denial, Guard, Identity, LogonRefused, Rig
 from oms_journal.broker.server.runtime.log import event
 from oms_journal.broker.server.security.login_attempts import LoginBounds, LoginLimit
 from oms_journal.broker.server.security.passwords import COST, Cost, nobodys
-from oms_journal.broker.server.security.users import USER_BYTES_MAX, User, Users, UsersInvalid, read
+from oms_journal.broker.server.security.users import USER_BYTES_MAX, User, Users, UsersInvalid, read_users
 
 _log = logging.getLogger("oms.security")
 CHECKS_AT_ONCE = 2  # each takes 32 MiB
@@ -34,7 +34,7 @@ _Seen = tuple[int, int, int, int]
 class UserIdentity(Identity):
     """A user of the file, as it was when it logged on."""
 
-    def __init__(self, guard: "UserGuard", user: User, peer: str) -> None:
+    def __init__(self, guard: "UsersFileGuard", user: User, peer: str) -> None:
         super().__init__(user.name, peer)
         self._guard = guard
         self._record = user
@@ -47,7 +47,7 @@ class UserIdentity(Identity):
         return self.is_current and self._record.may(right, name)
 
 
-class UserGuard(Guard):
+class UsersFileGuard(Guard):
     """Lets in who is in the users file. Made by `open`; `look_again` is to be called every few seconds."""
 
     is_open = False
@@ -68,9 +68,9 @@ class UserGuard(Guard):
         self._noted = 0  # logins that were refused, since it was looked last
 
     @classmethod
-    def open(cls, path: Path, *, bounds: LoginBounds | None = None, cost: Cost = COST) -> "UserGuard":
+    def open(cls, path: Path, *, bounds: LoginBounds | None = None, cost: Cost = COST) -> "UsersFileGuard":
         """Return the guard of a users file. UsersInvalid."""
-        return cls(path, read(path), bounds=bounds, cost=cost)
+        return cls(path, read_users(path), bounds=bounds, cost=cost)
 
     # Logging on.
 
@@ -158,7 +158,7 @@ class UserGuard(Guard):
             return
         self._seen = seen
         try:
-            fresh = read(self.path)
+            fresh = read_users(self.path)
         except UsersInvalid as invalid:
             if str(invalid) != self._said:
                 self._said = str(invalid)

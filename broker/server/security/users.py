@@ -54,7 +54,7 @@ class User:
     """A user and its rights. It remembers what it has been asked."""
 
     name: str
-    password: passwords.Stored
+    password: passwords.PasswordHash
     allow: Patterns = field(default_factory=dict)
     deny: Patterns = field(default_factory=dict)
     _known: dict[tuple[Right, str], bool] = field(default_factory=dict, compare=False, repr=False)
@@ -128,7 +128,7 @@ def checked_name(name: str) -> str:
 # Reading.
 
 
-def read(path: Path) -> Users:
+def read_users(path: Path) -> Users:
     """Return the users of a file that nobody but its owner can read. UsersInvalid."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -193,7 +193,7 @@ def _user(name: str, said: Any) -> User:
     if not isinstance(password, str):
         raise ValueError(f"{name} has no password")
     try:
-        kept = passwords.parse(password)
+        kept = passwords.parse_password_hash(password)
     except ValueError as failure:
         raise ValueError(f"the password of {name}: {failure}") from None
     allow, deny = (_rights(name, members.get(word, {})) for word in ("allow", "deny"))

@@ -35,7 +35,7 @@ CALLS: Mapping[Function, frozenset[Option]] = {
 }
 
 
-class Calls:
+class BlockCalls:
     """The control blocks of one connection."""
 
     def __init__(self, flow: Flow, subscription_to: Callable[[str], str], number: Callable[[], int]) -> None:

@@ -15,7 +15,7 @@ from oms_journal.broker.server.runtime.limits import StompLimits
 from oms_journal.broker.server.stomp.frames import Frame
 from oms_journal.broker.server.stomp.headers import error_frame, receipt_frame
 from oms_journal.broker.server.stomp.login import LoggedOn
-from oms_journal.broker.sessions.requests import Speaker
+from oms_journal.broker.sessions.requests import RequestFactory
 
 Then = Callable[[Answered], None]
 _AWAY = frozenset({Code.LOGON_REQUIRED, Code.USER_UNKNOWN})  # the participant was silent too long
@@ -68,7 +68,7 @@ class Flow:
         self.outlet = outlet
         self.limits = limits
         self.version = ""  # until CONNECT
-        self.speaker = Speaker("", "", {})
+        self.speaker = RequestFactory("", "", {})
         self.is_connected = False
         self.is_open = True
         self.on_end: list[Callable[[], None]] = []  # told when the connection is over
@@ -192,7 +192,7 @@ class Flow:
         """Log on again, since the broker has forgotten who was silent too long, and repeat the call."""
         self._away.append((request, answered))
         if len(self._away) == 1:
-            self.outlet.ask(self.speaker.say(Function.LOGON), self._came_back)
+            self.outlet.ask(self.speaker.request(Function.LOGON), self._came_back)
 
     def _came_back(self, found: Answered) -> None:
         away, self._away = self._away, []

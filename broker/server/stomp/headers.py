@@ -38,7 +38,7 @@ _OF_MESSAGE = frozenset(
 )
 
 
-def conversation_of(headers: Mapping[str, str], where: Destination) -> str | None:
+def conversation_header(headers: Mapping[str, str], where: Destination) -> str | None:
     """Return what the header `conversation` says of where the message goes, None for nothing.
 
     A MESSAGE says its conversation, and may be sent elsewhere with all its headers: the destination is what counts.

@@ -24,12 +24,12 @@ from oms_journal.broker.block import Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.embedded.async_broker import AsyncBroker
 from oms_journal.broker.rights import OPEN, Guard, LogonRefused
-from oms_journal.broker.server.runtime.limits import StompLimits, holder_of_most
+from oms_journal.broker.server.runtime.limits import StompLimits, largest_holder
 from oms_journal.broker.server.runtime.listeners import HeldPort
 from oms_journal.broker.server.runtime.log import event
-from oms_journal.broker.server.runtime.tls import Certificate, Door
+from oms_journal.broker.server.runtime.tls import Certificate, TlsDoor
 from oms_journal.broker.server.stomp.flow import Cancellable, Then
-from oms_journal.broker.server.stomp.frames import BadFrame, Frame, FrameReader, encode
+from oms_journal.broker.server.stomp.frames import BadFrame, Frame, FrameReader, encode_frame
 from oms_journal.broker.server.stomp.login import LoggedOn, Login, peer_of
 from oms_journal.broker.server.stomp.losses import Losses
 from oms_journal.broker.server.stomp.session import StompSession
@@ -133,7 +133,7 @@ class _Begun:
     size: int = 0  # bytes of it that are held
 
 
-class HalfFrames:
+class IncompleteFrames:
     """Those of one listener. The time comes in as an argument."""
 
     def __init__(self, limits: StompLimits) -> None:
@@ -150,7 +150,7 @@ class HalfFrames:
         begun.size = size
         while self.size > self._limits.unread_bytes:
             held = {each: its.size for each, its in self._begun.items()}
-            most = holder_of_most(held, lambda each: each.user)
+            most = largest_holder(held, lambda each: each.user)
             self.forget(most)
             most.end(Code.LONG_BUFFERS, "too many frames have begun and are not complete")
 
@@ -287,7 +287,7 @@ class StompConnection(asyncio.Protocol):
             return
         if self._listener.partner and frame.command in _TELLS_PARTNER:
             frame = Frame(frame.command, {**frame.headers, "partner-broker-id": self._listener.partner}, frame.body)
-        data = encode(frame, self._session.version)
+        data = encode_frame(frame, self._session.version)
         if not self._parts:
             self._loop.call_soon(self._flush)
         self._parts.append(data)
@@ -506,7 +506,7 @@ class StompListener:
         self.connections: set[StompConnection] = set()
         self.connecting: dict[StompConnection, None] = {}  # that are not CONNECTED, the oldest first
         self.lingering: dict[StompConnection, None] = {}  # that are over but for the client's end, the oldest first
-        self.half_frames = HalfFrames(self.limits)
+        self.half_frames = IncompleteFrames(self.limits)
         self.losses = Losses()
         self.accepted = 0
         self.refused = 0
@@ -523,7 +523,7 @@ class StompListener:
         """Listen; return where, as HOST:PORT. OSError when that cannot be."""
         made: Callable[[], asyncio.Protocol] = lambda: StompConnection(self)  # noqa: E731 - a name for its type
         if self._certificate is not None:
-            made = Door(self._certificate, made)
+            made = TlsDoor(self._certificate, made)
         held = self.held or await HeldPort.hold(host, port)
         try:
             for each in held.lend():

@@ -21,14 +21,14 @@ from oms_journal.broker.codes import BrokerError, Code, detailed
 from oms_journal.broker.drivers.open import version
 from oms_journal.broker.rights import ANONYMOUS, LogonRefused
 from oms_journal.broker.server.runtime.limits import StompLimits
-from oms_journal.broker.server.stomp.block_calls import DESTINATION, Calls
+from oms_journal.broker.server.stomp.block_calls import DESTINATION, BlockCalls
 from oms_journal.broker.server.stomp.consumer import Consumer
 from oms_journal.broker.server.stomp.flow import Flow, Outlet
 from oms_journal.broker.server.stomp.foreign import check_headers
 from oms_journal.broker.server.stomp.frames import V10, VERSIONS, Frame
 from oms_journal.broker.server.stomp.losses import Losses
 from oms_journal.broker.server.stomp.producer import Producer
-from oms_journal.broker.sessions.requests import Speaker
+from oms_journal.broker.sessions.requests import RequestFactory
 
 _SERVER = f"oms/{version()}"
 _TO_CONNECT = ("CONNECT", "STOMP")
@@ -46,7 +46,7 @@ class StompSession:
         self._flow = flow = Flow(outlet, limits)
         self._consumer = Consumer(flow, losses)
         self._producer = Producer(flow, self._consumer, attributes)
-        self._calls = Calls(flow, self._consumer.subscription_to, self._consumer.answer_number)
+        self._calls = BlockCalls(flow, self._consumer.subscription_to, self._consumer.answer_number)
         flow.dispatch = self._dispatch
 
     @property
@@ -124,14 +124,14 @@ class StompSession:
         self.heart_beats = self._heart_beats(headers)
         self.user = headers.get("login", "").strip() or ANONYMOUS
         self.token = headers.get("token", headers.get("client-id", "")).strip()
-        flow.speaker = Speaker(self.user, self.token, {})
+        flow.speaker = RequestFactory(self.user, self.token, {})
         flow.is_held = True
 
         def logged_on(refused: LogonRefused | None) -> None:
             if refused is not None:
                 flow.fail(refused.code, refused.text, frame)
             elif flow.is_open:
-                flow.ask(flow.speaker.say(Function.LOGON), self._connected, frame)
+                flow.ask(flow.speaker.request(Function.LOGON), self._connected, frame)
 
         self._outlet.log_on(headers.get("login", "").strip(), headers.get("passcode", ""), logged_on)
 
@@ -156,7 +156,7 @@ class StompSession:
     def _disconnect(self, frame: Frame) -> None:
         def leave() -> None:
             self._consumer.stop_receiving()
-            self._flow.ask(self._flow.speaker.say(Function.LOGOFF), gone, frame)
+            self._flow.ask(self._flow.speaker.request(Function.LOGOFF), gone, frame)
 
         def gone(_: Reply) -> None:
             self._flow.receipt(frame)

@@ -391,7 +391,7 @@ def test_a_call_without_a_task_is_answered_later_or_taken_back(tmp_path: Path) -
         async with server(broker) as bob, broker.session("ALICE", token="A") as alice:
             told: list[Answered] = []
             receive = bob.speaker.receive(None, None, True, option=Option.SYNC)
-            broker.ask(bob.speaker.say(Function.VERSION), caller=bob._caller, then=told.append)
+            broker.ask(bob.speaker.request(Function.VERSION), caller=bob._caller, then=told.append)
             assert not told, "never before the call returns"
             await until(lambda: told)
             taken_back = broker.ask(receive, caller=bob._caller, then=told.append)

@@ -86,7 +86,7 @@ def test_a_message_that_is_no_bytes_is_a_mistake_of_its_sender_and_of_nobody_els
     say = alice.speaker
     given = say.send(Option.COMMIT, say.to(SERVICE, None), "text", {})  # type: ignore[arg-type]
     if is_part:
-        given = say.say(Function.SYNCPOINT, Option.COMMIT, uowid=BOTH, parts=[given])
+        given = say.request(Function.SYNCPOINT, Option.COMMIT, uowid=BOTH, parts=[given])
     with pytest.raises(TypeError, match="body must be bytes, bytearray or memoryview, not str"):
         alice.ask(given)
     assert broker.is_store_connected

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from oms_journal.broker.admin.broker import Around, statistics_row
-from oms_journal.broker.admin.figures import Meters
+from oms_journal.broker.admin.broker import ServerFacts, statistics_row
+from oms_journal.broker.admin.figures import Figures
 from oms_journal.broker.attributes.attributes import BUILT_IN, parse_attributes
 from oms_journal.broker.block import Function, Option, Reply, ServiceName, Store
 from oms_journal.broker.codes import Code
@@ -39,7 +39,7 @@ COUNTED = (
     Owner,
 )
 OPERATOR = 900_000
-AROUND = Around(
+AROUND = ServerFacts(
     version="",
     run_mode="",
     started=0,
@@ -395,7 +395,7 @@ def test_counters_begin_anew_with_a_forgotten_name_and_their_sum_goes_on(monkeyp
     for number in (*range(1, 30), 20, 1):
         is_sent_to_and_received(names, number)
         is_subscribed_to(names, number)
-        meters = Meters()
+        meters = Figures()
         for _ in meters.read(names.world):
             pass
         sums = [sum(row.accepted for row in meters.services) + meters.other_services.get("accepted", 0)]

@@ -8,7 +8,7 @@ import pytest
 from oms_journal.broker.attributes.attributes import built_in
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import ERASING_KEY, JournalStore
-from oms_journal.broker.embedded.beginning import Wanted
+from oms_journal.broker.embedded.beginning import StartOptions
 from oms_journal.broker.embedded.beginning import start as begin_broker
 from oms_journal.broker.records import (
     CHECKPOINT,
@@ -312,7 +312,7 @@ def test_the_attributes_name_the_store_and_how_it_is_begun(tmp_path: Path, kind:
 
     def opened(pstore: str, erase: str | None = None) -> CheckpointName | None:
         attributes = built_in(broker_id="ME", pstore=pstore, pstore_type=kind, **place)
-        beginning = begin_broker(Wanted(attributes=attributes, erase=erase))
+        beginning = begin_broker(StartOptions(attributes=attributes, erase=erase))
         store, began = beginning.store, beginning.begun
         if store is None or began is None:
             return None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oms_journal.broker.admin.questions import Question
+from oms_journal.broker.admin.questions import Query
 from oms_journal.broker.admin.uows import uows
 from oms_journal.broker.drivers.journal import JournalStore
 from oms_journal.broker.embedded.broker import Broker
@@ -172,7 +172,7 @@ def read(broker: Broker) -> list[bytes]:
 
 
 def release(broker: Broker) -> None:
-    page = broker.look(lambda world: uows(world, Question(selectors={"held": ["yes"]})))
+    page = broker.look(lambda world: uows(world, Query(selectors={"held": ["yes"]})))
     broker.administer(lambda handle: ReleaseHeld(handle, tuple(row["uowid"] for row in page.rows)))
     (subscription,) = broker._running.world.topics.subscriptions
     broker.administer(lambda handle: ReleasePublications(handle, subscription, None))
