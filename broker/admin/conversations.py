@@ -16,12 +16,11 @@ from oms_journal.broker.admin.questions import (
     time_of,
 )
 from oms_journal.broker.admin.services import ServiceFilter
-from oms_journal.broker.kernel.conversations.dormancy import identifier
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.kernel.state.unit_records import service_of_record
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.tables.dormant_units import WAITING
-from oms_journal.broker.records import Flag
+from oms_journal.broker.records import Flag, identifier
 
 STEP_ASLEEP = 500  # identifiers of conversations that sleep, taken at once
 

@@ -6,12 +6,12 @@ from itertools import islice
 
 from oms_journal.broker.admin.questions import PageSteps, Query, page_of, seconds_of, time_of
 from oms_journal.broker.block import ServiceName
-from oms_journal.broker.kernel.conversations.dormancy import identifier
 from oms_journal.broker.kernel.state.conversation import SERVER
 from oms_journal.broker.kernel.state.participant import Participant, with_instance, with_service
 from oms_journal.broker.kernel.state.service import End, Registration, Service, WaitingConversations
 from oms_journal.broker.kernel.state.unit import Name, UnitOfWork
 from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.records import identifier
 
 INSTANCES_MAX = 10_000  # server instances that are looked at for what waits for them
 

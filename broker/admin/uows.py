@@ -35,7 +35,7 @@ from oms_journal.broker.kernel.state.unit_records import record_of, service_of_r
 from oms_journal.broker.kernel.state.unit_states import COMPLETE, POSTPONED
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.tables.dormant_units import WAITING, NumberColumns, Parties, RowFilter, decode_loose
-from oms_journal.broker.records import Flag, UowRecord
+from oms_journal.broker.records import Flag, UowRecord, identifier
 
 _PARTIES = ("user_id", "token", "receiver_user", "receiver_token", "server_class", "server_name", "service")
 YES_OR_NO: Mapping[str, bool] = {"yes": True, "no": False, "true": True, "false": False}  # in either case
@@ -228,7 +228,7 @@ def _all(world: World, chosen: UnitFilter, after: str) -> Iterator[Part]:
     wanted, at, number = chosen.wanted(world), 0, int(after, 16) if after else 0
     while True:
         asleep, reached = world.units.behind(number, wanted, STEP_ROWS)
-        bound = "" if reached is None else f"{reached:016X}"
+        bound = identifier(reached or 0)
         part: list[tuple[UowRecord, bool]] = [(record, True) for record in asleep]
         looks = 0
         while at < len(awake) and (reached is None or awake[at] <= bound):

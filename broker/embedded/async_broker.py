@@ -35,7 +35,7 @@ from oms_journal.broker.records import Status
 from oms_journal.broker.sessions.async_sessions import AsyncSession
 from oms_journal.broker.sessions.requests import UnitStatus, checked, member, number_of_seconds, unit_status
 from oms_journal.broker.store.latencies import Latencies
-from oms_journal.broker.store.start import Store, StoreUnavailable
+from oms_journal.broker.store.start import PersistentStore, StoreUnavailable
 from oms_journal.database.arguments import plain_text
 
 _ENTERED = "this AsyncBroker was entered already; make another one with AsyncBroker.open"
@@ -158,7 +158,7 @@ class AsyncBroker:
         return await run_steps_async(look(self._looped.world))
 
     @property
-    def store(self) -> Store | None:
+    def store(self) -> PersistentStore | None:
         """The persistent store, None for PSTORE=NO; for who looks at it."""
         return self._running.store if self._running is not None else None
 
@@ -203,7 +203,7 @@ class AsyncBroker:
         """Go on without the store, as Broker.disconnect_pstore."""
         await self._looped.barrier(self._store().disconnect, before=StoreLost("it was disconnected"))
 
-    def _store(self) -> Store:
+    def _store(self) -> PersistentStore:
         if self._running is None or self._running.store is None:
             raise BrokerError(Code.UOW_NOT_PERSISTED, detailed(Code.UOW_NOT_PERSISTED, "PSTORE=NO"))
         return self._running.store

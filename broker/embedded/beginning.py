@@ -21,7 +21,7 @@ from oms_journal.broker.kernel.kernel import Kernel
 from oms_journal.broker.kernel.restart.restore import restore, without_store
 from oms_journal.broker.store.master import Identifiers
 from oms_journal.broker.store.report import Report, report_path
-from oms_journal.broker.store.start import Pstore, StartedStore, StartRefused, Store, StoreError, start_store
+from oms_journal.broker.store.start import PersistentStore, Pstore, StartedStore, StartRefused, StoreError, start_store
 from oms_journal.database.arguments import flag, plain_text, shown
 from oms_journal.database.options import system_clock
 from oms_journal.recovery.place import directory_of
@@ -29,7 +29,7 @@ from oms_journal.recovery.place import directory_of
 HOST_BYTES_MAX = 64  # of what a checkpoint says of the machine
 
 Value = str | int  # of an attribute; True and False are YES and NO
-OpenStore = Callable[..., Store]  # with the attributes, and `creates`
+OpenStore = Callable[..., PersistentStore]  # with the attributes, and `creates`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Beginning:
 
     attributes: Attributes
     kernel: Kernel
-    store: Store | None
+    store: PersistentStore | None
     begun: StartedStore | None
     report: Report | None
     clock: Callable[[], int]  # microseconds since 1970 UTC
@@ -124,7 +124,7 @@ def start(wanted: StartOptions) -> Beginning:
     job = f"{platform.node()[:HOST_BYTES_MAX]} {os.getpid()}"
     asked = start_options(attributes, now=now, erase=wanted.erase, job=job, is_standby=wanted.is_standby)
     asked = replace(asked, erases_once=wanted.erases_once)
-    store: Store | None = None
+    store: PersistentStore | None = None
     begun: StartedStore | None = None
     found, identifiers = without_store(), Identifiers.without_store(now)
     try:
@@ -154,7 +154,7 @@ def start(wanted: StartOptions) -> Beginning:
     )
 
 
-def _close(store: Store | None) -> None:
+def _close(store: PersistentStore | None) -> None:
     if store is not None:
         store.close()
 

@@ -40,7 +40,7 @@ from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.records import Status
 from oms_journal.broker.sessions.requests import UnitStatus, checked, member, number_of_seconds, unit_status
 from oms_journal.broker.sessions.sessions import Session
-from oms_journal.broker.store.start import Store, StoreUnavailable
+from oms_journal.broker.store.start import PersistentStore, StoreUnavailable
 from oms_journal.database.arguments import plain_text
 from oms_journal.database.database import close_in_children
 
@@ -180,7 +180,7 @@ class Broker:
         """
         self._threads.barrier(self._store().disconnect, before=StoreLost("it was disconnected"))
 
-    def _store(self) -> Store:
+    def _store(self) -> PersistentStore:
         if self._running.store is None:
             raise BrokerError(Code.UOW_NOT_PERSISTED, detailed(Code.UOW_NOT_PERSISTED, "PSTORE=NO"))
         return self._running.store

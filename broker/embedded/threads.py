@@ -20,7 +20,7 @@ from oms_journal.broker.embedded.runtime import BATCH_MAX, Runtime
 from oms_journal.broker.kernel.state.effects import Abandoned, Answer, Call, Command, Commit, Expect, Input
 from oms_journal.broker.kernel.state.world import World
 
-NOBODY = -1  # whose handle it is that a tick is expected with though no call waits for it
+NO_CALLER = -1  # whose handle it is that a tick is expected with though no call waits for it
 
 
 class ThreadCall:
@@ -231,8 +231,8 @@ class ThreadDispatcher:
         self._lead(barrier.slot)
 
     def awaits(self, handle: int) -> bool:
-        """Say whether the call is not answered yet; NOBODY's never is."""
-        return handle in self._slots or handle == NOBODY
+        """Say whether the call is not answered yet; NO_CALLER's never is."""
+        return handle in self._slots or handle == NO_CALLER
 
     def _wait(self, slot: ThreadCall) -> None:
         """Wait for the answer, and lead when told to."""
@@ -290,7 +290,7 @@ class ThreadDispatcher:
             elif type(effect) is Commit:
                 self._queue.append((effect, slot))
             elif type(effect) is Expect:
-                self.expect(effect.microseconds / MICROSECONDS, NOBODY)
+                self.expect(effect.microseconds / MICROSECONDS, NO_CALLER)
             else:
                 assert not isinstance(effect, Answer | Commit | Expect), "these are done"
                 self._running.aside.append(effect)

@@ -32,7 +32,7 @@ from oms_journal.broker.kernel.units.syncpoint import syncpoint
 from oms_journal.broker.store.changes import merge
 
 PARTS_MAX = 10_000
-NOBODY = -1  # whom the answers to the parts belong to
+NO_HANDLE = -1  # whom the answers to the parts belong to
 _ALLOWED = {
     Function.SYNCPOINT: (Option.COMMIT, Option.BACKOUT, Option.CANCEL, Option.EOC, Option.EOCCANCEL),
     Function.CONTROL_PUBLICATION: (Option.COMMIT,),
@@ -51,8 +51,8 @@ def commit_together(world: World, call: Call, participant: Participant) -> None:
     joint = world.joint = JointDecision()
     try:
         for part in parts:
-            _take(world, Call(part, call.caller, NOBODY), participant, call.request)
-        _acknowledge(world, joint, Call(call.request, call.caller, NOBODY), participant)
+            _take(world, Call(part, call.caller, NO_HANDLE), participant, call.request)
+        _acknowledge(world, joint, Call(call.request, call.caller, NO_HANDLE), participant)
         _check(joint)
     except BaseException:
         _undo(joint)
@@ -121,7 +121,7 @@ def _undo(joint: JointDecision) -> None:
 
 
 def _is_to_nobody(effect: Effect) -> bool:
-    return isinstance(effect, Answer) and effect.handle == NOBODY
+    return isinstance(effect, Answer) and effect.handle == NO_HANDLE
 
 
 def _decide(world: World, joint: JointDecision, call: Call, participant: Participant) -> None:

@@ -13,7 +13,6 @@ and at nothing else, and at so much of it that it takes a moment; the rest follo
 from contextlib import suppress
 
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.kernel.conversations.dormancy import identifier
 from oms_journal.broker.kernel.conversations.ending import end_side
 from oms_journal.broker.kernel.conversations.places import replace
 from oms_journal.broker.kernel.hold_release import finish_hold
@@ -27,6 +26,7 @@ from oms_journal.broker.kernel.state.world import World, nonact_of
 from oms_journal.broker.kernel.topics.removal import expire
 from oms_journal.broker.kernel.units.expiry import end_lifetimes
 from oms_journal.broker.kernel.units.transitions import complete, completion_by
+from oms_journal.broker.records import identifier
 from oms_journal.broker.store.changes import merge
 
 

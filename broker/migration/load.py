@@ -42,7 +42,14 @@ from oms_journal.broker.migration.stream import (
 from oms_journal.broker.migration.unload import Progress, begin_report, own_offer
 from oms_journal.broker.store.changes import Changes, Put
 from oms_journal.broker.store.report import Action
-from oms_journal.broker.store.start import LOADED_KEY, LOADING_KEY, StartRefused, Store, StoreError, StoreUnavailable
+from oms_journal.broker.store.start import (
+    LOADED_KEY,
+    LOADING_KEY,
+    PersistentStore,
+    StartRefused,
+    StoreError,
+    StoreUnavailable,
+)
 from oms_journal.database.bulk.locked import Standstill
 from oms_journal.database.bulk.values import in_order
 from oms_journal.database.options import system_clock
@@ -64,7 +71,7 @@ class Loading:
     def __init__(self, attributes: Attributes, report: str | None) -> None:
         self._attributes = attributes
         self._report = report
-        self._store: Store | None = None
+        self._store: PersistentStore | None = None
         self._standstill: Standstill | None = None  # a journal with an unfinished load, locked and not opened
         self._mark: LoadMark | None = None
         self._decoder = Decoder()
@@ -181,7 +188,7 @@ class Loading:
             self.stage = Stage.FINISHED
         return found
 
-    def _read(self, store: Store, progress: Callable[[int], None]) -> Tallies:
+    def _read(self, store: PersistentStore, progress: Callable[[int], None]) -> Tallies:
         tallies, report = Tallies(), begin_report(self._attributes, self._report)
         try:
             for part in scan(store):

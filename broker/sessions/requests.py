@@ -160,7 +160,7 @@ def wait_text(wait: Wait) -> str:
     return (text.rstrip("0").rstrip(".") if "." in text else text) + "S"
 
 
-def duration_text(duration: str | float, what: str = "lifetime") -> str:
+def lifetime_text(duration: str | float, what: str = "lifetime") -> str:
     """Return a lifetime: as it was written, or of seconds, rounded up to what the field has room for.
 
     TypeError, ValueError.
@@ -186,11 +186,11 @@ def term_fields(said: Mapping[str, Any]) -> dict[str, Any]:
             case "persistent":
                 fields["store"] = Store.BROKER if flag(value, name) else Store.OFF
             case "lifetime":
-                fields["uwtime"] = duration_text(value)
+                fields["uwtime"] = lifetime_text(value)
             case "status_lifetimes":
                 fields["uwstatp"] = _count(value, name) or UWSTATP_NO
             case "status_lifetime":
-                fields["uwstat_lifetime"] = duration_text(value, name)
+                fields["uwstat_lifetime"] = lifetime_text(value, name)
             case "user_status":
                 fields["ustatus"] = plain_text(value, name)
             case _ if name in _TERMS_AS_SAID:

@@ -19,7 +19,14 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.records import CHECKPOINT, CheckpointName, CheckpointRecord, MasterRecord, RecordError
+from oms_journal.broker.records import (
+    CHECKPOINT,
+    CheckpointName,
+    CheckpointRecord,
+    MasterRecord,
+    RecordError,
+    identifier,
+)
 from oms_journal.recovery.restoring import OWNERS_APART
 
 STARTS_MAX = (1 << 28) - 1  # seven hexadecimal digits
@@ -44,7 +51,7 @@ class Identifiers:
 
     def next(self) -> str:
         """Return the next identifier."""
-        return f"{self.next_number():016X}"
+        return identifier(self.next_number())
 
     def next_number(self) -> int:
         """Return the next identifier as the number that it is in hexadecimal digits."""

@@ -81,7 +81,7 @@ class Values(NamedTuple):
     damaged: Sequence[bytes] = ()
 
 
-class Store(Protocol):
+class PersistentStore(Protocol):
     """What a driver must do. From any thread; StoreUnavailable of everything once the store is lost or disconnected."""
 
     @property
@@ -209,7 +209,7 @@ class StartedStore:
     reported: Sequence[ReportLine] = ()
 
 
-def start_store(store: Store, wanted: StoreStart) -> StartedStore:
+def start_store(store: PersistentStore, wanted: StoreStart) -> StartedStore:
     """Begin the store as PSTORE says: checked, its master record and a checkpoint written.
 
     StartRefused where it may not be begun so, and then nothing was changed; StoreError.
@@ -243,7 +243,7 @@ def start_store(store: Store, wanted: StoreStart) -> StartedStore:
     )
 
 
-def write_termination(store: Store, begun: StartedStore, *, now: int, job: str = "") -> Sequence[ReportLine]:
+def write_termination(store: PersistentStore, begun: StartedStore, *, now: int, job: str = "") -> Sequence[ReportLine]:
     """Write the checkpoint of the broker's termination; return what the report says of it. StoreError."""
     wanted = StoreStart(broker_id=begun.master.broker_id, pstore=Pstore.HOT, now=now, job=job)
     checkpoint = _checkpoint(CheckpointName.ETBT, begun.master, wanted)
@@ -252,7 +252,7 @@ def write_termination(store: Store, begun: StartedStore, *, now: int, job: str =
     return reported
 
 
-def _created(store: Store, puts: Sequence[Put], master: MasterRecord) -> list[ReportLine]:
+def _created(store: PersistentStore, puts: Sequence[Put], master: MasterRecord) -> list[ReportLine]:
     """Return what the report says of those of the checkpoints that are not there yet."""
     there = {key.decode() for found in store.values(CHECKPOINTS) for key in (*found.keys, *found.damaged)}
     return [
@@ -262,7 +262,7 @@ def _created(store: Store, puts: Sequence[Put], master: MasterRecord) -> list[Re
     ]
 
 
-def _erased(store: Store, master: MasterRecord) -> list[ReportLine]:
+def _erased(store: PersistentStore, master: MasterRecord) -> list[ReportLine]:
     """Return what the report says of an erasure of everything."""
     keys = sorted(key.decode() for batch in store.values("") for key in (*batch.keys, *batch.damaged))
     return [
@@ -275,7 +275,7 @@ def _name_of(key: str, master: MasterRecord) -> str:
     return master.broker_id if key == MASTER_KEY else key.rpartition("/")[2]
 
 
-def _master(store: Store, wanted: StoreStart) -> MasterRecord | None:
+def _master(store: PersistentStore, wanted: StoreStart) -> MasterRecord | None:
     """Return the master record, made again where a broker's store has lost it; None in a store of no broker."""
     try:
         value = store.record(MASTER_KEY)
@@ -291,12 +291,12 @@ def _master(store: Store, wanted: StoreStart) -> MasterRecord | None:
     return rebuild_master((value for found in store.values(CHECKPOINTS) for value in found.values), wanted.broker_id)
 
 
-def is_brokers(store: Store) -> bool:
+def is_brokers(store: PersistentStore) -> bool:
     """Say whether anything of a broker is in the store, also where its master record is lost. StoreUnavailable."""
     return any(found.keys or found.damaged for found in store.values(PREFIX))
 
 
-def _check_is_whole(store: Store) -> None:
+def _check_is_whole(store: PersistentStore) -> None:
     """Raise StartRefused where a load has not been finished, of which nobody but that load knows how to go on."""
     value = read_mark(store.record, LOADING_KEY)
     if value is None:
@@ -312,13 +312,13 @@ def _check_is_whole(store: Store) -> None:
     )
 
 
-def _is_restored(store: Store) -> bool:
+def _is_restored(store: PersistentStore) -> bool:
     """Say whether this is the first start since a restore, or may be: damage may have taken what tells it."""
     before = _before(store).identity
     return before not in ("", store.opened.identity) or read_mark(store.record, RESTORED_KEY) is not None
 
 
-def _before(store: Store) -> Opened:
+def _before(store: PersistentStore) -> Opened:
     """Return which database the store was when it was started last, and how often it had been opened by then."""
     try:
         return as_noted(store.record(IDENTITY_KEY) or b"")
@@ -326,17 +326,17 @@ def _before(store: Store) -> Opened:
         return Opened("unknown")
 
 
-def _identity(store: Store) -> list[Put]:
+def _identity(store: PersistentStore) -> list[Put]:
     """Return the note of which database the store is, where the driver knows that."""
     return [Put(IDENTITY_KEY, noted(store.opened))] if store.opened.identity else []
 
 
-def _passing(store: Store) -> list[str]:
+def _passing(store: PersistentStore) -> list[str]:
     """Return the keys that a load or a cold start has left until the next start, where there are any."""
     return [key for key in (LOADED_KEY, ERASED_KEY) if read_mark(store.record, key) is not None]
 
 
-def _check_nobodys(store: Store, wanted: StoreStart) -> None:
+def _check_nobodys(store: PersistentStore, wanted: StoreStart) -> None:
     """Raise StartRefused unless a store without a master record may be begun."""
     if not store.is_empty():
         raise StartRefused(
@@ -354,7 +354,7 @@ def _check_nobodys(store: Store, wanted: StoreStart) -> None:
         _check_confirmed(wanted, wanted.broker_id, "is empty, and will belong to")
 
 
-def _check_cold(store: Store, wanted: StoreStart, found: MasterRecord) -> None:
+def _check_cold(store: PersistentStore, wanted: StoreStart, found: MasterRecord) -> None:
     """Raise StartRefused unless the store may be erased."""
     is_own = found.broker_id == wanted.broker_id and found.platform in ("", wanted.platform)
     whose = f"broker {found.broker_id}" + (f" on {found.platform}" if found.platform else "")
@@ -399,14 +399,14 @@ def _confirmation(broker_id: str) -> str:
     return f"with the broker id: erase={broker_id!r} in a program, oms serve --erase {shlex.quote(broker_id)}"
 
 
-def _holds_anything(store: Store) -> bool:
+def _holds_anything(store: PersistentStore) -> bool:
     if store.message_count():
         return True
     own = (MASTER_KEY, CLOCK_KEY, IDENTITY_KEY, ERASED_KEY)
     return any(key not in own and not key.startswith(CHECKPOINTS) for key, _ in store.records(""))
 
 
-def _cold(store: Store, wanted: StoreStart, found: MasterRecord | None) -> StartedStore:
+def _cold(store: PersistentStore, wanted: StoreStart, found: MasterRecord | None) -> StartedStore:
     """Begin an empty store. The count of starts goes on, so that no identifier comes again."""
     starts, is_restored = (0, False) if found is None else (found.starts, _is_restored(store))
     since = 0 if found is None else _before(store).times

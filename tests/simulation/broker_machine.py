@@ -17,7 +17,7 @@ from oms_journal.broker.kernel.kernel import Kernel
 from oms_journal.broker.kernel.restart.restore import restore as restore_kernel
 from oms_journal.broker.kernel.state.effects import Answer, Call, Commit, Durable, Effect
 from oms_journal.broker.records import MASTER_KEY
-from oms_journal.broker.store.start import RESTORED_KEY, StartRefused, Store, StoreError
+from oms_journal.broker.store.start import RESTORED_KEY, PersistentStore, StartRefused, StoreError
 from oms_journal.database.backup.backup import Backup, BackupOptions, back_up
 from oms_journal.database.backup.restore import RestoreOptions, restore
 from oms_journal.database.options import Options
@@ -179,7 +179,7 @@ class MachineDesk(OracleDesk):
         self.now = now
         self._groups = 0
         self.durable = 0  # commits that were told so
-        self.store: Store = machine.open(passing=passing)
+        self.store: PersistentStore = machine.open(passing=passing)
         self.pid = machine.edges.pid
         self._start()
 

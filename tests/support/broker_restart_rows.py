@@ -24,7 +24,14 @@ from oms_journal.broker.kernel.state.effects import Answer, Durable, split_prope
 from oms_journal.broker.kernel.state.effects import Stored as StoredBody
 from oms_journal.broker.kernel.state.unit_states import VARIATIONS, Variation
 from oms_journal.broker.records import Status
-from oms_journal.broker.store.start import Pstore, StartedStore, Store, StoreStart, start_store, write_termination
+from oms_journal.broker.store.start import (
+    PersistentStore,
+    Pstore,
+    StartedStore,
+    StoreStart,
+    start_store,
+    write_termination,
+)
 from oms_journal.database.options import Options
 from tests.support.kernel_desk import T0, Desk, Fields, Person, Said, attributes
 
@@ -60,7 +67,7 @@ ROWS = list(_rows())
 class RealDesk(Desk):
     """A desk whose store is a real one."""
 
-    def __init__(self, store: Store, pstore: Pstore) -> None:
+    def __init__(self, store: PersistentStore, pstore: Pstore) -> None:
         self.store = store
         self.begun: StartedStore = start_store(store, StoreStart(broker_id=BROKER_ID, pstore=pstore, now=T0))
         given = attributes(
@@ -143,7 +150,7 @@ class Pair:
         return self.receiver.receive(sent.conv_id) if self.row.is_reply else self.receiver.receive("ANY", **self.names)
 
 
-def opened(kind: str, path: Path) -> Store:
+def opened(kind: str, path: Path) -> PersistentStore:
     return JournalStore.open(path, Options()) if kind == "journal" else SqliteStore.open(path / "file")
 
 

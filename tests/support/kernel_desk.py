@@ -32,7 +32,7 @@ from oms_journal.broker.store.changes import Changes, NewMessage, filled
 from oms_journal.broker.store.master import Identifiers
 from oms_journal.broker.store.report import ReportLine
 from oms_journal.broker.store.start import RESTORED_KEY, ProducerReused, Values
-from oms_journal.broker.store.start import Store as StorePort
+from oms_journal.broker.store.start import PersistentStore as StorePort
 from oms_journal.broker.store.stored import StoredIdentifier
 from oms_journal.index.duplicates import digest
 from oms_journal.journal.format.headers import xxh3

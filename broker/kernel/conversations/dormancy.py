@@ -18,17 +18,12 @@ from oms_journal.broker.kernel.state.unit import VARIATION, Name, UnitOfWork
 from oms_journal.broker.kernel.state.unit_records import is_waiting_for, ordered, record_of, service_of_record
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED, POSTPONED
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.records import Flag, UowRecord
+from oms_journal.broker.records import Flag, UowRecord, identifier
 
 AWAKE_MAX = 100  # units of work in one line, or new conversations of one service; those behind them sleep
 KEPT_BYTES_MAX = 64 << 20  # of messages that are in the store as well
 
 _IDENTIFIER = re.compile("[0-9A-F]{16}")
-
-
-def identifier(number: int) -> str:
-    """Return the identifier that an order has as a number."""
-    return f"{number:016X}"
 
 
 def conversation(world: World, conv_id: str) -> Conversation | None:

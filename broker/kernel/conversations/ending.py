@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from oms_journal.broker.block import Option, Reply
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.kernel.conversations.dormancy import check_may_end, conversation_of, identifier, side_in
+from oms_journal.broker.kernel.conversations.dormancy import check_may_end, conversation_of, side_in
 from oms_journal.broker.kernel.state.conversation import Conversation, Side
 from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import Call
@@ -18,7 +18,7 @@ from oms_journal.broker.kernel.state.tickets import decide
 from oms_journal.broker.kernel.state.unit import UnitOfWork
 from oms_journal.broker.kernel.state.unit_records import ended, put_of_unit, record_of, written
 from oms_journal.broker.kernel.state.world import World
-from oms_journal.broker.records import ConversationState, UowRecord
+from oms_journal.broker.records import ConversationState, UowRecord, identifier
 from oms_journal.broker.store.changes import Changes
 
 EOC_CODES = {

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 
 from oms_journal.broker.block import Option, Reply, ServiceName
 from oms_journal.broker.codes import BrokerError, Code
-from oms_journal.broker.kernel.conversations.dormancy import identifier, sleep_unserved
+from oms_journal.broker.kernel.conversations.dormancy import sleep_unserved
 from oms_journal.broker.kernel.conversations.ending import end_side
 from oms_journal.broker.kernel.conversations.places import release_conversation
 from oms_journal.broker.kernel.state.conversation import Conversation, Side
@@ -36,6 +36,7 @@ from oms_journal.broker.kernel.units.dead_letters import MOVED_BYTES_MAX
 from oms_journal.broker.kernel.units.receive import services_of
 from oms_journal.broker.kernel.units.receiver import Backout
 from oms_journal.broker.kernel.units.transitions import Completion, complete, completion_by
+from oms_journal.broker.records import identifier
 from oms_journal.broker.store.changes import Changes, merge
 
 

@@ -39,7 +39,7 @@ from oms_journal.broker.records import (
     UowRecord,
 )
 from oms_journal.broker.store.changes import Changes, Put
-from oms_journal.broker.store.start import RESTORED_KEY, Store, read_mark
+from oms_journal.broker.store.start import RESTORED_KEY, PersistentStore, read_mark
 
 SOURCE_BYTES_MAX = 200  # of what a record tells people of the backup
 
@@ -55,7 +55,7 @@ class Holdable:
     held: Mapping[str, HeldRecord] = field(default_factory=dict)  # by the subscription's identifier
 
 
-def hold_all(store: Store, found: Holdable, now: int, *, has_units: bool) -> Holdable:
+def hold_all(store: PersistentStore, found: Holdable, now: int, *, has_units: bool) -> Holdable:
     """Return what is held once all that waits is; it is durable then. `has_units` says whether a unit of work waits."""
     said = read_mark(store.record, RESTORED_KEY)
     assert said is not None, "only a store that was restored is held"

@@ -39,7 +39,7 @@ from oms_journal.broker.records import (
     RecordKind,
 )
 from oms_journal.broker.store.report import Action, ReportLine
-from oms_journal.broker.store.start import RESTORED_KEY, MessageUnreadable, StartRefused, Store, read_mark
+from oms_journal.broker.store.start import RESTORED_KEY, MessageUnreadable, PersistentStore, StartRefused, read_mark
 
 _log = logging.getLogger("oms.broker")
 
@@ -49,7 +49,7 @@ def without_store() -> Restored:
     return Restored(has_store=False)
 
 
-def restore(store: Store, *, now: int) -> Restored:
+def restore(store: PersistentStore, *, now: int) -> Restored:
     """Return what the store holds, after what the restart changes of it was written. StartRefused, StoreError.
 
     `now` is microseconds since 1970 UTC. For a store that was begun and that nobody writes meanwhile.
@@ -89,7 +89,7 @@ def restore(store: Store, *, now: int) -> Restored:
     )
 
 
-def _found(store: Store, clock: int, lost: list[str]) -> Holdable:
+def _found(store: PersistentStore, clock: int, lost: list[str]) -> Holdable:
     """Return what the store has of topics, and what it holds; of that nothing is left out, or it would be delivered."""
     value = store.record(HOLD_KEY)
     held_lost: list[str] = []
@@ -112,7 +112,7 @@ def _decoded(layout: Layout[R], key: str, value: bytes) -> R:
         raise StartRefused(Code.RESTART_FAILED, f"{key} in the persistent store: {failure}") from failure
 
 
-def _clock(store: Store, columns: UnitColumns, lost: list[str]) -> int:
+def _clock(store: PersistentStore, columns: UnitColumns, lost: list[str]) -> int:
     """Return the pseudo-clock as it was written last; where that is damaged, no later than it was."""
     try:
         value = store.record(CLOCK_KEY)
@@ -123,7 +123,7 @@ def _clock(store: Store, columns: UnitColumns, lost: list[str]) -> int:
     return 0 if value is None else _decoded(CLOCK, CLOCK_KEY, value).clock
 
 
-def _every(store: Store, layout: Layout[R], prefix: str, lost: list[str]) -> list[R]:
+def _every(store: PersistentStore, layout: Layout[R], prefix: str, lost: list[str]) -> list[R]:
     """Return the records with the prefix, in order; note those that are damaged."""
     found = []
     for batch in store.values(prefix):

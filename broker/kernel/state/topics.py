@@ -31,7 +31,7 @@ from oms_journal.broker.kernel.tables.hold import HeldWindow
 from oms_journal.broker.kernel.tables.order import KeyedOrder
 from oms_journal.broker.kernel.tables.ranges import NONE, NUMBERS_MAX, Ranges
 from oms_journal.broker.queues import TopicQueue
-from oms_journal.broker.records import Status
+from oms_journal.broker.records import Status, identifier
 from oms_journal.broker.store.changes import NewMessage
 
 
@@ -459,7 +459,7 @@ class Topics:
     def overdue(self, order: KeyedOrder, clock: int) -> Iterator[Publication | TopicSubscription]:
         """Yield what is due; it may be changed meanwhile."""
         for number in [number for _, number in order.up_to(clock)]:
-            identifier = f"{number:016X}"
-            found = self.publications.get(identifier) or self.subscriptions.get(identifier)
+            name = identifier(number)
+            found = self.publications.get(name) or self.subscriptions.get(name)
             if found is not None:
                 yield found

@@ -29,7 +29,7 @@ from oms_journal.broker.kernel.tables.dormant_units import DormantUnits, Person
 from oms_journal.broker.kernel.tables.hold import Hold
 from oms_journal.broker.kernel.tables.order import KeyedOrder
 from oms_journal.broker.kernel.tables.remembered import Remembered
-from oms_journal.broker.records import HeldRecord, PublicationRecord, SubscriptionRecord
+from oms_journal.broker.records import HeldRecord, PublicationRecord, SubscriptionRecord, identifier
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.master import Identifiers
 from oms_journal.broker.store.report import ReportLine
@@ -322,7 +322,7 @@ class World:
 
     def after(self, number: int) -> int:
         """Return the newest message that was durable before a conversation without a number of its own."""
-        return self.conversations[f"{number:016X}"].after
+        return self.conversations[identifier(number)].after
 
     def rise(self, unit: UnitOfWork) -> None:
         """Let a unit of work be awake."""

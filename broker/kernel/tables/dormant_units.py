@@ -20,7 +20,17 @@ from oms_journal.broker.block import ServiceName
 from oms_journal.broker.kernel.tables.hold import is_held, withheld_rows
 from oms_journal.broker.kernel.tables.order import KeyedOrder
 from oms_journal.broker.kernel.tables.packed_rows import Matrix, PackedRows
-from oms_journal.broker.records import UOW, Flag, Heads, RecordError, Status, UowRecord, encode_texts, identifier
+from oms_journal.broker.records import (
+    UOW,
+    Flag,
+    Heads,
+    RecordError,
+    Status,
+    UowRecord,
+    decode_shared_texts,
+    encode_texts,
+    identifier,
+)
 
 
 class SharedTexts:
@@ -151,17 +161,12 @@ class Parties(NamedTuple):
     @classmethod
     def read(cls, text: bytes) -> "Parties":
         """Return the parties from the bytes that records have in common. RecordError."""
-        found, at = [], 0
         try:
-            while at < len(text):
-                end = at + 1 + text[at]
-                found.append(text[at + 1 : end].decode())
-                at = end
+            user, token, *offered = decode_shared_texts(text, UOW.shared_texts)
         except UnicodeDecodeError as failure:
             raise RecordError(f"a UOW record with an unreadable party: {failure}") from None
-        if at != len(text) or len(found) != UOW.shared_texts:
-            raise RecordError("a UOW record whose parties are not as long as their extent")
-        user, token, *offered = found
+        except (ValueError, IndexError):
+            raise RecordError("a UOW record whose parties are not as long as their extent") from None
         return cls((user, token), _service(offered[:3]), (offered[3], offered[4]), _service(offered[5:]))
 
     def service(self, *, is_reply: bool) -> ServiceName:

@@ -31,7 +31,7 @@ from oms_journal.broker.service_text import destination_of
 from oms_journal.broker.store.changes import Changes, CopiedMessage, NewMessage
 
 MOVED_BYTES_MAX = 16 << 20  # by one commit, unless one unit of work has more: who calls meanwhile waits for it
-NOBODY = ("", "", 0)  # USER-ID and TOKEN of who has sent a dead letter: no caller's
+NO_SENDER = ("", "", 0)  # USER-ID and TOKEN of who has sent a dead letter: no caller's
 
 
 class Move:
@@ -49,11 +49,11 @@ class Move:
         self.is_marked = is_marked  # its messages say where they are from
         self._service = service = _service(world)
         identifiers = world.identifiers
-        self._talk = talk = Conversation(identifiers.next(), service, NOBODY, is_uow=True)
+        self._talk = talk = Conversation(identifiers.next(), service, NO_SENDER, is_uow=True)
         talk.used, talk.begun = world.present.volatile, world.now
         end_as(talk, CLIENT, ConversationState.EOC)
         self._moved = moved = UnitOfWork(
-            identifiers.next(), talk.conv_id, world.owner(*NOBODY[:2]), VARIATION[unit.is_persistent, False]
+            identifiers.next(), talk.conv_id, world.owner(*NO_SENDER[:2]), VARIATION[unit.is_persistent, False]
         )
         moved.is_first = True
         moved.messages = self._messages()

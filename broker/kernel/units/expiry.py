@@ -7,7 +7,7 @@ commits of bounded size, one after the other, as long as anything is due.
 from itertools import islice
 
 from oms_journal.broker.durations import MICROSECONDS, ends, status_lifetime
-from oms_journal.broker.kernel.conversations.dormancy import identifier, unit
+from oms_journal.broker.kernel.conversations.dormancy import unit
 from oms_journal.broker.kernel.conversations.places import replace
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.decision import Decision, Lockable
@@ -19,7 +19,7 @@ from oms_journal.broker.kernel.state.unit_states import COMPLETE, Event
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.tables.order import KeyedOrder
 from oms_journal.broker.kernel.units.transitions import Completion, complete, completion_by
-from oms_journal.broker.records import Flag, Status, UowRecord
+from oms_journal.broker.records import Flag, Status, UowRecord, identifier
 from oms_journal.broker.store.changes import Changes, merge
 
 ENDED_AT_ONCE = 250  # units of work and statuses in one commit: who calls meanwhile waits for some 10 ms

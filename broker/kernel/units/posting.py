@@ -23,7 +23,7 @@ from oms_journal.broker.kernel.state.unit_records import AT_THE_FIRST, FIRST_FLA
 from oms_journal.broker.kernel.state.unit_states import ACCEPTED
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.kernel.units.transitions import accept, begin_unit
-from oms_journal.broker.records import UOW, UOWS, ConversationState
+from oms_journal.broker.records import UOW, UOWS, ConversationState, identifier
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 
 _BROKER = Store.BROKER
@@ -52,9 +52,9 @@ class SingleSend:
         self.terms = terms
         self.now = world.now
         self.conv_number = number = world.identifiers.next_number()
-        self.conv_id = f"{number:016X}"
+        self.conv_id = identifier(number)
         self.number = number = world.identifiers.next_number()
-        self.uowid = f"{number:016X}"
+        self.uowid = identifier(number)
         self.ends = world.clocks.persistent + world.late + terms.lifetime if terms.lifetime else 0
         request = call.request
         self.state = _EOC if request.option is _END else OPEN

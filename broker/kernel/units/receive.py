@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from oms_journal.broker.block import ConvStat, Function, Option, Reception, Reply, Request
 from oms_journal.broker.codes import BrokerError, Code, detailed
-from oms_journal.broker.kernel.conversations.dormancy import conversation, identifier, sleep_if_idle, wake_first
+from oms_journal.broker.kernel.conversations.dormancy import conversation, sleep_if_idle, wake_first
 from oms_journal.broker.kernel.conversations.ending import end_side
 from oms_journal.broker.kernel.conversations.places import assign, drop_if_over, replace
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation, Side
@@ -43,6 +43,7 @@ from oms_journal.broker.kernel.state.unit_states import ACCEPTED, DELIVERED, Eve
 from oms_journal.broker.kernel.state.world import World, park
 from oms_journal.broker.kernel.units.send import code_of_loss
 from oms_journal.broker.kernel.units.transitions import deliver
+from oms_journal.broker.records import identifier
 from oms_journal.broker.store.changes import Changes
 
 WORDS = ("NEW", "OLD", "ANY")

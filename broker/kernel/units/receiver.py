@@ -6,7 +6,6 @@ to the service as long as the instance has not committed one of the conversation
 times out; after too many attempts it is put off for a while, and then it is a dead letter.
 """
 
-from oms_journal.broker.kernel.conversations.dormancy import identifier
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.kernel.state.effects import Expect
 from oms_journal.broker.kernel.state.redelivery import delay, is_at_its_end
@@ -31,7 +30,7 @@ from oms_journal.broker.kernel.units.transitions import (
     status_after,
     with_user_status,
 )
-from oms_journal.broker.records import Status, UowRecord
+from oms_journal.broker.records import Status, UowRecord, identifier
 from oms_journal.broker.store.changes import Changes, merge
 
 

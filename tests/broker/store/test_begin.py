@@ -22,7 +22,14 @@ from oms_journal.broker.records import (
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.master import Identifiers
 from oms_journal.broker.store.report import Action, ReportLine
-from oms_journal.broker.store.start import IDENTITY_KEY, Pstore, StartRefused, Store, start_store, write_termination
+from oms_journal.broker.store.start import (
+    IDENTITY_KEY,
+    PersistentStore,
+    Pstore,
+    StartRefused,
+    start_store,
+    write_termination,
+)
 from oms_journal.database.database import MessageDatabase
 from tests.support.broker_stores import DRIVERS, Driver, JournalDriver, added, begun, contents, payloads, put, start
 
@@ -35,7 +42,7 @@ def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Driver:
     return made
 
 
-def prepare(store: Store, held: str) -> None:
+def prepare(store: PersistentStore, held: str) -> None:
     """Let the store hold: nothing, what a broker of this id has begun or written, or what is no broker's."""
     kind, _, broker_id = held.partition(" ")
     if kind in ("begun", "written"):

@@ -31,7 +31,7 @@ from oms_journal.broker.records import (
 )
 from oms_journal.broker.store.changes import Changes, NewMessage, Put
 from oms_journal.broker.store.report import Action
-from oms_journal.broker.store.start import StartRefused, Store
+from oms_journal.broker.store.start import PersistentStore, StartRefused
 from tests.support.broker_stores import DRIVERS, Driver, JournalDriver, begun, contents, put
 
 SERVICE = ("CLASS", "SERVER", "SERVICE")
@@ -82,7 +82,7 @@ REPLY: dict[str, Any] = {
 }
 
 
-def store_of(driver: Driver, *records: UowRecord) -> Store:
+def store_of(driver: Driver, *records: UowRecord) -> PersistentStore:
     """Return an open store of a broker that has written these."""
     store = driver.open()
     begun(store)
@@ -92,7 +92,7 @@ def store_of(driver: Driver, *records: UowRecord) -> Store:
     return store
 
 
-def write(store: Store, one: UowRecord) -> int:
+def write(store: PersistentStore, one: UowRecord) -> int:
     """Commit a unit of work as its sender does: with its messages, where they are persistent and wait."""
     has_messages = Flag.PERSISTENT in one.flags and one.status in (Status.ACCEPTED, Status.DELIVERED, Status.POSTPONED)
     at = UOW.offset("first")
@@ -100,7 +100,7 @@ def write(store: Store, one: UowRecord) -> int:
     return store.commit(Changes(adds=adds, puts=[Put(UOWS + one.uowid, UOW.encode(one), {at: 0} if adds else {})]))
 
 
-def restarted(driver: Driver, store: Store) -> tuple[Store, Restored]:
+def restarted(driver: Driver, store: PersistentStore) -> tuple[PersistentStore, Restored]:
     """Let the process die and start again."""
     again = driver.killed().open()
     store.close()

@@ -15,7 +15,14 @@ from oms_journal.broker.kernel.state.effects import ReleaseHeld, ReleasePublicat
 from oms_journal.broker.records import HELDS, HOLD, HOLD_KEY, MASTER, MASTER_KEY, UOW, UOWS, Flag
 from oms_journal.broker.store.changes import Changes
 from oms_journal.broker.store.master import RESTORED_STARTS
-from oms_journal.broker.store.start import RESTORED_KEY, Pstore, StartRefused, Store, StoreError, StoreUnavailable
+from oms_journal.broker.store.start import (
+    RESTORED_KEY,
+    PersistentStore,
+    Pstore,
+    StartRefused,
+    StoreError,
+    StoreUnavailable,
+)
 from oms_journal.database.database import MessageDatabase
 from tests.broker.store.test_restore import NOW, SERVICE, record, store_of
 from tests.support.broker_stores import DRIVERS, Driver, JournalDriver, begun, put
@@ -62,7 +69,7 @@ def test_a_mark_that_says_anything_holds_all_the_same(value: bytes) -> None:
 class Dying:
     """A store whose process dies with one of its commits, before or after that is durable."""
 
-    def __init__(self, store: Store, commits: int, *, is_durable: bool) -> None:
+    def __init__(self, store: PersistentStore, commits: int, *, is_durable: bool) -> None:
         self._store = store
         self._left = commits
         self._is_durable = is_durable

@@ -7,7 +7,13 @@ import pytest
 from oms_journal.broker.drivers.sqlite import SqliteStore
 from oms_journal.broker.kernel.tables.remembered import Remembered
 from oms_journal.broker.store.changes import Changes, NewMessage, Put, merge
-from oms_journal.broker.store.start import CommitRefused, MessageUnreadable, ProducerReused, Store, StoreUnavailable
+from oms_journal.broker.store.start import (
+    CommitRefused,
+    MessageUnreadable,
+    PersistentStore,
+    ProducerReused,
+    StoreUnavailable,
+)
 from oms_journal.broker.store.stored import StoredMessage, StoredRecord
 from tests.support.broker_stores import DRIVERS, MESSAGE_BYTES_MAX, Driver, added, contents, payloads, put
 
@@ -319,7 +325,7 @@ def test_messages_out_of_order_are_not_loaded(driver: Driver) -> None:
 # Away, and back.
 
 
-def everything_is_refused(store: Store) -> None:
+def everything_is_refused(store: PersistentStore) -> None:
     (answer,) = store.commit_many([put("k", b"v")])
     assert isinstance(answer, StoreUnavailable)
     asked = (
