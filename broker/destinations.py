@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from oms_journal.broker.block import ServiceName
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import Code, refuse
 from oms_journal.broker.service_text import destination_of, service_of_queue
 
 
@@ -83,9 +83,7 @@ def _parse(text: str) -> Destination:
             case _:
                 pass
     known = "/queue/NAME, /service/CLASS/SERVER/SERVICE, /topic/NAME, /conversation/ID, /temp/LABEL or /aci"
-    raise BrokerError(
-        Code.INVALID_SERVICE_NAME, detailed(Code.INVALID_SERVICE_NAME, f"destination {text[:80]!r} is none of {known}")
-    )
+    raise refuse(Code.INVALID_SERVICE_NAME, f"destination {text[:80]!r} is none of {known}")
 
 
 _known = lru_cache(16384)(_parse)

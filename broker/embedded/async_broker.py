@@ -15,7 +15,7 @@ from oms_journal.broker.admin.questions import Page, PageSteps, run_steps_async
 from oms_journal.broker.answers import Answered, Physical, with_enums
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Reply, Request
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.drivers.open import open_store
 from oms_journal.broker.embedded.beginning import Beginning, OpenStore, StartOptions, Value, attributes_of, start
 from oms_journal.broker.embedded.loop import LoopDispatcher, PendingCallback
@@ -74,7 +74,7 @@ class AsyncBroker:
 
     async def __aenter__(self) -> "AsyncBroker":
         if self._is_entered:
-            raise BrokerError(Code.NOT_ACTIVE, detailed(Code.NOT_ACTIVE, _ENTERED))
+            raise refuse(Code.NOT_ACTIVE, _ENTERED)
         self._is_entered = True
         loop = asyncio.get_running_loop()
         beginning = loop.run_in_executor(None, start, self._wanted)
@@ -205,7 +205,7 @@ class AsyncBroker:
 
     def _store(self) -> PersistentStore:
         if self._running is None or self._running.store is None:
-            raise BrokerError(Code.UOW_NOT_PERSISTED, detailed(Code.UOW_NOT_PERSISTED, "PSTORE=NO"))
+            raise refuse(Code.UOW_NOT_PERSISTED, "PSTORE=NO")
         return self._running.store
 
     def forbid_new_uow_messages(self) -> None:

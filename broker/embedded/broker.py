@@ -20,7 +20,7 @@ from oms_journal.broker.admin.questions import Page, PageSteps
 from oms_journal.broker.answers import Answered, Physical, with_enums
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Reply, Request
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.drivers.open import open_store
 from oms_journal.broker.embedded.beginning import OpenStore, StartOptions, Value, attributes_of, start
 from oms_journal.broker.embedded.runtime import TICK_SECONDS, Runtime
@@ -182,7 +182,7 @@ class Broker:
 
     def _store(self) -> PersistentStore:
         if self._running.store is None:
-            raise BrokerError(Code.UOW_NOT_PERSISTED, detailed(Code.UOW_NOT_PERSISTED, "PSTORE=NO"))
+            raise refuse(Code.UOW_NOT_PERSISTED, "PSTORE=NO")
         return self._running.store
 
     def forbid_new_uow_messages(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from heapq import heappush
 
 from oms_journal.broker.block import Reply
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import Code, refuse
 from oms_journal.broker.kernel.conversations.dormancy import conversation, is_kept, put_to_sleep, unit, wake_together
 from oms_journal.broker.kernel.conversations.places import replace
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
@@ -104,15 +104,15 @@ def discard_units(world: World, given: DiscardHeld) -> None:
 def _withheld(world: World, uowids: Sequence[str]) -> list[tuple[Conversation, UnitOfWork]]:
     """Return the units of work, each with its conversation; woken, and by age: who waits gets the oldest first."""
     if len(uowids) > UNITS_MAX:
-        raise BrokerError(Code.VALUE_INVALID, detailed(Code.VALUE_INVALID, f"more than {UNITS_MAX} at once"))
+        raise refuse(Code.VALUE_INVALID, f"more than {UNITS_MAX} at once")
     wake_together(world, uowids)
     found = []
     for uowid in dict.fromkeys(uowids):
         each = unit(world, uowid)
         if each is None:
-            raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, uowid))
+            raise refuse(Code.UOW_NOT_FOUND, uowid)
         if not isinstance(each, UnitOfWork) or not each.is_withheld:
-            raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, f"{uowid} is not held"))
+            raise refuse(Code.WRONG_STATUS, f"{uowid} is not held")
         talk = conversation(world, each.conv_id)
         assert talk is not None, "a unit of work has its conversation"
         if talk.is_pending:
@@ -228,7 +228,7 @@ class RemainingWindow:
         before = subscription.window.size if subscription.window is not None else 0
         if window is not None and window.size > max(RELEASED_MAX, before):
             text = f"more than {RELEASED_MAX} publications with others between them that it is to have: {_WHAT_THEN}"
-            raise BrokerError(Code.VALUE_INVALID, detailed(Code.VALUE_INVALID, text))
+            raise refuse(Code.VALUE_INVALID, text)
         is_held = window is not None and window.holds_any(subscription.topic.publications)
         self._ends = 0
         if orders and not is_held:
@@ -261,7 +261,7 @@ def _of_window(
     if subscription is not None and subscription.is_pending:
         raise Busy(subscription)
     if subscription is None or subscription.window is None:
-        raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, f"nothing is held for {subscription_id}"))
+        raise refuse(Code.UOW_NOT_FOUND, f"nothing is held for {subscription_id}")
     window, publications = subscription.window, subscription.topic.publications
     if publication_ids is None:
         return subscription, window, window.withheld(publications)
@@ -274,7 +274,7 @@ def _of_window(
             or not window.withholds(publication.order)
         ):
             text = f"{publication_id} is not held for {subscription_id}"
-            raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, text))
+            raise refuse(Code.UOW_NOT_FOUND, text)
         orders.append(publication.order)
     return subscription, window, orders
 

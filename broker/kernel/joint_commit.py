@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from oms_journal.broker import rules
 from oms_journal.broker.block import BOTH, Function, Option, Reply, Request
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import Code, refuse
 from oms_journal.broker.kernel.state.decision import Decision, JointDecision, Lockable
 from oms_journal.broker.kernel.state.effects import Answer, Call, Effect
 from oms_journal.broker.kernel.state.participant import Participant
@@ -43,11 +43,9 @@ def commit_together(world: World, call: Call, participant: Participant) -> None:
     """Decide all parts of the call, as one commit. The first part that is refused refuses all."""
     parts = call.request.parts
     if call.request.function is not Function.SYNCPOINT or call.request.uowid.upper() != BOTH:
-        raise BrokerError(
-            Code.FUNCTION_OPTION, detailed(Code.FUNCTION_OPTION, "parts go with SYNCPOINT COMMIT of BOTH")
-        )
+        raise refuse(Code.FUNCTION_OPTION, "parts go with SYNCPOINT COMMIT of BOTH")
     if len(parts) > PARTS_MAX:
-        raise BrokerError(Code.OUT_OF_RANGE, detailed(Code.OUT_OF_RANGE, f"at most {PARTS_MAX:,} parts"))
+        raise refuse(Code.OUT_OF_RANGE, f"at most {PARTS_MAX:,} parts")
     joint = world.joint = JointDecision()
     try:
         for part in parts:
@@ -67,10 +65,10 @@ def _take(world: World, call: Call, participant: Participant, whole: Request) ->
     part = call.request
     refusal = rules.check(part, is_server=False, is_logged_on=participant.has_logged_on)
     if refusal is not None:
-        raise BrokerError(refusal.code, detailed(refusal.code, refusal.detail))
+        raise refuse(refusal.code, refusal.detail)
     is_own = (part.user_id, part.token) == (whole.user_id, whole.token)
     if not is_own or part.parts or part.option not in _ALLOWED.get(part.function, ()):
-        raise BrokerError(Code.FUNCTION_OPTION, detailed(Code.FUNCTION_OPTION, "not to be committed with others"))
+        raise refuse(Code.FUNCTION_OPTION, "not to be committed with others")
     if part.function is Function.SYNCPOINT:
         syncpoint(world, call, participant)
     else:
@@ -96,13 +94,13 @@ def _check(joint: JointDecision) -> None:
         held = {id(each) for each in decision.locks}
         if held & seen:
             text = "two parts are about one conversation; an answer in it is committed with UOWID=BOTH"
-            raise BrokerError(Code.FUNCTION_OPTION, detailed(Code.FUNCTION_OPTION, text))
+            raise refuse(Code.FUNCTION_OPTION, text)
         seen |= held
     check_are_all([each for each in joint.repeats if isinstance(each, First)], joint.begun)
     producers = {changes.producer for changes in joint.changes if not changes.is_empty()}
     if len(producers) > 1:
         text = "units of work with a producer's identifier are committed with others of the same, and with nothing else"
-        raise BrokerError(Code.FUNCTION_OPTION, detailed(Code.FUNCTION_OPTION, text))
+        raise refuse(Code.FUNCTION_OPTION, text)
     if producers != {None}:
         _order(joint)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from oms_journal.broker import rules
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import API_VERSION_MAX, Function, Option, Reply, Request
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.kernel.conversations.ending import end_conversation
 from oms_journal.broker.kernel.conversations.messages import reply_error, send_message, undo
 from oms_journal.broker.kernel.joint_commit import commit_together
@@ -215,7 +215,7 @@ class Kernel:
             is_logged_on=participant is not None and participant.has_logged_on,
         )
         if refusal is not None:
-            raise BrokerError(refusal.code, detailed(refusal.code, refusal.detail))
+            raise refuse(refusal.code, refusal.detail)
         if request.broker_id and request.broker_id != world.attributes.broker.broker_id:
             raise BrokerError(Code.INVALID_BROKER_ID)
         if function in _OF_ANYBODY:

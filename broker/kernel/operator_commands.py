@@ -8,7 +8,7 @@ Whose the unit of work is does not matter, and whoever has it hears of it with t
 what was being sent or received is found no more.
 """
 
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.kernel.conversations.dormancy import conversation, unit
 from oms_journal.broker.kernel.hold_release import (
     discard_publications,
@@ -95,7 +95,7 @@ def purge(world: World, given: Purge) -> None:
 def set_status(world: World, given: SetStatus) -> None:
     """Let a unit of work that waits, or is put off, be received at once, or never. WRONG_STATUS for any other."""
     if given.status not in (ACCEPTED, Status.CANCELLED):
-        raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, "it is moved to ACCEPTED or CANCELLED only"))
+        raise refuse(Code.WRONG_STATUS, "it is moved to ACCEPTED or CANCELLED only")
     found = _found(world, given.uowid)
     if isinstance(found, UowRecord):
         raise BrokerError(Code.WRONG_STATUS, f"{Code.WRONG_STATUS.text}: {found.uowid} is {found.status.name}")

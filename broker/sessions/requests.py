@@ -25,7 +25,7 @@ from oms_journal.broker.block import (
     ServiceName,
     Store,
 )
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.records import Status
 from oms_journal.database.arguments import flag, plain_text, shown
 
@@ -251,7 +251,7 @@ class RequestFactory:
             said, own = getattr(request, name), self._who[name]
             if said not in ("", own):
                 text = f"{name.upper().replace('_', '-')} is that of the connection, {own!r}"
-                raise BrokerError(Code.INVALID_USER_ID, detailed(Code.INVALID_USER_ID, text))
+                raise refuse(Code.INVALID_USER_ID, text)
             setattr(request, name, own)
 
     def to(self, service: AnyService | None, conv_id: str | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from oms_journal.broker.answers import Answered, with_enums
 from oms_journal.broker.block import BOTH, NEW, Function, Option, Reception, Request
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import Code, refuse
 from oms_journal.broker.rules import check
 from oms_journal.broker.sessions.requests import (
     Message,
@@ -39,7 +39,7 @@ class OutgoingUnit:
 
     def _to_send(self, body: bytes, beside: dict[str, Any]) -> Request:
         if self._is_settled:
-            raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, _SENT_ANOTHER.format(self.uowid)))
+            raise refuse(Code.WRONG_STATUS, _SENT_ANOTHER.format(self.uowid))
         return self._speaker.send(Option.SYNC, self._to, body, self._terms | beside)
 
     def _sent(self, answered: Answered) -> None:
@@ -122,7 +122,7 @@ class Receiving(Generic[StatusT]):
     def _check_is_open(self) -> None:
         if not self.is_open:
             text = _RECEIVE_ANOTHER.format(self.first.uowid or self.first.publication_id)
-            raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, text))
+            raise refuse(Code.WRONG_STATUS, text)
 
     def _heard(self, answered: Answered) -> Message:
         found = message(answered)
@@ -144,7 +144,7 @@ def check_said(request: Request) -> None:
     """Raise what the broker would refuse the request for by itself, before anything is done for it. BrokerError."""
     refusal = check(with_enums(request), is_server=True, is_logged_on=True)
     if refusal is not None:
-        raise BrokerError(refusal.code, detailed(refusal.code, refusal.detail))
+        raise refuse(refusal.code, refusal.detail)
 
 
 class Reading:
@@ -206,7 +206,7 @@ class ReceivingUnit(Receiving[UnitStatus]):
 
     def _check_is_not_lost(self) -> None:
         if self.is_lost:
-            raise BrokerError(Code.WRONG_STATUS, detailed(Code.WRONG_STATUS, _WAS_LOST.format(self.uowid)))
+            raise refuse(Code.WRONG_STATUS, _WAS_LOST.format(self.uowid))
 
     def _heard(self, answered: Answered) -> Message:
         """Return the message; 00780307 when the unit of work was given back meanwhile, and begins anew."""

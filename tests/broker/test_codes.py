@@ -12,7 +12,7 @@ from oms_journal.broker.advice import ADVICE
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Reply
 from oms_journal.broker.block_json import decode_answer, encode_answer
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, detailed, refuse
 from oms_journal.broker.server.stomp.frames import Frame
 from oms_journal.broker.server.stomp.headers import error_frame
 from tests.support.project import REPOSITORY
@@ -78,7 +78,7 @@ def test_an_unknown_code_is_no_code() -> None:
 
 def test_an_error_carries_its_code_and_its_text() -> None:
     plain = BrokerError(Code.UOW_NOT_FOUND)
-    told = BrokerError(Code.MAX_UOWS, detailed(Code.MAX_UOWS, "100"))
+    told = refuse(Code.MAX_UOWS, "100")
 
     assert (plain.code, plain.text, str(plain)) == (Code.UOW_NOT_FOUND, "UOW not found", "00780305 UOW not found")
     assert str(told) == "00740345 MAX-UOWS of the service reached: 100"
@@ -124,7 +124,7 @@ def test_the_advice_of_a_code_is_a_sentence_that_begins_with_what_to_do(code: Co
 @for_each("code", TOLD)
 def test_whoever_is_told_a_code_is_told_what_to_do(code: Code) -> None:
     """As an exception in a traceback, over STOMP, and over HTTP."""
-    raised = BrokerError(code, detailed(code, "of this case"))
+    raised = refuse(code, "of this case")
     frame = error_frame(code, raised.text, Frame("SEND", {"destination": "/queue/A", "receipt": "1"}))
     answered = encode_answer(Answered(Reply(code=code, text=raised.text)))
 
@@ -150,8 +150,8 @@ def test_what_an_operator_is_told_is_a_sentence(code: CommandCode) -> None:
 
 RAISED = {
     "BrokerError",
+    "refuse",
     "detailed",
-    "_refusal",
     "BadFrame",
     "BadBlock",
     "CisRefused",

@@ -16,7 +16,7 @@ No attempt counts of what is given back with it: that is no fault of who receive
 from collections.abc import Iterable
 
 from oms_journal.broker.block import Reply
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.kernel.conversations.dormancy import conversation, sleep_unserved
 from oms_journal.broker.kernel.conversations.ending import EOC_CODES, ending_records, keep_records, reason_number
 from oms_journal.broker.kernel.participants.logon import Departure, depart, finish_quiescing, unregister
@@ -120,7 +120,7 @@ def shut_conversation(world: World, given: ShutConversation) -> None:
     if talk.is_pending:
         raise Busy(talk)
     if given.is_immediate and (any(talk.lines) or any(talk.reading)):
-        raise BrokerError(Code.UNREAD_UOW, detailed(Code.UNREAD_UOW, "purge what waits, or let it be received"))
+        raise refuse(Code.UNREAD_UOW, "purge what waits, or let it be received")
     state = ConversationState.EOC_CANCEL if given.is_immediate else ConversationState.EOC
     closings = [completion_by(world, talk, sent, Event.CONVERSATION_OVER) for sent in talk.sending if sent is not None]
     records = [record for side in (SERVER, CLIENT) for record in ending_records(world, talk, side, state)]

@@ -9,7 +9,7 @@ What the report of the persistent store says of a commit: records that came, and
 
 from collections.abc import Iterator
 
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import Code, detailed, refuse
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.state.conversation import Conversation
 from oms_journal.broker.kernel.state.decision import Decision
@@ -95,7 +95,7 @@ def decide(world: World, changes: Changes, decision: Decision) -> None:
     if not world.is_store_up:
         if decision.undo is not None:
             decision.undo()
-        raise BrokerError(decision.code, detailed(decision.code, NO_STORE))
+        raise refuse(decision.code, NO_STORE)
     if world.clocks.persistent - world.dues.clock_written >= CLOCK_STEP and _wants_clock(world, changes):
         changes, decision.clock = merge([changes, clock_changes(world)]), world.clocks.persistent
         world.dues.is_clock_pending = True

@@ -13,7 +13,7 @@ from typing import Any
 from oms_journal.broker.answers import Physical
 from oms_journal.broker.attributes.attributes import Attributes, BrokerAttributes, ServiceAttributes
 from oms_journal.broker.block import Reply, Request, ServiceName
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.durations import NO, YES, Clocks, parse_wait
 from oms_journal.broker.kernel.state.conversation import CLIENT, SERVER, Conversation
 from oms_journal.broker.kernel.state.decision import Decision, DecisionMaker, JointDecision, Lockable
@@ -254,10 +254,10 @@ class World:
         if found is None:
             if "" in name:
                 text = "CLASS, SERVER and SERVICE have to be said"
-                raise BrokerError(Code.INVALID_SERVICE_NAME, detailed(Code.INVALID_SERVICE_NAME, text))
+                raise refuse(Code.INVALID_SERVICE_NAME, text)
             attributes = self.attributes.service(*name)
             if attributes is None:
-                raise BrokerError(Code.SERVICE_UNDEFINED, detailed(Code.SERVICE_UNDEFINED, "/".join(name)))
+                raise refuse(Code.SERVICE_UNDEFINED, "/".join(name))
             is_defined = (attributes.server_class, attributes.server_name, attributes.service) == name
             found = Service(name, attributes, is_lasting=stays(len(self.services), is_defined=is_defined))
             self.services[name] = found

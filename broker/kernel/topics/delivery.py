@@ -15,7 +15,7 @@ from collections.abc import Callable
 from heapq import heappush
 
 from oms_journal.broker.block import NEW, Option, Reception, Reply, Request
-from oms_journal.broker.codes import BrokerError, Code, about_publication, detailed
+from oms_journal.broker.codes import BrokerError, Code, about_publication, refuse
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.state.decision import Busy, Decision
 from oms_journal.broker.kernel.state.effects import Answer, Body, Call, Expect, Stored
@@ -70,9 +70,7 @@ def subscribe(world: World, call: Call, participant: Participant) -> None:
         raise BrokerError(Code.SUBSCRIBE_NOT_ALLOWED)
     is_durable = call.request.option is Option.DURABLE
     if is_durable and not topic.attributes.allow_durable:
-        raise BrokerError(
-            Code.SUBSCRIBE_NOT_ALLOWED, detailed(Code.SUBSCRIBE_NOT_ALLOWED, f"{topic.name} does not allow DURABLE")
-        )
+        raise refuse(Code.SUBSCRIBE_NOT_ALLOWED, f"{topic.name} does not allow DURABLE")
     if is_durable and world.attributes.broker.subscriber_store != "PSTORE":
         raise BrokerError(Code.DURABLE_WITHOUT_STORE)
     label = call.request.subscription
@@ -218,7 +216,7 @@ def receive_next(world: World, call: Call, participant: Participant, subscriptio
     if publication is None:
         return False
     if publication.is_stored and publication.messages is None and not world.is_store_up:
-        raise BrokerError(Code.DURABLE_WITHOUT_STORE, detailed(Code.DURABLE_WITHOUT_STORE, NO_STORE))
+        raise refuse(Code.DURABLE_WITHOUT_STORE, NO_STORE)
     subscription.begin(publication.order, participant.name)
     hand_out_publication(world, call, participant, subscription, publication)
     return True
@@ -231,7 +229,7 @@ def hand_out_publication(
     body: Body
     if publication.messages is None:
         if not world.is_store_up:
-            raise BrokerError(Code.DURABLE_WITHOUT_STORE, detailed(Code.DURABLE_WITHOUT_STORE, NO_STORE))
+            raise refuse(Code.DURABLE_WITHOUT_STORE, NO_STORE)
         body, properties = Stored(publication.first + at), None
     else:
         body, properties = publication.messages[at].payload, publication.messages[at].properties

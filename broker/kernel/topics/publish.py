@@ -11,7 +11,7 @@ subscribed before, at a broker that has taken it over either.
 """
 
 from oms_journal.broker.block import NEW, Option, Reply, Request, Store
-from oms_journal.broker.codes import BrokerError, Code, about_publication, detailed
+from oms_journal.broker.codes import BrokerError, Code, about_publication, refuse
 from oms_journal.broker.durations import MICROSECONDS, ends
 from oms_journal.broker.kernel.conversations.dormancy import KEPT_BYTES_MAX
 from oms_journal.broker.kernel.state.decision import Busy, Decision
@@ -52,7 +52,7 @@ def send_publication(world: World, call: Call, participant: Participant) -> None
     if topic.is_stored and world.is_new_forbidden:
         raise about_publication(Code.NO_NEW_UOWS)
     if topic.is_stored and not world.is_store_up:
-        raise BrokerError(Code.DURABLE_WITHOUT_STORE, detailed(Code.DURABLE_WITHOUT_STORE, NO_STORE))
+        raise refuse(Code.DURABLE_WITHOUT_STORE, NO_STORE)
     message = NewMessage(topic.queue, request.body, stored_properties(request))
     if request.option is Option.COMMIT:
         commit_publication(world, call, participant, publication, message)

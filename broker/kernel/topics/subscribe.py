@@ -9,7 +9,7 @@ A durable one is there once the store has it. Until then calls about it wait: th
 """
 
 from oms_journal.broker.block import Reply
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.durations import MICROSECONDS, ends
 from oms_journal.broker.kernel.state.decision import Apply, Busy, Decision
 from oms_journal.broker.kernel.state.effects import SubscribeFor, UnsubscribeFor
@@ -97,8 +97,7 @@ def subscribe_for(world: World, given: SubscribeFor) -> None:
     check_enabled(world)
     topic = world.topics.topic(given.topic)
     if not topic.attributes.allow_durable:
-        text = detailed(Code.SUBSCRIBE_NOT_ALLOWED, f"{topic.name} does not allow DURABLE")
-        raise BrokerError(Code.SUBSCRIBE_NOT_ALLOWED, text)
+        raise refuse(Code.SUBSCRIBE_NOT_ALLOWED, f"{topic.name} does not allow DURABLE")
     if world.attributes.broker.subscriber_store != "PSTORE" or not world.has_store:
         raise BrokerError(Code.DURABLE_WITHOUT_STORE)
     owner = world.owner(given.user, given.token)

@@ -17,7 +17,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from oms_journal.broker.block import ConvStat, Function, Option, Reception, Reply, Request
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.kernel.conversations.dormancy import conversation, sleep_if_idle, wake_first
 from oms_journal.broker.kernel.conversations.ending import end_side
 from oms_journal.broker.kernel.conversations.places import assign, drop_if_over, replace
@@ -73,7 +73,7 @@ def receive(world: World, call: Call, participant: Participant) -> None:
     if not park(world, call, participant, ranks, places):
         is_there = any(len(each.orders[rank]) for places in waitings for each in places for rank in ranks)
         if is_there and not world.is_store_up:
-            raise BrokerError(Code.UOW_NOT_PERSISTED, detailed(Code.UOW_NOT_PERSISTED, NO_STORE))
+            raise refuse(Code.UOW_NOT_PERSISTED, NO_STORE)
         raise BrokerError(_why_nothing(participant, services, ranks) if word == "OLD" else Code.NO_CONVERSATION)
 
 

@@ -11,7 +11,7 @@ service or the broker does by its attributes. Nobody sees it before it is commit
 """
 
 from oms_journal.broker.block import NEW, Option, Request, Store
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.durations import MICROSECONDS
 from oms_journal.broker.kernel.conversations.dormancy import (
     check_may_end,
@@ -138,7 +138,7 @@ def _check_limits(world: World, service: Service) -> None:
         raise BrokerError(Code.MAX_UOWS, f"MAX-UOWS of the broker reached: {limit}")
     limit = attributes.max_uows
     if limit is not None and service.units >= limit:
-        raise BrokerError(Code.MAX_UOWS, detailed(Code.MAX_UOWS, str(limit)))
+        raise refuse(Code.MAX_UOWS, str(limit))
 
 
 def _new_unit(world: World, terms: UnitTerms, request: Request, participant: Participant) -> UnitOfWork:
@@ -161,7 +161,7 @@ def _check_store(world: World, variation: Variation) -> None:
         return
     if not world.is_store_up:
         code = _LOSSES[variation.uow]
-        raise BrokerError(code, detailed(code, NO_STORE))
+        raise refuse(code, NO_STORE)
     if world.is_new_forbidden:
         raise BrokerError(Code.NO_NEW_UOWS)
 

@@ -19,7 +19,7 @@ SETUSTATUS  either    RECEIVED, ACCEPTED,        the user status is another
 from collections.abc import Callable, Mapping
 
 from oms_journal.broker.block import BOTH, Option
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.kernel.conversations.dormancy import check_may_end, conversation, unit
 from oms_journal.broker.kernel.state.conversation import OPEN, Conversation
 from oms_journal.broker.kernel.state.decision import Busy, Decision, Lockable
@@ -86,7 +86,7 @@ def syncpoint(world: World, call: Call, participant: Participant) -> None:
         return
     found = unit(world, request.uowid)
     if found is None or request.conv_id not in ("", found.conv_id):
-        raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, _UNKNOWN.format(request.uowid)))
+        raise refuse(Code.UOW_NOT_FOUND, _UNKNOWN.format(request.uowid))
     if isinstance(found, UowRecord):
         _of_complete(world, call, participant, found)
         return
@@ -113,7 +113,7 @@ def _is_by_receiver(about: SyncpointCall) -> bool:
 def _not_the_callers(about: SyncpointCall) -> BrokerError:
     """Return the refusal of a call about a unit of work of others, or one that the caller receives no more."""
     text = f"{Option(about.call.request.option).name} is for its sender, and for who is receiving it now"
-    return BrokerError(Code.NOT_THE_CREATOR, detailed(Code.NOT_THE_CREATOR, text))
+    return refuse(Code.NOT_THE_CREATOR, text)
 
 
 def _commit(world: World, about: SyncpointCall) -> None:
@@ -334,7 +334,7 @@ def _show_last(world: World, call: Call, participant: Participant) -> None:
     found = unit(world, last) if last else None
     if found is None:
         where = f" in the conversation {conv_id}" if conv_id else ""
-        raise BrokerError(Code.UOW_NOT_FOUND, detailed(Code.UOW_NOT_FOUND, f"you have begun none{where}"))
+        raise refuse(Code.UOW_NOT_FOUND, f"you have begun none{where}")
     if isinstance(found, UowRecord):
         world.answer(call.handle, reply_of_record(found))
         return

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from oms_journal.broker.answers import Answered
 from oms_journal.broker.block import Function, Option, Request
 from oms_journal.broker.block_json import BadBlock, decode_request, encode_answer, parse_json
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import Code, refuse
 from oms_journal.broker.server.stomp.flow import Flow
 from oms_journal.broker.server.stomp.frames import Frame
 from oms_journal.broker.server.stomp.headers import TEMPORARY
@@ -48,14 +48,14 @@ class BlockCalls:
         """Carry out a call, once all that was begun before is answered. BrokerError."""
         headers = frame.headers
         if "transaction" in headers:
-            raise _refusal(Code.INVALID_OPTION, "a control block is in no transaction")
+            raise refuse(Code.INVALID_OPTION, "a control block is in no transaction")
         reply_to = headers.get("reply-to", "")
         if reply_to and (not reply_to.startswith(TEMPORARY) or reply_to == TEMPORARY):
-            raise _refusal(Code.INVALID_OPTION, "reply-to names /temp/LABEL")
+            raise refuse(Code.INVALID_OPTION, "reply-to names /temp/LABEL")
         try:
             request, as_text = decode_request(parse_json(frame.body))
         except BadBlock as bad:
-            raise _refusal(Code.INVALID_FUNCTION, str(bad)) from None
+            raise refuse(Code.INVALID_FUNCTION, str(bad)) from None
         self._flow.speaker.speak_for(request)
         _check(request)
 
@@ -84,11 +84,7 @@ def _check(request: Request) -> None:
     """Refuse what the connection's own frames are for. BrokerError."""
     function, option = Function(request.function), Option(request.option)
     if function not in CALLS:
-        raise _refusal(Code.INVALID_FUNCTION, f"{function.name} is no call for {DESTINATION}: STOMP has frames for it")
+        raise refuse(Code.INVALID_FUNCTION, f"{function.name} is no call for {DESTINATION}: STOMP has frames for it")
     if option not in CALLS[function]:
         text = f"{function.name} with OPTION={option.name} is no call for {DESTINATION}: STOMP has frames for it"
-        raise _refusal(Code.INVALID_OPTION, text)
-
-
-def _refusal(code: Code, text: str) -> BrokerError:
-    return BrokerError(code, detailed(code, text))
+        raise refuse(Code.INVALID_OPTION, text)

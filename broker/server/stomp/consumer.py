@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from oms_journal.broker.block import FIELDS, Option, Reply, Request
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.destinations import (
     Destination,
     InConversation,
@@ -80,16 +80,16 @@ class Consumer:
         check_is_single(headers["destination"], "subscribe")
         id_ = headers.get("id") or (str(where) if self._flow.version == V10 else _needed(headers, "id"))
         if id_ in self._subscriptions:
-            raise _refusal(Code.INVALID_OPTION, f"there is a subscription {id_[:80]!r} already")
+            raise refuse(Code.INVALID_OPTION, f"there is a subscription {id_[:80]!r} already")
         if len(self._subscriptions) >= self.limits.subscriptions:
-            raise _refusal(Code.QUEUE_FULL, f"at most {self.limits.subscriptions:,} subscriptions")
+            raise refuse(Code.QUEUE_FULL, f"at most {self.limits.subscriptions:,} subscriptions")
         ack = headers.get("ack", AUTO)
         if ack not in ACK_MODES:
-            raise _refusal(Code.INVALID_OPTION, f"ack:{ack[:40]} is none of {', '.join(ACK_MODES)}")
+            raise refuse(Code.INVALID_OPTION, f"ack:{ack[:40]} is none of {', '.join(ACK_MODES)}")
         subscription = StompSubscription(id_, ack, self._prefetch(headers))
         is_durable, name = _is_durable(headers), _name(headers)
         if is_durable and not isinstance(where, ToTopic):
-            raise _refusal(Code.INVALID_OPTION, "durable goes with a topic; what is sent to a service is kept anyway")
+            raise refuse(Code.INVALID_OPTION, "durable goes with a topic; what is sent to a service is kept anyway")
         if isinstance(where, ToTopic):
             label = (name and f"/{name}") if is_durable else f"\0{id_}"
             if is_durable:
@@ -103,22 +103,22 @@ class Consumer:
         """Refuse a durable subscription that this connection has already, or a name that is none. BrokerError."""
         token = self._flow.speaker.token + label
         if not token.isprintable():
-            raise _refusal(Code.INVALID_CHARACTER, "the name of a durable subscription is not text")
+            raise refuse(Code.INVALID_CHARACTER, "the name of a durable subscription is not text")
         if len(token.encode()) > TOKEN_BYTES_MAX:
             text = f"client-id and name of a durable subscription, {token[:80]!r}, have at most {TOKEN_BYTES_MAX} bytes"
-            raise _refusal(Code.OUT_OF_RANGE, text)
+            raise refuse(Code.OUT_OF_RANGE, text)
         for each in self._intakes.values():
             source = each.source
             if isinstance(source, TopicSource) and source.is_durable and (source.where, source.label) == (where, label):
                 text = f"this connection has that durable subscription to {where} already; name another one {NAMES[0]}"
-                raise _refusal(Code.INVALID_OPTION, text)
+                raise refuse(Code.INVALID_OPTION, text)
 
     def _prefetch(self, headers: Mapping[str, str]) -> int:
         text = next((headers[name] for name in PREFETCH if name in headers), None)
         if text is None:
             return self.limits.prefetch
         if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
-            raise _refusal(Code.INVALID_NUMBER, f"prefetch-count {text[:40]!r} is no number of messages")
+            raise refuse(Code.INVALID_NUMBER, f"prefetch-count {text[:40]!r} is no number of messages")
         return min(int(text), self.limits.prefetch_max)
 
     def _begin(
@@ -172,7 +172,7 @@ class Consumer:
             done = next((each for each in awaited if each.is_answered and not self._has_in_flight(each)), None)
             if done is None:
                 text = f"at most {self.limits.replies:,} conversations of a connection are without an answer"
-                raise _refusal(Code.QUEUE_FULL, text)
+                raise refuse(Code.QUEUE_FULL, text)
             self.is_over(done)
         self._expected += 1
 
@@ -228,7 +228,7 @@ class Consumer:
         id_ = headers.get("id") or _needed(headers, "id" if self._flow.version != V10 else "destination")
         subscription = self._subscriptions.get(id_)
         if subscription is None:
-            raise _refusal(Code.UOW_NOT_FOUND, f"there is no subscription {id_[:80]!r}")
+            raise refuse(Code.UOW_NOT_FOUND, f"there is no subscription {id_[:80]!r}")
         forgets = _is_durable(headers)
         self._flow.when_settled(lambda: self._leave(frame, subscription, forgets=forgets))
 
@@ -470,9 +470,5 @@ def _is_durable(headers: Mapping[str, str]) -> bool:
 def _needed(headers: Mapping[str, str], name: str) -> str:
     found = headers.get(name, "")
     if not found:
-        raise _refusal(Code.INVALID_OPTION, f"the header {name} is missing")
+        raise refuse(Code.INVALID_OPTION, f"the header {name} is missing")
     return found
-
-
-def _refusal(code: Code, text: str) -> BrokerError:
-    return BrokerError(code, detailed(code, text))

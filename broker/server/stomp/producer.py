@@ -10,7 +10,7 @@ from typing import Any
 
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import NEW, Function, Option, Reply, Store
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import Code, refuse
 from oms_journal.broker.destinations import InConversation, Temporary, ToService, ToTopic, parse_destination
 from oms_journal.broker.server.stomp.consumer import Consumer, was_settled
 from oms_journal.broker.server.stomp.flow import Flow
@@ -45,7 +45,7 @@ def parse_send(frame: Frame) -> ParsedSend:
     headers = frame.headers
     text = headers.get("destination")
     if text is None:
-        raise _refusal(Code.INVALID_SERVICE_NAME, "the header destination is missing")
+        raise refuse(Code.INVALID_SERVICE_NAME, "the header destination is missing")
     where = parse_destination(text)
     check_is_single(text, "send")
     conv_id = conversation_header(headers, where)
@@ -57,7 +57,7 @@ def parse_send(frame: Frame) -> ParsedSend:
             beside["ustatus"] = headers["user-status"]
         return ParsedSend(frame, where, Function.SEND_PUBLICATION, to, beside)
     if isinstance(where, Temporary):
-        raise _refusal(Code.INVALID_SERVICE_NAME, "only the answers to this connection come from /temp")
+        raise refuse(Code.INVALID_SERVICE_NAME, "only the answers to this connection come from /temp")
     beside.update(terms_of(headers))
     reply_to = headers.get("reply-to", "")
     label = reply_to.removeprefix(TEMPORARY) if reply_to.startswith(TEMPORARY) else ""
@@ -92,7 +92,7 @@ class Producer:
             return None
         found = self._transactions.get(name)
         if found is None:
-            raise _refusal(Code.UOW_NOT_FOUND, f"there is no transaction {name[:80]!r}")
+            raise refuse(Code.UOW_NOT_FOUND, f"there is no transaction {name[:80]!r}")
         return found
 
     # SEND.
@@ -105,7 +105,7 @@ class Producer:
             self._check_is_stored(sent)
         other = self._sending.get(sent.conv_id) if self._sending else None
         if other is not None and other is not transaction:
-            raise _refusal(Code.WRONG_UOW_TYPE, f"transaction {other.name!r} sends in this conversation")
+            raise refuse(Code.WRONG_UOW_TYPE, f"transaction {other.name!r} sends in this conversation")
         if transaction is not None:
             self._add(transaction, sent)
             return
@@ -136,7 +136,7 @@ class Producer:
             text = (
                 f"it would not be stored: the broker's attributes do not say {unsaid}; persistent:false asks for that"
             )
-            raise _refusal(Code.INVALID_STORE, text)
+            raise refuse(Code.INVALID_STORE, text)
 
     def _expects(self, sent: ParsedSend) -> bool:
         """Keep a place for the answers, if they are wanted and not awaited already. BrokerError where there is none."""
@@ -151,7 +151,7 @@ class Producer:
         transaction.size += len(sent.frame.body)
         if sum(each.size for each in self._transactions.values()) > self._flow.limits.transaction_bytes:
             text = f"open transactions hold at most {self._flow.limits.transaction_bytes:,} bytes"
-            raise _refusal(Code.LENGTH_EXCEEDED, text)
+            raise refuse(Code.LENGTH_EXCEEDED, text)
         key = unit_key(sent.where, sent.to, sent.label)
         out = transaction.outgoing.get(key)
         if out is None:
@@ -193,9 +193,9 @@ class Producer:
         """Begin a transaction."""
         name = _name(frame.headers)
         if name in self._transactions:
-            raise _refusal(Code.WRONG_STATUS, f"there is a transaction {name[:80]!r} already")
+            raise refuse(Code.WRONG_STATUS, f"there is a transaction {name[:80]!r} already")
         if len(self._transactions) >= self._flow.limits.transactions:
-            raise _refusal(Code.QUEUE_FULL, f"at most {self._flow.limits.transactions} transactions at a time")
+            raise refuse(Code.QUEUE_FULL, f"at most {self._flow.limits.transactions} transactions at a time")
         self._transactions[name] = Transaction(name, self._flow.speaker)
         self._flow.receipt(frame)
 
@@ -264,9 +264,5 @@ class Producer:
 def _name(headers: Mapping[str, str]) -> str:
     name = headers.get("transaction", "")
     if not name:
-        raise _refusal(Code.INVALID_OPTION, "the header transaction is missing")
+        raise refuse(Code.INVALID_OPTION, "the header transaction is missing")
     return name
-
-
-def _refusal(code: Code, text: str) -> BrokerError:
-    return BrokerError(code, detailed(code, text))

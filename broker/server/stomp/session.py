@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 
 from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Function, Reply
-from oms_journal.broker.codes import BrokerError, Code, detailed
+from oms_journal.broker.codes import BrokerError, Code, detailed, refuse
 from oms_journal.broker.drivers.open import version
 from oms_journal.broker.rights import ANONYMOUS, LogonRefused
 from oms_journal.broker.server.runtime.limits import StompLimits
@@ -83,7 +83,7 @@ class StompSession:
         command = frame.command
         try:
             if not self._flow.is_connected and command not in _TO_CONNECT:
-                raise BrokerError(Code.LOGON_REQUIRED, detailed(Code.LOGON_REQUIRED, "CONNECT comes first"))
+                raise refuse(Code.LOGON_REQUIRED, "CONNECT comes first")
             check_headers(frame)
             _VERBS[command](self, frame)
         except BrokerError as refusal:
@@ -113,7 +113,7 @@ class StompSession:
     def _connect(self, frame: Frame) -> None:
         flow, headers = self._flow, frame.headers
         if flow.version:
-            raise BrokerError(Code.INVALID_FUNCTION, detailed(Code.INVALID_FUNCTION, "CONNECT comes once"))
+            raise refuse(Code.INVALID_FUNCTION, "CONNECT comes once")
         accepted = {text.strip() for text in headers.get("accept-version", V10).split(",")}
         found = next((each for each in VERSIONS if each in accepted), None)
         if found is None:
@@ -148,7 +148,7 @@ class StompSession:
         parts = text.replace(" ", "").split(",")
         if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
             said = f"heart-beat:{text[:40]} is not two numbers of milliseconds, as in 0,10000"
-            raise BrokerError(Code.INVALID_NUMBER, detailed(Code.INVALID_NUMBER, said))
+            raise refuse(Code.INVALID_NUMBER, said)
         can, wants = map(int, parts)
         least = self.limits.heart_beat_milliseconds
         return (max(wants, least) if wants else 0, max(can, least) if can else 0)
