@@ -17,7 +17,7 @@ from oms_journal.broker.attributes.attributes import Attributes
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import BrokerError, Code, refuse
 from oms_journal.broker.drivers.open import open_store
-from oms_journal.broker.embedded.beginning import Beginning, OpenStore, StartOptions, Value, attributes_of, start
+from oms_journal.broker.embedded.beginning import OpenStore, StartOptions, Value, attributes_of, start
 from oms_journal.broker.embedded.loop import LoopDispatcher, PendingCallback
 from oms_journal.broker.embedded.runtime import TICK_SECONDS, Runtime
 from oms_journal.broker.kernel.state.effects import (
@@ -79,13 +79,12 @@ class AsyncBroker:
         loop = asyncio.get_running_loop()
         beginning = loop.run_in_executor(None, start, self._wanted)
         try:
-            begun = await asyncio.shield(beginning)
+            self._running = await asyncio.shield(beginning)
         except BaseException as failure:
             self._is_entered = False
             if isinstance(failure, asyncio.CancelledError):
                 beginning.add_done_callback(_let_go)
             raise
-        self._running = Runtime(begun)
         self._tasks = LoopDispatcher(self._running, loop, tick_seconds=self._tick_seconds)
         return self
 
@@ -234,7 +233,7 @@ class AsyncBroker:
             running.tell()
 
 
-def _let_go(beginning: "asyncio.Future[Beginning]") -> None:
+def _let_go(beginning: "asyncio.Future[Runtime]") -> None:
     """Close what was begun for a task that had been cancelled by then."""
     if not beginning.cancelled() and beginning.exception() is None:
-        Runtime(beginning.result()).close()
+        beginning.result().close()

@@ -17,6 +17,7 @@ from pathlib import Path
 from oms_journal.broker.attributes.attributes import Attributes, built_in, read_attributes
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.open import DEFAULT_FILE, open_store, start_options, version
+from oms_journal.broker.embedded.runtime import Runtime
 from oms_journal.broker.kernel.kernel import Kernel
 from oms_journal.broker.kernel.restart.restore import restore, without_store
 from oms_journal.broker.store.master import Identifiers
@@ -50,19 +51,6 @@ class StartOptions:
             if getattr(self, name) is not None:
                 plain_text(getattr(self, name), name)
         flag(self.create, "create")
-
-
-@dataclass(slots=True, kw_only=True)
-class Beginning:
-    """A broker that was begun, and does nothing yet."""
-
-    attributes: Attributes
-    kernel: Kernel
-    store: PersistentStore | None
-    begun: StartedStore | None
-    report: Report | None
-    clock: Callable[[], int]  # microseconds since 1970 UTC
-    job: str
 
 
 def attributes_of(
@@ -115,7 +103,7 @@ def with_start(attributes: Attributes, pstore: str) -> Attributes:
     return other
 
 
-def start(wanted: StartOptions) -> Beginning:
+def start(wanted: StartOptions) -> Runtime:
     """Open the store, begin it as PSTORE says, and restore what it holds. StartRefused: then nothing is left open."""
     attributes, now = wanted.attributes, wanted.clock()
     if attributes.broker.run_mode != "STANDARD" and not wanted.is_standby:
@@ -143,7 +131,7 @@ def start(wanted: StartOptions) -> Beginning:
     report = _report(attributes, wanted, begun, now)
     if report is not None:
         report.write(found.reported, now)
-    return Beginning(
+    return Runtime(
         attributes=attributes,
         kernel=kernel,
         store=store,

@@ -83,10 +83,8 @@ class Broker:
         AttributesInvalid. (EntireX 8.0, Concepts of Persistent Messaging, "Persistent Store".)
         """
         found, seconds = attributes_of(directory, attributes, given), number_of_seconds(tick_seconds, "tick_seconds")
-        beginning = start(
-            StartOptions(attributes=found, erase=erase, report=report, open_store=open_store, create=create)
-        )
-        return cls(Runtime(beginning), tick_seconds=seconds)
+        wanted = StartOptions(attributes=found, erase=erase, report=report, open_store=open_store, create=create)
+        return cls(start(wanted), tick_seconds=seconds)
 
     def __enter__(self) -> "Broker":
         return self

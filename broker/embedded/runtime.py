@@ -13,14 +13,13 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from oms_journal.broker.answers import Answered
-from oms_journal.broker.attributes.attributes import JournalAttributes, SqliteAttributes
+from oms_journal.broker.attributes.attributes import Attributes, JournalAttributes, SqliteAttributes
 from oms_journal.broker.block import Reply, Request
 from oms_journal.broker.codes import Code, detailed
-from oms_journal.broker.embedded.beginning import Beginning
-from oms_journal.broker.kernel.kernel import INTERNAL_ERROR
+from oms_journal.broker.kernel.kernel import INTERNAL_ERROR, Kernel
 from oms_journal.broker.kernel.state.effects import (
     Answer,
     Commit,
@@ -38,10 +37,12 @@ from oms_journal.broker.kernel.state.effects import (
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.store.changes import Changes, filled
 from oms_journal.broker.store.latencies import Latencies
-from oms_journal.broker.store.report import ReportLine
+from oms_journal.broker.store.report import Report, ReportLine
 from oms_journal.broker.store.start import (
     CommitRefused,
+    PersistentStore,
     ProducerReused,
+    StartedStore,
     StoreError,
     StoreFull,
     StoreUnavailable,
@@ -55,16 +56,26 @@ BATCH_MAX = 10_000  # commits that one sync takes
 
 
 class Runtime:
-    """The kernel with what it needs of the world, between a beginning and an end."""
+    """The kernel with what it needs of the world, between a beginning and an end. It does nothing by itself."""
 
-    def __init__(self, beginning: Beginning) -> None:
-        self.attributes = beginning.attributes
-        self.store = beginning.store
-        self._begun = beginning.begun
-        self._kernel = beginning.kernel
-        self._report = beginning.report
-        self._clock = beginning.clock
-        self._job = beginning.job
+    def __init__(  # noqa: PLR0913 - named, and one place calls it
+        self,
+        *,
+        attributes: Attributes,
+        kernel: Kernel,
+        store: PersistentStore | None,
+        begun: StartedStore | None,
+        report: Report | None,
+        clock: Callable[[], int],  # microseconds since 1970 UTC
+        job: str,
+    ) -> None:
+        self.attributes = attributes
+        self.store = store
+        self.begun = begun
+        self._kernel = kernel
+        self._report = report
+        self._clock = clock
+        self._job = job
         self._partner = self.attributes.broker.partner_cluster_address or ""
         self._min_free = self._of_store().min_free_space
         self._is_short = False  # of free space
@@ -241,12 +252,12 @@ class Runtime:
 
     def end(self) -> None:
         """Write the checkpoint of the termination, when the store can be written."""
-        if self.store is None or self._begun is None:
+        if self.store is None or self.begun is None:
             return
         try:
             if self.store.is_connected:
                 now = self._clock()
-                reported = write_termination(self.store, self._begun, now=now, job=self._job)
+                reported = write_termination(self.store, self.begun, now=now, job=self._job)
                 if self._report is not None:
                     self._report.write(reported, now)
         except StoreError as failure:

@@ -11,7 +11,6 @@ from oms_journal.broker.attributes.attributes import Attributes, parse_attribute
 from oms_journal.broker.block import Request
 from oms_journal.broker.codes import Code
 from oms_journal.broker.drivers.journal import JournalStore
-from oms_journal.broker.embedded.beginning import Beginning
 from oms_journal.broker.embedded.runtime import Runtime
 from oms_journal.broker.kernel.kernel import Kernel
 from oms_journal.broker.kernel.restart.restore import restore as restore_kernel
@@ -191,7 +190,7 @@ class MachineDesk(OracleDesk):
         store, self.attributes = self.store, self.machine.attributes
         self.begun = begun(store, now=self.now)
         self.kernel = Kernel(self.attributes, restore_kernel(store, now=self.now), self.begun.identifiers)
-        beginning = Beginning(
+        self.running = Runtime(
             attributes=self.attributes,
             kernel=self.kernel,
             store=store,
@@ -200,7 +199,6 @@ class MachineDesk(OracleDesk):
             clock=lambda: self.now,
             job="",
         )
-        self.running = Runtime(beginning)
         self._go_on()
 
     def taken_over(self) -> "MachineDesk":

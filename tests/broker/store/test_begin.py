@@ -319,8 +319,8 @@ def test_the_attributes_name_the_store_and_how_it_is_begun(tmp_path: Path, kind:
 
     def opened(pstore: str, erase: str | None = None) -> CheckpointName | None:
         attributes = built_in(broker_id="ME", pstore=pstore, pstore_type=kind, **place)
-        beginning = begin_broker(StartOptions(attributes=attributes, erase=erase))
-        store, began = beginning.store, beginning.begun
+        running = begin_broker(StartOptions(attributes=attributes, erase=erase))
+        store, began = running.store, running.begun
         if store is None or began is None:
             return None
         assert began.master.broker_id == "ME"
