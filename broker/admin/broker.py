@@ -1,13 +1,13 @@
 """The broker as a whole, as rows: what it is and holds (BROKER), what it has done (STATISTICS), its times and files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from oms_journal.broker.admin.questions import Page, Query, Row, page_of, run_steps, seconds_of, time_of
 from oms_journal.broker.kernel.state.service import End
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.store.latencies import Latencies
-from oms_journal.broker.store.stored import StoredFile
+from oms_journal.broker.store.stored import FileRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,16 +188,16 @@ def latency(latencies: Latencies) -> Page:
     return Page(rows=rows, total=len(rows), summary=summary)
 
 
-def files(found: Sequence[StoredFile], place: str, free_bytes: int | None) -> Page:
+def files(found: Sequence[FileRow], place: str, free_bytes: int | None) -> Page:
     """Return the store's data files, oldest first."""
     summary = {
         "directory": place,
-        "bytes": sum(each.bytes for each in found),
-        "live_bytes": sum(each.live_bytes for each in found),
+        "bytes": sum(each["bytes"] for each in found),
+        "live_bytes": sum(each["live_bytes"] for each in found),
         "free_bytes": free_bytes,
         "files": len(found),
     }
-    return Page(rows=[asdict(each) for each in found], total=len(found), summary=summary)
+    return Page(rows=found, total=len(found), summary=summary)
 
 
 def sliced(page: Page, question: Query) -> Page:

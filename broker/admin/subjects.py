@@ -18,6 +18,7 @@ from oms_journal.broker.admin.services import ServerRow, ServiceRow, servers, se
 from oms_journal.broker.admin.topics import PublicationRow, SubscriberRow, TopicRow, publications, subscribers, topics
 from oms_journal.broker.admin.uows import UowRow, UowStatisticsRow, uow_statistics, uows
 from oms_journal.broker.kernel.state.world import World
+from oms_journal.broker.store.stored import FILE_COLUMNS
 
 _SERVICE = ("server_class", "server_name", "service")
 _USER = ("user_id", "token")
@@ -42,10 +43,6 @@ def _of(row: Any) -> list[str]:
     return [each.name for each in fields(row)]
 
 
-_FILE = (
-    *("name", "sequence", "active", "bytes", "live_bytes", "dead_bytes", "live_messages", "live_keys", "needed"),
-    *("pinned_by", "pins_files", "freed_by_compact"),
-)
 _ALL = [
     Subject(
         name="BROKER",
@@ -135,7 +132,9 @@ _ALL = [
     ),
     Subject(name="STATISTICS", number=27, says="what was counted since the start", columns=_of(StatisticsRow)),
     Subject(name="LATENCY", number=0, says="how long commits take, as a histogram", columns=("from", "to", "count")),
-    Subject(name="FILES", number=0, says="the data files: live and dead bytes, and what keeps each", columns=_FILE),
+    Subject(
+        name="FILES", number=0, says="the data files: live and dead bytes, and what keeps each", columns=FILE_COLUMNS
+    ),
     Subject(
         name="RESOURCE-USAGE",
         number=26,

@@ -36,9 +36,9 @@ from oms_journal.broker.store.start import (
     read_mark,
 )
 from oms_journal.broker.store.stored import (
+    FileRow,
     LastNumber,
     Loaded,
-    StoredFile,
     StoredIdentifier,
     StoredMessage,
     StoredRecord,
@@ -376,7 +376,7 @@ class JournalStore:
         except JournalError as failure:
             raise StoreUnavailable(str(failure)) from failure
 
-    def files(self) -> Sequence[StoredFile]:
+    def files(self) -> Sequence[FileRow]:
         try:
             return of_journal(self._readable().look())
         except (DiskError, DatabaseClosed) as failure:

@@ -25,7 +25,7 @@ from oms_journal.broker.store.start import (
     StoreFull,
     StoreUnavailable,
 )
-from oms_journal.broker.store.stored import Loaded, StoredFile, of_sqlite
+from oms_journal.broker.store.stored import FileRow, Loaded, of_sqlite
 from oms_journal.database.options import system_clock
 from oms_journal.journal.disk import RealDisk
 from oms_journal.journal.errors import JournalError
@@ -243,7 +243,7 @@ class SqliteStore(SqliteContents):
         except OSError:
             return None
 
-    def files(self) -> list[StoredFile]:
+    def files(self) -> list[FileRow]:
         pages, free = self._number("PRAGMA page_count"), self._number("PRAGMA freelist_count")
         return [of_sqlite(self.file, page_bytes=PAGE_BYTES, pages=pages, free_pages=free)]
 
