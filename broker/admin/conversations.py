@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oms_journal.broker.admin.questions import (
     STEP_LOOKS,
@@ -11,7 +11,6 @@ from oms_journal.broker.admin.questions import (
     PageSteps,
     Query,
     Row,
-    as_row,
     cursor_of,
     time_of,
 )
@@ -25,8 +24,7 @@ from oms_journal.broker.records import Flag, identifier
 STEP_ASLEEP = 500  # identifiers of conversations that sleep, taken at once
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationRow:
+class ConversationRow(NamedTuple):
     """A conversation. What waits is units of work, or messages where its type is MESSAGE.
 
     `server_user` is None before a server has received from it; `bound` when it is that server's for good. `begun` is
@@ -62,7 +60,7 @@ def conversations(world: World, question: Query) -> PageSteps:
     for conv_id in _identifiers(world, question, after):
         found = _row(world, conv_id) if conv_id else None
         effort += 1
-        if found is not None and is_wanted(found) and question.sees(row := as_row(found)):
+        if found is not None and is_wanted(found) and question.sees(row := found._asdict()):
             if len(rows) == question.limit:
                 return Page(rows=rows, total=total, next=cursor_of(last))
             rows.append(row)

@@ -9,7 +9,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -27,7 +27,6 @@ STEP_LOOKS = 500  # that were looked at and not wanted count a part of a row
 
 Row = Mapping[str, Any]
 _IDENTIFIER = re.compile("[0-9A-F]{16}")
-_KNOWN: dict[type, tuple[str, ...]] = {}  # the columns of rows
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -113,6 +112,15 @@ class Page:
     summary: Row | None = None
 
 
+T = TypeVar("T")
+Columns = Mapping[str, Callable[[T], object]]  # of a subject, in their order: the name, and how to get it
+
+
+def row_of(columns: Columns[T], at: T) -> Row:
+    """Return the row of one thing: `at` is what the columns are read from."""
+    return {name: read(at) for name, read in columns.items()}
+
+
 PageSteps = Generator[None, None, Page]
 K = TypeVar("K", bound=Hashable)
 
@@ -142,7 +150,7 @@ async def run_steps_async(steps: PageSteps) -> Page:
 def page_of(
     question: Query,
     keys: Iterable[K],
-    row: Callable[[K], object | None],
+    row: Callable[[K], Row | None],
     *,
     total: int | None = None,
 ) -> PageSteps:
@@ -160,11 +168,10 @@ def page_of(
     for key in ordered:
         made = row(key)
         effort += 1
-        found = None if made is None else as_row(made)
-        if found is not None and question.sees(found):
+        if made is not None and question.sees(made):
             if len(rows) == question.limit:
                 return Page(rows=rows, total=question.total(total), next=cursor_of(last))
-            rows.append(found)
+            rows.append(made)
             last = key
             effort += STEP_LOOKS // STEP_ROWS
         if effort >= STEP_LOOKS:
@@ -176,20 +183,6 @@ def page_of(
 def cursor_of(key: object) -> str:
     """Return the cursor behind the row with this key."""
     return json.dumps(key, separators=(",", ":"))
-
-
-def as_row(made: object) -> Row:
-    """Return a row's columns by their names."""
-    if isinstance(made, Mapping):
-        return made
-    return {name: getattr(made, name) for name in _names(type(made))}
-
-
-def _names(kind: Any) -> tuple[str, ...]:
-    found = _KNOWN.get(kind)
-    if found is None:
-        found = _KNOWN[kind] = tuple(each.name for each in fields(kind))
-    return found
 
 
 def _as_key(found: Any) -> Any:

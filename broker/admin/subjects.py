@@ -5,18 +5,24 @@ of the request field; FILES and LATENCY are ours and have none. (EntireX 10.3, C
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
 
-from oms_journal.broker.admin.broker import BrokerRow, StatisticsRow
+from oms_journal.broker.admin.broker import BROKER_COLUMNS, STATISTICS_COLUMNS
 from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.admin.conversations import ConversationRow, conversations
-from oms_journal.broker.admin.participants import ParticipantRow, clients, participants
+from oms_journal.broker.admin.participants import PARTICIPANT_COLUMNS, clients, participants
 from oms_journal.broker.admin.questions import LIMIT_DEFAULT, LIMIT_MAX, SHOWN_MAX, PageSteps, Query
-from oms_journal.broker.admin.services import ServerRow, ServiceRow, servers, services
-from oms_journal.broker.admin.topics import PublicationRow, SubscriberRow, TopicRow, publications, subscribers, topics
-from oms_journal.broker.admin.uows import UowRow, UowStatisticsRow, uow_statistics, uows
+from oms_journal.broker.admin.services import SERVER_COLUMNS, SERVICE_COLUMNS, servers, services
+from oms_journal.broker.admin.topics import (
+    PUBLICATION_COLUMNS,
+    SUBSCRIBER_COLUMNS,
+    TOPIC_COLUMNS,
+    publications,
+    subscribers,
+    topics,
+)
+from oms_journal.broker.admin.uows import PSF_COLUMNS, UOW_STATISTICS_COLUMNS, uow_statistics, uows
 from oms_journal.broker.kernel.state.world import World
 from oms_journal.broker.store.stored import FILE_COLUMNS
 
@@ -39,22 +45,18 @@ class Subject:
     look: Look | None = None
 
 
-def _of(row: Any) -> list[str]:
-    return [each.name for each in fields(row)]
-
-
 _ALL = [
     Subject(
         name="BROKER",
         number=7,
         says="the broker: what it is, what it holds, what its attributes say",
-        columns=_of(BrokerRow),
+        columns=[*BROKER_COLUMNS],
     ),
     Subject(
         name="SERVICE",
         number=6,
         says="services: how much waits, how old it is, what has become of the rest",
-        columns=_of(ServiceRow),
+        columns=[*SERVICE_COLUMNS],
         selectors=_SERVICE,
         look=services,
     ),
@@ -62,7 +64,7 @@ _ALL = [
         name="SERVER",
         number=1,
         says="who serves which service",
-        columns=_of(ServerRow),
+        columns=[*SERVER_COLUMNS],
         selectors=(*_SERVICE, *_USER, "client_id"),
         look=servers,
     ),
@@ -70,7 +72,7 @@ _ALL = [
         name="CLIENT",
         number=2,
         says="participants that serve nothing",
-        columns=_of(ParticipantRow),
+        columns=[*PARTICIPANT_COLUMNS],
         selectors=(*_USER, "client_id"),
         look=clients,
     ),
@@ -78,7 +80,7 @@ _ALL = [
         name="PARTICIPANT",
         number=18,
         says="everybody who takes part",
-        columns=_of(ParticipantRow),
+        columns=[*PARTICIPANT_COLUMNS],
         selectors=(*_USER, "client_id"),
         look=participants,
     ),
@@ -86,7 +88,7 @@ _ALL = [
         name="CONVERSATION",
         number=4,
         says="conversations, of units of work and of messages",
-        columns=_of(ConversationRow),
+        columns=ConversationRow._fields,
         selectors=("conv_id", "type", *_SERVICE, *_USER),
         look=conversations,
     ),
@@ -94,7 +96,7 @@ _ALL = [
         name="PSF",
         number=9,
         says="units of work, and the statuses that are kept of complete ones",
-        columns=_of(UowRow),
+        columns=[*PSF_COLUMNS],
         selectors=("uowid", "conv_id", "status", "held", "ustatus", *_USER, *_RECEIVER, *_SERVICE),
         look=uows,
     ),
@@ -102,7 +104,7 @@ _ALL = [
         name="UOW-STATISTICS",
         number=31,
         says="what the active units of work of a service add up to",
-        columns=_of(UowStatisticsRow),
+        columns=[*UOW_STATISTICS_COLUMNS],
         selectors=_SERVICE,
         look=uow_statistics,
     ),
@@ -110,7 +112,7 @@ _ALL = [
         name="TOPIC",
         number=17,
         says="topics, and how far the last of their subscribers is behind",
-        columns=_of(TopicRow),
+        columns=[*TOPIC_COLUMNS],
         selectors=("topic",),
         look=topics,
     ),
@@ -118,7 +120,7 @@ _ALL = [
         name="SUBSCRIBER",
         number=14,
         says="subscribers, and how far each is behind",
-        columns=_of(SubscriberRow),
+        columns=[*SUBSCRIBER_COLUMNS],
         selectors=("topic", *_USER, "durable"),
         look=subscribers,
     ),
@@ -126,11 +128,11 @@ _ALL = [
         name="PUBLICATION",
         number=16,
         says="publications that somebody has not acknowledged",
-        columns=_of(PublicationRow),
+        columns=[*PUBLICATION_COLUMNS],
         selectors=("topic", "publication_id", *_USER, "status"),
         look=publications,
     ),
-    Subject(name="STATISTICS", number=27, says="what was counted since the start", columns=_of(StatisticsRow)),
+    Subject(name="STATISTICS", number=27, says="what was counted since the start", columns=[*STATISTICS_COLUMNS]),
     Subject(name="LATENCY", number=0, says="how long commits take, as a histogram", columns=("from", "to", "count")),
     Subject(
         name="FILES", number=0, says="the data files: live and dead bytes, and what keeps each", columns=FILE_COLUMNS

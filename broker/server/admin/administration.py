@@ -9,12 +9,12 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-from oms_journal.broker.admin.broker import BrokerRow, ServerFacts, broker_row, files, latency, sliced, statistics_row
+from oms_journal.broker.admin.broker import ServerFacts, broker_row, files, latency, sliced, statistics_row
 from oms_journal.broker.admin.codes import CisRefused, CommandCode
 from oms_journal.broker.admin.commands import parse_command
 from oms_journal.broker.admin.questions import Page, PageSteps, Query, Row, page_of, time_of
@@ -72,7 +72,7 @@ class Administration:
         match subject.name:
             case "BROKER":
                 row = await self.broker()
-                return Page(rows=[self.outline() if row is None else asdict(row)], total=1)
+                return Page(rows=[self.outline() if row is None else row], total=1)
             case "TRANSPORT":
                 return sliced(_all(transports(self._served)), question)
             case "RESOURCE-USAGE":
@@ -93,12 +93,12 @@ class Administration:
         """Return the first page of an information object."""
         return await self.page(subject_of(name), Query())
 
-    async def broker(self) -> BrokerRow | None:
+    async def broker(self) -> Row | None:
         """Return what the broker is, None while there is none here."""
         if self._served.broker is None:
             return None
         around = await self._around()
-        found: list[BrokerRow] = []
+        found: list[Row] = []
 
         def look(world: World) -> PageSteps:
             found.append(broker_row(world, around))
@@ -233,12 +233,12 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _one(row: Any) -> PageSteps:
+def _one(row: Row) -> PageSteps:
     return page_of(Query(), [0], lambda _: row, total=1)
 
 
-def _all(rows: Sequence[Any]) -> Page:
-    return Page(rows=[asdict(row) for row in rows], total=len(rows))
+def _all(rows: Sequence[Row]) -> Page:
+    return Page(rows=rows, total=len(rows))
 
 
 def _name_of(row: Row) -> str:

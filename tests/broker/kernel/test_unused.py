@@ -398,13 +398,13 @@ def test_counters_begin_anew_with_a_forgotten_name_and_their_sum_goes_on(monkeyp
         meters = Figures()
         for _ in meters.read(names.world):
             pass
-        sums = [sum(row.accepted for row in meters.services) + meters.other_services.get("accepted", 0)]
-        sums += [sum(row.processed for row in meters.services) + meters.other_services.get("processed", 0)]
-        sums += [sum(row.published for row in meters.topics) + meters.other_topics.get("published", 0)]
-        sums += [sum(row.ended for row in meters.topics) + meters.other_topics.get("ended", 0)]
+        sums = [sum(row["accepted"] for row in meters.services) + meters.other_services.get("accepted", 0)]
+        sums += [sum(row["processed"] for row in meters.services) + meters.other_services.get("processed", 0)]
+        sums += [sum(row["published"] for row in meters.topics) + meters.other_topics.get("published", 0)]
+        sums += [sum(row["ended"] for row in meters.topics) + meters.other_topics.get("ended", 0)]
         totals.append(sums)
         row = statistics_row(names.world, AROUND)
-        assert [row.accepted, row.processed, row.published, row.publications_ended] == sums
+        assert [row["accepted"], row["processed"], row["published"], row["publications_ended"]] == sums
     assert totals == [[count, count, 2 * count, 2 * count] for count in range(1, 32)]
 
 
